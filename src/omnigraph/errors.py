@@ -1,0 +1,445 @@
+"""The whole error tree, on one page, grouped by what the caller can do.
+
+::
+
+    OmniGraphError
+      InputError                  fix the input
+        SchemaError, QueryError, ParameterError, SourceTooLarge, Unsupported, PipelineError
+        ValidationError
+          KeyConflict, LegacyRowIds
+      ConflictError               read again, retry
+        ExpectedVersionMismatch, PublishContention, PreconditionFailed, LockTimeout
+      MergeConflicts              decide
+      NotFoundError               look elsewhere
+        NotFound, HistoryGone, ChangeGap
+      AlreadyExists               choose another name
+      ReadOnly                    open for writing
+      FormatError                 use the release that fits
+        FormatTooNew, FormatTooOld
+      OperatorError               somebody has to look
+        RecoveryError, DriftDetected, StorageError, OutcomeUnknown, EmbeddingError, SparkUnavailable
+
+Every error has a stable ``code``, a ``message``, often a ``hint`` and ``details`` as plain JSON values.
+Errors pickle, so they cross process borders whole. This module imports nothing of the project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a source text. Lines and columns count from 1; ``end_column`` is exclusive."""
+
+    file: str | None
+    line: int
+    column: int
+    end_column: int
+    text: str
+
+    def to_json(self) -> dict[str, Json]:
+        """The ``position`` object of the JSON interface."""
+        return {
+            "file": self.file,
+            "line": self.line,
+            "column": self.column,
+            "end_column": self.end_column,
+            "text": self.text,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a source text: a stable code, a sentence, a place, and what to write instead."""
+
+    code: str
+    message: str
+    position: Position
+    hint: str | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        """One entry of ``details.problems``."""
+        found: dict[str, Json] = {
+            "code": self.code,
+            "message": self.message,
+            "position": self.position.to_json(),
+        }
+        if self.hint is not None:
+            found["hint"] = self.hint
+        return found
+
+    def render(self) -> str:
+        """The problem as plain text: where, what, the line and a caret under the place."""
+        at = self.position
+        margin = f"{at.line:>3} | "
+        blank = " " * (len(margin) - 2) + "| "
+        # Tabs stay tabs above the caret, so that the caret stands right at any tab width.
+        indent = "".join(char if char == "\t" else " " for char in at.text[: at.column - 1])
+        caret = "^" * max(1, min(at.end_column, len(at.text) + 1) - at.column)
+        advice = f" {self.hint}" if self.hint else ""
+        return (
+            f"{at.file or '<text>'}:{at.line}:{at.column}  {self.code}  {self.message}\n"
+            f"{margin}{at.text}\n{blank}{indent}{caret}{advice}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One record that breaks one rule of the schema."""
+
+    type: str
+    rule: str
+    message: str
+    file: str | None = None
+    line: int | None = None
+    id: str | None = None
+    property: str | None = None
+    value: Json = None
+
+    def to_json(self) -> dict[str, Json]:
+        """One entry of ``violations``."""
+        return {
+            "file": self.file,
+            "line": self.line,
+            "type": self.type,
+            "id": self.id,
+            "property": self.property,
+            "rule": self.rule,
+            "value": self.value,
+            "message": self.message,
+        }
+
+
+class OmniGraphError(Exception):
+    """Anything that OmniGraph reports on purpose."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, hint: str | None = None, details: Mapping[str, Json] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details: dict[str, Json] = dict(details or {})
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The default would call __init__ with args alone, which subclasses with fields of their own cannot take.
+        return _revive, (type(self), self.args, self.__dict__)
+
+    def to_json(self) -> dict[str, Json]:
+        """The ``error`` object of the JSON interface."""
+        found: dict[str, Json] = {"code": self.code, "message": self.message}
+        if self.hint is not None:
+            found["hint"] = self.hint
+        found["details"] = self.details
+        return found
+
+
+def _revive(kind: type[OmniGraphError], args: tuple[object, ...], state: Mapping[str, object]) -> OmniGraphError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+# --------------------------------------------------------------------------------------------- fix the input
+
+
+class InputError(OmniGraphError):
+    """The input is wrong; nothing was changed."""
+
+    code = "input_error"
+
+
+class _SourceProblems(InputError):
+    """All problems of one source text. Raised as :class:`SchemaError` or :class:`QueryError`."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        first = problems[0]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(
+            f"{first.message}{more}",
+            hint=first.hint,
+            details={"problems": [problem.to_json() for problem in problems]},
+        )
+        self.problems = tuple(problems)
+        self.position = first.position
+
+    def __str__(self) -> str:
+        return "\n".join(problem.render() for problem in self.problems)
+
+    def to_json(self) -> dict[str, Json]:
+        """The ``error`` object, with the first problem's position beside the list of all."""
+        return {**super().to_json(), "position": self.position.to_json()}
+
+
+class SchemaError(_SourceProblems):
+    """A ``.pg`` text is wrong; ``problems`` lists everything that is."""
+
+    code = "schema_error"
+
+
+class QueryError(_SourceProblems):
+    """A ``.gq`` text is wrong; ``problems`` lists everything that is."""
+
+    code = "query_error"
+
+
+class ParameterError(InputError):
+    """A parameter or argument is missing, unknown, or of the wrong type or range."""
+
+    code = "parameter_error"
+
+
+class ValidationError(InputError):
+    """Records break rules of the schema; ``violations`` lists them."""
+
+    code = "validation_error"
+
+    def __init__(self, message: str, violations: Sequence[Violation] = (), *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint, details={"count": len(violations)})
+        self.violations = tuple(violations)
+
+    def to_json(self) -> dict[str, Json]:
+        """The ``error`` object, with the violations."""
+        return {**super().to_json(), "violations": [violation.to_json() for violation in self.violations]}
+
+
+class KeyConflict(ValidationError):
+    """A strict insert met an id that exists."""
+
+    code = "key_conflict"
+
+
+class LegacyRowIds(ValidationError):
+    """The type's stored ids have an older form; writing needs ``schema apply --rewrite-ids`` first."""
+
+    code = "legacy_row_ids"
+
+
+class SourceTooLarge(InputError):
+    """A source text is larger than the limit; it was not parsed."""
+
+    code = "source_too_large"
+
+    def __init__(self, name: str | None, size: int, limit: int) -> None:
+        super().__init__(
+            f"{name or '<text>'} has {size:,} bytes; at most {limit:,} are read",
+            hint="split the file",
+            details={"file": name, "size": size, "limit": limit},
+        )
+        self.size = size
+        self.limit = limit
+
+
+class Unsupported(InputError):
+    """What was asked for is not supported; the message says what is."""
+
+    code = "unsupported"
+
+
+class PipelineError(InputError):
+    """A pipeline file is wrong, or a step of it cannot be done."""
+
+    code = "pipeline_error"
+
+    def __init__(self, message: str, position: Position | None = None, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.position = position
+
+    def to_json(self) -> dict[str, Json]:
+        """The ``error`` object, with the position where there is one."""
+        at = {} if self.position is None else {"position": self.position.to_json()}
+        return {**super().to_json(), **at}
+
+
+# --------------------------------------------------------------------------------------------- read again, retry
+
+
+class ConflictError(OmniGraphError):
+    """Another writer was first; nothing was changed. Read again and retry."""
+
+    code = "conflict"
+
+
+class ExpectedVersionMismatch(ConflictError):
+    """Another writer advanced the table first: read again and retry."""
+
+    code = "expected_version_mismatch"
+
+    def __init__(self, table_key: str, expected: int, actual: int) -> None:
+        super().__init__(
+            f"stale view of '{table_key}': expected table version {expected}, the current one is {actual}",
+            hint="read again and retry",
+            details={"table_key": table_key, "expected": expected, "actual": actual},
+        )
+        self.table_key = table_key
+        self.expected = expected
+        self.actual = actual
+
+
+class PublishContention(ConflictError):
+    """The publish lost every attempt of its budget to other writers."""
+
+    code = "publish_contention"
+
+
+class PreconditionFailed(ConflictError):
+    """The branch head is not the commit that ``if_commit`` asked for."""
+
+    code = "precondition_failed"
+
+    def __init__(self, branch: str, expected: str, actual: str | None) -> None:
+        super().__init__(
+            f"the head of '{branch}' is {actual or 'empty'}, not {expected}",
+            hint="look at what changed, then decide again",
+            details={"branch": branch, "expected": expected, "actual": actual},
+        )
+        self.branch = branch
+        self.expected = expected
+        self.actual = actual
+
+
+class LockTimeout(ConflictError):
+    """A lock was not free in time; the message names its holder."""
+
+    code = "lock_timeout"
+
+    def __init__(self, lock: str, holder: str | None, waited: float) -> None:
+        super().__init__(
+            f"the lock '{lock}' is held by {holder or 'an unknown holder'}; waited {waited:.1f} s",
+            hint="retry when that work is done",
+            details={"lock": lock, "holder": holder, "waited": waited},
+        )
+        self.lock = lock
+        self.holder = holder
+        self.waited = waited
+
+
+# --------------------------------------------------------------------------------------------- decide
+
+
+class MergeConflicts(OmniGraphError):
+    """Both sides changed the same things; ``conflicts`` lists each, to be decided."""
+
+    code = "merge_conflicts"
+
+    def __init__(self, message: str, conflicts: Sequence[Mapping[str, Json]]) -> None:
+        super().__init__(message, hint="resolve them from a file", details={"conflicts": list(conflicts)})
+        self.conflicts = tuple(conflicts)
+
+
+# --------------------------------------------------------------------------------------------- look elsewhere
+
+
+class NotFoundError(OmniGraphError):
+    """What was named is not there."""
+
+    code = "not_found_error"
+
+
+class NotFound(NotFoundError):
+    """No graph, branch, commit, tag, type, query or entity of that name."""
+
+    code = "not_found"
+
+
+class HistoryGone(NotFoundError):
+    """It was there once; cleanup has removed the versions it needs."""
+
+    code = "history_gone"
+
+
+class ChangeGap(NotFoundError):
+    """The change feed cannot go on from this cursor; take a baseline."""
+
+    code = "change_gap"
+
+
+class AlreadyExists(OmniGraphError):
+    """Something of that name exists already; nothing was changed."""
+
+    code = "already_exists"
+
+
+class ReadOnly(OmniGraphError):
+    """The graph was opened read-only, or lies where nothing can be written."""
+
+    code = "read_only"
+
+
+# --------------------------------------------------------------------------------------------- use another release
+
+
+class FormatError(OmniGraphError):
+    """The graph on disk is not of a format that this release can open."""
+
+    code = "format_error"
+
+
+class FormatTooNew(FormatError):
+    """A newer release wrote this graph: upgrade omnigraph."""
+
+    code = "format_too_new"
+
+
+class FormatTooOld(FormatError):
+    """The graph is older than the oldest format that this release can migrate."""
+
+    code = "format_too_old"
+
+
+# --------------------------------------------------------------------------------------------- somebody has to look
+
+
+class OperatorError(OmniGraphError):
+    """Something outside the caller's input went wrong."""
+
+    code = "operator_error"
+
+
+class RecoveryError(OperatorError):
+    """What a dead writer left cannot be finished without help; everything was kept."""
+
+    code = "recovery_error"
+
+
+class DriftDetected(OperatorError):
+    """A table moved without us: run ``omnigraph repair``."""
+
+    code = "drift_detected"
+
+
+class StorageError(OperatorError):
+    """The storage below failed: disk, object store or Lance itself."""
+
+    code = "storage_error"
+
+
+class OutcomeUnknown(OperatorError):
+    """The write may have landed: look for ``commit_id`` before trying again."""
+
+    code = "outcome_unknown"
+
+    def __init__(self, commit_id: str, message: str) -> None:
+        super().__init__(message, hint=f"look for commit {commit_id} before retrying", details={"commit_id": commit_id})
+        self.commit_id = commit_id
+
+
+class EmbeddingError(OperatorError):
+    """The embedding provider failed, or answered with something that is no vector."""
+
+    code = "embedding_error"
+
+
+class SparkUnavailable(OperatorError):
+    """Spark cannot start here; the message says what to install."""
+
+    code = "spark_unavailable"

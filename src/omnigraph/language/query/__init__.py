@@ -1,0 +1,1 @@
+"""`.gq`: grammar, parser, type checker, parameters, lint, logical plan."""

@@ -1,0 +1,303 @@
+"""A query after type checking: every name resolved against the catalog, every expression with its type.
+
+The checker makes these, the plan is built from them. Nothing here can be wrong about names or types any more;
+what is left to go wrong are parameter values and data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from omnigraph.language.query.ast import AggregateFunction, Comparison, TextFunction
+from omnigraph.language.types import ValueType
+
+ConstantValue: TypeAlias = "str | int | float | bool | tuple[ConstantValue, ...] | None"
+"""Dates are days since 1970, date-times are milliseconds since 1970 UTC; the type says which."""
+
+
+class Direction(StrEnum):
+    """How an edge is walked from the variable on the left."""
+
+    OUT = "out"
+    IN = "in"
+    BOTH = "both"
+
+
+# ------------------------------------------------------------------------------------------------ expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal, already converted to the type that it is compared with or assigned to."""
+
+    value: ConstantValue
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterValue:
+    """The value of a parameter."""
+
+    name: str
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The time of the request."""
+
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyValue:
+    """A property of a bound node or edge."""
+
+    variable: str
+    name: str
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The id of a bound node: what a bare ``$v`` shows."""
+
+    variable: str
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnValue:
+    """A column of the result, named in ``order``."""
+
+    name: str
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """``nearest``: the Euclidean distance of a vector property from a vector, or from the embedding of a text."""
+
+    target: PropertyValue
+    query: Expression
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatch:
+    """Whether a text property matches, as a boolean."""
+
+    function: TextFunction
+    target: PropertyValue
+    query: Expression
+    max_edits: Expression | None
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class TextScore:
+    """``bm25``: how well a text property matches."""
+
+    target: PropertyValue
+    query: Expression
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class FusedScore:
+    """``rrf``: two rankings fused by reciprocal rank."""
+
+    first: Distance | TextScore
+    second: Distance | TextScore
+    k: Expression
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate over the rows of a group."""
+
+    function: AggregateFunction
+    argument: Expression
+    distinct: bool
+    type: ValueType
+
+
+Expression: TypeAlias = (
+    Constant
+    | ParameterValue
+    | Now
+    | PropertyValue
+    | Identity
+    | ColumnValue
+    | Distance
+    | TextMatch
+    | TextScore
+    | FusedScore
+    | Aggregate
+)
+Ranking: TypeAlias = Distance | TextScore | FusedScore
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """``left operator right`` in three-valued logic: a null on either side is no match."""
+
+    left: Expression
+    operator: Comparison
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """``operand is null``, or its negation."""
+
+    operand: Expression
+    negated: bool
+
+
+Predicate: TypeAlias = Compare | IsNull | TextMatch
+
+
+# ------------------------------------------------------------------------------------------------ match clauses
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A variable ranges over a node type; the predicates come from its braces."""
+
+    variable: str
+    node_type: str
+    predicates: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Traverse:
+    """A step along an edge type. The source is what stood on the left, whatever the direction.
+
+    ``edge_variable`` set means one row per edge; else one row per distinct destination at distance
+    ``minimum`` to ``maximum``. Anonymous ends have names of their own that begin with ``_``.
+    """
+
+    source: str
+    source_type: str
+    edge_type: str
+    direction: Direction
+    destination: str
+    destination_type: str
+    minimum: int
+    maximum: int
+    edge_variable: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Exclude:
+    """``not``: no match of the inner clauses, with the outer variables fixed."""
+
+    clauses: tuple[Clause, ...]
+    outer: tuple[str, ...]
+
+
+Clause: TypeAlias = Bind | Traverse | Predicate | Exclude
+
+
+# ------------------------------------------------------------------------------------------------ queries
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the result."""
+
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One sort key."""
+
+    expression: Expression
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TypedRead:
+    """A read, resolved. ``variables`` maps each bound name to its table key (``node:T`` or ``edge:T``)."""
+
+    name: str
+    parameters: Mapping[str, ValueType]
+    variables: Mapping[str, str]
+    clauses: tuple[Clause, ...]
+    columns: tuple[Column, ...]
+    order: tuple[Order, ...]
+    limit: Constant | ParameterValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """A property and the value it gets."""
+
+    name: str
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class InsertNode:
+    """A new node; with a key, the whole row is replaced if it exists. Defaults are already filled in."""
+
+    node_type: str
+    values: tuple[Assign, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InsertEdge:
+    """A new edge between two node ids."""
+
+    edge_type: str
+    source: Expression
+    destination: Expression
+    values: tuple[Assign, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateNodes:
+    """New values for the nodes that match; ``predicate`` speaks of the variable ``_``."""
+
+    node_type: str
+    values: tuple[Assign, ...]
+    predicate: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteNodes:
+    """Remove the nodes that match, and every edge of ``cascades`` at either of their ends."""
+
+    node_type: str
+    predicate: Predicate
+    cascades: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteEdges:
+    """Remove the edges that match; ``src`` and ``dst`` stand for ``from`` and ``to``."""
+
+    edge_type: str
+    predicate: Predicate
+
+
+Statement: TypeAlias = InsertNode | InsertEdge | UpdateNodes | DeleteNodes | DeleteEdges
+
+
+@dataclass(frozen=True, slots=True)
+class TypedMutation:
+    """A mutation, resolved."""
+
+    name: str
+    parameters: Mapping[str, ValueType]
+    statements: tuple[Statement, ...]
+
+
+TypedQuery: TypeAlias = TypedRead | TypedMutation

@@ -1,0 +1,1 @@
+"""`.pg`: grammar, parser, checks, schema IR, catalog, Arrow schemas, migration plan."""

@@ -1,0 +1,128 @@
+"""Source texts of both languages: how they come in, how big they may be, and where things stand in them.
+
+A :class:`Span` is a pair of offsets, cheap enough to hang on every part of a syntax tree; only a
+:class:`Source` turns it into the line and column that a person reads.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from omnigraph.errors import NotFound, ParameterError, Position, Problem, SourceTooLarge
+
+MAX_SOURCE_BYTES = 2 * 1024 * 1024
+MAX_NESTING = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where something stands: offsets into the text, ``end`` exclusive."""
+
+    start: int
+    end: int
+
+    def to(self, other: Span) -> Span:
+        """From the start of this one to the end of another."""
+        return Span(self.start, other.end)
+
+
+def unplaced() -> Span:
+    """A dataclass field for the place of a part of a syntax tree: no part of what the part is."""
+    return field(default=Span(0, 0), compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text and the name of the file it came from, if any."""
+
+    text: str
+    name: str | None = None
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
+
+    def position(self, span: Span) -> Position:
+        """The place of a span; one that runs over several lines ends with its first line."""
+        line = bisect_right(self._line_starts, span.start) - 1
+        start = self._line_starts[line]
+        stop = self.text.find("\n", start)
+        text = self.text[start : stop if stop >= 0 else len(self.text)].rstrip("\r")
+        column = span.start - start
+        end_column = max(column + 1, min(span.end - start, len(text)))
+        return Position(self.name, line + 1, column + 1, end_column + 1, text)
+
+    def problem(self, code: str, message: str, span: Span, hint: str | None = None) -> Problem:
+        """A problem at a span of this text."""
+        return Problem(code, message, self.position(span), hint)
+
+
+def read_source(source: str | Path, suffix: str) -> Source | Problem:
+    """A source given as the public interface takes it: a path, the text itself, or a ``str`` that ends like a path.
+
+    A text that cannot be decoded comes back as a :class:`Problem`; the caller knows which error it is.
+    """
+    if isinstance(source, str) and ("{" in source or "\n" in source):
+        return source_of(source.encode("utf-8", "surrogatepass"), None)
+    if isinstance(source, str) and not source.endswith(suffix):
+        raise ParameterError(
+            f"{source!r} is neither a {suffix} file nor source text",
+            hint=f"pass a pathlib.Path, a name that ends in {suffix}, or the text itself",
+        )
+    path = Path(source)
+    try:
+        size = path.stat().st_size
+        if size > MAX_SOURCE_BYTES:
+            raise SourceTooLarge(str(path), size, MAX_SOURCE_BYTES)
+        return source_of(path.read_bytes(), str(path))
+    except FileNotFoundError as error:
+        raise NotFound(f"no such file: {path}") from error
+    except OSError as error:
+        raise ParameterError(f"cannot read {path}: {error.strerror}") from error
+
+
+def source_of(data: bytes, name: str | None) -> Source | Problem:
+    """Decode and bound a text: size, UTF-8, no NUL, no block nested too deep. Problems carry the code ``text``."""
+    if len(data) > MAX_SOURCE_BYTES:
+        raise SourceTooLarge(name, len(data), MAX_SOURCE_BYTES)
+    try:
+        source = Source(data.decode("utf-8-sig"), name)
+    except UnicodeDecodeError as error:
+        readable = Source(data.decode("utf-8", "replace"), name)
+        offset = len(data[: error.start].decode("utf-8"))
+        return readable.problem(
+            "text",
+            f"invalid UTF-8 byte 0x{data[error.start]:02x}",
+            Span(offset, offset + 1),
+            "save the file as UTF-8",
+        )
+    nul = source.text.find("\0")
+    if nul >= 0:
+        return source.problem("text", "NUL byte in source text", Span(nul, nul + 1), "is this a text file?")
+    return _too_deep(source) or source
+
+
+_BRACKETS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|[{(\[]|[})\]]', re.DOTALL)
+
+
+def _too_deep(source: Source) -> Problem | None:
+    # Checked before parsing, so that no later step has to fear the recursion limit.
+    depth = 0
+    for match in _BRACKETS.finditer(source.text):
+        token = match.group()
+        if token in "{([":
+            depth += 1
+        elif token in "})]":
+            depth -= 1
+        if depth > MAX_NESTING:
+            return source.problem(
+                "text",
+                f"nested more than {MAX_NESTING} levels deep",
+                Span(*match.span()),
+                "flatten the block",
+            )
+    return None

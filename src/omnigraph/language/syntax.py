@@ -1,0 +1,143 @@
+"""Parsing with one Lark grammar, and turning what Lark says into problems that a person can act on.
+
+A syntax error does not end the reading: it goes on at the next declaration that begins a line, so that one run
+reports the errors of every declaration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Generic, TypeVar, cast
+
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from omnigraph.errors import Problem
+from omnigraph.language.source import Source, Span
+
+MAX_SYNTAX_PROBLEMS = 100
+_MAX_EXPECTED = 6
+_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
+_IGNORED = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
+
+Tree = TypeVar("Tree")
+
+
+class SyntaxRejected(Exception):
+    """Something that the grammar lets through and the language does not. Caught here, never seen by a caller."""
+
+    def __init__(self, message: str, span: Span, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.span = span
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar(Generic[Tree]):
+    """A grammar whose parser yields a finished tree.
+
+    ``code`` marks its syntax problems, ``declaration`` matches the word that begins a declaration, ``words``
+    names terminals as a person would, ``advice`` may add a hint from the text at the offset of an error.
+    """
+
+    parser: Lark
+    code: str
+    declaration: re.Pattern[str]
+    words: Mapping[str, str]
+    advice: Callable[[str, int], str | None]
+
+    def parse(self, source: Source) -> Tree | list[Problem]:
+        """The tree of a text, or every syntax problem in it."""
+        problems: list[Problem] = []
+        text = source.text
+        begin = 0
+        while len(problems) < MAX_SYNTAX_PROBLEMS:
+            try:
+                tree = cast(Tree, self.parser.parse(" " * begin + text[begin:]))
+            except SyntaxRejected as rejected:
+                problems.append(source.problem(self.code, rejected.message, rejected.span, rejected.hint))
+                at = rejected.span.start
+            except UnexpectedInput as unexpected:
+                problem, at = self._describe(source, unexpected)
+                problems.append(problem)
+            else:
+                return problems or tree
+            following = self.declaration.search(_without_comments_and_strings(text), at + 1)
+            if following is None:
+                break
+            begin = following.start()
+        return problems
+
+    def _describe(self, source: Source, unexpected: UnexpectedInput) -> tuple[Problem, int]:
+        text = source.text
+        if isinstance(unexpected, UnexpectedCharacters):
+            at = cast(int, unexpected.pos_in_stream)
+            span, message = Span(at, at + 1), _describe_character(text, at)
+        elif isinstance(unexpected, UnexpectedToken) and cast(Token, unexpected.token).type != "$END":
+            token = cast(Token, unexpected.token)
+            span, message = span_of(token), f"unexpected {str(token)!r}"
+        else:
+            at = len(text.rstrip())
+            span, message = Span(max(at - 1, 0), at), "the text ends too early"
+        expected = self._expected(unexpected)
+        if expected:
+            message += f"; expected {expected}"
+        return source.problem(self.code, message, span, self.advice(text, span.start)), span.start
+
+    def _expected(self, unexpected: UnexpectedInput) -> str:
+        if isinstance(unexpected, UnexpectedCharacters):
+            names = unexpected.allowed or set[str]()
+        elif isinstance(unexpected, UnexpectedToken):
+            names = unexpected.accepts or unexpected.expected
+        else:
+            names = set[str]()
+        words = sorted({self.words[name] for name in names if name in self.words})
+        return " or ".join(words) if len(words) <= _MAX_EXPECTED else ""
+
+
+def load_lark(package: str, transformer: Transformer[Token, object]) -> Lark:
+    """The parser of a package's ``grammar.lark``; the tree is built inline, so that depth costs no recursion."""
+    grammar = files(package).joinpath("grammar.lark").read_text("utf-8")
+    return Lark(grammar, parser="lalr", lexer="contextual", transformer=transformer, propagate_positions=True)
+
+
+def span_of(token: Token) -> Span:
+    """The span of a token."""
+    start = token.start_pos or 0
+    return Span(start, token.end_pos if token.end_pos is not None else start + len(token))
+
+
+def unquoted(token: Token) -> str:
+    """The value of a string token, its escapes resolved."""
+    start = (token.start_pos or 0) + 1
+
+    def resolved(match: re.Match[str]) -> str:
+        char = match.group(1)
+        if char not in _ESCAPES:
+            at = start + match.start()
+            raise SyntaxRejected(f"unknown escape '\\{char}'", Span(at, at + 2), r"the escapes are \" \\ \n \r \t")
+        return _ESCAPES[char]
+
+    return re.sub(r"\\(.)", resolved, token[1:-1], flags=re.DOTALL)
+
+
+def quoted(text: str) -> str:
+    """A string as source text: what :func:`unquoted` reads back."""
+    for char, escape in (("\\", r"\\"), ('"', r"\""), ("\n", r"\n"), ("\r", r"\r"), ("\t", r"\t")):
+        text = text.replace(char, escape)
+    return f'"{text}"'
+
+
+def _describe_character(text: str, at: int) -> str:
+    if text[at] == '"':
+        return "this string is not closed"
+    if text.startswith("/*", at):
+        return "this comment is not closed"
+    return f"unexpected character {text[at]!r}"
+
+
+def _without_comments_and_strings(text: str) -> str:
+    return _IGNORED.sub(lambda match: " " * len(match.group()), text)

@@ -1,0 +1,1 @@
+"""Lets Spark discover ``format("omnigraph")``; nothing else."""
