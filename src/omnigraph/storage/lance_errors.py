@@ -1,0 +1,119 @@
+"""Every Lance and Arrow exception becomes one of ours, in this one place.
+
+Lance types only one exception (the conflict of an explicit commit); everything else is an ``OSError``, ``ValueError``,
+``RuntimeError`` or a Rust panic whose message says what happened. The messages are matched here and nowhere else, and
+``tests/storage/test_lance_errors.py`` provokes each of them, so that a new Lance release that rewords one turns red.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import pyarrow as pa
+from lance.commit import CommitConflictError
+
+from omnigraph.errors import (
+    AlreadyExists,
+    HistoryGone,
+    InputError,
+    NotFound,
+    ParameterError,
+    PublishContention,
+    ReadOnly,
+    StorageError,
+)
+
+
+class CommitRefused(Exception):
+    """Internal: Lance refused a commit because of what was committed since its pin. No row was changed.
+
+    ``retryable`` is Lance's opinion: the same work, done again on the newer version, may succeed.
+    """
+
+    def __init__(self, subject: str, message: str, *, retryable: bool) -> None:
+        super().__init__(f"{subject}: {message}")
+        self.subject = subject
+        self.retryable = retryable
+
+
+class HeadMoved(Exception):
+    """Internal: a commit landed, but not on its pin, so it stands on somebody else's unpublished change."""
+
+    def __init__(self, subject: str, expected: int, actual: int) -> None:
+        super().__init__(f"{subject}: the commit was meant to be version {expected} and became {actual}")
+        self.subject = subject
+        self.expected = expected
+        self.actual = actual
+
+
+@contextmanager
+def translated(subject: str) -> Generator[None]:
+    """Run a block of Lance calls about ``subject``; what they raise leaves as one of our errors."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
+        raise translate(error, subject) from error
+    except BaseException as error:
+        # A Rust panic derives from BaseException and its class cannot be imported; interrupts and our own errors pass.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise StorageError(f"{subject}: Lance panicked: {_without_rust_places(error)}") from error
+
+
+def translate(error: Exception, subject: str) -> Exception:
+    """The error of ours that says what ``error`` of Lance or Arrow means for ``subject``."""
+    text = _without_rust_places(error)
+    if isinstance(error, CommitConflictError):
+        return CommitRefused(subject, text, retryable=error.retryable)
+    for pattern, make in _MEANINGS:
+        if pattern.search(text):
+            return make(subject, text)
+    return StorageError(f"{subject}: {text}")
+
+
+def _without_rust_places(error: BaseException) -> str:
+    return _RUST_PLACE.sub("", str(error)).strip()
+
+
+_RUST_PLACE = re.compile(r",?\s*(?:location:\s*)?/[^\s,]*\.rs:\d+:\d+")
+
+
+def _history_gone(subject: str, text: str) -> Exception:
+    hint = "cleanup has removed it, or it was never made"
+    return HistoryGone(f"{subject}: that version is not there: {text}", hint=hint)
+
+
+def _read_only(subject: str, text: str) -> Exception:
+    return ReadOnly(f"{subject} cannot be written: {text}", hint="open it read-only, or change its permissions")
+
+
+def _saying(kind: Callable[[str], Exception]) -> Callable[[str, str], Exception]:
+    return lambda subject, text: kind(f"{subject}: {text}")
+
+
+def _refused(*, retryable: bool) -> Callable[[str, str], Exception]:
+    return lambda subject, text: CommitRefused(subject, text, retryable=retryable)
+
+
+# The first pattern that is found decides: a missing version is a missing dataset too, in Lance's words.
+_MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str], Exception]], ...] = tuple(
+    (re.compile(pattern), make)
+    for pattern, make in (
+        (r"^Too many concurrent writers", _saying(PublishContention)),
+        (r"^Retryable commit conflict|^Commit conflict", _refused(retryable=True)),
+        (r"^Incompatible transaction", _refused(retryable=False)),
+        (r"^Dataset already exists", _saying(AlreadyExists)),
+        # Lance's answer when the storage of a branch is there already: it looks for the ref too late.
+        (r"Clone operation should not enter build_manifest", _saying(AlreadyExists)),
+        (r"^(Dataset at path .*|Not found: \S*)\.manifest( was not found|$)", _history_gone),
+        (r"^Dataset at path .* was not found|^Not found: \S*_versions$|^Ref not found", _saying(NotFound)),
+        (r"^Ref conflict error", _saying(InputError)),
+        (
+            r"^Ref is invalid|^Invalid user input|Ambiguous merge insert|^Append with different schema",
+            _saying(ParameterError),
+        ),
+        (r"\(os error (1|13|30)\)", _read_only),
+    )
+)

@@ -1,0 +1,305 @@
+"""One Lance table at exactly one version: opening it, reading it, asking about its past.
+
+A :class:`Table` never follows its dataset's HEAD and nothing in this module writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+import lance
+import pyarrow as pa
+from lance import Session  # pyright: ignore[reportPrivateImportUsage]  documented there, but not marked as exported
+from lance.dataset import LanceDataset, Transaction
+from lance.debug import list_transactions
+
+from omnigraph.errors import HistoryGone, NotFound
+from omnigraph.storage.lance_errors import translated
+
+OPERATION_ID = "omnigraph:operation_id"
+"""The transaction property that says whose a Lance commit is."""
+
+ROW_CREATED_AT = "_row_created_at_version"
+ROW_UPDATED_AT = "_row_last_updated_at_version"
+ROW_ID = "_rowid"
+ROW_ADDRESS = "_rowaddr"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the datasets of one graph are reached: the storage options, and the session whose caches they share."""
+
+    # Credentials may be in here: never printed.
+    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    session: Session = field(default_factory=Session, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # A session lives in one process; the next one starts with empty caches.
+        return Access, (dict(self.storage_options),)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One Lance commit of the past: what made ``version``, and whose it is."""
+
+    version: int
+    operation: str
+    operation_id: str | None
+    transaction_uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class BranchRef:
+    """One Lance branch. The identifier tells a branch from an earlier one of the same name."""
+
+    name: str
+    parent: str | None
+    parent_version: int
+    identifier: tuple[tuple[int, str], ...]
+    created_at: int
+    """In seconds since 1970 UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One index of a table: its kind by Lance's name in capitals, its columns, and how many rows it covers."""
+
+    name: str
+    kind: str
+    columns: tuple[str, ...]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorageCalls:
+    """What Lance asked of the storage below."""
+
+    reads: int
+    read_bytes: int
+    writes: int
+    written_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One dataset at exactly (branch, version). ``uri`` is the dataset's root, whatever the branch.
+
+    It pickles: another process opens the same version anew.
+    """
+
+    uri: str
+    branch: str | None
+    version: int
+    access: Access = field(repr=False)
+    handle: LanceDataset = field(repr=False, compare=False)
+
+    @property
+    def dataset(self) -> LanceDataset:
+        """The Lance handle, for reading; writing through it is for the table module alone."""
+        # Lance's class has an untyped base, so a type checker takes the field itself for a descriptor.
+        return cast("LanceDataset", self.handle)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return open_table, (self.uri, self.branch, self.version, self.access)
+
+    @property
+    def subject(self) -> str:
+        """The table as error messages name it."""
+        return _subject(self.uri, self.branch)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema at this version, with its metadata."""
+        return self.dataset.schema
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        filter: str | None = None,  # noqa: A002  the word that Lance and Arrow use
+        limit: int | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        after_fragment: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Stream rows; projection, filter and limit are pushed down. Row versions are columns like any other.
+
+        ``after_fragment`` leaves out all fragments up to that id: what was written since it was the newest is newer.
+        """
+        with translated(self.subject):
+            fragments = self.dataset.get_fragments()
+            reader = self.dataset.scanner(
+                fragments=None if after_fragment is None else [f for f in fragments if f.fragment_id > after_fragment],
+                columns=None if columns is None else list(columns),
+                filter=filter,
+                limit=limit,
+                with_row_id=with_row_id,
+                with_row_address=with_row_address,
+            ).to_reader()
+        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        with translated(self.subject):
+            yield from reader
+
+    def count_rows(self, filter: str | None = None) -> int:  # noqa: A002  as in scan
+        """How many rows there are, or how many match; without a filter only metadata is read."""
+        with translated(self.subject):
+            return self.dataset.count_rows(filter=filter)
+
+    @property
+    def stable_row_ids(self) -> bool:
+        """Whether row ids and row versions mean anything: without it every row claims to be of version 1."""
+        return self.dataset.has_stable_row_ids
+
+    def fragment_rows(self) -> dict[int, int]:
+        """How many rows each fragment was written with, by fragment id."""
+        return {fragment.fragment_id: fragment.physical_rows for fragment in self.dataset.get_fragments()}
+
+    def head_version(self) -> int:
+        """The newest version of this branch now: asked of the storage every time."""
+        with translated(self.subject):
+            return self.dataset.latest_version
+
+    def at(self, version: int | None) -> Table:
+        """The same table and branch at another version, or at HEAD."""
+        return open_table(self.uri, self.branch, version, self.access)
+
+    def transactions(self, after: int, to: int) -> list[Committed]:
+        """What made each version above ``after`` up to ``to``, oldest first."""
+        with translated(self.subject):
+            return [self._committed(version) for version in range(after + 1, to + 1)]
+
+    def _committed(self, version: int) -> Committed:
+        transaction = self.dataset.read_transaction(version)
+        if transaction is None:
+            raise HistoryGone(f"{self.subject}: version {version} does not say what made it")
+        properties = transaction.transaction_properties or {}
+        return Committed(
+            version=version,
+            operation=_operation_name(self.dataset, version, transaction),
+            operation_id=properties.get(OPERATION_ID),
+            transaction_uuid=transaction.uuid,
+        )
+
+    def branches(self) -> dict[str, BranchRef]:
+        """All branches of the dataset by name, main apart: it has no ref."""
+        with translated(self.subject):
+            found = self.dataset.branches.list()
+        return {
+            name: BranchRef(
+                name=name,
+                parent=ref["parent_branch"],
+                parent_version=ref["parent_version"],
+                identifier=tuple((version, uuid) for version, uuid in ref["branch_identifier"]),
+                created_at=ref["create_at"],
+            )
+            for name, ref in found.items()
+        }
+
+    def leftover_branch(self, name: str) -> bool:
+        """Is there storage of a branch that has no ref? A late writer can bring a deleted branch's folder back."""
+        return name not in self.branches() and self.has_branch_storage(name)
+
+    def has_branch_storage(self, name: str) -> bool:
+        """Does the folder of that branch hold a version, whether a ref names it or not?"""
+        try:
+            _open(self.uri, name, None, self.access)
+        except NotFound:
+            return False
+        return True
+
+    def indexes(self) -> dict[str, Index]:
+        """The indexes at this version by name."""
+        with translated(self.subject):
+            return {
+                index.name: Index(
+                    name=index.name,
+                    kind=index.index_type.upper(),
+                    columns=tuple(index.field_names),
+                    rows=index.num_rows_indexed,
+                )
+                for index in self.dataset.describe_indices()
+            }
+
+    def storage_calls(self) -> StorageCalls:
+        """What this handle, and those that were derived from it, asked of the storage since the last call."""
+        stats = cast("_IOStats", self.dataset.io_stats_incremental())
+        return StorageCalls(
+            reads=stats.read_iops,
+            read_bytes=stats.read_bytes,
+            writes=stats.write_iops,
+            written_bytes=stats.written_bytes,
+        )
+
+
+class _IOStats(Protocol):
+    """Lance's own counters, which it leaves untyped."""
+
+    read_iops: int
+    read_bytes: int
+    write_iops: int
+    written_bytes: int
+
+
+def branch_uri(uri: str, branch: str | None) -> str:
+    """Where the manifests of a branch lie. A query part of the URI, as DynamoDB commits need it, stays at the end."""
+    if branch is None or branch == "main":
+        return uri
+    path, question, query = uri.partition("?")
+    return f"{path}/tree/{branch}{question}{query}"
+
+
+def open_table(uri: str, branch: str | None = None, version: int | None = None, access: Access | None = None) -> Table:
+    """Open one table at exactly ``version`` of ``branch`` (None: main), or at its newest version.
+
+    A dataset, branch or version that never was is ``NotFound``; a version that cleanup removed is ``HistoryGone``.
+    """
+    access = access or Access()
+    branch = None if branch == "main" else branch
+    try:
+        return _open(uri, branch, version, access)
+    except (NotFound, HistoryGone) as missing:
+        raise _why_missing(uri, branch, version, access) from missing
+
+
+def _open(uri: str, branch: str | None, version: int | None, access: Access) -> Table:
+    with translated(_subject(uri, branch)):
+        dataset = lance.dataset(
+            branch_uri(uri, branch),
+            version=version,
+            storage_options=dict(access.storage_options) or None,
+            session=access.session,
+        )
+    return Table(uri=uri, branch=branch, version=dataset.version, access=access, handle=dataset)
+
+
+def _why_missing(uri: str, branch: str | None, version: int | None, access: Access) -> Exception:
+    """Lance says the same for a missing dataset, branch and version: look once more, from the root up."""
+    try:
+        root = _open(uri, None, None, access)
+    except NotFound:
+        return NotFound(f"there is no table at {uri}")
+    if branch is not None and branch not in root.branches():
+        return NotFound(f"{uri} has no branch '{branch}'")
+    head = _open(uri, branch, None, access).version
+    if version is None or version > head:
+        return NotFound(f"{_subject(uri, branch)} has no version {version}: the newest is {head}")
+    return HistoryGone(f"{_subject(uri, branch)}: version {version} was removed by cleanup; the newest is {head}")
+
+
+def _subject(uri: str, branch: str | None) -> str:
+    return uri if branch is None else f"{uri} on branch '{branch}'"
+
+
+def _operation_name(dataset: LanceDataset, version: int, transaction: Transaction) -> str:
+    name = type(transaction.operation).__name__
+    if name != "BaseOperation":
+        return name
+    # Python has no class for some operations, ReserveFragments among them; only the printed form tells them apart.
+    printed = list_transactions(dataset.checkout_version(version), 1)[0]
+    found = re.search(r"operation: (\w+)", printed)
+    return found.group(1) if found else name

@@ -1,0 +1,80 @@
+"""What a staged change is: bytes that are written already, and the Lance transaction that will show them.
+
+Nothing here touches a dataset. A fragment that was written elsewhere, on a Spark executor say, travels as JSON text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NewType, cast
+
+from lance.dataset import Transaction
+from lance.fragment import FragmentMetadata
+from lance.optimize import RewriteResult
+
+FragmentText = NewType("FragmentText", str)
+"""One Lance fragment as JSON: what an executor sends back for the driver to commit."""
+
+
+class Kind(StrEnum):
+    """The primitives that are staged first and committed later."""
+
+    APPEND = "append"
+    UPSERT = "upsert"
+    OVERWRITE = "overwrite"
+    DELETE = "delete"
+    INDEX = "index"
+    COMPACT = "compact"
+    RESTORE = "restore"
+
+
+class IndexKind(StrEnum):
+    """The indexes that a table may have, by Lance's names."""
+
+    BTREE = "BTREE"
+    INVERTED = "INVERTED"
+    IVF_FLAT = "IVF_FLAT"
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A change that is on storage and invisible: it stands on exactly one version of one table.
+
+    ``change`` is the Lance transaction, or for a compaction the rewrites that Lance turns into two of its own.
+    """
+
+    kind: Kind
+    branch: str | None
+    version: int
+    change: Transaction | tuple[RewriteResult, ...]
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows the change touches."""
+        return self.inserted + self.updated + self.deleted
+
+    @property
+    def transaction_uuid(self) -> str | None:
+        """The identity of the Lance transaction, known before the commit; a compaction has none."""
+        return self.change.uuid if isinstance(self.change, Transaction) else None
+
+    @property
+    def committed_version(self) -> int:
+        """The version that the commit must make. A compaction reserves fragment ids in a version of their own."""
+        return self.version + (1 if isinstance(self.change, Transaction) else 2)
+
+
+def fragment_text(fragment: FragmentMetadata) -> FragmentText:
+    """A fragment as JSON text."""
+    return FragmentText(json.dumps(cast("dict[str, object]", fragment.to_json())))
+
+
+def fragments_of(texts: Iterable[FragmentText]) -> list[FragmentMetadata]:
+    """The fragments that the texts stand for."""
+    return [FragmentMetadata.from_json(text) for text in texts]

@@ -1,0 +1,436 @@
+"""Writing one Lance table: stage a change on a pinned version, then commit it on exactly that version.
+
+This is the only module that calls Lance writes; a test walks the source tree to keep it so. Staging writes bytes
+that nobody sees. :func:`commit` shows them as one new version, or is refused and shows nothing. A few writes have
+no staged form or need none; they are at the end, each marked as inline. Every function takes a pinned
+:class:`Table`, leaves it as it is, and gives back a new one.
+
+Staged changes are not a fence. Lance moves most of them over what others committed meanwhile, so :func:`commit`
+compares the version that it got with the one that was meant. Callers hold the branch lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Literal, TypeAlias, cast
+
+import lance
+import numpy as np
+import pyarrow as pa
+from lance import fragment as lance_fragment
+from lance.dataset import Index as LanceIndex
+from lance.dataset import LanceDataset, LanceOperation, MergeInsertBuilder, Transaction
+from lance.fragment import FragmentMetadata
+from lance.optimize import Compaction, CompactionOptions, CompactionTask, RewriteResult
+
+from omnigraph.errors import AlreadyExists
+from omnigraph.storage.failpoints import durable
+from omnigraph.storage.lance_errors import HeadMoved, translated
+from omnigraph.storage.pinned import OPERATION_ID, ROW_ADDRESS, Access, Table, open_table
+from omnigraph.storage.staging import (
+    FragmentText,
+    IndexKind,
+    Kind,
+    Staged,
+    fragment_text,
+    fragments_of,
+)
+
+Rows: TypeAlias = pa.Table | pa.RecordBatchReader
+WriteMode: TypeAlias = Literal["append", "overwrite"]
+
+STORAGE_VERSION = "2.2"
+
+
+# --------------------------------------------------------------------------------------------- create
+
+
+def create(uri: str, rows: Rows, operation_id: str, access: Access | None = None) -> Table:
+    """Make a new dataset at version 1, with stable row ids; rows may be none. One that exists is ``AlreadyExists``."""
+    access = access or Access()
+    with _writing("table.create", uri):
+        dataset = lance.write_dataset(
+            rows,
+            uri,
+            mode="create",
+            data_storage_version=STORAGE_VERSION,
+            enable_stable_row_ids=True,
+            auto_cleanup_options=None,
+            allow_external_blob_outside_bases=True,
+            storage_options=dict(access.storage_options) or None,
+            session=access.session,
+            transaction_properties={OPERATION_ID: operation_id},
+        )
+    return Table(uri=uri, branch=None, version=dataset.version, access=access, handle=dataset)
+
+
+# --------------------------------------------------------------------------------------------- stage rows
+
+
+def append(table: Table, rows: Rows) -> Staged | None:
+    """Stage new rows. The stream is written as it comes. None when it holds no row."""
+    return _appended(table, _write(table, rows, "append"))
+
+
+def upsert(table: Table, rows: Rows, on: str = "id") -> Staged | None:
+    """Stage rows by key: those that exist are replaced, the others inserted. None when there is no row.
+
+    The keys of ``rows`` must be unique: Lance inserts a new key twice without a word.
+    """
+    builder = table.dataset.merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
+    return _merge(table, Kind.UPSERT, builder, rows)
+
+
+def overwrite(table: Table, rows: Rows) -> Staged:
+    """Stage the replacement of all rows, and of the schema; no rows means an empty table."""
+    return _overwritten(table, rows.schema, _write(table, rows, "overwrite"))
+
+
+def delete_where(table: Table, predicate: str) -> Staged | None:
+    """Stage the removal of the rows that match. None when no row does."""
+    addresses = table.scan([], filter=predicate, with_row_address=True).read_all()[ROW_ADDRESS].to_numpy()
+    if not len(addresses):
+        return None
+    left = {fragment_id: _remove(table, fragment_id, offsets) for fragment_id, offsets in _by_fragment(addresses)}
+    operation = LanceOperation.Delete(
+        updated_fragments=[fragment for fragment in left.values() if fragment is not None],
+        deleted_fragment_ids=[fragment_id for fragment_id, fragment in left.items() if fragment is None],
+        predicate=predicate,
+    )
+    return _staged(table, Kind.DELETE, operation, deleted=len(addresses))
+
+
+def delete_ids(table: Table, ids: Rows, on: str = "id") -> Staged | None:
+    """Stage the removal of the rows whose key is in the one column of ``ids``. None when there is none."""
+    return _merge(table, Kind.DELETE, table.dataset.merge_insert(on).when_matched_delete(), ids)
+
+
+def restore(table: Table, version: int) -> Staged:
+    """Stage a return to the rows of an older version of the branch. ``table`` stands at HEAD.
+
+    Restore buries whatever was committed after HEAD was read, so only the holder of the branch lock may use it.
+    """
+    return _staged(table, Kind.RESTORE, LanceOperation.Restore(version))
+
+
+# --------------------------------------------------------------------------------------------- stage fragments
+
+
+def write_rows(table: Table, rows: Rows, mode: WriteMode = "append") -> tuple[FragmentText, ...]:
+    """Write rows as fragments of no version yet; any process may, and sends the texts to the one that commits."""
+    return tuple(fragment_text(fragment) for fragment in _write(table, rows, mode))
+
+
+def remove_rows(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentText | None:
+    """Mark rows of one fragment as deleted, by their offsets in it. None when the fragment became empty."""
+    left = _remove(table, fragment_id, offsets)
+    return None if left is None else fragment_text(left)
+
+
+def append_fragments(table: Table, fragments: Iterable[FragmentText]) -> Staged | None:
+    """Stage fragments that :func:`write_rows` made. None when there are none."""
+    return _appended(table, fragments_of(fragments))
+
+
+def overwrite_fragments(table: Table, schema: pa.Schema, fragments: Iterable[FragmentText]) -> Staged:
+    """Stage fragments that :func:`write_rows` made, in its mode "overwrite", as the whole new content."""
+    return _overwritten(table, schema, fragments_of(fragments))
+
+
+def update_fragments(
+    table: Table, removed: Sequence[int], updated: Iterable[FragmentText], new: Iterable[FragmentText]
+) -> Staged:
+    """Stage a distributed upsert: fragments that became empty, those that lost rows, and those with the new rows.
+
+    The deletions in ``updated`` hold for this version only: committed on a newer one they bring deleted rows back.
+    """
+    changed, added = fragments_of(updated), fragments_of(new)
+    before = {fragment.fragment_id: fragment.metadata for fragment in table.dataset.get_fragments()}
+    lost = sum(before[fragment_id].num_rows for fragment_id in removed)
+    lost += sum(before[fragment.id].num_rows - fragment.num_rows for fragment in changed)
+    operation = LanceOperation.Update(
+        removed_fragment_ids=list(removed), updated_fragments=changed, new_fragments=added, fields_modified=[]
+    )
+    return _staged(table, Kind.UPSERT, operation, inserted=max(0, _row_count(added) - lost), updated=lost)
+
+
+# --------------------------------------------------------------------------------------------- stage maintenance
+
+
+def build_index(table: Table, column: str, kind: IndexKind) -> Staged | None:
+    """Stage an index over all rows, named ``<column>_idx``; it replaces one of that name. None on nothing to index."""
+    if not table.count_rows(f"`{column}` IS NOT NULL" if kind is IndexKind.IVF_FLAT else None):
+        return None
+    name = f"{column}_idx"
+    with _writing("table.stage", table.subject):
+        built = table.dataset.create_index_uncommitted(
+            column,
+            kind.value,
+            name=name,
+            replace=True,
+            num_partitions=1 if kind is IndexKind.IVF_FLAT else None,
+            fragment_ids=[fragment.fragment_id for fragment in table.dataset.get_fragments()],
+        )
+        if kind is IndexKind.INVERTED:
+            # As built it is a partition that no query can read.
+            built = table.dataset.merge_existing_index_segments([built])
+    return _staged(table, Kind.INDEX, LanceOperation.CreateIndex([built], _segments(table, name)))
+
+
+def compact(table: Table, target_rows: int | None = None) -> Staged | None:
+    """Stage larger fragments in place of small ones, here and now. None when there is nothing to gain."""
+    tasks = plan_compaction(table, target_rows)
+    return compacted(table, [run_compaction(table, task) for task in tasks])
+
+
+def plan_compaction(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:
+    """The independent pieces of a compaction. They pickle: each may run in another process."""
+    options = CompactionOptions() if target_rows is None else CompactionOptions(target_rows_per_fragment=target_rows)
+    with translated(table.subject):
+        return tuple(Compaction.plan(table.dataset, options).tasks)
+
+
+def run_compaction(table: Table, task: CompactionTask) -> RewriteResult:
+    """Write the fragments of one piece. The result pickles."""
+    with _writing("table.stage", table.subject):
+        return task.execute(table.dataset)
+
+
+def compacted(table: Table, rewrites: Iterable[RewriteResult]) -> Staged | None:
+    """Stage what the pieces made. None when there were none."""
+    change = tuple(rewrites)
+    return Staged(Kind.COMPACT, table.branch, table.version, change) if change else None
+
+
+# --------------------------------------------------------------------------------------------- commit
+
+
+def commit(table: Table, staged: Staged, operation_id: str) -> Table:
+    """Show a staged change as the version after its pin, with the operation's id in the Lance transaction.
+
+    Raises ``CommitRefused`` when Lance turned it away, ``HeadMoved`` when it landed on top of a foreign commit.
+    A compaction cannot carry the id: its operations, ReserveFragments and Rewrite, tell what it was. It is also the
+    one change that moves HEAD when it is refused: the version that reserves its fragment ids stays.
+    """
+    if (table.branch, table.version) != (staged.branch, staged.version):
+        raise ValueError(f"{table.subject}: staged on version {staged.version}, committed on {table.version}")
+    with _writing("table.commit", table.subject):
+        if isinstance(staged.change, Transaction):
+            transaction = replace(staged.change, transaction_properties={OPERATION_ID: operation_id})
+            dataset = LanceDataset.commit(table.dataset, transaction, max_retries=0)
+        else:
+            dataset = _own_handle(table)
+            Compaction.commit(dataset, list(staged.change))
+    # Lance moves appends and the like over newer commits: any other version holds somebody's unpublished rows.
+    if dataset.version != staged.committed_version:
+        raise HeadMoved(table.subject, staged.committed_version, dataset.version)
+    return _moved(table, dataset)
+
+
+def audit_version(table: Table, staged: Staged) -> Table:
+    """A detached version that shows the staged rows before they exist: HEAD stays, only this handle sees it.
+
+    Row ids and row versions mean nothing in it. Its manifest is left for cleanup by age.
+    """
+    if not isinstance(staged.change, Transaction):
+        raise ValueError("a compaction has no rows to audit")
+    # A uuid of its own: recovery must not take the audit for the commit.
+    transaction = Transaction(staged.version, staged.change.operation)
+    with _writing("table.audit", table.subject):
+        return _moved(table, LanceDataset.commit(table.dataset, transaction, detached=True))
+
+
+# --------------------------------------------------------------------------------------------- inline: rows, metadata
+
+
+def merge_rows(table: Table, rows: pa.Table, on: str = "object_id") -> Table:
+    """Inline. Update the rows whose key exists and insert the others, in one commit that never retries.
+
+    This is the compare-and-swap of the manifest: of two calls on the same version that share a key, the later one
+    raises ``PublishContention``. For keys that both insert this needs the primary-key annotation and no index use.
+    """
+
+    def merge(dataset: LanceDataset) -> None:
+        builder = dataset.merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
+        builder.conflict_retries(0).use_index(use_index=False).execute(rows)
+
+    return _inline(table, "table.merge", merge)
+
+
+def set_schema_metadata(table: Table, entries: Mapping[str, str]) -> Table:
+    """Inline. Set keys of the schema's metadata, keeping the others."""
+    return _inline(table, "table.metadata", lambda dataset: dataset.update_schema_metadata(dict(entries)))
+
+
+def set_config(table: Table, entries: Mapping[str, str | None]) -> Table:
+    """Inline. Set keys of the dataset's configuration, keeping the others; None removes a key.
+
+    No commit from Python can skip Lance's automatic cleanup, so a table whose configuration asks for it must lose that.
+    """
+    return _inline(table, "table.metadata", lambda dataset: dataset.update_config(dict(entries)))
+
+
+def set_field_metadata(table: Table, column: str, entries: Mapping[str, str]) -> Table:
+    """Inline. Set keys of one column's metadata, keeping the others."""
+    return _inline(table, "table.metadata", lambda dataset: dataset.update_field_metadata({column: dict(entries)}))
+
+
+def extend_indexes(table: Table) -> Table:
+    """Inline. Make every index cover the rows that were written since it was built."""
+    return _inline(table, "table.indexes", lambda dataset: dataset.optimize.optimize_indices())
+
+
+# --------------------------------------------------------------------------------------------- inline: branches
+
+
+def create_branch(table: Table, name: str) -> Table:
+    """Inline. Fork this very version under a new name, in constant time; the fork is opened at the same version."""
+    if name in table.branches():
+        raise AlreadyExists(f"{table.uri} has a branch '{name}' already")
+    if table.has_branch_storage(name):
+        raise AlreadyExists(f"{table.uri} has the storage of a deleted branch '{name}'", hint="purge that folder first")
+    with _writing("table.branch.create", table.subject):
+        _own_handle(table).create_branch(name, table.version)
+    return open_table(table.uri, name, table.version, table.access)
+
+
+def delete_branch(table: Table, name: str) -> bool:
+    """Inline. Delete a branch's ref and storage; False when there is no such ref. One with children is refused."""
+    if name not in table.branches():
+        return False
+    with _writing("table.branch.delete", table.subject):
+        table.dataset.branches.delete(name)
+    return True
+
+
+def drop_versions(table: Table, versions: Sequence[int]) -> int:
+    """Inline. Remove these versions and the files that only they need; the freed bytes. Staged files stay."""
+    if not versions:
+        return 0
+    with _writing("table.versions.drop", table.subject):
+        return _own_handle(table).cleanup_old_versions(versions=list(versions)).bytes_removed
+
+
+# --------------------------------------------------------------------------------------------- steps
+
+
+@contextmanager
+def _writing(name: str, subject: str) -> Generator[None]:
+    with translated(subject), durable(name, subject):
+        yield
+
+
+def _own_handle(table: Table) -> LanceDataset:
+    """A handle that Lance may move: inline writes advance the one that they are called on."""
+    with translated(table.subject):
+        return table.dataset.checkout_version(table.version)
+
+
+def _moved(table: Table, dataset: LanceDataset) -> Table:
+    return replace(table, version=dataset.version, handle=dataset)
+
+
+def _inline(table: Table, name: str, write: Callable[[LanceDataset], object]) -> Table:
+    dataset = _own_handle(table)
+    with _writing(name, table.subject):
+        write(dataset)
+    return _moved(table, dataset)
+
+
+def _staged(
+    table: Table,
+    kind: Kind,
+    operation: LanceOperation.BaseOperation,
+    *,
+    inserted: int = 0,
+    updated: int = 0,
+    deleted: int = 0,
+) -> Staged:
+    return Staged(
+        kind=kind,
+        branch=table.branch,
+        version=table.version,
+        change=Transaction(table.version, operation),
+        inserted=inserted,
+        updated=updated,
+        deleted=deleted,
+    )
+
+
+def _merge(table: Table, kind: Kind, builder: MergeInsertBuilder, rows: Rows) -> Staged | None:
+    with _writing("table.stage", table.subject):
+        transaction, counts = cast("tuple[Transaction, dict[str, int]]", builder.execute_uncommitted(rows))
+    staged = Staged(
+        kind=kind,
+        branch=table.branch,
+        version=table.version,
+        change=transaction,
+        inserted=counts["num_inserted_rows"],
+        updated=counts["num_updated_rows"],
+        deleted=counts["num_deleted_rows"],
+    )
+    return staged if staged.rows else None
+
+
+def _write(table: Table, rows: Rows, mode: WriteMode) -> list[FragmentMetadata]:
+    with _writing("table.stage", table.subject):
+        return lance_fragment.write_fragments(
+            rows,
+            table.dataset,
+            mode=mode,
+            # An append follows its dataset, which an older release may have made.
+            data_storage_version=STORAGE_VERSION if mode == "overwrite" else None,
+            enable_stable_row_ids=True,
+            allow_external_blob_outside_bases=True,
+        )
+
+
+def _appended(table: Table, new: list[FragmentMetadata]) -> Staged | None:
+    if not new:
+        return None
+    return _staged(table, Kind.APPEND, LanceOperation.Append(new), inserted=_row_count(new))
+
+
+def _overwritten(table: Table, schema: pa.Schema, new: list[FragmentMetadata]) -> Staged:
+    return _staged(table, Kind.OVERWRITE, LanceOperation.Overwrite(schema, new), inserted=_row_count(new))
+
+
+def _remove(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentMetadata | None:
+    fragment = table.dataset.get_fragment(fragment_id)
+    if fragment is None:
+        raise ValueError(f"{table.subject} has no fragment {fragment_id} at version {table.version}")
+    with _writing("table.stage", table.subject):
+        return fragment.delete_rows(offsets)
+
+
+def _row_count(fragments: Iterable[FragmentMetadata]) -> int:
+    return sum(fragment.num_rows for fragment in fragments)
+
+
+def _by_fragment(addresses: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> Iterator[tuple[int, list[int]]]:
+    """Row addresses, each a fragment id and an offset in one number, as offsets per fragment."""
+    addresses = np.sort(addresses)
+    fragment_ids, starts = np.unique(addresses >> np.uint64(32), return_index=True)
+    offsets = np.split(addresses & np.uint64(0xFFFFFFFF), starts[1:])
+    for fragment_id, within in zip(fragment_ids, offsets, strict=True):
+        yield int(fragment_id), cast("list[int]", within.tolist())
+
+
+def _segments(table: Table, name: str) -> list[LanceIndex]:
+    """The pieces of an existing index: a replacement must name each, or both stay and readers may panic."""
+    return [
+        LanceIndex(
+            uuid=segment.uuid,
+            name=index.name,
+            fields=index.fields,
+            dataset_version=segment.dataset_version_at_last_update,
+            fragment_ids=segment.fragment_ids,
+            index_version=segment.index_version,
+            base_id=segment.base_id,
+        )
+        for index in table.dataset.describe_indices()
+        if index.name == name
+        for segment in index.segments
+    ]
