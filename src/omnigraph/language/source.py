@@ -106,7 +106,8 @@ def source_of(data: bytes, name: str | None) -> Source | Problem:
     return _too_deep(source) or source
 
 
-_BRACKETS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|[{(\[]|[})\]]', re.DOTALL)
+# What is never closed runs to the end of the text; else each later quote or comment would be tried as a new start.
+_BRACKETS = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{(\[]|[})\]]', re.DOTALL)
 
 
 def _too_deep(source: Source) -> Problem | None:

@@ -20,7 +20,7 @@ from omnigraph.language.source import Source, Span
 MAX_SYNTAX_PROBLEMS = 100
 _MAX_EXPECTED = 6
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
-_IGNORED = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
+_IGNORED = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
 
 Tree = TypeVar("Tree")
 
@@ -75,7 +75,10 @@ class Grammar(Generic[Tree]):
         text = source.text
         if isinstance(unexpected, UnexpectedCharacters):
             at = cast(int, unexpected.pos_in_stream)
-            span, message = Span(at, at + 1), _describe_character(text, at)
+            unclosed = _unclosed(text, at)
+            if unclosed:
+                return source.problem(self.code, unclosed, Span(at, at + 1), self.advice(text, at)), at
+            span, message = Span(at, at + 1), f"unexpected character {text[at]!r}"
         elif isinstance(unexpected, UnexpectedToken) and cast(Token, unexpected.token).type != "$END":
             token = cast(Token, unexpected.token)
             span, message = span_of(token), f"unexpected {str(token)!r}"
@@ -101,7 +104,7 @@ class Grammar(Generic[Tree]):
 def load_lark(package: str, transformer: Transformer[Token, object]) -> Lark:
     """The parser of a package's ``grammar.lark``; the tree is built inline, so that depth costs no recursion."""
     grammar = files(package).joinpath("grammar.lark").read_text("utf-8")
-    return Lark(grammar, parser="lalr", lexer="contextual", transformer=transformer, propagate_positions=True)
+    return Lark(grammar, parser="lalr", lexer="contextual", transformer=transformer, propagate_positions=False)
 
 
 def span_of(token: Token) -> Span:
@@ -131,12 +134,12 @@ def quoted(text: str) -> str:
     return f'"{text}"'
 
 
-def _describe_character(text: str, at: int) -> str:
+def _unclosed(text: str, at: int) -> str | None:
     if text[at] == '"':
         return "this string is not closed"
     if text.startswith("/*", at):
         return "this comment is not closed"
-    return f"unexpected character {text[at]!r}"
+    return None
 
 
 def _without_comments_and_strings(text: str) -> str:

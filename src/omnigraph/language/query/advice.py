@@ -1,0 +1,126 @@
+"""What to say about a ``.gq`` text that does not parse: words for what was expected, advice for common mistakes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_LOOK_BACK = 500
+_TEXT = "a text stands in double quotes"
+_ONE_OF = 'write ["a", "b"] contains $x.p'
+_EDGE = "an edge is written with a lowercase first letter: '<recased>'"
+_PARTS = "the parts of a read are match { }, return { }, order { } and limit n, in this order"
+_WHICH = "say which ones: where property = value"
+_ONE_CONDITION = "where takes one comparison of a property, with = != < <= > or >="
+
+TERMINAL_WORDS = {
+    "QUERY": "'query'",
+    "DESCRIPTION": "'@description'",
+    "INSTRUCTION": "'@instruction'",
+    "_MATCH": "'match'",
+    "_RETURN": "'return'",
+    "_ORDER": "'order'",
+    "_LIMIT": "'limit'",
+    "_SET": "'set'",
+    "_WHERE": "'where'",
+    "INSERT": "'insert'",
+    "UPDATE": "'update'",
+    "DELETE": "'delete'",
+    "NOT": "'not'",
+    "AS": "'as'",
+    "ASC": "'asc'",
+    "DESC": "'desc'",
+    "VAR": "a variable",
+    "IDENT": "a name",
+    "EDGE": "an edge",
+    "TYPE": "a type",
+    "OPERATOR": "a comparison",
+    "WORD_OPERATOR": "a comparison",
+    "IS": "a comparison",
+    "STRING": "a text",
+    "INTEGER": "a number",
+    "FLOAT": "a number",
+    "UNSIGNED": "a number",
+    "LBRACE": "'{'",
+    "RBRACE": "'}'",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "RSQB": "']'",
+    "COMMA": "','",
+    "COLON": "':'",
+    "DOT": "'.'",
+}
+"""What a person calls a terminal of the grammar. Those left out would not help in "expected ..."."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mistake:
+    """Something often written: what stands at the error, what to write instead, and what stands before the error.
+
+    ``<recased>`` in the hint is the word at the error, its first letter in the other case.
+    """
+
+    at: str
+    hint: str
+    before: str = ""
+
+    def hint_for(self, text: str, offset: int) -> str | None:
+        found = re.compile(self.at).match(text, offset)
+        if found is None or re.search(rf"(?:{self.before})\s*\Z", text[max(0, offset - _LOOK_BACK) : offset]) is None:
+            return None
+        return self.hint.replace("<recased>", found.group()[:1].swapcase() + found.group()[1:])
+
+
+_MISTAKES = (
+    _Mistake(r'"(?:[^"\\]|\\.)*\Z', "close it with a double quote"),
+    _Mistake(r"/\*", "close it with */"),
+    _Mistake("#", "a comment begins with //"),
+    _Mistake(";", "leave it out: clauses and statements follow each other"),
+    _Mistake("['`\u2018-\u201d]", _TEXT),
+    _Mistake("&", "leave it out: a match keeps what satisfies all of its clauses"),
+    _Mistake(r"\|", f"for one of several values {_ONE_OF}"),
+    _Mistake("!", "write != for unequal, or not { ... } around clauses"),
+    _Mistake(r"\*", "name what is counted: count($x)"),
+    _Mistake(r"[0-9.]+[eE]", "write out the digits: a number has no exponent"),
+    _Mistake(r"\.[0-9]", "write a digit before the point"),
+    _Mistake(r"\$[A-Z]", "a variable begins with a lowercase letter"),
+    _Mistake(r"[-<(\[]", "a traversal is written $a edge $b, or $a <edge> $b", before=r"\$\w+"),
+    # Names and types in the wrong case, texts without quotes.
+    _Mistake(r"[A-Z]\w*", _EDGE, before=r"\$\w+(?:\s*\$\w+\s*:)?"),
+    _Mistake(r"[A-Z]\w*(?=\s*>)", _EDGE, before="<"),
+    _Mistake(r"enum\b", "write String", before=r"\$\w+\s*:"),
+    _Mistake(r"[a-z_]\w*", "a type begins with an uppercase letter: '<recased>'", before=r"\$\w+\s*:\s*\[?"),
+    _Mistake(r"[a-z_]\w*", "a type begins with an uppercase letter: '<recased>'", before=r"\b(?:insert|update|delete)"),
+    _Mistake(r"[A-Za-z_]\w*", _TEXT, before=r"[\w\"]\s*:|[=<>\[]|\bcontains|\bstarts_with"),
+    _Mistake('"', "an alias is a name without quotes", before=r"\bas"),
+    # Parts that are missing, or that stand in the wrong place.
+    _Mistake(r"[{@]", "write the parentheses even when there are no parameters: ()", before=r"\bquery\s+\w+"),
+    _Mistake(r"[)}\]]", "leave out the comma before it", before=","),
+    _Mistake(r"(?:match|insert|update|delete)\b", "write query name() { ... } around it", before=r"\A"),
+    _Mistake(r"(?:match|return|order|limit)\b", _PARTS),
+    _Mistake(r"(?:insert|update|delete)\b", "a query reads or writes, not both: make it two queries", before=r"\}|\d"),
+    _Mistake("", _WHICH, before=r"\bdelete\s+[A-Z]\w*|\bupdate\s+[A-Z]\w*\s+set\s*\{[^{}]*\}"),
+    _Mistake("", "write update Type set { ... } where ...", before=r"\bupdate\s+[A-Z]\w*"),
+    _Mistake("[a-z]", _ONE_CONDITION, before=r"\bwhere\s+\w+(?:\s*(?:[=<>]|!=).*)?"),
+    _Mistake(r"\{", "close the block before it with a brace", before=r"\b(?:return|order|match)"),
+    _Mistake(r"\}", "the block is empty: write something between the braces, or leave it out", before=r"\{"),
+    _Mistake("", "write is null, or is not null", before=r"\bis(?:\s+not)?"),
+    _Mistake("", "write not { ... }", before=r"\bnot"),
+    _Mistake("-", "a limit is zero or more", before=r"\blimit"),
+    _Mistake("@", "the annotations of a query are @description and @instruction"),
+    # Words of other languages.
+    _Mistake(r"in\b", _ONE_OF),
+    _Mistake(r"[\[(]", _ONE_OF, before=r"\bin"),
+    _Mistake(r"like\b", "write contains or starts_with"),
+    _Mistake(r"where\b", "a condition is a clause of match"),
+    _Mistake(r"[A-Z]\w*", "a name begins with a lowercase letter: '<recased>'"),
+)
+
+
+def advice(text: str, offset: int) -> str | None:
+    """What to write instead of what stands at an error, if it is a common mistake."""
+    hint = next((hint for mistake in _MISTAKES if (hint := mistake.hint_for(text, offset))), None)
+    at_the_end = not text[offset + 1 :].strip()
+    if hint is None and at_the_end and text.count("{") > text.count("}"):
+        return "close the braces that are still open"
+    return hint

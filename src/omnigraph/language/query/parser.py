@@ -1,0 +1,384 @@
+"""From ``.gq`` text to its syntax tree. The grammar lies beside this file; nothing is resolved or type-checked here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from math import isinf
+from typing import cast
+
+import lark
+from lark import Token, Transformer
+
+from omnigraph.errors import Problem
+from omnigraph.language.query import ast
+from omnigraph.language.query.advice import TERMINAL_WORDS, advice
+from omnigraph.language.source import Source, Span
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.syntax import Grammar, SyntaxRejected, load_lark, span_of, unquoted
+from omnigraph.language.types import MAX_VECTOR_DIMENSION, Scalar, ValueType
+
+SYNTAX_CODE = "Q000"
+MAX_LIMIT = 2**64 - 1
+MAX_HOPS = 2**32 - 1
+_INTEGERS = range(-(2**63), 2**64)
+_DECLARATION = re.compile(r"^[ \t]*query\s+\w+\s*[({@]", re.MULTILINE)
+_SCALAR_NAMES = tuple(str(scalar) for scalar in Scalar if scalar is not Scalar.VECTOR)
+_FOREIGN_OPERATORS = {"==": "=", "<>": "!="}
+
+
+def parse_query_text(source: Source | Problem) -> ast.QueryFile | list[Problem]:
+    """The queries of a text, or every syntax problem in it; a text that could not be read is one such problem."""
+    if isinstance(source, Problem):
+        return [replace(source, code=SYNTAX_CODE)]
+    return _grammar().parse(source)
+
+
+@cache
+def _grammar() -> Grammar[ast.QueryFile]:
+    parser = load_lark(__package__ or "", cast("Transformer[Token, object]", _TreeBuilder()))
+    return Grammar(parser, SYNTAX_CODE, _DECLARATION, TERMINAL_WORDS, advice)
+
+
+@lark.v_args(inline=True)
+class _TreeBuilder(Transformer[Token, object]):
+    """One method per rule of the grammar; no state, so that threads can share it."""
+
+    def start(self, *queries: ast.Query) -> ast.QueryFile:
+        return ast.QueryFile(queries)
+
+    def query(
+        self,
+        word: Token,
+        name: Token,
+        parameters: tuple[ast.Parameter, ...],
+        annotations: dict[str, str],
+        body: ast.Read | ast.Mutation,
+        close: Token,
+    ) -> ast.Query:
+        return ast.Query(
+            str(name),
+            parameters,
+            body,
+            description=annotations.get("@description"),
+            instruction=annotations.get("@instruction"),
+            span=_between(word, close),
+            name_span=span_of(name),
+        )
+
+    def annotations(self, *annotations: tuple[Token, str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for word, text in annotations:
+            if word in found:
+                raise SyntaxRejected(f"{word} is written twice", span_of(word), "keep one of them")
+            found[str(word)] = text
+        return found
+
+    def annotation(self, word: Token, text: Token) -> tuple[Token, str]:
+        return word, unquoted(text)
+
+    def parameters(self, *parameters: ast.Parameter) -> tuple[ast.Parameter, ...]:
+        return parameters
+
+    def parameter(self, variable: Token, type_: ValueType) -> ast.Parameter:
+        return ast.Parameter(_name(variable), type_, span_of(variable))
+
+    def scalar_type(self, name: Token, nullable: Token | None) -> ValueType:
+        return ValueType(_scalar(name), nullable=nullable is not None)
+
+    def list_type(self, name: Token, nullable: Token | None) -> ValueType:
+        return ValueType(_scalar(name), nullable=nullable is not None, is_list=True)
+
+    def vector_type(self, name: Token, size: Token, nullable: Token | None) -> ValueType:
+        if name != Scalar.VECTOR:
+            raise SyntaxRejected(f"{name} has no size", span_of(name), f"write {name}, or Vector({size})")
+        dimension = _integer(size, range(1, MAX_VECTOR_DIMENSION + 1), "the size of a vector")
+        return ValueType(Scalar.VECTOR, nullable=nullable is not None, dimension=dimension)
+
+    # -------------------------------------------------------------------------------------------- reading
+
+    def read(
+        self,
+        clauses: tuple[ast.Clause, ...],
+        projections: tuple[ast.Projection, ...],
+        order: tuple[ast.OrderKey, ...] | None,
+        limit: ast.Constant | ast.Variable | None,
+    ) -> ast.Read:
+        return ast.Read(clauses, projections, order or (), limit)
+
+    def clauses(self, *clauses: ast.Clause) -> tuple[ast.Clause, ...]:
+        return clauses
+
+    def joiner(self, word: Token) -> None:
+        instead = {
+            "and": "leave it out: a match keeps what satisfies all of its clauses",
+            "or": 'write two queries, or ["a", "b"] contains $x.p for one of several values',
+        }
+        raise SyntaxRejected(f"clauses are not joined by '{word}'", span_of(word), instead[word])
+
+    def text_clause(self, predicate: ast.TextMatch) -> ast.TextClause:
+        return ast.TextClause(predicate, predicate.span)
+
+    def negation(self, word: Token, clauses: tuple[ast.Clause, ...], close: Token) -> ast.Negation:
+        return ast.Negation(clauses, _between(word, close))
+
+    def binding(
+        self,
+        variable: Token,
+        type_name: Token,
+        matches: tuple[ast.PropertyMatch, ...] | None,
+        close: Token | None,
+    ) -> ast.Binding:
+        return ast.Binding(
+            _name(variable),
+            str(type_name),
+            matches or (),
+            span=_between(variable, close or type_name),
+            variable_span=span_of(variable),
+            type_span=span_of(type_name),
+        )
+
+    def property_matches(self, *matches: ast.PropertyMatch) -> tuple[ast.PropertyMatch, ...]:
+        return matches
+
+    def property_match(self, name: Token, value: ast.Value) -> ast.PropertyMatch:
+        return ast.PropertyMatch(str(name), value, span=span_of(name).to(value.span), name_span=span_of(name))
+
+    def traversal(
+        self,
+        source: Token,
+        edge_variable: Token | None,
+        edge: tuple[Token, bool],
+        hops: ast.Hops | None,
+        destination: Token,
+    ) -> ast.Traversal:
+        word, undirected = edge
+        return ast.Traversal(
+            _variable(source),
+            str(word),
+            _variable(destination),
+            undirected=undirected,
+            hops=hops,
+            edge_variable=None if edge_variable is None else _variable(edge_variable),
+            span=_between(source, destination),
+            edge_span=span_of(word),
+        )
+
+    def traversal_by_operator_word(
+        self, source: Token, word: Token, hops: ast.Hops | None, destination: Token
+    ) -> ast.Traversal:
+        return self.traversal(source, None, (word, False), hops, destination)
+
+    def directed(self, word: Token) -> tuple[Token, bool]:
+        return word, False
+
+    def undirected(self, _open: Token, word: Token, _close: Token) -> tuple[Token, bool]:
+        return word, True
+
+    def hops(self, opening: Token, minimum: Token, maximum: Token | None, close: Token) -> ast.Hops:
+        most = None if maximum is None else _hop_count(maximum)
+        return ast.Hops(_hop_count(minimum), most, _between(opening, close))
+
+    def exact_hops(self, opening: Token, count: Token, close: Token) -> ast.Hops:
+        return self.hops(opening, count, count, close)
+
+    def filter(self, left: ast.Expression | Token, operator: Token, right: ast.Expression) -> ast.Filter:
+        first = _variable(left) if isinstance(left, Token) else left
+        return ast.Filter(first, _comparison(operator), right, first.span.to(right.span))
+
+    def null_test(
+        self, operand: ast.Expression | Token, _is: Token, negation: Token | None, null: Token
+    ) -> ast.NullTest:
+        tested = _variable(operand) if isinstance(operand, Token) else operand
+        return ast.NullTest(tested, negated=negation is not None, span=tested.span.to(span_of(null)))
+
+    def projections(self, *projections: ast.Projection) -> tuple[ast.Projection, ...]:
+        return projections
+
+    def projection(self, expression: ast.Expression, _as: Token | None, alias: Token | None) -> ast.Projection:
+        if alias is None:
+            return ast.Projection(expression, None, expression.span)
+        return ast.Projection(expression, str(alias), expression.span.to(span_of(alias)))
+
+    def order(self, *keys: ast.OrderKey) -> tuple[ast.OrderKey, ...]:
+        return keys
+
+    def order_key(self, expression: ast.Expression, direction: Token | None) -> ast.OrderKey:
+        if isinstance(expression, ast.Constant) and expression.value is None:
+            # No sort key is a null, but a column may be called so.
+            expression = ast.AliasReference("null", expression.span)
+        if direction is None:
+            return ast.OrderKey(expression, descending=False, span=expression.span)
+        if isinstance(expression, ast.Nearest):
+            raise SyntaxRejected("nearest takes no direction", span_of(direction), "leave it out: the nearest is first")
+        span = expression.span.to(span_of(direction))
+        return ast.OrderKey(expression, descending=direction == "desc", span=span)
+
+    def limit(self, count: Token) -> ast.Constant | ast.Variable:
+        if count.type == "VAR":
+            return _variable(count)
+        return ast.Constant(_integer(count, range(MAX_LIMIT + 1), "a limit"), span_of(count))
+
+    # -------------------------------------------------------------------------------------------- writing
+
+    def mutation(self, *statements: ast.Statement) -> ast.Mutation:
+        return ast.Mutation(statements)
+
+    def insert(
+        self, word: Token, type_name: Token, assignments: tuple[ast.Assignment, ...], close: Token
+    ) -> ast.Insert:
+        return ast.Insert(str(type_name), assignments, span=_between(word, close), type_span=span_of(type_name))
+
+    def update(
+        self, word: Token, type_name: Token, assignments: tuple[ast.Assignment, ...], predicate: ast.Predicate
+    ) -> ast.Update:
+        span = span_of(word).to(predicate.span)
+        return ast.Update(str(type_name), assignments, predicate, span=span, type_span=span_of(type_name))
+
+    def delete(self, word: Token, type_name: Token, predicate: ast.Predicate) -> ast.Delete:
+        span = span_of(word).to(predicate.span)
+        return ast.Delete(str(type_name), predicate, span=span, type_span=span_of(type_name))
+
+    def assignments(self, *assignments: ast.Assignment) -> tuple[ast.Assignment, ...]:
+        return assignments
+
+    def assignment(self, name: Token, value: ast.Value) -> ast.Assignment:
+        return ast.Assignment(str(name), value, span=span_of(name).to(value.span), name_span=span_of(name))
+
+    def assigned(self, name: Token) -> Token:
+        return name
+
+    def predicate(self, name: Token, operator: Token, value: ast.Value) -> ast.Predicate:
+        span = span_of(name).to(value.span)
+        return ast.Predicate(str(name), _comparison(operator), value, span=span, name_span=span_of(name))
+
+    # -------------------------------------------------------------------------------------------- expressions
+
+    def variable(self, token: Token) -> ast.Variable:
+        return _variable(token)
+
+    def property_access(self, variable: Token, name: Token) -> ast.PropertyAccess:
+        return _property(variable, name)
+
+    def alias_reference(self, name: Token) -> ast.AliasReference:
+        return ast.AliasReference(str(name), span_of(name))
+
+    def now(self, word: Token, close: Token) -> ast.Now:
+        return ast.Now(_between(word, close))
+
+    def aggregate(self, word: Token, distinct: Token | None, argument: ast.Expression, close: Token) -> ast.Aggregate:
+        if distinct is not None and word != ast.AggregateFunction.COUNT:
+            raise SyntaxRejected(f"{word} takes no 'distinct'", span_of(distinct), "only count(distinct ...) does")
+        function = ast.AggregateFunction(word)
+        return ast.Aggregate(function, argument, distinct=distinct is not None, span=_between(word, close))
+
+    def nearest(self, word: Token, variable: Token, name: Token, query: ast.Expression, close: Token) -> ast.Nearest:
+        return ast.Nearest(_property(variable, name), query, _between(word, close))
+
+    def text_match(self, word: Token, target: ast.Expression, query: ast.Expression, close: Token) -> ast.TextMatch:
+        return self.fuzzy(word, target, query, None, close)
+
+    def fuzzy(
+        self,
+        word: Token,
+        target: ast.Expression,
+        query: ast.Expression,
+        max_edits: ast.Expression | None,
+        close: Token,
+    ) -> ast.TextMatch:
+        return ast.TextMatch(ast.TextFunction(word), target, query, max_edits, _between(word, close))
+
+    def bm25(self, word: Token, target: ast.Expression, query: ast.Expression, close: Token) -> ast.Bm25:
+        return ast.Bm25(target, query, _between(word, close))
+
+    def rrf(
+        self,
+        word: Token,
+        first: ast.Nearest | ast.Bm25,
+        second: ast.Nearest | ast.Bm25,
+        k: ast.Expression | None,
+        close: Token,
+    ) -> ast.Rrf:
+        return ast.Rrf(first, second, k, _between(word, close))
+
+    def text(self, token: Token) -> ast.Constant:
+        return ast.Constant(unquoted(token), span_of(token))
+
+    def integer(self, token: Token) -> ast.Constant:
+        return ast.Constant(_integer(token, _INTEGERS, "an integer"), span_of(token))
+
+    def decimal(self, token: Token) -> ast.Constant:
+        if "e" in token.lower():
+            raise SyntaxRejected("a number has no exponent", span_of(token), "write out its digits")
+        value = float(token)
+        if isinf(value):
+            raise SyntaxRejected("this number is out of range", span_of(token), "an F64 reaches to about 1.8 * 10^308")
+        return ast.Constant(value, span_of(token))
+
+    def boolean(self, token: Token) -> ast.Constant:
+        return ast.Constant(token == "true", span_of(token))
+
+    def null(self, token: Token) -> ast.Constant:
+        return ast.Constant(None, span_of(token))
+
+    def date(self, word: Token, text: Token, close: Token) -> ast.DateConstant:
+        return ast.DateConstant(unquoted(text), _between(word, close))
+
+    def datetime(self, word: Token, text: Token, close: Token) -> ast.DateTimeConstant:
+        return ast.DateTimeConstant(unquoted(text), _between(word, close))
+
+    def list(self, opening: Token, items: tuple[ast.Literal, ...], close: Token) -> ast.ListConstant:
+        return ast.ListConstant(items, _between(opening, close))
+
+    def items(self, *items: ast.Literal) -> tuple[ast.Literal, ...]:
+        return items
+
+
+def _between(first: Token, last: Token) -> Span:
+    return span_of(first).to(span_of(last))
+
+
+def _name(variable: Token) -> str:
+    return variable[1:]
+
+
+def _variable(token: Token) -> ast.Variable:
+    return ast.Variable(_name(token), span_of(token))
+
+
+def _property(variable: Token, name: Token) -> ast.PropertyAccess:
+    return ast.PropertyAccess(_name(variable), str(name), span=_between(variable, name), name_span=span_of(name))
+
+
+def _comparison(token: Token) -> ast.Comparison:
+    if token in _FOREIGN_OPERATORS:
+        instead = _FOREIGN_OPERATORS[token]
+        raise SyntaxRejected(f"'{token}' is not an operator", span_of(token), f"write '{instead}'")
+    return ast.Comparison(token)
+
+
+def _scalar(name: Token) -> Scalar:
+    if name == Scalar.VECTOR:
+        raise SyntaxRejected("a vector needs its size", span_of(name), "write Vector(n), and no list around it")
+    if name not in _SCALAR_NAMES:
+        known = f"the types are {', '.join(_SCALAR_NAMES)} and Vector(n)"
+        raise SyntaxRejected(
+            f"'{name}' is not a type of parameters", span_of(name), did_you_mean(name, _SCALAR_NAMES) or known
+        )
+    return Scalar(name)
+
+
+def _hop_count(token: Token) -> int:
+    return _integer(token, range(MAX_HOPS + 1), "a number of hops")
+
+
+def _integer(token: Token, allowed: range, what: str) -> int:
+    digits = token.lstrip("-0") or "0"
+    # Very long numbers are out of range anyway, and Python refuses to convert them.
+    if len(digits) <= len(str(allowed.stop)):
+        value = -int(digits) if token.startswith("-") else int(digits)
+        if value in allowed:
+            return value
+    bounds = f"{what} is from {allowed.start} to {allowed.stop - 1}"
+    raise SyntaxRejected(bounds, span_of(token), "write a number in that range")

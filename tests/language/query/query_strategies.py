@@ -1,0 +1,231 @@
+"""Hypothesis strategies for `.gq`: every syntax tree that a text can have, and texts that are nearly right."""
+
+from __future__ import annotations
+
+import os
+import string
+from typing import TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from omnigraph.language.query import ast
+from omnigraph.language.query.parser import MAX_HOPS, MAX_LIMIT
+from omnigraph.language.query.printer import print_query_file
+from omnigraph.language.types import MAX_VECTOR_DIMENSION, Scalar, ValueType
+
+KEYWORDS = (
+    *("query", "match", "return", "order", "limit", "not", "is", "as", "asc", "desc", "contains", "starts_with"),
+    *("insert", "update", "delete", "set", "where", "now", "nearest", "search", "match_text", "fuzzy", "bm25", "rrf"),
+    *("count", "sum", "avg", "min", "max", "distinct", "true", "false", "null", "date", "datetime", "and", "or", "in"),
+)
+LITERAL_WORDS = ("true", "false", "null")
+WORD_OPERATORS = (ast.Comparison.CONTAINS, ast.Comparison.STARTS_WITH)
+
+_TRIES = 50 if os.environ.get("OMNIGRAPH_FUZZ") == "large" else 1
+_LETTERS = string.ascii_letters + string.digits + "_"
+
+Part = TypeVar("Part")
+
+
+def fuzzing(examples: int) -> settings:
+    """A small budget, times fifty when OMNIGRAPH_FUZZ is ``large``."""
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
+    return settings(max_examples=examples * _TRIES, deadline=None, suppress_health_check=slow)
+
+
+def _unprinted(strategy: st.SearchStrategy[Part]) -> st.SearchStrategy[Part]:
+    """The same strategy under one word: Hypothesis prints strategies, and the text of nested ones explodes."""
+
+    @st.composite
+    def part(draw: st.DrawFn) -> Part:
+        return draw(strategy)
+
+    return part()
+
+
+# ------------------------------------------------------------------------------------------------ words and values
+
+
+def names(*excluded: str) -> st.SearchStrategy[str]:
+    """Names, keywords among them."""
+    tails = st.text(_LETTERS, max_size=6)
+    free = st.builds(str.__add__, st.sampled_from(string.ascii_lowercase + "_"), tails)
+    return _unprinted((st.sampled_from(KEYWORDS) | free).filter(lambda name: name not in excluded))
+
+
+type_names = st.builds(str.__add__, st.sampled_from(string.ascii_uppercase), st.text(_LETTERS, max_size=6))
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+variables = st.builds(ast.Variable, names())
+property_accesses = st.builds(ast.PropertyAccess, names(), names())
+
+integers = st.builds(ast.Constant, st.integers(-(2**63), 2**64 - 1))
+floats = st.builds(ast.Constant, st.floats(allow_nan=False, allow_infinity=False))
+scalar_literals: st.SearchStrategy[ast.Literal] = st.one_of(
+    st.builds(ast.Constant, texts | st.booleans() | st.none()),
+    integers,
+    floats,
+    st.builds(ast.DateConstant, texts),
+    st.builds(ast.DateTimeConstant, texts),
+)
+
+
+def _lists(items: st.SearchStrategy[ast.Literal]) -> st.SearchStrategy[ast.Literal]:
+    return st.builds(ast.ListConstant, st.lists(items, max_size=3).map(tuple))
+
+
+literals = _unprinted(st.recursive(scalar_literals, _lists, max_leaves=5))
+values: st.SearchStrategy[ast.Value] = literals | variables | st.builds(ast.Now)
+
+
+# ------------------------------------------------------------------------------------------------ expressions
+
+
+def _alias_references(*excluded: str) -> st.SearchStrategy[ast.AliasReference]:
+    return st.builds(ast.AliasReference, names(*LITERAL_WORDS, *excluded))
+
+
+def _nearest(arguments: st.SearchStrategy[ast.Expression]) -> st.SearchStrategy[ast.Nearest]:
+    return st.builds(ast.Nearest, property_accesses, arguments)
+
+
+def _text_matches(arguments: st.SearchStrategy[ast.Expression]) -> st.SearchStrategy[ast.TextMatch]:
+    functions = st.sampled_from([ast.TextFunction.SEARCH, ast.TextFunction.MATCH_TEXT])
+    return st.builds(ast.TextMatch, functions, arguments, arguments) | st.builds(
+        ast.TextMatch, st.just(ast.TextFunction.FUZZY), arguments, arguments, st.none() | arguments
+    )
+
+
+def _calls(arguments: st.SearchStrategy[ast.Expression]) -> st.SearchStrategy[ast.Expression]:
+    bm25 = st.builds(ast.Bm25, arguments, arguments)
+    nearest = _nearest(arguments)
+    undistinct = arguments.filter(lambda argument: argument != ast.AliasReference("distinct"))
+    return st.one_of(
+        nearest,
+        _text_matches(arguments),
+        bm25,
+        st.builds(ast.Rrf, nearest | bm25, nearest | bm25, st.none() | arguments),
+        st.builds(ast.Aggregate, st.sampled_from(ast.AggregateFunction), undistinct),
+        st.builds(ast.Aggregate, st.just(ast.AggregateFunction.COUNT), arguments, st.just(True)),
+    )
+
+
+def _operands(*excluded_words: str) -> st.SearchStrategy[ast.Expression]:
+    """Expressions other than a plain variable."""
+    simple = literals | st.builds(ast.Now) | property_accesses
+    calls = _calls(_unprinted(st.recursive(simple | variables | _alias_references(), _calls, max_leaves=3)))
+    return _unprinted(simple | _alias_references(*excluded_words) | calls)
+
+
+operands = _operands()
+expressions = variables | operands
+
+
+# ------------------------------------------------------------------------------------------------ clauses
+
+
+_hop_counts = st.integers(0, 3) | st.integers(0, MAX_HOPS)
+hops = st.builds(ast.Hops, _hop_counts, st.none() | _hop_counts)
+traversals = st.builds(
+    ast.Traversal,
+    source=variables,
+    edge=names("not"),
+    destination=variables,
+    undirected=st.booleans(),
+    hops=st.none() | hops,
+    edge_variable=st.none() | variables,
+)
+bindings = st.builds(
+    ast.Binding,
+    names(),
+    type_names,
+    st.lists(st.builds(ast.PropertyMatch, names(), values), max_size=3).map(tuple),
+)
+_left_operands = _operands("not")
+filters = st.one_of(
+    st.builds(ast.Filter, _left_operands, st.sampled_from(ast.Comparison), expressions),
+    st.builds(
+        ast.Filter,
+        variables,
+        st.sampled_from([each for each in ast.Comparison if each not in WORD_OPERATORS]),
+        expressions,
+    ),
+    # With a plain variable on the right it would be a traversal.
+    st.builds(ast.Filter, variables, st.sampled_from(WORD_OPERATORS), operands),
+)
+null_tests = st.builds(ast.NullTest, variables | _left_operands, st.booleans())
+text_clauses = st.builds(ast.TextClause, _text_matches(expressions))
+_simple_clauses = _unprinted(st.one_of(bindings, traversals, filters, null_tests, text_clauses))
+
+
+def _negations(clauses: st.SearchStrategy[ast.Clause]) -> st.SearchStrategy[ast.Clause]:
+    return st.builds(ast.Negation, st.lists(clauses, min_size=1, max_size=3).map(tuple))
+
+
+clauses: st.SearchStrategy[ast.Clause] = _unprinted(st.recursive(_simple_clauses, _negations, max_leaves=4))
+
+
+# ------------------------------------------------------------------------------------------------ queries
+
+
+_scalars = st.sampled_from([scalar for scalar in Scalar if scalar is not Scalar.VECTOR])
+parameter_types = st.builds(ValueType, _scalars, st.booleans(), st.booleans()) | st.builds(
+    ValueType, st.just(Scalar.VECTOR), st.booleans(), dimension=st.integers(1, MAX_VECTOR_DIMENSION)
+)
+parameters = st.builds(ast.Parameter, names(), parameter_types)
+
+_null_column = st.just(ast.AliasReference("null"))
+_sort_keys = expressions.filter(lambda key: not (isinstance(key, ast.Constant) and key.value is None)) | _null_column
+order_keys = st.builds(ast.OrderKey, _sort_keys) | st.builds(
+    ast.OrderKey, _sort_keys.filter(lambda key: not isinstance(key, ast.Nearest)), st.just(True)
+)
+reads = st.builds(
+    ast.Read,
+    clauses=st.lists(clauses, min_size=1, max_size=4).map(tuple),
+    projections=st.lists(st.builds(ast.Projection, expressions, st.none() | names()), min_size=1, max_size=3).map(
+        tuple
+    ),
+    order=st.lists(order_keys, max_size=2).map(tuple),
+    limit=st.none() | variables | st.builds(ast.Constant, st.integers(0, MAX_LIMIT)),
+)
+
+_assignments = st.lists(st.builds(ast.Assignment, names(), values), min_size=1, max_size=3).map(tuple)
+_predicates = st.builds(
+    ast.Predicate,
+    names(),
+    st.sampled_from([each for each in ast.Comparison if each not in WORD_OPERATORS]),
+    values,
+)
+statements: st.SearchStrategy[ast.Statement] = st.one_of(
+    st.builds(ast.Insert, type_names, _assignments),
+    st.builds(ast.Update, type_names, _assignments, _predicates),
+    st.builds(ast.Delete, type_names, _predicates),
+)
+mutations = st.builds(ast.Mutation, st.lists(statements, min_size=1, max_size=3).map(tuple))
+
+queries = st.builds(
+    ast.Query,
+    name=names(),
+    parameters=st.lists(parameters, max_size=3).map(tuple),
+    body=reads | mutations,
+    description=st.none() | texts,
+    instruction=st.none() | texts,
+)
+query_files = st.builds(ast.QueryFile, st.lists(queries, max_size=2).map(tuple))
+
+
+# ------------------------------------------------------------------------------------------------ broken texts
+
+
+_SCRAPS = st.sampled_from([*KEYWORDS, *'{}()[]<>$.,:;@#"\\/*=!-?\n\0\u20ac', "//", "/*", "*/", "==", "$x", "T", "1e3"])
+
+
+@st.composite
+def broken_texts(draw: st.DrawFn) -> str:
+    """The text of a file with a few pieces cut out, doubled or put in."""
+    text = print_query_file(draw(query_files))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(text)))
+        end = draw(st.integers(start, min(len(text), start + 8)))
+        text = text[:start] + draw(st.sampled_from(["", text[start:end] * 2]) | _SCRAPS) + text[end:]
+    return text

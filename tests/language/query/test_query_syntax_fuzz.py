@@ -1,0 +1,51 @@
+"""Generated `.gq` programs: printing and parsing are inverse, and no text makes the parser fail."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.errors import Problem
+from omnigraph.language.query.ast import QueryFile
+from omnigraph.language.query.parser import parse_query_text
+from omnigraph.language.query.printer import print_query_file
+from omnigraph.language.source import Source, source_of
+
+from .query_strategies import broken_texts, fuzzing, query_files
+
+
+@fuzzing(100)
+@given(query_files)
+def test_what_is_printed_parses_to_the_same_tree(file: QueryFile) -> None:
+    # Compared as text: to Python, 1, 1.0 and True are equal.
+    assert repr(parse_query_text(Source(print_query_file(file)))) == repr(file)
+
+
+@fuzzing(100)
+@given(broken_texts())
+def test_a_broken_text_gives_a_tree_or_problems(text: str) -> None:
+    assert_readable(parse_query_text(source_of(text.encode("utf-8"), "broken.gq")))
+
+
+@fuzzing(100)
+@given(st.binary(max_size=60))
+def test_any_bytes_give_a_tree_or_problems(data: bytes) -> None:
+    assert_readable(parse_query_text(source_of(data, None)))
+
+
+@fuzzing(100)
+@given(st.text(max_size=60))
+def test_any_text_gives_a_tree_or_problems(text: str) -> None:
+    assert_readable(parse_query_text(Source(text)))
+
+
+def assert_readable(parsed: QueryFile | list[Problem]) -> None:
+    if isinstance(parsed, QueryFile):
+        assert repr(parse_query_text(Source(print_query_file(parsed)))) == repr(parsed)
+        return
+    assert parsed
+    for problem in parsed:
+        assert problem.code == "Q000"
+        assert 1 <= problem.position.column < problem.position.end_column
+        assert problem.position.column <= len(problem.position.text) + 1
+        assert problem.message in problem.render()
