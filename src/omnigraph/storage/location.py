@@ -1,0 +1,135 @@
+"""Where a graph lives: its root as the user wrote it, and the addresses below it that Lance and obstore open."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias, cast
+from urllib.parse import parse_qs, unquote
+
+from omnigraph.errors import ParameterError
+
+Scheme: TypeAlias = Literal["file", "s3", "s3+ddb"]
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+# URL parsers read these as escape, query and fragment: a key that holds one would name two different objects.
+_AMBIGUOUS = re.compile(r"[%?#\\\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The root of a graph. Made by :func:`locate`; pickles, so it can travel to another process."""
+
+    uri: str
+    """The root as it is printed: as given, without trailing slashes."""
+    scheme: Scheme
+    base: str
+    """An absolute path, or ``bucket/prefix``."""
+    query: str = ""
+    # Credentials may be in here: never printed.
+    storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return self.uri
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the graph is a folder of a file system."""
+        return self.scheme == "file"
+
+    @property
+    def objects(self) -> str:
+        """The root for plain objects: the folder, or ``s3://bucket/prefix``, without the external manifest store."""
+        return self.base if self.is_local else f"s3://{self.base}"
+
+    def join(self, path: str) -> str:
+        """The address of ``path`` below the root, as Lance opens it."""
+        if self.is_local:
+            return f"{self.base.rstrip('/')}/{path}"
+        query = f"?{self.query}" if self.query else ""
+        return f"{self.scheme}://{self.base}/{path}{query}"
+
+    @property
+    def bucket(self) -> str:
+        """The bucket of an object store."""
+        return self.base.partition("/")[0]
+
+    @property
+    def prefix(self) -> str:
+        """The path inside the bucket, empty for the bucket itself."""
+        return self.base.partition("/")[2]
+
+    def options(self) -> dict[str, str]:
+        """What Lance and obstore are given beside the address; the rest of ``AWS_*`` they read themselves."""
+        options = dict(self.storage_options)
+        endpoint = _named(options, "endpoint", "endpoint_url") or os.environ.get("AWS_ENDPOINT_URL") or ""
+        # Asking for an http endpoint is consent enough; both libraries would else fail with an opaque client error.
+        if not self.is_local and endpoint.startswith("http://") and _named(options, "allow_http") is None:
+            options["allow_http"] = "true"
+        return options
+
+
+def locate(uri: str | Path, storage_options: Mapping[str, str] | None = None) -> Location:
+    """Read a graph root: a path, ``file://``, ``s3://bucket/prefix`` or ``s3+ddb://bucket/prefix?ddbTableName=t``."""
+    options = tuple(sorted((storage_options or {}).items()))
+    text = str(uri)
+    found = None if isinstance(uri, Path) else _SCHEME.fullmatch(text)
+    if found is None:
+        return Location(_trimmed(text), "file", _absolute(text), storage_options=options)
+    scheme, rest = found[1].lower(), found[2]
+    if scheme == "file":
+        return Location(_trimmed(text), "file", _absolute(_file_path(text, rest)), storage_options=options)
+    if scheme not in ("s3", "s3+ddb"):
+        raise ParameterError(
+            f"'{text}' is no place for a graph: unknown scheme '{scheme}'",
+            hint="use a local path, file://, s3://bucket/prefix or s3+ddb://bucket/prefix?ddbTableName=table",
+        )
+    base, mark, query = rest.partition("?")
+    base = base.rstrip("/")
+    _check_key(text, base)
+    if scheme == "s3+ddb":
+        _check_table(text, query)
+    elif mark:
+        raise ParameterError(f"'{text}' has a query", hint="only s3+ddb:// takes one: ?ddbTableName=table")
+    return Location(f"{scheme}://{base}{mark}{query}", cast("Scheme", scheme), base, query, options)
+
+
+def _absolute(path: str) -> str:
+    if not path:
+        raise ParameterError("the location of the graph is empty", hint="give a path or a URI")
+    if "\0" in path:
+        raise ParameterError("the location of the graph holds a zero byte", hint="give a path or a URI")
+    return os.path.abspath(path)  # noqa: PTH100  Path.absolute keeps "..", which the object paths below refuse
+
+
+def _trimmed(text: str) -> str:
+    return text.rstrip("/") or "/"
+
+
+def _file_path(text: str, rest: str) -> str:
+    host, slash, path = rest.partition("/")
+    if host not in ("", "localhost") or not slash:
+        raise ParameterError(f"'{text}' is no local path", hint="write file:///absolute/path")
+    return "/" + unquote(path)
+
+
+def _check_key(text: str, base: str) -> None:
+    if _AMBIGUOUS.search(base) or any(part in ("", ".", "..") for part in base.split("/")):
+        raise ParameterError(
+            f"'{text}' is no bucket and prefix",
+            hint="write s3://bucket/prefix with plain names: no empty segment, '..', '%', '?', '#' or backslash",
+        )
+
+
+def _check_table(text: str, query: str) -> None:
+    if not parse_qs(query).get("ddbTableName"):
+        raise ParameterError(f"'{text}' names no table", hint="write s3+ddb://bucket/prefix?ddbTableName=table")
+
+
+def _named(options: Mapping[str, str], *names: str) -> str | None:
+    """The value of an option under any of its spellings: ``endpoint``, ``aws_endpoint``, ``AWS_ENDPOINT``."""
+    wanted = {*names, *(f"aws_{name}" for name in names)}
+    return next((value for key, value in options.items() if key.lower() in wanted), None)

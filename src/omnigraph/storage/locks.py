@@ -1,0 +1,250 @@
+"""The two locks of a graph: one per branch around its commit section, and ``refs`` around what spans branches.
+
+Order: refs, then one branch; nothing else is ever locked, and never two branches at once. On a local folder a lock is
+an ``flock``, which the operating system frees when its holder dies; on an object store, or a network folder on
+request, it is a lease. Beside either stands a lock between the threads of this process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import socket
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from omnigraph.errors import LockTimeout, Unsupported
+from omnigraph.storage.failpoints import durable
+from omnigraph.storage.leases import LeaseLost, register_at, take_lease
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import translated
+from omnigraph.storage.waiting import Deadline, pauses
+
+__all__ = ["Held", "LeaseLost", "LockKind", "LockSettings", "branch_lock", "refs_lock"]
+
+LockKind: TypeAlias = Literal["flock", "lease"]
+
+_FOLDER = "__locks"
+_REFS = "refs"
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.004
+_HOLDER_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class LockSettings:
+    """How locks are taken. ``kind`` None: flock on a local folder, a lease on an object store. Times are seconds."""
+
+    kind: LockKind | None = None
+    timeout: float = 60.0
+    ttl: float = 10.0
+
+
+_DEFAULT = LockSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lock that this thread holds."""
+
+    name: str
+    kind: LockKind
+    taken_over: bool
+    """Whether it was taken from a holder that stopped renewing. Never with flock: there a dead holder frees it."""
+    holder: str
+    """Ourselves, as others read it."""
+    _confirm: Callable[[], None] = field(repr=False)
+    _pid: int = field(default_factory=os.getpid, repr=False)
+
+    def check(self) -> None:
+        """Before each durable step: raise :class:`LeaseLost` unless the lock is surely still ours."""
+        if os.getpid() != self._pid:
+            raise LeaseLost(f"the lock '{self.name}' belongs to process {self._pid}, which forked this one")
+        self._confirm()
+
+
+def branch_lock(location: Location, branch: str, settings: LockSettings = _DEFAULT) -> AbstractContextManager[Held]:
+    """The lock around the commit section of ``branch``."""
+    return _locked(location, f"branch:{branch}", settings)
+
+
+def refs_lock(location: Location, settings: LockSettings = _DEFAULT) -> AbstractContextManager[Held]:
+    """The lock around what spans branches: create, delete, tags, capture of a merge's source, cleanup, schema apply."""
+    return _locked(location, _REFS, settings)
+
+
+@contextmanager
+def _locked(location: Location, name: str, settings: LockSettings) -> Generator[Held]:
+    deadline = Deadline(settings.timeout)
+    kind = settings.kind or ("flock" if location.is_local else "lease")
+    if kind == "flock" and not location.is_local:
+        raise Unsupported(f"{location} has no file locks", hint='choose lock="lease"')
+    lock = _flock(location, name, deadline) if kind == "flock" else _lease(location, name, settings.ttl, deadline)
+    with _one_thread(location, name, deadline), lock as held:
+        yield held
+
+
+def _path(name: str) -> str:
+    return f"{_FOLDER}/{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _ourselves() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+# --------------------------------------------------------------------------------------------- between threads
+
+
+class _Mine(threading.local):
+    """The locks that this thread holds, as (root, name)."""
+
+    def __init__(self) -> None:
+        self.locks: list[tuple[str, str]] = []
+
+
+_mine = _Mine()
+_between_threads: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
+
+
+@contextmanager
+def _one_thread(location: Location, name: str, deadline: Deadline) -> Generator[None]:
+    lock = (location.objects, name)
+    _check_order(lock)
+    with _fork_guard:
+        between_threads = _between_threads[lock]
+    if not between_threads.acquire(timeout=deadline.remaining()):
+        raise LockTimeout(name, f"another thread of process {os.getpid()}", deadline.waited())
+    _mine.locks.append(lock)
+    pid = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() == pid:
+            _mine.locks.remove(lock)
+            between_threads.release()
+
+
+def _check_order(lock: tuple[str, str]) -> None:
+    root, name = lock
+    mine = [held for where, held in _mine.locks if where == root]
+    if name in mine:
+        raise RuntimeError(f"this thread holds the lock '{name}' already")
+    if any(held != _REFS for held in mine):
+        raise RuntimeError(f"this thread holds '{mine[-1]}' and may not wait for '{name}': refs first, then one branch")
+
+
+# --------------------------------------------------------------------------------------------- between processes
+
+
+_fork_guard = threading.Lock()
+_descriptors: set[int] = set()
+
+
+def _after_fork_in_child() -> None:
+    """Let go of the parent's locks without unlocking, which would free them under the parent."""
+    for descriptor in _descriptors:
+        os.close(descriptor)
+    _descriptors.clear()
+    _between_threads.clear()
+    _mine.locks.clear()
+    _fork_guard.release()
+
+
+# The guard is held across a fork, so that no descriptor is open and not yet known when the child is made: a child that
+# kept one would keep the lock of a killed parent.
+os.register_at_fork(
+    before=_fork_guard.acquire, after_in_parent=_fork_guard.release, after_in_child=_after_fork_in_child
+)
+
+
+@contextmanager
+def _flock(location: Location, name: str, deadline: Deadline) -> Generator[Held]:
+    path = f"{_path(name)}.lock"
+    file = Path(location.join(path))
+    holder = _ourselves()
+    pid = os.getpid()
+    with translated("lock", path, location):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _take_flock(file, name, deadline)
+    try:
+        with translated("lock", path, location), durable("locks.flock", path):
+            # Written in place and never cut: a full disk still has the block that the file has.
+            os.pwrite(descriptor, holder.encode()[:_HOLDER_BYTES].ljust(_HOLDER_BYTES), 0)
+        yield Held(name, "flock", taken_over=False, holder=holder, _confirm=lambda: _confirm_file(descriptor, file))
+    finally:
+        if os.getpid() == pid:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            _close(descriptor)
+
+
+def _take_flock(file: Path, name: str, deadline: Deadline) -> int:
+    waits = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
+    while True:
+        descriptor = _open(file)
+        try:
+            while not _try_flock(descriptor):
+                if deadline.remaining() == 0.0:
+                    holder = os.pread(descriptor, _HOLDER_BYTES, 0).decode(errors="replace").strip()
+                    raise LockTimeout(name, holder or None, deadline.waited())
+                time.sleep(min(next(waits), deadline.remaining()))
+            if _is_at(descriptor, file):
+                return descriptor
+        except BaseException:
+            _close(descriptor)
+            raise
+        # Somebody removed the file while we waited: what we locked is not what others lock.
+        _close(descriptor)
+
+
+def _try_flock(descriptor: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def _open(file: Path) -> int:
+    with _fork_guard:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        _descriptors.add(descriptor)
+    return descriptor
+
+
+def _close(descriptor: int) -> None:
+    with _fork_guard:
+        _descriptors.discard(descriptor)
+        os.close(descriptor)
+
+
+def _is_at(descriptor: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), file.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _confirm_file(descriptor: int, file: Path) -> None:
+    if not _is_at(descriptor, file):
+        raise LeaseLost(f"the lock file {file} was removed or replaced: another process may hold the lock too")
+
+
+# --------------------------------------------------------------------------------------------- between machines
+
+
+@contextmanager
+def _lease(location: Location, name: str, ttl: float, deadline: Deadline) -> Generator[Held]:
+    holder = _ourselves()
+    pid = os.getpid()
+    lease = take_lease(register_at(location, f"{_path(name)}.lease"), name, holder, ttl, deadline)
+    try:
+        yield Held(name, "lease", taken_over=lease.taken_over, holder=holder, _confirm=lease.confirm)
+    finally:
+        if os.getpid() == pid:
+            lease.release()

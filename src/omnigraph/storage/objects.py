@@ -1,0 +1,217 @@
+"""Whole objects, small and named: put, put if absent, get, list, delete, on a local folder or an object store.
+
+Absence is a value (``None``), never an error; every failure becomes one of our errors in :func:`translated`.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+)
+from obstore.store import LocalStore, S3Store
+
+from omnigraph.errors import OmniGraphError, ParameterError, ReadOnly, StorageError, Unsupported
+from omnigraph.storage.failpoints import durable
+from omnigraph.storage.location import Location
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import RetryConfig, S3Config
+
+Action: TypeAlias = Literal["read", "list", "write", "delete", "lock"]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What a listing tells of one object; ``path`` is relative to the root of the graph."""
+
+    path: str
+    size: int
+    etag: str
+    modified: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The content of one object, and the etag that names this content."""
+
+    data: bytes
+    etag: str
+
+
+class Objects:
+    """The objects below the root of a graph. Writes are atomic: others see the old content or the new."""
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        # Local paths are given to obstore from "/" on: it cannot open a store in a folder that does not exist yet.
+        self._root = location.base.strip("/") + "/" if location.is_local else ""
+
+    def get(self, path: str) -> bytes | None:
+        """The content, or None if there is no such object."""
+        stored = self.read(path)
+        return None if stored is None else stored.data
+
+    def read(self, path: str) -> Stored | None:
+        """The content with its etag, or None if there is no such object."""
+        with translated("read", path, self.location):
+            try:
+                found = obstore.get(self._store, self._root + path)
+                return Stored(found.bytes().to_bytes(), found.meta["e_tag"] or "")
+            except FileNotFoundError:
+                return None
+
+    def head(self, path: str) -> ObjectInfo | None:
+        """Size, etag and time, or None if there is no such object."""
+        with translated("read", path, self.location):
+            try:
+                return self._info(obstore.head(self._store, self._root + path))
+            except FileNotFoundError:
+                return None
+
+    def list(self, prefix: str = "") -> list[ObjectInfo]:
+        """Every object below the folder ``prefix``, sorted by path. Files that a put has not finished are left out."""
+        with translated("list", prefix, self.location):
+            found = obstore.list(self._store, (self._root + prefix).rstrip("/")).collect()
+        return sorted((self._info(meta) for meta in found), key=lambda info: info.path)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the object, replacing what is there."""
+        with translated("write", path, self.location), durable("objects.put", path):
+            obstore.put(self._store, self._root + path, data, use_multipart=False)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Write the object if there is none; whether this call wrote it.
+
+        On an object store an answer can be lost and the request repeated: False then meets our own write. Who must
+        know puts something of its own into ``data`` and reads it back.
+        """
+        with translated("write", path, self.location):
+            try:
+                with durable("objects.put_if_absent", path):
+                    obstore.put(self._store, self._root + path, data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return False
+            return True
+
+    def replace_if_match(self, path: str, data: bytes, etag: str) -> str | None:
+        """Replace the content that ``etag`` names; the new etag, or None if that content is not there any more."""
+        if self.location.is_local:
+            raise Unsupported("a file cannot be replaced on condition", hint="use put_if_absent with a new name")
+        with translated("write", path, self.location):
+            try:
+                with durable("objects.replace_if_match", path):
+                    result = obstore.put(self._store, path, data, mode={"e_tag": etag}, use_multipart=False)
+            except PreconditionError:
+                return None
+            return result["e_tag"] or ""
+
+    def delete(self, path: str) -> None:
+        """Delete the object; a missing one is fine."""
+        with translated("delete", path, self.location):
+            try:
+                with durable("objects.delete", path):
+                    obstore.delete(self._store, self._root + path)
+            except FileNotFoundError:
+                return
+
+    def delete_prefix(self, prefix: str) -> None:
+        """Delete everything below the folder ``prefix``, unfinished puts too; a missing one is fine."""
+        if not prefix.strip("/"):
+            raise ValueError("refusing to delete the whole graph")
+        paths = [] if self.location.is_local else [info.path for info in self.list(prefix)]
+        with translated("delete", prefix, self.location):
+            try:
+                with durable("objects.delete_prefix", prefix):
+                    if self.location.is_local:
+                        shutil.rmtree(self.location.join(prefix))
+                    elif paths:
+                        obstore.delete(self._store, paths)
+            except FileNotFoundError:
+                return
+
+    def _info(self, meta: ObjectMeta) -> ObjectInfo:
+        path = meta["path"].removeprefix(self._root)
+        return ObjectInfo(path, meta["size"], meta["e_tag"] or "", meta["last_modified"])
+
+    @cached_property
+    def _store(self) -> LocalStore | S3Store:
+        return LocalStore() if self.location.is_local else _s3_store(self.location)
+
+
+# Options that Lance understands and obstore refuses.
+_OF_LANCE_ONLY = {"dynamodb_endpoint", "download_retry_count", "expires_at_millis"}
+_RETRIES, _RETRY_SECONDS = "client_max_retries", "client_retry_timeout"
+
+
+def _s3_store(location: Location) -> S3Store:
+    options = {key.lower(): value for key, value in location.options().items() if key.lower() not in _OF_LANCE_ONLY}
+    retry: RetryConfig = {}
+    try:
+        if _RETRIES in options:
+            retry["max_retries"] = int(options.pop(_RETRIES))
+        if _RETRY_SECONDS in options:
+            retry["retry_timeout"] = timedelta(seconds=float(options.pop(_RETRY_SECONDS)))
+        config = cast("S3Config", options)
+        return S3Store(location.bucket, prefix=location.prefix or None, config=config, retry_config=retry)
+    except (BaseError, ValueError) as error:
+        message = f"a storage option of {location} is wrong: {_first_line(error)}"
+        raise ParameterError(message, hint="the options are those of Lance for S3, such as aws_region") from error
+
+
+@contextmanager
+def translated(action: Action, path: str, location: Location) -> Generator[None]:
+    """The one place where a failure of obstore or of the operating system becomes an error of ours."""
+    try:
+        yield
+    except (BaseError, OSError) as error:
+        raise _translation(error, action, path, location) from error
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
+_CHANGES: frozenset[Action] = frozenset({"write", "delete", "lock"})
+
+
+def _translation(error: BaseError | OSError, action: Action, path: str, location: Location) -> OmniGraphError:
+    number = _os_error(error)
+    subject = f"cannot {action} '{path}' in {location}"
+    details = {"path": path, "location": location.uri}
+    if number in _FULL:
+        return StorageError(f"{subject}: no space left", hint="free some space, then repeat", details=details)
+    if action in _CHANGES and (number in _FORBIDDEN or isinstance(error, PermissionDeniedError)):
+        reason = "the file system is read-only" if number == errno.EROFS else "permission denied"
+        return ReadOnly(
+            f"{subject}: {reason}", hint="open it read-only, or ask for the right to write", details=details
+        )
+    if action == "lock" and number in _NO_LOCKS:
+        return StorageError(f"{subject}: no file locks here", hint='choose lock="lease"', details=details)
+    return StorageError(f"{subject}: {_first_line(error)}", details=details)
+
+
+def _os_error(error: BaseError | OSError) -> int | None:
+    """The errno. obstore has it in the text only."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else None
+
+
+def _first_line(error: Exception) -> str:
+    # What follows the first line is a dump of Rust structures.
+    return str(error).partition("\n")[0]

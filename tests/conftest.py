@@ -1,0 +1,50 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+import pytest
+
+from omnigraph.storage.location import Location, locate
+
+from .s3 import S3Server, serving
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Generator[S3Server]:
+    """One server for all tests of this process."""
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_bucket(s3_server: S3Server) -> str:
+    """One bucket for all tests of this process; each test takes a prefix of its own."""
+    return s3_server.create_bucket()
+
+
+@pytest.fixture
+def s3_location(s3_server: S3Server, s3_bucket: str) -> Location:
+    """The root of a graph that does not exist yet, on S3."""
+    return locate(f"s3://{s3_bucket}/{uuid4().hex}", s3_server.options)
+
+
+@pytest.fixture
+def local_location(tmp_path: Path) -> Location:
+    """The root of a graph that does not exist yet, on the local disk."""
+    return locate(tmp_path / "graph.og")
+
+
+@pytest.fixture
+def forbidden() -> Generator[Path]:
+    """A folder that others may read and nobody but root may change."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "x").write_bytes(b"1")
+        folder.chmod(0o555)
+        yield folder
+        folder.chmod(0o755)

@@ -1,0 +1,124 @@
+"""Functions run in child processes that record their durable writes, or die by SIGKILL at one of them.
+
+The children come from one fork server that has the slow modules imported and no dataset open, so a child costs
+milliseconds. A function that runs there stands at the top of a module, and its arguments pickle.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Generator, Iterable
+from functools import cache
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TypeAlias, TypeVar, TypeVarTuple, cast
+
+from omnigraph.storage.failpoints import Step, When, killing, recording
+
+Args = TypeVarTuple("Args")
+Result = TypeVar("Result")
+
+Pipe: TypeAlias = "Connection[object, object]"
+_ROOT = str(Path(__file__).parents[1])
+_PRELOADED = ["lance", "pytest", "orjson", "omnigraph.storage.locks"]
+_PATIENCE = 60.0
+
+
+def run(function: Callable[[*Args], Result], *args: *Args) -> Result:
+    """Call the function in a child process. What it returns is returned here, what it raises is raised here."""
+    ours, theirs = pipe()
+    child = start(_call, theirs, function, args)
+    theirs.close()
+    try:
+        assert ours.poll(_PATIENCE), f"no answer in {_PATIENCE} s"
+        succeeded, answer = cast("tuple[bool, object]", ours.recv())
+    except EOFError:
+        child.join(_PATIENCE)
+        raise AssertionError(f"the child died without an answer: exit code {child.exitcode}") from None
+    finally:
+        ours.close()
+    child.join(_PATIENCE)
+    if not succeeded:
+        raise cast("BaseException", answer)
+    return cast("Result", answer)
+
+
+def record(function: Callable[[*Args], object], *args: *Args) -> list[Step]:
+    """The durable writes of one clean run in a child process."""
+    return run(_call_recording, function, args)
+
+
+def kill_at(function: Callable[[*Args], object], args: tuple[*Args], number: int, when: When) -> None:
+    """Call the function in a child process that must die by SIGKILL before or after its write ``number``."""
+    child = start(_call_killing, function, args, number, when)
+    child.join(_PATIENCE)
+    assert child.exitcode == -signal.SIGKILL, f"not killed {when} write {number}: exit code {child.exitcode}"
+
+
+def start(function: Callable[[*Args], object], *args: *Args) -> ForkServerProcess:
+    """Start a child process and do not wait for it."""
+    child = _context().Process(target=function, args=args, daemon=True)
+    child.start()
+    return child
+
+
+def pipe() -> tuple[Pipe, Pipe]:
+    """Two connected ends, to talk with a child: one stays here, the other is an argument of its function."""
+    return cast("tuple[Pipe, Pipe]", _context().Pipe())
+
+
+def every_crash(steps: Iterable[Step]) -> Generator[tuple[int, When]]:
+    """Each recorded write, before and after."""
+    for step in steps:
+        yield step.number, "before"
+        yield step.number, "after"
+
+
+def fresh_copy(template: Path) -> Path:
+    """A copy of a template folder, in a new folder beside it."""
+    return shutil.copytree(template, Path(mkdtemp(dir=template.parent)) / template.name)
+
+
+def _call(answer: Pipe, function: Callable[[*Args], object], args: tuple[*Args]) -> None:
+    try:
+        answer.send((True, function(*args)))
+    except BaseException as error:  # noqa: BLE001  the parent raises it
+        answer.send((False, error))
+
+
+def _call_recording(function: Callable[[*Args], object], args: tuple[*Args]) -> list[Step]:
+    with recording() as steps:
+        function(*args)
+    return steps
+
+
+def _call_killing(function: Callable[[*Args], object], args: tuple[*Args], number: int, when: When) -> None:
+    with killing(number, when):
+        function(*args)
+
+
+@cache
+def _context() -> ForkServerContext:
+    made = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(_PRELOADED)
+    # Children import the functions by name, as ``tests.…``; pytest itself finds them without a search path.
+    if _ROOT not in sys.path:
+        sys.path.append(_ROOT)
+    # Lance warns of every fork after its import. It is safe here, since the server never opens a dataset.
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = "ignore:lance is not fork-safe"
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
+    return made
