@@ -225,7 +225,11 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class TypedRead:
-    """A read, resolved. ``variables`` maps each bound name to its table key (``node:T`` or ``edge:T``)."""
+    """A read, resolved.
+
+    ``variables`` maps each name that the result can speak of to its table key (``node:T`` or ``edge:T``): no
+    anonymous ends, and nothing that only a negation binds.
+    """
 
     name: str
     parameters: Mapping[str, ValueType]

@@ -1,0 +1,45 @@
+"""Every code that the type checker of ``.gq`` gives, with its meaning. T codes are the language's, Q codes ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CODES: Mapping[str, str] = {
+    "T1": "a binding names something that is not a node type",
+    "T2": "a binding names a property that its type does not have",
+    "T3": "a literal in a binding or mutation does not fit the property",
+    "T4": "no edge type has this name",
+    "T5": "the node at an end of a traversal is not of a type that the edge connects",
+    "T6": "the variable before the dot is not bound, or has no such property",
+    "T7": "a parameter, now() or the sides of a comparison do not fit together",
+    "T8": "an aggregate cannot work on its argument",
+    "T9": "a negation uses no outer variable, or an aggregate stands beside something that cannot be grouped by",
+    "T10": "a mutation names an unknown type, or assigns nothing",
+    "T11": "a mutation names an unknown property, or a blob after where",
+    "T12": "an insert lacks a required property or an end of the edge",
+    "T13": "a property is assigned twice",
+    "T14": "a mutation uses a variable that is no parameter",
+    "T15": "hop bounds that make no sense, or nearest on something that cannot be ranked by distance",
+    "T16": "an update of an edge type",
+    "T17": "an order by nearest without a limit",
+    "T18": "an order by nearest together with an alias",
+    "T19": "search or fuzzy on something that is not a text",
+    "T20": "match_text or bm25 on something that is not a text",
+    "T21": "rrf without a limit, or with a k that is not a positive integer",
+    "T22": "an undirected traversal of an edge between two different types",
+    "T23": "an edge variable with hop bounds, with a taken name, or used as if it were a node",
+    "T24": "a blob used as a value of a read",
+    "Q001": "a reserved parameter name",
+    "Q002": "a variable that is neither bound nor a parameter",
+    "Q003": "a variable bound again as something else",
+    "Q004": "a list literal with elements of several kinds, a list or null in it",
+    "Q005": "a mutation that deletes and also inserts or updates",
+    "Q006": "two queries of one file with the same name",
+    "Q007": "two result columns with the same name",
+    "Q008": "two parameters with the same name",
+    "Q009": "a text that is no date or date-time",
+    "Q010": "a name that is no column of the result",
+    "Q011": "something that the result cannot be ordered by",
+    "Q012": "a limit that is not a count",
+    "Q013": "an update of a key property",
+}

@@ -1,0 +1,268 @@
+"""Values of the types of both languages: from text, JSON and Python objects to what is stored.
+
+A converted value is a :data:`~omnigraph.language.query.typed.ConstantValue`: dates are days and date-times are
+milliseconds since 1970, numbers of ``F32`` are rounded to that width. What does not fit raises
+:class:`ValueMismatch`, whose message says what was expected and what came.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import Protocol, cast, runtime_checkable
+
+from omnigraph.language.query.typed import ConstantValue
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
+
+DATE_FORM = "YYYY-MM-DD"
+DATETIME_FORM = "YYYY-MM-DDTHH:MM:SSZ"
+
+_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
+_DATETIME = re.compile(
+    r"(?P<date>\d{4}-\d{2}-\d{2})"
+    r"(?:[Tt ](?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:\.(?P<fraction>\d{1,9}))?)?"
+    r" ?(?P<zone>[Zz]|[+-](?:[01]\d|2[0-3]):?[0-5]\d)?)?",
+    re.ASCII,
+)
+_INTEGER = re.compile(r"-?\d{1,20}", re.ASCII)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_DAY = 86_400_000
+_SHOWN_BITS = 128
+_LAST_DAY = date.max.toordinal() - _EPOCH_DAY
+_FIRST_DAY = date.min.toordinal() - _EPOCH_DAY
+
+
+class ValueMismatch(Exception):
+    """A value is not of the type that was asked for."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+# ------------------------------------------------------------------------------------------------ dates
+
+
+def days_of(text: str) -> int:
+    """The days since 1970 of ``YYYY-MM-DD``."""
+    found = _DATE.fullmatch(text)
+    if found is not None:
+        with suppress(ValueError):  # the 30th of February is refused like any other text
+            return date(*map(int, found.groups())).toordinal() - _EPOCH_DAY
+    raise ValueMismatch(f"'{text}' is not a date", f"write {DATE_FORM}")
+
+
+def milliseconds_of(text: str) -> int:
+    """The milliseconds since 1970 UTC of a date-time; without a zone it is UTC, without a time it is midnight.
+
+    Digits beyond the millisecond are cut off.
+    """
+    found = _DATETIME.fullmatch(text)
+    if found is None:
+        raise ValueMismatch(f"'{text}' is not a date-time", f"write {DATETIME_FORM}")
+    minutes = int(found["hour"] or 0) * 60 + int(found["minute"] or 0) - _offset(found["zone"])
+    seconds = int(found["second"] or 0)
+    fraction = int((found["fraction"] or "").ljust(3, "0")[:3])
+    instant = days_of(found["date"]) * _DAY + minutes * 60_000 + seconds * 1000 + fraction
+    if not _FIRST_DAY * _DAY <= instant < (_LAST_DAY + 1) * _DAY:
+        raise ValueMismatch(f"'{text}' is outside the years 1 to 9999 in UTC", "write an earlier or later time")
+    return instant
+
+
+def _offset(zone: str | None) -> int:
+    if zone is None or zone in "Zz":
+        return 0
+    minutes = int(zone[1:3]) * 60 + int(zone[-2:])
+    return -minutes if zone[0] == "-" else minutes
+
+
+# ------------------------------------------------------------------------------------------------ conversion
+
+
+def convert(value: object, to: ValueType) -> ConstantValue:
+    """A JSON value or a Python, NumPy or Arrow object as a value of a type."""
+    plain = _plain(value)
+    if plain is None:
+        if to.nullable:
+            return None
+        raise ValueMismatch(f"expected {to}, found null", f"give a value, or declare the type as {to}?")
+    if to.is_list:
+        return tuple(_convert_item(item, to.item, place) for place, item in enumerate(_items(plain, to)))
+    if to.scalar is Scalar.VECTOR:
+        return _vector(plain, to)
+    if to.enum_values is not None:
+        return _member(_string(plain, to), to.enum_values)
+    return _READERS[to.scalar](plain, to)
+
+
+def narrowed(value: float) -> float:
+    """A finite number as the nearest ``F32``, or infinity when it is too large for one."""
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+@runtime_checkable
+class _ArrowValue(Protocol):
+    def as_py(self) -> object: ...
+
+
+@runtime_checkable
+class _NumpyValue(Protocol):
+    def tolist(self) -> object: ...
+
+
+def _plain(value: object) -> object:
+    """The Python object inside a NumPy or Arrow one; recognised by shape, so that neither has to be imported."""
+    if isinstance(value, _ArrowValue):
+        # as_py of a date64 drops the time of day.
+        milliseconds = getattr(value, "value", None) if type(value).__name__ == "Date64Scalar" else None
+        return value.as_py() if milliseconds is None else _EPOCH + cast(int, milliseconds) * _MILLISECOND
+    return value.tolist() if isinstance(value, _NumpyValue) else value
+
+
+def _items(value: object, to: ValueType) -> list[object] | tuple[object, ...]:
+    if not isinstance(value, list | tuple):
+        raise _mismatch(value, to)
+    return cast("list[object] | tuple[object, ...]", value)
+
+
+def _convert_item(item: object, to: ValueType, place: int) -> ConstantValue:
+    try:
+        return convert(item, to)
+    except ValueMismatch as mismatch:
+        raise ValueMismatch(f"element {place}: {mismatch.message}", mismatch.hint) from None
+
+
+def _vector(value: object, to: ValueType) -> ConstantValue:
+    items = _items(value, to)
+    if len(items) != to.dimension:
+        raise ValueMismatch(f"expected {to}, found {len(items)} numbers", f"give exactly {to.dimension} numbers")
+    return tuple(_convert_item(item, ValueType(Scalar.F32), place) for place, item in enumerate(items))
+
+
+def _member(value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        one_of = f"write one of {', '.join(allowed)}"
+        raise ValueMismatch(f"'{value}' is not in enum({', '.join(allowed)})", did_you_mean(value, allowed) or one_of)
+    return value
+
+
+def _string(value: object, to: ValueType) -> str:
+    if not isinstance(value, str):
+        raise _mismatch(value, to)
+    # A lone surrogate (an unpaired escape in JSON) has no UTF-8 form and could not be stored.
+    if any("\ud800" <= char <= "\udfff" for char in value):
+        raise ValueMismatch("the text holds half of a surrogate pair", "send the whole character")
+    return value
+
+
+def _bool(value: object, to: ValueType) -> bool:
+    if not isinstance(value, bool):
+        raise _mismatch(value, to)
+    return value
+
+
+def _integer(value: object, to: ValueType) -> int:
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _mismatch(value, to)
+    allowed = INTEGER_RANGES[to.scalar]
+    if value not in allowed:
+        raise ValueMismatch(f"{_shown(value)} does not fit {to.scalar}", f"it holds {allowed[0]} to {allowed[-1]}")
+    return value
+
+
+def _float(value: object, to: ValueType, width: Callable[[float], float]) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise _mismatch(value, to)
+    try:
+        number = width(float(value))
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        message = f"{_shown(value)} is not a finite number that {to.scalar} holds"
+        raise ValueMismatch(message, "give a finite number")
+    return number
+
+
+def _shown(number: float) -> str:
+    # Python refuses to print integers of thousands of digits.
+    return str(number) if isinstance(number, float) or number.bit_length() <= _SHOWN_BITS else "this integer"
+
+
+def _date(value: object, to: ValueType) -> int:
+    if isinstance(value, str):
+        return days_of(value)
+    if not isinstance(value, date) or isinstance(value, datetime):
+        raise _mismatch(value, to)
+    return value.toordinal() - _EPOCH_DAY
+
+
+def _datetime(value: object, to: ValueType) -> int:
+    if isinstance(value, str):
+        return milliseconds_of(value)
+    if isinstance(value, datetime):
+        # Asked first, because the NaT of pandas has no zone and refuses to tell its offset.
+        if value.tzinfo is None or value.utcoffset() is None:
+            raise ValueMismatch("this datetime has no time zone", "write value.replace(tzinfo=UTC)")
+        return int((value - _EPOCH) // _MILLISECOND)
+    if isinstance(value, date):
+        return (value.toordinal() - _EPOCH_DAY) * _DAY
+    raise _mismatch(value, to)
+
+
+_READERS: Mapping[Scalar, Callable[[object, ValueType], ConstantValue]] = {
+    Scalar.STRING: _string,
+    Scalar.BLOB: _string,
+    Scalar.BOOL: _bool,
+    **dict.fromkeys(INTEGER_RANGES, _integer),
+    Scalar.F32: partial(_float, width=narrowed),
+    Scalar.F64: partial(_float, width=float),
+    Scalar.DATE: _date,
+    Scalar.DATETIME: _datetime,
+}
+
+_EXPECTED: Mapping[Scalar, str] = {
+    Scalar.STRING: "a text",
+    Scalar.BLOB: "a URI or 'base64:...' as a text",
+    Scalar.BOOL: "true or false",
+    **dict.fromkeys(INTEGER_RANGES, "an integer"),
+    Scalar.F32: "a number",
+    Scalar.F64: "a number",
+    Scalar.DATE: f"a text {DATE_FORM}",
+    Scalar.DATETIME: f"a text {DATETIME_FORM}",
+    Scalar.VECTOR: "an array of numbers",
+}
+
+
+def _mismatch(value: object, to: ValueType) -> ValueMismatch:
+    wanted = f"an array, each {_EXPECTED[to.scalar]}" if to.is_list else _EXPECTED[to.scalar]
+    return ValueMismatch(f"expected {to}, found {_kind(value)}", f"give {wanted}")
+
+
+def _kind(value: object) -> str:
+    """The JSON name of a value's type, or its Python name where JSON has none."""
+    return _JSON_KINDS.get(type(value), type(value).__name__)
+
+
+_JSON_KINDS: Mapping[type, str] = {
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+    tuple: "an array",
+    dict: "an object",
+}
