@@ -1,1 +1,100 @@
-"""`.gq`: grammar, parser, type checker, parameters, lint, logical plan."""
+"""`.gq`: grammar, parser, type checker, parameters, lint, logical plan.
+
+The way of a query: text -> syntax tree (``ast``) -> checked against a catalog (``typed``) -> logical plan
+(``plan``). The functions here walk it; each step has a module of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from omnigraph.errors import NotFound, QueryError
+from omnigraph.language.query.ast import Query, QueryFile
+from omnigraph.language.query.check import check_query
+from omnigraph.language.query.explain import tree
+from omnigraph.language.query.lint import lint_queries
+from omnigraph.language.query.lint_report import LintReport, SchemaSource, Severity
+from omnigraph.language.query.lower import plan_read
+from omnigraph.language.query.operation import Operation, describe_operation
+from omnigraph.language.query.params import bind_parameters
+from omnigraph.language.query.parser import parse_query_text
+from omnigraph.language.query.plan import ReadPlan
+from omnigraph.language.query.typed import TypedMutation, TypedQuery, TypedRead
+from omnigraph.language.schema.catalog import Catalog
+from omnigraph.language.source import Source, read_source
+from omnigraph.language.suggest import did_you_mean
+
+__all__ = [
+    "CompiledQuery",
+    "LintReport",
+    "Operation",
+    "SchemaSource",
+    "Severity",
+    "bind_parameters",
+    "compile_query",
+    "describe_operation",
+    "explain",
+    "lint_queries",
+    "parse_queries",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledQuery:
+    """A query that is ready to run: as written, as understood, and as planned. A mutation is its own plan."""
+
+    query: Query
+    typed: TypedQuery
+    plan: ReadPlan | TypedMutation
+
+    @property
+    def name(self) -> str:
+        """The name of the query."""
+        return self.query.name
+
+
+def parse_queries(source: str | Path | Source) -> QueryFile:
+    """The queries of a text, as written; :class:`QueryError` lists every syntax problem."""
+    return _read(source)[1]
+
+
+def compile_query(source: str | Path | Source, catalog: Catalog, name: str | None = None) -> CompiledQuery:
+    """One query of a text, checked and planned. ``name`` may be left out when the text has one query.
+
+    Other queries of the text are not checked: a mistake in one does not keep another from running.
+    """
+    text, file = _read(source)
+    query = _chosen(file, name)
+    typed = check_query(query, catalog, text)
+    if isinstance(typed, list):
+        raise QueryError(typed)
+    return CompiledQuery(query, typed, plan_read(typed) if isinstance(typed, TypedRead) else typed)
+
+
+def explain(compiled: CompiledQuery) -> str:
+    """The plan of a query as an indented tree."""
+    return tree(compiled.plan)
+
+
+def _read(source: str | Path | Source) -> tuple[Source, QueryFile]:
+    text = source if isinstance(source, Source) else read_source(source, ".gq")
+    file = parse_query_text(text)
+    if isinstance(file, list):
+        raise QueryError(file)
+    assert isinstance(text, Source)
+    return text, file
+
+
+def _chosen(file: QueryFile, name: str | None) -> Query:
+    names = tuple(dict.fromkeys(query.name for query in file.queries))
+    if not names:
+        raise NotFound("there is no query in this text")
+    if name is None and len(file.queries) == 1:
+        return file.queries[0]
+    for query in file.queries:
+        if query.name == name:
+            return query
+    problem = "several queries are in this text" if name is None else f"no query '{name}' is in this text"
+    hint = "name one of them" if name is None else did_you_mean(name, names)
+    raise NotFound(f"{problem}: {', '.join(names)}", hint=hint, details={"queries": list(names)})

@@ -1,8 +1,16 @@
 """The logical plan: a small algebra over rows of bindings, the same for every executor.
 
-A plan is a tree of frozen operators. The match part yields rows whose columns are bound variables; the result
-part turns them into named columns. The plan says what to compute, in an order that is correct; it knows
-nothing of tables, files, indexes or engines. ``tree`` prints it.
+A plan is a tree of frozen operators. The match part yields a bag of rows whose columns are bound variables (a
+bound variable stands for one node or edge: its id and its properties); the result part turns them into named
+columns. The plan says what to compute, in an order that is correct; it knows nothing of tables, files, indexes
+or engines. ``explain.tree`` prints it.
+
+Rows have no order before a :class:`Sort`, so an operator may never rely on the order of its input. A predicate
+holds only when it is true: a null on either side of a comparison is no match.
+
+A read has one of two shapes. Without aggregates: ``Project <- Limit? <- Sort? <- match``; sorting comes before
+projecting because keys and ties speak of variables, and only the rows that are shown are projected. With
+aggregates: ``Limit? <- Sort? <- Group <- match``; the keys are columns of the group.
 
 Room is kept for ``optional``, ``or``, ``in``, ``collect``, ``shortest``, paths and ``union``: each is one more
 operator or predicate here.
@@ -18,12 +26,19 @@ from omnigraph.language.query.typed import (
     Column,
     Constant,
     Direction,
+    Distance,
     Expression,
     Order,
     ParameterValue,
     Predicate,
-    Ranking,
+    TextScore,
 )
+
+Count: TypeAlias = Constant | ParameterValue
+"""A number of rows or entities: an integer, known now or when the parameters are bound."""
+
+
+# ------------------------------------------------------------------------------------------------ match
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +52,25 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """The row that a negation is asked about: the leaf of an inner plan."""
+    """The row that a negation is asked about, reduced to these variables: the leaf of an inner plan.
+
+    Without variables it is one empty row: the leaf of a match that binds nothing.
+    """
 
     variables: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Expand:
-    """From each row to the distinct destinations at distance ``minimum`` to ``maximum``, filtered there."""
+    """From each row to the nodes around ``source``: one row per distinct destination that satisfies the predicates.
+
+    The walk is breadth first and per row. It starts with ``source`` alone as visited; at hop 1 to ``maximum`` the
+    neighbours not visited yet are the next frontier, and those found at ``minimum`` or later are destinations.
+    A node of the frontier with an edge to itself is a destination of that hop as well, once. So a destination is
+    as far away as its shortest path, and ``source`` is one only by an edge to itself. Parallel edges count once.
+    An edge between two different types leads no further than one hop: its ``maximum`` is 1 here, whatever was
+    written, so that a larger ``minimum`` finds nothing.
+    """
 
     input: MatchPlan
     source: str
@@ -59,13 +85,17 @@ class Expand:
 
 @dataclass(frozen=True, slots=True)
 class ExpandEdges:
-    """From each row to one row per edge, the edge and its other end both bound."""
+    """From each row to one row per edge at ``source``, the edge and its other end both bound.
+
+    With direction ``both`` an edge counts in either orientation, an edge from a node to itself once.
+    """
 
     input: MatchPlan
     source: str
     edge_type: str
     direction: Direction
     edge_variable: str
+    edge_predicates: tuple[Predicate, ...]
     destination: str
     destination_type: str
     predicates: tuple[Predicate, ...]
@@ -73,7 +103,7 @@ class ExpandEdges:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Keep the rows whose two bound ends are connected within the hops: a pattern that closes a cycle."""
+    """Keep the rows whose ``destination`` is one that :class:`Expand` would find: an edge that closes a cycle."""
 
     input: MatchPlan
     source: str
@@ -86,19 +116,23 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class ConnectEdges:
-    """One row per edge between two bound ends, the edge bound."""
+    """From each row to one row per edge between two bound ends, as :class:`ExpandEdges` finds them."""
 
     input: MatchPlan
     source: str
     edge_type: str
     direction: Direction
     edge_variable: str
+    edge_predicates: tuple[Predicate, ...]
     destination: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cross:
-    """Every row of the left with every row of the right: parts of a pattern that nothing connects."""
+    """Every row of the left with every row of the right: parts of a pattern that no edge connects.
+
+    A :class:`Select` right above that compares both sides makes it a join.
+    """
 
     left: MatchPlan
     right: MatchPlan
@@ -106,7 +140,7 @@ class Cross:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """Keep the rows that satisfy a predicate over several variables."""
+    """Keep the rows that satisfy a predicate: over several variables, over ``Outer`` ones, or over none."""
 
     input: MatchPlan
     predicate: Predicate
@@ -114,7 +148,11 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """Keep the rows for which the inner plan, run with their variables fixed, has no row."""
+    """Keep the rows for which the inner plan, run with their ``outer`` variables fixed, has no row.
+
+    The inner plan has one :class:`Outer` leaf, of the same variables. Its other variables are its own, even where
+    a variable of the input has the same name.
+    """
 
     input: MatchPlan
     inner: MatchPlan
@@ -123,29 +161,49 @@ class Without:
 
 @dataclass(frozen=True, slots=True)
 class TopRanked:
-    """Keep, of the ranked variable's entities, the best ``limit`` (all that rank, without one), best first."""
+    """Keep the rows of the best ``limit`` entities of the ranked variable (of all that rank, without a limit).
+
+    Each kept entity gets a rank, 0 for the best: the smallest distance or the highest score, then the smallest
+    id. Null vectors and texts that do not match have no rank. All rows of an entity share its rank.
+    """
 
     input: MatchPlan
-    ranking: Ranking
-    limit: Constant | ParameterValue | None
-
-
-MatchPlan: TypeAlias = (
-    Scan | Outer | Expand | ExpandEdges | Connect | ConnectEdges | Cross | Select | Without | TopRanked
-)
+    ranking: Distance | TextScore
+    limit: Count | None
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
-    """One result row per match row."""
+class Fuse:
+    """Two rankings of the same pattern, fused: keep the rows of the best ``limit`` entities of ``variable``.
 
-    input: MatchPlan
-    columns: tuple[Column, ...]
+    In each arm the distinct entities of ``variable`` are numbered from 0 by the best rank among their rows, then
+    by id. An entity scores ``1 / (k + number + 1)`` in each arm that has it. The fused rank, 0 for the best, goes
+    by the sum of the scores, then by the number in the first arm (entities without one last), then in the second.
+    The rows of an entity are those of the first arm that has it.
+    """
+
+    first: MatchPlan
+    second: MatchPlan
+    variable: str
+    k: Expression
+    limit: Count | None
+
+
+MatchPlan: TypeAlias = (
+    Scan | Outer | Expand | ExpandEdges | Connect | ConnectEdges | Cross | Select | Without | TopRanked | Fuse
+)
+
+
+# ------------------------------------------------------------------------------------------------ result
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One result row per distinct combination of the plain columns, in order of first appearance."""
+    """One result row per distinct combination of the plain columns; null is a value like any other there.
+
+    Without plain columns there is exactly one row, also when nothing matched. ``count`` counts what is not null,
+    the other aggregates skip nulls and are null when nothing is left.
+    """
 
     input: MatchPlan
     columns: tuple[Column, ...]
@@ -157,22 +215,37 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Sort:
-    """Sort by the keys, nulls first ascending and last descending, then by the ids of ``tie_break``, ascending."""
+class ByRank:
+    """A sort key: the rank given by the :class:`TopRanked` or :class:`Fuse` nearest below, best first."""
 
-    input: Project | Group
-    keys: tuple[Order, ...]
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """Sort by the keys, nulls first ascending and last descending, then by the ids of ``tie_break``, ascending.
+
+    Over a match the keys are expressions of its variables; over a group they are its columns, and nothing breaks ties.
+    """
+
+    input: MatchPlan | Group
+    keys: tuple[Order | ByRank, ...]
     tie_break: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The first rows."""
+    """The first rows; any rows, where nothing sorts them."""
 
-    input: Project | Group | Sort
-    count: Constant | ParameterValue
+    input: MatchPlan | Group | Sort
+    count: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """One result row per match row. A search function here gives the score of the row's entity."""
+
+    input: MatchPlan | Sort | Limit
+    columns: tuple[Column, ...]
 
 
 ReadPlan: TypeAlias = Project | Group | Sort | Limit
 Plan: TypeAlias = MatchPlan | ReadPlan
-PlanExpression: TypeAlias = Expression

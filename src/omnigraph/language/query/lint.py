@@ -1,0 +1,163 @@
+"""Lint: every problem of a ``.gq`` text, and what looks wrong although it would run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from omnigraph.errors import Problem
+from omnigraph.language.query.ast import Binding, Mutation, Query, Read, Traversal, Update
+from omnigraph.language.query.check import check_query, duplicate_names
+from omnigraph.language.query.lint_report import Finding, LintReport, QueryResult, SchemaSource, Severity
+from omnigraph.language.query.operation import describe_operation
+from omnigraph.language.query.parser import parse_query_text
+from omnigraph.language.query.pattern import connected_parts
+from omnigraph.language.query.typed import TypedMutation, TypedQuery, TypedRead
+from omnigraph.language.schema.catalog import Catalog, NodeType
+from omnigraph.language.source import Source, Span, read_source
+
+UNPARAMETERISED = "L101"
+NEVER_UPDATED = "L201"
+CARTESIAN = "L301"
+LINT_CODES = {
+    UNPARAMETERISED: "a mutation without parameters",
+    NEVER_UPDATED: "an optional property that no update of its type sets",
+    CARTESIAN: "parts of a match that nothing connects",
+}
+
+
+def lint_queries(source: str | Path | Source, catalog: Catalog, schema_source: SchemaSource | str) -> LintReport:
+    """Check every query of a text on its own, then look at the text as a whole.
+
+    A ``schema_source`` given as text is the path of the schema's file.
+    """
+    if isinstance(schema_source, str):
+        schema_source = SchemaSource("file", schema_source)
+    text = source if isinstance(source, Source) else read_source(source, ".gq")
+    file = parse_query_text(text)
+    if isinstance(file, list):
+        return _unreadable(file, schema_source)
+    assert isinstance(text, Source)
+    checked = [_Checked(query, check_query(query, catalog, text)) for query in file.queries]
+    findings = [
+        *(Finding(Severity.ERROR, problem) for problem in duplicate_names(file, text)),
+        *_never_updated(checked, catalog, text),
+        *_cartesian_products(checked, text),
+    ]
+    results = tuple(_result(one, catalog, text) for one in checked)
+    return LintReport(schema_source, _path(text.name), results, tuple(sorted(findings, key=_finding_order)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A query as written, and as understood or why not."""
+
+    query: Query
+    outcome: TypedQuery | list[Problem]
+
+
+def _unreadable(problems: Iterable[Problem], schema_source: SchemaSource) -> LintReport:
+    findings = tuple(Finding(Severity.ERROR, problem) for problem in problems)
+    return LintReport(schema_source, _path(findings[0].problem.position.file), (), findings)
+
+
+def _path(name: str | None) -> str:
+    return name or "<text>"
+
+
+def _finding_order(finding: Finding) -> tuple[int, str, str, str]:
+    severity = list(Severity).index(finding.severity)
+    return severity, finding.type_name or "", finding.property or "", finding.problem.message
+
+
+# ------------------------------------------------------------------------------------------------ one query
+
+
+def _result(checked: _Checked, catalog: Catalog, source: Source) -> QueryResult:
+    query, outcome = checked.query, checked.outcome
+    return QueryResult(
+        name=query.name,
+        kind="mutation" if isinstance(query.body, Mutation) else "read",
+        problems=tuple(outcome) if isinstance(outcome, list) else (),
+        warnings=tuple(_warnings(query, source)),
+        operation=None if isinstance(outcome, list) else describe_operation(outcome, catalog),
+    )
+
+
+def _warnings(query: Query, source: Source) -> Iterator[Problem]:
+    if isinstance(query.body, Mutation) and not query.parameters:
+        yield source.problem(
+            UNPARAMETERISED,
+            f"mutation '{query.name}' has no parameters: it writes the same values every time",
+            query.name_span,
+            f"declare what varies, as in {query.name}($name: String)",
+        )
+
+
+# ------------------------------------------------------------------------------------------------ the whole text
+
+
+def _never_updated(checked: Iterable[_Checked], catalog: Catalog, source: Source) -> Iterator[Finding]:
+    updates = [
+        (one.query.name, statement)
+        for one in checked
+        if isinstance(one.outcome, TypedMutation) and isinstance(one.query.body, Mutation)
+        for statement in one.query.body.statements
+        if isinstance(statement, Update)
+    ]
+    for type_name in sorted({update.type_name for _, update in updates}):
+        of_type = [(name, update) for name, update in updates if update.type_name == type_name]
+        assigned = {assignment.name for _, update in of_type for assignment in update.assignments}
+        names = tuple(dict.fromkeys(name for name, _ in of_type))
+        for missing in sorted(_updatable(catalog.nodes[type_name]) - assigned):
+            problem = source.problem(
+                NEVER_UPDATED,
+                f"no update of {type_name} sets the optional property '{missing}'",
+                of_type[0][1].type_span,
+                f"set {missing} in an update, if it can change",
+            )
+            yield Finding(Severity.WARNING, problem, type_name, missing, names)
+
+
+def _updatable(node_type: NodeType) -> set[str]:
+    """The properties that may well change: optional, not of the key, and not computed from another one."""
+    return {
+        declared.name
+        for declared in node_type.properties.values()
+        if declared.type.nullable and declared.name not in (node_type.key or ()) and declared.embedding is None
+    }
+
+
+def _cartesian_products(checked: Iterable[_Checked], source: Source) -> Iterator[Finding]:
+    for one in checked:
+        if not isinstance(one.outcome, TypedRead) or not isinstance(one.query.body, Read):
+            continue
+        heads = _heads(one.query.body, one.outcome)
+        for name, span in heads[1:]:
+            problem = source.problem(
+                CARTESIAN,
+                f"nothing connects ${name} with ${heads[0][0]}: every match of one meets all of the other",
+                span,
+                "connect them with an edge or a comparison, or make two queries",
+            )
+            yield Finding(Severity.WARNING, problem, query_names=(one.query.name,))
+
+
+def _heads(body: Read, typed: TypedRead) -> list[tuple[str, Span]]:
+    """The first named variable of each part of a match, and where it stands."""
+    places = _places(body)
+    named = [part & places.keys() for part in connected_parts(typed.clauses)]
+    return [min(((name, places[name]) for name in part), key=lambda head: head[1].start) for part in named if part]
+
+
+def _places(body: Read) -> dict[str, Span]:
+    """Where each named variable of a match first stands."""
+    places = dict[str, Span]()
+    for clause in body.clauses:
+        if isinstance(clause, Binding):
+            places.setdefault(clause.variable, clause.variable_span)
+        elif isinstance(clause, Traversal):
+            places.setdefault(clause.source.name, clause.source.span)
+            places.setdefault(clause.destination.name, clause.destination.span)
+    return places

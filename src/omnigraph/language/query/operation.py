@@ -1,0 +1,155 @@
+"""The operation descriptor: what a checked query gives back, what it reads and what it writes.
+
+It is what a tool needs to know before it calls a query: a client generator, a policy, an agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from omnigraph.errors import Json
+from omnigraph.language.query.typed import (
+    Bind,
+    Clause,
+    Column,
+    DeleteEdges,
+    DeleteNodes,
+    Exclude,
+    InsertEdge,
+    InsertNode,
+    Statement,
+    Traverse,
+    TypedQuery,
+    TypedRead,
+    UpdateNodes,
+)
+from omnigraph.language.schema.catalog import Catalog
+from omnigraph.language.types import Scalar, ValueType
+
+_KINDS = {
+    Scalar.STRING: "string",
+    Scalar.BLOB: "blob",
+    Scalar.BOOL: "bool",
+    Scalar.I32: "int",
+    Scalar.U32: "int",
+    Scalar.I64: "bigint",
+    Scalar.U64: "bigint",
+    Scalar.F32: "float",
+    Scalar.F64: "float",
+    Scalar.DATE: "date",
+    Scalar.DATETIME: "datetime",
+    Scalar.VECTOR: "vector",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ResultField:
+    """One column of the result, as a client sees it."""
+
+    name: str
+    kind: str
+    nullable: bool
+    item_kind: str | None = None
+    vector_dim: int | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        """One entry of ``result``; what does not apply is left out."""
+        item = {} if self.item_kind is None else {"item_kind": self.item_kind}
+        dim = {} if self.vector_dim is None else {"vector_dim": self.vector_dim}
+        return {"name": self.name, "kind": self.kind, **item, **dim, "nullable": self.nullable}
+
+
+@dataclass(frozen=True, slots=True)
+class TypeUse:
+    """A node or edge type that a query touches."""
+
+    kind: str
+    type_name: str
+
+    def to_json(self) -> dict[str, Json]:
+        """One entry of ``reads`` or ``writes``."""
+        return {"kind": self.kind, "type_name": self.type_name}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """The descriptor. ``reads`` and ``writes`` name each type once, nodes before edges, by name."""
+
+    result: tuple[ResultField, ...]
+    reads: tuple[TypeUse, ...]
+    writes: tuple[TypeUse, ...]
+
+    def to_json(self) -> dict[str, Json]:
+        """The ``operation`` object of lint."""
+        return {
+            "result": [field.to_json() for field in self.result],
+            "reads": [use.to_json() for use in self.reads],
+            "writes": [use.to_json() for use in self.writes],
+        }
+
+
+def describe_operation(query: TypedQuery, catalog: Catalog) -> Operation:
+    """The descriptor of a checked query."""
+    if isinstance(query, TypedRead):
+        return Operation(
+            result=tuple(_result_field(column) for column in query.columns),
+            reads=_in_order(_read_by_clauses(query.clauses)),
+            writes=(),
+        )
+    written = [use for statement in query.statements for use in _written(statement)]
+    ends = [use for statement in query.statements for use in _checked_ends(statement, catalog)]
+    return Operation(result=(), reads=_in_order([*written, *ends]), writes=_in_order(written))
+
+
+def _result_field(column: Column) -> ResultField:
+    kind: ValueType = column.expression.type
+    scalar = _KINDS[kind.scalar]
+    if kind.is_list:
+        return ResultField(column.name, "list", kind.nullable, item_kind=scalar)
+    return ResultField(column.name, scalar, kind.nullable, vector_dim=kind.dimension)
+
+
+def _read_by_clauses(clauses: Iterable[Clause]) -> Iterator[TypeUse]:
+    for clause in clauses:
+        match clause:
+            case Bind():
+                yield _node(clause.node_type)
+            case Traverse():
+                yield _edge(clause.edge_type)
+                yield _node(clause.source_type)
+                yield _node(clause.destination_type)
+            case Exclude():
+                yield from _read_by_clauses(clause.clauses)
+            case _:
+                pass
+
+
+def _written(statement: Statement) -> Iterator[TypeUse]:
+    match statement:
+        case InsertNode() | UpdateNodes():
+            yield _node(statement.node_type)
+        case InsertEdge() | DeleteEdges():
+            yield _edge(statement.edge_type)
+        case DeleteNodes():
+            yield _node(statement.node_type)
+            yield from map(_edge, statement.cascades)
+
+
+def _checked_ends(statement: Statement, catalog: Catalog) -> Iterator[TypeUse]:
+    if isinstance(statement, InsertEdge):
+        edge = catalog.edges[statement.edge_type]
+        yield _node(edge.from_type)
+        yield _node(edge.to_type)
+
+
+def _in_order(uses: Iterable[TypeUse]) -> tuple[TypeUse, ...]:
+    return tuple(sorted(set(uses), key=lambda use: (use.kind != "node", use.type_name)))
+
+
+def _node(type_name: str) -> TypeUse:
+    return TypeUse("node", type_name)
+
+
+def _edge(type_name: str) -> TypeUse:
+    return TypeUse("edge", type_name)
