@@ -12,6 +12,7 @@ import pytest
 from omnigraph.storage.location import Location, locate
 
 from .s3 import S3Server, serving
+from .s3_proxy import Proxy, proxying
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +32,25 @@ def s3_bucket(s3_server: S3Server) -> str:
 def s3_location(s3_server: S3Server, s3_bucket: str) -> Location:
     """The root of a graph that does not exist yet, on S3."""
     return locate(f"s3://{s3_bucket}/{uuid4().hex}", s3_server.options)
+
+
+@pytest.fixture(scope="session")
+def ddb_table(s3_server: S3Server) -> str:
+    """One DynamoDB table for all tests of this process, to list the versions of Lance in."""
+    return s3_server.create_version_table()
+
+
+@pytest.fixture
+def ddb_location(s3_location: Location, ddb_table: str, s3_server: S3Server) -> Location:
+    """The root of a graph that does not exist yet, on S3 with DynamoDB as Lance's external manifest store."""
+    return locate(f"s3+ddb://{s3_location.base}?ddbTableName={ddb_table}", s3_server.options)
+
+
+@pytest.fixture
+def s3_proxy(s3_server: S3Server) -> Generator[Proxy]:
+    """A proxy in front of the server, that counts requests and injects faults."""
+    with proxying(s3_server.endpoint) as proxy:
+        yield proxy
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 from uuid import uuid4
 
 import httpx
@@ -34,6 +35,48 @@ class S3Server:
         name = f"bucket-{uuid4().hex[:12]}"
         httpx.put(f"{self.endpoint}/{name}").raise_for_status()
         return name
+
+    def create_version_table(self) -> str:
+        """Make the DynamoDB table in which Lance lists the versions of its datasets, and return its name."""
+        name = f"versions-{uuid4().hex[:12]}"
+        keys = {"base_uri": ("HASH", "S"), "version": ("RANGE", "N")}
+        self._dynamodb(
+            "CreateTable",
+            TableName=name,
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[{"AttributeName": key, "KeyType": role} for key, (role, _) in keys.items()],
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind} for key, (_, kind) in keys.items()],
+        )
+        return name
+
+    def listed_versions(self, table: str, base_uri: str) -> list[int]:
+        """The versions that DynamoDB lists for one folder, oldest first."""
+        return [int(item["version"]["N"]) for item in self._items(table, base_uri)]
+
+    def forget_versions(self, table: str, base_uri: str) -> None:
+        """Delete the items of one folder, as an operator would."""
+        for item in self._items(table, base_uri):
+            key = {name: item[name] for name in ("base_uri", "version")}
+            self._dynamodb("DeleteItem", TableName=table, Key=key)
+
+    def _items(self, table: str, base_uri: str) -> list[dict[str, dict[str, str]]]:
+        found = self._dynamodb(
+            "Query",
+            TableName=table,
+            KeyConditionExpression="base_uri = :base_uri",
+            ExpressionAttributeValues={":base_uri": {"S": base_uri}},
+        )
+        return cast("list[dict[str, dict[str, str]]]", found["Items"])
+
+    def _dynamodb(self, operation: str, **arguments: object) -> dict[str, object]:
+        headers = {
+            "X-Amz-Target": f"DynamoDB_20120810.{operation}",
+            "Content-Type": "application/x-amz-json-1.0",
+            # The server reads the region here and checks nothing.
+            "Authorization": "AWS4-HMAC-SHA256 Credential=test/20240101/us-east-1/dynamodb/aws4_request",
+        }
+        answer = httpx.post(self.endpoint, headers=headers, json=arguments).raise_for_status()
+        return cast("dict[str, object]", answer.json())
 
 
 @contextmanager

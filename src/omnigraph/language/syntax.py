@@ -104,7 +104,7 @@ class Grammar(Generic[Tree]):
 def load_lark(package: str, transformer: Transformer[Token, object]) -> Lark:
     """The parser of a package's ``grammar.lark``; the tree is built inline, so that depth costs no recursion."""
     grammar = files(package).joinpath("grammar.lark").read_text("utf-8")
-    return Lark(grammar, parser="lalr", lexer="contextual", transformer=transformer, propagate_positions=False)
+    return Lark(grammar, parser="lalr", lexer="contextual", transformer=transformer, propagate_positions=True)
 
 
 def span_of(token: Token) -> Span:

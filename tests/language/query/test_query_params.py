@@ -221,7 +221,6 @@ def test_an_integer_too_long_to_print_is_refused() -> None:
         (pa.scalar(["a"], pa.list_(pa.string())), STRINGS, ("a",)),
         (pa.array(["a", "b"]), STRINGS, ("a", "b")),
     ],
-    ids=repr,
 )
 def test_python_numpy_and_arrow_objects(value: object, declared: ValueType | Scalar, expected: ConstantValue) -> None:
     found = bound(value, declared)

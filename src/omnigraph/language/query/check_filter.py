@@ -96,9 +96,10 @@ def _is_string(value_type: ValueType) -> bool:
 
 
 def _conversion(left: ValueType, right: ValueType) -> str:
-    wanted = right.scalar if left.scalar is Scalar.STRING else left.scalar
-    form = _FORMS.get(wanted)
-    return f"give a value of type {wanted}" if form is None else f"write {form} or a {wanted} parameter"
+    for side in (left, right):
+        if side.scalar in _FORMS:
+            return f"write {_FORMS[side.scalar]} or a {side.scalar} parameter"
+    return f"compare with a value of type {left.scalar}"
 
 
 _FORMS = {Scalar.DATE: 'date("...")', Scalar.DATETIME: 'datetime("...")'}

@@ -62,7 +62,7 @@ def _projected(query: TypedRead) -> Project:
     matched = plan_match(query.clauses) if ranking is None else _ranked(query, ranking)
     plan: MatchPlan | Sort | Limit = matched
     if ranking is not None:
-        plan = Sort(matched, (ByRank(), *keys[1:]), _tie_break(query, first=_ranked_variable(ranking)))
+        plan = Sort(matched, (ByRank(), *keys[1:]), _tie_break(query))
     elif keys:
         plan = Sort(matched, keys, _tie_break(query))
     if query.limit is not None:
@@ -76,10 +76,9 @@ def _without_aliases(expression: Expression, columns: Iterable[Column]) -> Expre
     return expression
 
 
-def _tie_break(query: TypedRead, first: str | None = None) -> tuple[str, ...]:
-    """Every named variable of the match: the ranked one, then nodes, then edges, each by name."""
-    variables = query.variables
-    return tuple(sorted(variables, key=lambda name: (name != first, variables[name].startswith("edge:"), name)))
+def _tie_break(query: TypedRead) -> tuple[str, ...]:
+    """Every named variable of the match, by name."""
+    return tuple(sorted(query.variables))
 
 
 # ------------------------------------------------------------------------------------------------ ranking

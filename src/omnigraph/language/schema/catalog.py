@@ -7,10 +7,30 @@ is only ever built from a schema IR (see ``ir.py``), so what is persisted and wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import copyreg
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeVar
 
 from omnigraph.language.types import ValueType
+
+Entry = TypeVar("Entry")
+
+
+def read_only(entries: Mapping[str, Entry]) -> MappingProxyType[str, Entry]:
+    """A mapping that nobody can change."""
+    return MappingProxyType(dict(entries))
+
+
+def _pickled(
+    entries: MappingProxyType[str, object],
+) -> tuple[Callable[[dict[str, object]], MappingProxyType[str, object]], tuple[dict[str, object]]]:
+    return read_only, (dict(entries),)
+
+
+# Catalogs travel to worker processes, and read-only mappings do not pickle by themselves.
+copyreg.pickle(MappingProxyType, _pickled)
 
 
 @dataclass(frozen=True, slots=True)

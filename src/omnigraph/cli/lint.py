@@ -1,0 +1,57 @@
+"""``omnigraph lint``: every problem of every query file, against one schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.files import read_all
+from omnigraph.cli.render import output_of
+from omnigraph.cli.schema import parsed
+from omnigraph.errors import Problem, SchemaError
+from omnigraph.language.query.lint import lint_queries
+from omnigraph.language.query.lint_report import Finding, LintReport, SchemaSource, Severity
+from omnigraph.language.query.parser import SYNTAX_CODE, parse_query_text
+from omnigraph.language.schema import Schema
+from omnigraph.language.source import Source
+
+
+def lint(
+    context: typer.Context,
+    queries: Annotated[list[str], typer.Argument(help="Query files (.gq); - is stdin.", show_default=False)],
+    schema: Annotated[str, typer.Option("--schema", help="The schema file (.pg); - is stdin.", show_default=False)],
+) -> int:
+    """Check query files against a schema, and report every problem of every file.
+
+    Exits with 1 if there is an error; warnings alone do not fail.
+
+    \b
+    Example:
+      omnigraph lint questions.gq curation.gq --schema evidence.pg
+    """
+    schema_text, *texts = read_all([schema, *queries])
+    try:
+        (parsed_schema,) = parsed(schema_text)
+    except SchemaError as error:
+        # Without a schema no name can be resolved, but syntax can be checked.
+        raise SchemaError([*error.problems, *_syntax_problems(texts)]) from None
+    reports = [_report(text, parsed_schema, SchemaSource("file", schema)) for text in texts]
+    output_of(context).lint(reports)
+    return 1 if any(report.errors for report in reports) else 0
+
+
+def _report(text: Source | Problem, schema: Schema, schema_source: SchemaSource) -> LintReport:
+    if isinstance(text, Source):
+        return lint_queries(text, schema.catalog, schema_source)
+    finding = Finding(Severity.ERROR, replace(text, code=SYNTAX_CODE))
+    return LintReport(schema_source, text.position.file or "", (), (finding,))
+
+
+def _syntax_problems(texts: Iterable[Source | Problem]) -> Iterable[Problem]:
+    for text in texts:
+        found = parse_query_text(text) if isinstance(text, Source) else [replace(text, code=SYNTAX_CODE)]
+        if isinstance(found, list):
+            yield from found

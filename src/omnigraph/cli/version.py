@@ -1,0 +1,27 @@
+"""``omnigraph version``: which releases work together here."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version as release_of
+
+import typer
+
+from omnigraph.cli.render import output_of
+
+LIBRARIES = ("datafusion", "lark", "numpy", "obstore", "pandas", "pyarrow", "pylance", "pyspark")
+
+
+def version(context: typer.Context) -> int:
+    """Print the versions of omnigraph, Python and the libraries below.
+
+    \b
+    Example:
+      omnigraph version --json
+    """
+    # Package metadata, because importing the libraries to ask them would take seconds.
+    libraries = {name: release_of(name) for name in LIBRARIES}
+    output_of(context).versions(
+        {"omnigraph": release_of("omnigraph"), "python": platform.python_version(), **libraries}
+    )
+    return 0

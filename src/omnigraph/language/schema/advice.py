@@ -1,0 +1,57 @@
+"""What to write instead, told from the text around a syntax error."""
+
+from __future__ import annotations
+
+import re
+
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.types import Scalar
+
+_WORD = re.compile(r"\w+")
+_LOOK_BACK = 200
+
+# What stands before the error, what stands at it, and the advice; the first that fits is given.
+_ADVICE: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = tuple(
+    (re.compile(rf"(?:{before})\Z"), re.compile(at), hint)
+    for before, at, hint in (
+        (r"", r"#", "comments begin with //"),
+        (r"", r"(node|edge|interface)[A-Z]", "put a blank after the keyword"),
+        (r"\binterface\s+\w+\s+", r"implements\b", "an interface cannot implement another; list its properties"),
+        (r"\binterface\s+\w+\s+", r"@", "an interface takes no annotations"),
+        (
+            r"\binterface\s[^{}]*\{[^{}]*",
+            r"@\s*\w+\s*\(|\(",
+            "an interface takes no constraints; put them on the nodes",
+        ),
+        (r"\b(node|edge|interface|implements)\s+", r"[a-z_]", "type names begin with an upper-case letter"),
+        (r"\bedge\s+\w+\s*:\s*|->\s*", r"[a-z_]", "type names begin with an upper-case letter"),
+        (r"@\s*card\s*\(\s*", r"\.\.", "write the minimum too: @card(0..3)"),
+        (r"@\s*card\s*\(\s*\d+\s*", r"\.\.", "@card comes first after the target type, and only on an edge"),
+        (r"\benum\s*\([^)]*", r'"', "enum values are written without quotes"),
+        (r"\benum\s*\([^)]*,\s*", r"\)", "no comma after the last value"),
+        (r"\[\s*", r"\w|\[", "a list holds one of the basic types, as in [String]"),
+        (r"@\s*\w+\s*\(\s*", r"\)", "leave out the empty parentheses"),
+        (r"\{\s*", r"@", "an annotation stands after the property that it belongs to"),
+        (r"\)\s*", r"@", "an annotation stands after its property, before the constraints"),
+        (r"", r",", "properties are separated by blanks or line breaks, not by commas"),
+        (r"(\A|\})\s*", r"enum\b", "an enum is the type of a property: kind: enum(a, b)"),
+        (r"\{\s*|[^:\s]\s+", r"[A-Z]\w*\s*:", "property names begin with a lower-case letter or _"),
+    )
+)
+
+
+def advice(text: str, offset: int) -> str | None:
+    """A hint for a syntax error at an offset, where the text shows what was meant."""
+    before = text[max(0, offset - _LOOK_BACK) : offset]
+    for stands_before, stands_at, hint in _ADVICE:
+        if stands_at.match(text, offset) and stands_before.search(before):
+            return hint
+    return _type_advice(before, text, offset)
+
+
+def _type_advice(before: str, text: str, offset: int) -> str | None:
+    word = _WORD.match(text, offset)
+    if word is None or not before.rstrip().endswith(":"):
+        return None
+    types = [str(scalar) for scalar in Scalar]
+    return did_you_mean(word.group(), types) or f"the types are {', '.join(types)} and enum"

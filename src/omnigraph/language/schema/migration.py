@@ -1,0 +1,318 @@
+"""The migration plan: the steps from one schema IR to another, in the order in which they apply.
+
+Interfaces come first, then nodes, then edges, each by name, dropped types of a kind last. Names of the old
+schema are read through the renames that the new one asks for, so that an edge whose node was renamed, or a rule
+whose property was, is no change.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from omnigraph.language.schema.catalog import Annotation, PatternRule, RangeRule
+from omnigraph.language.schema.ir import (
+    ColumnRule,
+    ColumnRuleKind,
+    Constraint,
+    EdgeIR,
+    InterfaceIR,
+    NodeIR,
+    PropertyIR,
+    SchemaIR,
+    TypeKind,
+    constraint_key,
+)
+from omnigraph.language.schema.resolve import PROPERTY_RULES
+from omnigraph.language.schema.steps import (
+    AddConstraint,
+    AddProperty,
+    AddType,
+    ChangeCardinality,
+    DropConstraint,
+    DropMode,
+    DropProperty,
+    DropType,
+    ExtendEnum,
+    MigrationPlan,
+    NarrowEnum,
+    RelaxProperty,
+    RenameProperty,
+    RenameType,
+    RequireProperty,
+    Step,
+    UnsupportedChange,
+    UpdatePropertyMetadata,
+    UpdateTypeMetadata,
+    WidenProperty,
+)
+from omnigraph.language.types import Scalar, ValueType
+
+REQUIRED_WITHOUT_DEFAULT = "OG-MF-103"
+TYPE_CHANGED = "OG-MF-106"
+KEY_ORDER_CHANGED = "OG-MF-107"
+
+_WIDER = {Scalar.I32: Scalar.I64, Scalar.U32: Scalar.U64, Scalar.F32: Scalar.F64}
+# No stored row depends on these, or a constraint step says what does.
+_FREE_ANNOTATIONS = PROPERTY_RULES | {"description", "instruction", "rename_from", "default"}
+
+TypeIR = TypeVar("TypeIR", InterfaceIR, NodeIR, EdgeIR)
+
+
+def plan_migration(old: SchemaIR, new: SchemaIR, *, allow_data_loss: bool = False) -> MigrationPlan:
+    """The steps from one schema to another; ``allow_data_loss`` makes every drop a hard one."""
+    mode = DropMode.HARD if allow_data_loss else DropMode.SOFT
+    nodes = _renames(old.nodes, new.nodes)
+    edges = _renames(old.edges, new.edges)
+
+    def compare_interfaces(before: InterfaceIR, after: InterfaceIR) -> Iterator[Step]:
+        return _property_steps(_Owner(TypeKind.INTERFACE, after.name), before.properties, after.properties, mode)
+
+    def compare_nodes(before: NodeIR, after: NodeIR) -> Iterator[Step]:
+        return _node_steps(before, after, mode)
+
+    def compare_edges(before: EdgeIR, after: EdgeIR) -> Iterator[Step]:
+        moved = replace(before, from_type=nodes.new_name(before.from_type), to_type=nodes.new_name(before.to_type))
+        return _edge_steps(moved, after, mode)
+
+    return MigrationPlan(
+        (
+            *_type_steps(TypeKind.INTERFACE, old.interfaces, new.interfaces, _Renames(), compare_interfaces, mode),
+            *_type_steps(TypeKind.NODE, old.nodes, new.nodes, nodes, compare_nodes, mode),
+            *_type_steps(TypeKind.EDGE, old.edges, new.edges, edges, compare_edges, mode),
+        )
+    )
+
+
+# ---------------------------------------------------------------------------------------------- renames
+
+
+@dataclass(frozen=True, slots=True)
+class _Renames:
+    """The accepted hints in both directions, and why others were not followed."""
+
+    new_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    old_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def new_name(self, old: str) -> str:
+        return self.new_names.get(old, old)
+
+    def old_name(self, new: str) -> str:
+        return self.old_names.get(new, new)
+
+
+def _renames(
+    old: Sequence[NodeIR | EdgeIR | PropertyIR],
+    new: Sequence[NodeIR | EdgeIR | PropertyIR],
+) -> _Renames:
+    before = {each.name for each in old}
+    after = {each.name for each in new}
+    accepted: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    for each in new:
+        hint = next((annotation.value for annotation in each.annotations if annotation.name == "rename_from"), None)
+        # A name that exists already is that type or property, whatever the hint says.
+        if hint is None or each.name in before:
+            continue
+        if hint not in before:
+            refused[each.name] = f"@rename_from names '{hint}', which does not exist"
+        elif hint in after:
+            refused[each.name] = f"@rename_from names '{hint}', which is still declared"
+        elif hint in accepted:
+            refused[each.name] = f"@rename_from names '{hint}', which is renamed to '{accepted[hint]}' already"
+        else:
+            accepted[hint] = each.name
+    return _Renames(accepted, {new_name: old_name for old_name, new_name in accepted.items()}, refused)
+
+
+# ---------------------------------------------------------------------------------------------- types
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """The type, under its new name, that a step is about."""
+
+    kind: TypeKind
+    name: str
+
+    def unsupported(self, reason: str, *, member: str | None = None, code: str | None = None) -> UnsupportedChange:
+        entity = f"{self.kind}:{self.name}" + (f".{member}" if member else "")
+        return UnsupportedChange(entity, reason, code)
+
+
+def _type_steps(
+    kind: TypeKind,
+    old: Sequence[TypeIR],
+    new: Sequence[TypeIR],
+    renames: _Renames,
+    compare: Callable[[TypeIR, TypeIR], Iterator[Step]],
+    mode: DropMode,
+) -> Iterator[Step]:
+    old_types = {each.name: each for each in old}
+    for after in new:
+        before = old_types.pop(renames.old_name(after.name), None)
+        if after.name in renames.refused:
+            yield _Owner(kind, after.name).unsupported(renames.refused[after.name])
+        elif before is None:
+            yield AddType(kind, after.name)
+        else:
+            if before.name != after.name:
+                yield RenameType(kind, before.name, after.name)
+            yield from compare(before, after)
+    for name in old_types:
+        if kind is TypeKind.INTERFACE:
+            yield _Owner(kind, name).unsupported("an interface cannot be removed or renamed")
+        else:
+            yield DropType(kind, name, mode)
+
+
+def _node_steps(before: NodeIR, after: NodeIR, mode: DropMode) -> Iterator[Step]:
+    owner = _Owner(TypeKind.NODE, after.name)
+    if before.implements != after.implements:
+        yield owner.unsupported("the interfaces of a node cannot change")
+    yield from _type_annotations(owner, before, after)
+    yield from _property_steps(owner, before.properties, after.properties, mode, _key(after.constraints))
+    yield from _constraint_steps(owner, before, after)
+
+
+def _edge_steps(before: EdgeIR, after: EdgeIR, mode: DropMode) -> Iterator[Step]:
+    owner = _Owner(TypeKind.EDGE, after.name)
+    if (before.from_type, before.to_type) != (after.from_type, after.to_type):
+        yield owner.unsupported("the endpoints of an edge cannot change")
+    if before.cardinality != after.cardinality:
+        yield ChangeCardinality(owner.kind, owner.name, before.cardinality, after.cardinality)
+    yield from _type_annotations(owner, before, after)
+    yield from _property_steps(owner, before.properties, after.properties, mode)
+    yield from _constraint_steps(owner, before, after)
+
+
+def _type_annotations(owner: _Owner, before: NodeIR | EdgeIR, after: NodeIR | EdgeIR) -> Iterator[Step]:
+    renamed = before.name != after.name
+    changed = _changed_annotations(before.annotations, after.annotations, renamed=renamed)
+    if changed - _FREE_ANNOTATIONS:
+        yield owner.unsupported(_annotation_reason(changed))
+    elif changed:
+        yield UpdateTypeMetadata(owner.kind, owner.name, after.annotations)
+
+
+# ---------------------------------------------------------------------------------------------- properties
+
+
+def _property_steps(
+    owner: _Owner,
+    old: Sequence[PropertyIR],
+    new: Sequence[PropertyIR],
+    mode: DropMode,
+    key: Collection[str] = (),
+) -> Iterator[Step]:
+    renames = _renames(old, new)
+    old_properties = {each.name: each for each in old}
+    for after in new:
+        before = old_properties.pop(renames.old_name(after.name), None)
+        if after.name in renames.refused:
+            yield owner.unsupported(renames.refused[after.name], member=after.name)
+        elif before is None:
+            yield _added_property(owner, after)
+        else:
+            if before.name != after.name:
+                yield RenameProperty(owner.kind, owner.name, before.name, after.name)
+            yield from _type_change(owner, before, after, in_key=after.name in key)
+            yield from _property_annotations(owner, before, after, renames)
+    for name in old_properties:
+        yield DropProperty(owner.kind, owner.name, name, mode)
+
+
+def _added_property(owner: _Owner, after: PropertyIR) -> Step:
+    if after.type.nullable or owner.kind is TypeKind.INTERFACE:
+        return AddProperty(owner.kind, owner.name, after.name, after.type)
+    default = next((each.value for each in after.annotations if each.name == "default"), None)
+    if default is None:
+        reason = "a required property can only be added with a @default"
+        return owner.unsupported(reason, member=after.name, code=REQUIRED_WITHOUT_DEFAULT)
+    return AddProperty(owner.kind, owner.name, after.name, after.type, default)
+
+
+def _type_change(owner: _Owner, before: PropertyIR, after: PropertyIR, *, in_key: bool) -> Iterator[Step]:
+    old, new = before.type, after.type
+    place = (owner.kind, owner.name, after.name)
+    if old.enum_values is not None and new.enum_values is not None:
+        added = sorted(set(new.enum_values) - set(old.enum_values))
+        removed = sorted(set(old.enum_values) - set(new.enum_values))
+        if added:
+            yield ExtendEnum(*place, tuple(added))
+        if removed:
+            yield NarrowEnum(*place, tuple(removed))
+    elif _widens(old, new, in_key=in_key):
+        yield WidenProperty(*place, old.scalar, new.scalar)
+    elif replace(old, nullable=new.nullable) != new:
+        reason = f"{old} cannot become {new}"
+        yield owner.unsupported(reason, member=after.name, code=TYPE_CHANGED)
+        return
+    if new.nullable and not old.nullable:
+        yield RelaxProperty(*place)
+    if old.nullable and not new.nullable:
+        yield RequireProperty(*place)
+
+
+def _widens(old: ValueType, new: ValueType, *, in_key: bool) -> bool:
+    # The text of a float depends on its width, so ids made of it would change.
+    if in_key and old.scalar is Scalar.F32:
+        return False
+    return not old.is_list and not new.is_list and _WIDER.get(old.scalar) == new.scalar
+
+
+def _property_annotations(owner: _Owner, before: PropertyIR, after: PropertyIR, renames: _Renames) -> Iterator[Step]:
+    former = tuple(
+        replace(each, value=renames.new_name(each.value)) if each.name == "embed" and each.value else each
+        for each in before.annotations
+    )
+    changed = _changed_annotations(former, after.annotations, renamed=before.name != after.name)
+    if changed - _FREE_ANNOTATIONS:
+        yield owner.unsupported(_annotation_reason(changed), member=after.name)
+    elif changed:
+        yield UpdatePropertyMetadata(owner.kind, owner.name, after.name, after.annotations)
+
+
+def _changed_annotations(before: Iterable[Annotation], after: Iterable[Annotation], *, renamed: bool) -> frozenset[str]:
+    """The names of the annotations that were added, removed or changed; the hint of a rename is none."""
+    old, new = Counter(before), Counter(after)
+    names = {each.name for each in (old - new) + (new - old)}
+    return frozenset(names - {"rename_from"} if renamed else names)
+
+
+def _annotation_reason(changed: frozenset[str]) -> str:
+    stuck = ", ".join(f"@{name}" for name in sorted(changed - _FREE_ANNOTATIONS))
+    return f"{stuck} cannot be added, changed or removed"
+
+
+# ---------------------------------------------------------------------------------------------- constraints
+
+
+def _key(constraints: Iterable[Constraint]) -> tuple[str, ...]:
+    keys = (each for each in constraints if isinstance(each, ColumnRule) and each.kind is ColumnRuleKind.KEY)
+    return next((key.columns for key in keys), ())
+
+
+def _constraint_steps(owner: _Owner, before: NodeIR | EdgeIR, after: NodeIR | EdgeIR) -> Iterator[Step]:
+    renames = _renames(before.properties, after.properties)
+    old = {constraint_key(each): each for each in (_renamed(each, renames) for each in before.constraints)}
+    new = {constraint_key(each): each for each in after.constraints}
+    key = [renames.new_name(column) for column in _key(before.constraints)]
+    if key != sorted(key) and tuple(sorted(key)) == _key(after.constraints):
+        reason = f"the rename changes the order of the key's properties, and with it every id: {', '.join(key)}"
+        yield owner.unsupported(reason, code=KEY_ORDER_CHANGED)
+    for name in sorted(old.keys() - new.keys()):
+        yield DropConstraint(owner.kind, owner.name, old[name])
+    for name in sorted(new.keys() - old.keys()):
+        yield AddConstraint(owner.kind, owner.name, new[name])
+
+
+def _renamed(constraint: Constraint, renames: _Renames) -> Constraint:
+    match constraint:
+        case ColumnRule(kind, columns):
+            return ColumnRule(kind, tuple(sorted(renames.new_name(column) for column in columns)))
+        case RangeRule() | PatternRule():
+            return replace(constraint, property=renames.new_name(constraint.property))

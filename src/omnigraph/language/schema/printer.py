@@ -1,0 +1,82 @@
+"""A syntax tree as canonical `.pg` text: interfaces, nodes, edges; one property or constraint to a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from omnigraph.language.schema import ast
+from omnigraph.language.syntax import quoted
+from omnigraph.language.types import Scalar
+
+
+def print_schema(file: ast.SchemaFile) -> str:
+    """The text of a tree; parsing it gives the same tree."""
+    return "\n".join(
+        (
+            *(_declaration(f"interface {each.name.text}", each.properties, ()) for each in file.interfaces),
+            *(_declaration(_node_head(node), node.properties, node.constraints) for node in file.nodes),
+            *(_declaration(_edge_head(edge), edge.properties, edge.constraints) for edge in file.edges),
+        )
+    )
+
+
+def _declaration(head: str, properties: Sequence[ast.Property], constraints: Sequence[ast.Constraint]) -> str:
+    members = [*map(_property, properties), *map(_constraint, constraints)]
+    body = "".join(f"  {member}\n" for member in members)
+    return f"{head} {{\n{body}}}\n" if members else f"{head} {{}}\n"
+
+
+def _node_head(node: ast.Node) -> str:
+    implements = [f"implements {', '.join(name.text for name in node.implements)}"] if node.implements else []
+    return " ".join(("node", node.name.text, *_annotations(node.annotations), *implements))
+
+
+def _edge_head(edge: ast.Edge) -> str:
+    head = f"edge {edge.name.text}: {edge.from_type.text} -> {edge.to_type.text}"
+    card = edge.cardinality
+    cardinality = []
+    if card is not None:
+        cardinality = [f"@card({card.minimum.text}..{card.maximum.text if card.maximum else ''})"]
+    return " ".join((head, *cardinality, *_annotations(edge.annotations)))
+
+
+def _property(each: ast.Property) -> str:
+    return " ".join((f"{each.name.text}: {_type(each.type)}", *_annotations(each.annotations)))
+
+
+def _type(written: ast.TypeExpression) -> str:
+    core = str(written.scalar)
+    if written.enum_values is not None:
+        core = f"enum({', '.join(value.text for value in written.enum_values)})"
+    elif written.dimension is not None:
+        core = f"{Scalar.VECTOR}({written.dimension.text})"
+    elif written.is_list:
+        core = f"[{core}]"
+    return f"{core}?" if written.nullable else core
+
+
+def _annotations(annotations: Iterable[ast.Annotation]) -> Iterator[str]:
+    for each in annotations:
+        if each.value is None:
+            yield f"@{each.name.text}"
+        else:
+            keywords = (f"{name.text}={_literal(value)}" for name, value in each.keywords)
+            yield f"@{each.name.text}({', '.join((_literal(each.value), *keywords))})"
+
+
+def _constraint(constraint: ast.Constraint) -> str:
+    return f"@{constraint.kind}({', '.join(map(_argument, constraint.arguments))})"
+
+
+def _argument(argument: ast.Argument) -> str:
+    match argument:
+        case ast.Name(text):
+            return text
+        case ast.Literal():
+            return _literal(argument)
+        case ast.Bounds(minimum, maximum):
+            return f"{minimum.text if minimum else ''}..{maximum.text if maximum else ''}"
+
+
+def _literal(literal: ast.Literal) -> str:
+    return quoted(literal.text) if literal.kind is ast.LiteralKind.STRING else literal.text

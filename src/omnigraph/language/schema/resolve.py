@@ -1,0 +1,53 @@
+"""What a declaration amounts to: interface properties injected, property-level rules beside the body's.
+
+The checks and the IR both start from here, so that what is checked is what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from omnigraph.language.schema import ast
+from omnigraph.language.types import ValueType
+
+PROPERTY_RULES = frozenset({"key", "unique", "index"})
+"""Annotations of a property that mean a constraint on it alone."""
+
+
+def interfaces_by_name(file: ast.SchemaFile) -> dict[str, ast.Interface]:
+    """The interfaces of a file; of two with one name, the first."""
+    return {interface.name.text: interface for interface in reversed(file.interfaces)}
+
+
+def resolved_properties(
+    declaration: ast.Node | ast.Edge, interfaces: Mapping[str, ast.Interface]
+) -> tuple[ast.Property, ...]:
+    """The declared properties, then those of the interfaces that the node does not declare itself."""
+    properties: dict[str, ast.Property] = {}
+    for each in declaration.properties:
+        properties.setdefault(each.name.text, each)
+    if isinstance(declaration, ast.Node):
+        for name in declaration.implements:
+            interface = interfaces.get(name.text)
+            for each in interface.properties if interface else ():
+                properties.setdefault(each.name.text, each)
+    return tuple(properties.values())
+
+
+def property_constraints(each: ast.Property) -> Iterator[ast.Constraint]:
+    """The constraints that a property carries as annotations."""
+    for annotation in each.annotations:
+        if annotation.name.text in PROPERTY_RULES:
+            yield ast.Constraint(ast.ConstraintKind(annotation.name.text), (each.name,), annotation.name.span)
+
+
+def value_type(written: ast.TypeExpression) -> ValueType:
+    """The type that an expression means: the order of enum values does not matter."""
+    values = written.enum_values
+    return ValueType(
+        written.scalar,
+        written.nullable,
+        written.is_list,
+        None if values is None else tuple(sorted({value.text for value in values})),
+        None if written.dimension is None else int(written.dimension.text),
+    )

@@ -1,0 +1,321 @@
+"""The steps of a migration: what each changes, what it does to stored rows, and how it looks as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import ClassVar, cast
+
+from omnigraph.errors import Json
+from omnigraph.language.schema.catalog import Annotation, Cardinality, PatternRule, RangeRule
+from omnigraph.language.schema.ir import ColumnRule, ColumnRuleKind, Constraint, TypeKind
+from omnigraph.language.schema.ir_json import annotation_json, cardinality_json, constraint_json, type_json
+from omnigraph.language.types import Scalar, ValueType
+
+
+class Tier(StrEnum):
+    """What a step does to stored rows."""
+
+    METADATA = "metadata"
+    """No row is touched."""
+    REWRITE = "rewrite"
+    """The rows of a table are written anew, and say the same."""
+    VALIDATED = "validated"
+    """The rows are checked first; one that breaks the new rule stops the whole migration."""
+    DESTRUCTIVE = "destructive"
+    """Something that was stored is gone afterwards, in every version."""
+
+
+class DropMode(StrEnum):
+    """Whether what is dropped stays readable in older versions."""
+
+    SOFT = "soft"
+    HARD = "hard"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step; ``kind`` names it in JSON."""
+
+    kind: ClassVar[str] = ""
+
+    @property
+    def tier(self) -> Tier:
+        """What the step does to stored rows."""
+        return Tier.METADATA
+
+    def to_json(self) -> dict[str, Json]:
+        """The step as JSON: its kind, its fields as far as they are set, its tier."""
+        values = {field.name.rstrip("_"): getattr(self, field.name) for field in fields(self)}
+        given = {name: _json(value) for name, value in values.items() if value is not None}
+        return {"kind": self.kind, **given, "tier": str(self.tier)}
+
+
+def _json(value: object) -> Json:
+    match value:
+        case ValueType():
+            return cast(Json, type_json(value))
+        case Annotation():
+            return cast(Json, annotation_json(value))
+        case Cardinality():
+            return cast(Json, cardinality_json(value))
+        case ColumnRule() | RangeRule() | PatternRule():
+            return cast(Json, constraint_json(value))
+        case tuple():
+            return [_json(each) for each in cast("tuple[object, ...]", value)]
+        case _:
+            return str(value)
+
+
+# ---------------------------------------------------------------------------------------------- types
+
+
+@dataclass(frozen=True, slots=True)
+class AddType(Step):
+    """A new type, with all that it declares."""
+
+    kind = "add_type"
+    type_kind: TypeKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameType(Step):
+    """The rows of a type move to the table of its new name; their ids stay."""
+
+    kind = "rename_type"
+    type_kind: TypeKind
+    from_: str
+    to: str
+
+    @property
+    def tier(self) -> Tier:
+        """A table lies where its name says, so its rows are written anew."""
+        return Tier.REWRITE
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTypeMetadata(Step):
+    """The annotations of a type changed, in a way that no row depends on."""
+
+    kind = "update_type_metadata"
+    type_kind: TypeKind
+    type_name: str
+    annotations: tuple[Annotation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCardinality(Step):
+    """An edge type may have more, or must have fewer, edges per source."""
+
+    kind = "change_cardinality"
+    type_kind: TypeKind
+    type_name: str
+    from_: Cardinality
+    to: Cardinality
+
+    @property
+    def tier(self) -> Tier:
+        """What held under a narrower rule holds under a wider one."""
+        wider_below = self.to.minimum <= self.from_.minimum
+        wider_above = self.to.maximum is None or (
+            self.from_.maximum is not None and self.to.maximum >= self.from_.maximum
+        )
+        return Tier.METADATA if wider_below and wider_above else Tier.VALIDATED
+
+
+@dataclass(frozen=True, slots=True)
+class DropType(Step):
+    """A type is gone; softly dropped, older versions still show it."""
+
+    kind = "drop_type"
+    type_kind: TypeKind
+    name: str
+    mode: DropMode
+
+    @property
+    def tier(self) -> Tier:
+        """Only a hard drop loses rows."""
+        return Tier.DESTRUCTIVE if self.mode is DropMode.HARD else Tier.METADATA
+
+
+# ---------------------------------------------------------------------------------------------- properties
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyStep(Step):
+    """A step about one property of one type."""
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddProperty(PropertyStep):
+    """A new property: null in the rows that exist, or its default where it is required."""
+
+    kind = "add_property"
+    property_type: ValueType
+    default: str | None = None
+
+    @property
+    def tier(self) -> Tier:
+        """A required property has to be filled in; interfaces have no rows."""
+        filled = not self.property_type.nullable and self.type_kind is not TypeKind.INTERFACE
+        return Tier.REWRITE if filled else Tier.METADATA
+
+
+@dataclass(frozen=True, slots=True)
+class RenameProperty(Step):
+    """A property has another name; its values stay."""
+
+    kind = "rename_property"
+    type_kind: TypeKind
+    type_name: str
+    from_: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class WidenProperty(PropertyStep):
+    """A number type becomes the wider one of its kind."""
+
+    kind = "widen_property"
+    from_: Scalar
+    to: Scalar
+
+    @property
+    def tier(self) -> Tier:
+        """The column is written anew in its wider form; interfaces have no rows."""
+        return Tier.METADATA if self.type_kind is TypeKind.INTERFACE else Tier.REWRITE
+
+
+@dataclass(frozen=True, slots=True)
+class RelaxProperty(PropertyStep):
+    """A required property may be null from now on."""
+
+    kind = "relax_property"
+
+
+@dataclass(frozen=True, slots=True)
+class RequireProperty(PropertyStep):
+    """A property may not be null any more."""
+
+    kind = "require_property"
+
+    @property
+    def tier(self) -> Tier:
+        """Rows with null are violations; interfaces have no rows."""
+        return Tier.METADATA if self.type_kind is TypeKind.INTERFACE else Tier.VALIDATED
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendEnum(PropertyStep):
+    """An enum has more values."""
+
+    kind = "extend_enum"
+    added_values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowEnum(PropertyStep):
+    """An enum has lost values."""
+
+    kind = "narrow_enum"
+    removed_values: tuple[str, ...]
+
+    @property
+    def tier(self) -> Tier:
+        """Rows with a removed value are violations; interfaces have no rows."""
+        return Tier.METADATA if self.type_kind is TypeKind.INTERFACE else Tier.VALIDATED
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePropertyMetadata(PropertyStep):
+    """The annotations of a property changed, in a way that no row depends on."""
+
+    kind = "update_property_metadata"
+    annotations: tuple[Annotation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropProperty(PropertyStep):
+    """A property is gone; softly dropped, older versions still show it."""
+
+    kind = "drop_property"
+    mode: DropMode
+
+    @property
+    def tier(self) -> Tier:
+        """Only a hard drop loses values."""
+        return Tier.DESTRUCTIVE if self.mode is DropMode.HARD else Tier.METADATA
+
+
+# ---------------------------------------------------------------------------------------------- constraints
+
+
+@dataclass(frozen=True, slots=True)
+class AddConstraint(Step):
+    """A new rule. For a key, the stored ids must be those that the key gives."""
+
+    kind = "add_constraint"
+    type_kind: TypeKind
+    type_name: str
+    constraint: Constraint
+
+    @property
+    def tier(self) -> Tier:
+        """Any row may have an index; other rules can be broken."""
+        is_index = isinstance(self.constraint, ColumnRule) and self.constraint.kind is ColumnRuleKind.INDEX
+        return Tier.METADATA if is_index else Tier.VALIDATED
+
+
+@dataclass(frozen=True, slots=True)
+class DropConstraint(Step):
+    """A rule does not hold any more."""
+
+    kind = "drop_constraint"
+    type_kind: TypeKind
+    type_name: str
+    constraint: Constraint
+
+
+# ---------------------------------------------------------------------------------------------- no step
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedChange(Step):
+    """A difference that no step can bridge; with one of these a plan cannot be applied."""
+
+    kind = "unsupported_change"
+    entity: str
+    reason: str
+    code: str | None = None
+
+    @property
+    def tier(self) -> Tier:
+        """What is left is to export, change and load again."""
+        return Tier.DESTRUCTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """The way from one schema to another."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def supported(self) -> bool:
+        """Whether the plan can be applied."""
+        return not self.unsupported
+
+    @property
+    def unsupported(self) -> Sequence[UnsupportedChange]:
+        """The differences that stand in the way."""
+        return [step for step in self.steps if isinstance(step, UnsupportedChange)]
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The plan as JSON."""
+        return {"supported": self.supported, "steps": [step.to_json() for step in self.steps]}

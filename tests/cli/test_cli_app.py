@@ -1,0 +1,199 @@
+"""The command line as a whole: global options, exit codes, and how failures look."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from omnigraph.cli.app import app, exit_code, split_globals
+from omnigraph.errors import (
+    ExpectedVersionMismatch,
+    MergeConflicts,
+    NotFound,
+    OmniGraphError,
+    ParameterError,
+    PreconditionFailed,
+    StorageError,
+)
+
+from .conftest import PROJECT, Command
+
+COMMANDS = [[], ["lint"], ["schema"], ["schema", "check"], ["schema", "diff"], ["version"]]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words) or "omnigraph")
+def test_help_has_a_purpose_and_of_a_command_an_example(omnigraph: Command, words: list[str]) -> None:
+    answer = omnigraph(*words, "--help")
+    assert answer.code == 0
+    assert answer.out.startswith("Usage: omnigraph")
+    assert answer.err == ""
+    if words and words != ["schema"]:
+        assert f"Example:\n    omnigraph {' '.join(words)}" in answer.out
+
+
+def test_no_command_shows_the_help(omnigraph: Command) -> None:
+    assert omnigraph().out == omnigraph("--help").out
+
+
+def test_the_version_has_the_libraries(omnigraph: Command) -> None:
+    found = omnigraph("version", "--json").json
+    assert found["omnigraph"] == version("omnigraph")
+    assert found["pylance"] == version("pylance")
+    assert found["pyspark"] == version("pyspark")
+    for name, release in found.items():
+        assert f"{name:<10}  {release}" in omnigraph("version").out
+
+
+@pytest.mark.parametrize("words", [["--json", "version"], ["version", "--json"]], ids=" ".join)
+def test_json_may_stand_before_or_after_the_command(omnigraph: Command, words: list[str]) -> None:
+    assert omnigraph(*words).json["omnigraph"]
+
+
+def test_global_flags_are_found_anywhere_and_the_rest_keeps_its_order() -> None:
+    words = ["lint", "b.gq", "-v", "a.gq", "--json", "--schema", "s.pg", "--", "-v"]
+    assert split_globals(words) == (["-v", "--json"], ["lint", "b.gq", "a.gq", "--schema", "s.pg", "--", "-v"])
+
+
+def test_after_two_dashes_a_flag_is_a_file(omnigraph: Command) -> None:
+    answer = omnigraph("schema", "check", "--", "--json")
+    assert answer.code == 1
+    assert "no such file: --json" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["lnt"], "No such command 'lnt'"),
+        (["version", "--jsn"], "No such option: --jsn"),
+        (["lint", "a.gq"], "Missing option '--schema'"),
+        (["lint", "--schema", "a.pg"], "Missing argument"),
+        (["schema"], "Missing command"),
+        (["schema", "diff", "a.pg"], "Missing argument 'new'"),
+        (["schema", "diff", "-", "-"], "can be read only once"),
+    ],
+    ids=str,
+)
+def test_wrong_usage_exits_with_2_and_says_what_is_wrong(omnigraph: Command, words: list[str], complaint: str) -> None:
+    answer = omnigraph(*words)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert complaint in answer.err
+    assert "--help" in answer.err
+
+    as_json = omnigraph(*words, "--json")
+    assert as_json.code == 2
+    assert as_json.err == ""
+    error = as_json.json["error"]
+    assert isinstance(error, dict)
+    assert error["code"] == "parameter_error"
+    assert complaint in str(error["message"])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotFound("gone"), 1),
+        (ParameterError("bad"), 1),
+        (StorageError("broken"), 1),
+        (ExpectedVersionMismatch("node:A", 1, 2), 3),
+        (MergeConflicts("1 conflict", []), 3),
+        (PreconditionFailed("main", "A", "B"), 4),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_group_of_errors_has_its_exit_code(error: OmniGraphError, code: int) -> None:
+    assert exit_code(error) == code
+
+
+@pytest.fixture
+def defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more command: it has a defect."""
+
+    def fail() -> None:
+        raise ZeroDivisionError("by zero")
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "registered_commands", list(app.registered_commands))
+    app.command("defect")(fail)
+    app.command("interrupted")(interrupted)
+
+
+@pytest.mark.usefixtures("defect")
+def test_a_defect_is_one_line_and_a_hint_and_a_traceback_only_on_request(omnigraph: Command) -> None:
+    answer = omnigraph("defect")
+    assert answer.code == 1
+    assert answer.err.splitlines() == [
+        "error: unexpected ZeroDivisionError: by zero",
+        "hint: this is a defect of omnigraph; -v shows the traceback",
+    ]
+    assert "Traceback (most recent call last)" in omnigraph("defect", "-v").err
+    assert omnigraph("defect", "--json").json["error"] == {
+        "code": "error",
+        "message": "unexpected ZeroDivisionError: by zero",
+        "hint": "this is a defect of omnigraph; -v shows the traceback",
+        "details": {},
+    }
+
+
+@pytest.mark.usefixtures("defect")
+def test_an_interrupt_exits_with_130(omnigraph: Command) -> None:
+    answer = omnigraph("interrupted")
+    assert answer.code == 130
+    assert "Traceback" not in answer.err
+
+
+def test_the_level_of_the_log_comes_from_the_environment(child: Command) -> None:
+    assert child("version", OMNIGRAPH_LOG="debug").code == 0
+    wrong = child("version", OMNIGRAPH_LOG="loud")
+    assert wrong.code == 2
+    assert "OMNIGRAPH_LOG is 'LOUD'; it may be DEBUG, INFO" in wrong.err
+
+
+@pytest.mark.parametrize("words", [["version"], ["version", "--json"], ["--help"]], ids=" ".join)
+def test_nobody_reading_on_is_silent(words: list[str]) -> None:
+    # A pipe without a reader from the start: what `| head` is once it has seen enough, without the race.
+    reader, writer = os.pipe()
+    os.close(reader)
+    # Buffered, as it is for most people: then the pipe breaks only when the buffer is flushed.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "omnigraph.cli", *words]
+    done = subprocess.run(command, env=environment, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def terminal_output(words: list[str], **environment: str) -> bytes:
+    """What a command writes when its stdout is a terminal."""
+    primary, secondary = pty.openpty()
+    settings = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
+    with subprocess.Popen(
+        [sys.executable, "-m", "omnigraph.cli", *words],
+        cwd=PROJECT,
+        env={**settings, "TERM": "xterm-256color", **environment},
+        stdout=secondary,
+        stderr=subprocess.DEVNULL,
+    ):
+        os.close(secondary)
+        found = bytearray()
+        try:
+            while chunk := os.read(primary, 65536):
+                found += chunk
+        except OSError:
+            pass  # Linux reports the end of a terminal as an error.
+        finally:
+            os.close(primary)
+    return bytes(found)
+
+
+def test_colours_only_on_a_terminal_and_not_with_no_color(child: Command) -> None:
+    words = ["lint", "broken.gq", "--schema", "evidence.pg"]
+    assert "\x1b[" not in child(*words).out
+    assert b"\x1b[1;31m" in terminal_output(words)
+    assert b"31m" not in terminal_output(words, NO_COLOR="1")

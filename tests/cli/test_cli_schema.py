@@ -1,0 +1,129 @@
+"""``omnigraph schema check`` and ``omnigraph schema diff``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from omnigraph.language.schema import parse_schema
+
+from .conftest import Command
+
+OLD = """
+node Person { name: String @key  age: I32?  city: String  level: enum(low, high) }
+node Team { name: String @key }
+edge Member: Person -> Team @card(0..3)
+"""
+NEW = """
+node Person {
+  name: String @key
+  years: I32? @rename_from("age")
+  city: String?
+  level: enum(low, high, top)
+  active: Bool @default("true")
+  @range(years, 0..150)
+}
+node Project { code: I64 @key }
+edge Member: Person -> Project @card(0..2)
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two schemas and a broken one."""
+    monkeypatch.chdir(tmp_path)
+    Path("old.pg").write_text(OLD)
+    Path("new.pg").write_text(NEW)
+    Path("broken.pg").write_text("node Person { id: String  name: Strin }\nedge Knows: Person -> Nobody\n")
+    Path("unknown.pg").write_text("node Person { id: String }\nedge Knows: Person -> Nobody\n")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("here")
+def test_a_good_schema_is_counted(omnigraph: Command) -> None:
+    answer = omnigraph("schema", "check", "old.pg", "new.pg")
+    assert answer.code == 0
+    assert answer.out == "old.pg: 2 nodes, 1 edge, 0 interfaces\nnew.pg: 2 nodes, 1 edge, 0 interfaces\n"
+    assert answer.err == "2 files: 0 errors\n"
+
+
+@pytest.mark.usefixtures("here")
+def test_every_problem_of_every_schema_is_shown(omnigraph: Command) -> None:
+    answer = omnigraph("schema", "check", "unknown.pg", "broken.pg", "old.pg")
+    assert answer.code == 1
+    places = [line.split("  ")[0] for line in answer.out.splitlines() if line.startswith(("unknown", "broken"))]
+    assert places == ["unknown.pg:1:15", "unknown.pg:2:23", "broken.pg:1:33"]
+    assert "old.pg: 2 nodes" in answer.out
+
+
+@pytest.mark.usefixtures("here")
+def test_json_of_check_has_every_file(omnigraph: Command) -> None:
+    found = omnigraph("schema", "check", "old.pg", "unknown.pg", "--json").json
+    assert (found["status"], found["errors"]) == ("error", 2)
+    files = found["files"]
+    assert isinstance(files, list)
+    good, bad = files
+    expected_hash = parse_schema(OLD).hash
+    assert good == {"path": "old.pg", "status": "ok", "hash": expected_hash, "nodes": 2, "edges": 1, "interfaces": 0}
+    assert isinstance(bad, dict)
+    assert (bad["path"], bad["status"]) == ("unknown.pg", "error")
+
+
+@pytest.mark.usefixtures("here")
+def test_a_schema_may_come_from_stdin(omnigraph: Command) -> None:
+    assert omnigraph("schema", "check", "-", stdin=OLD.encode()).out.startswith("-: 2 nodes")
+    assert omnigraph("schema", "diff", "-", "old.pg", stdin=OLD.encode()).code == 0
+
+
+@pytest.mark.usefixtures("here")
+def test_diff_says_each_step_in_words_with_its_tier(omnigraph: Command) -> None:
+    answer = omnigraph("schema", "diff", "old.pg", "new.pg")
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    for line in (
+        "rewrite      add Person.active: Bool, filled with true",
+        "metadata     rename Person.age to years",
+        "metadata     allow null in Person.city",
+        "metadata     allow top in Person.level",
+        "validated    add @range(years, 0..150) to Person",
+        "metadata     add node Project",
+        "metadata     drop node Team (soft)",
+        "validated    change @card of Member from 0..3 to 0..2",
+    ):
+        assert line in lines
+    assert [line for line in lines if line.startswith("unsupported  edge:Member")]
+    assert "1 not supported" in answer.err
+
+
+@pytest.mark.usefixtures("here")
+def test_json_of_diff_is_the_plan(omnigraph: Command) -> None:
+    found = omnigraph("schema", "diff", "old.pg", "new.pg", "--json").json
+    assert found["supported"] is False
+    steps = found["steps"]
+    assert isinstance(steps, list)
+    assert {"kind": "add_type", "type_kind": "node", "name": "Project", "tier": "metadata"} in steps
+    assert {"kind": "drop_type", "type_kind": "node", "name": "Team", "mode": "soft", "tier": "metadata"} in steps
+
+
+@pytest.mark.usefixtures("here")
+def test_allowed_data_loss_makes_drops_hard(omnigraph: Command) -> None:
+    answer = omnigraph("schema", "diff", "old.pg", "new.pg", "--allow-data-loss")
+    assert "destructive  drop node Team (hard)" in answer.out
+
+
+@pytest.mark.usefixtures("here")
+def test_the_same_schema_needs_no_step(omnigraph: Command) -> None:
+    answer = omnigraph("schema", "diff", "old.pg", "old.pg")
+    assert (answer.code, answer.out) == (0, "")
+    assert answer.err == "no steps: the schemas mean the same\n"
+    assert omnigraph("schema", "diff", "old.pg", "old.pg", "--json").json == {"supported": True, "steps": []}
+
+
+@pytest.mark.usefixtures("here")
+def test_diff_reports_the_problems_of_both_schemas(omnigraph: Command) -> None:
+    answer = omnigraph("schema", "diff", "broken.pg", "unknown.pg")
+    assert (answer.code, answer.out) == (1, "")
+    assert "broken.pg:1:33" in answer.err
+    assert "unknown.pg:2:23" in answer.err
+    assert omnigraph("schema", "diff", "broken.pg", "unknown.pg", "--json").out.count('"error": {') == 1

@@ -1,0 +1,197 @@
+"""Schemas that hold, generated from the grammar, and ways to break their text."""
+
+from __future__ import annotations
+
+import os
+import string
+from collections.abc import Sequence
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from omnigraph.language.schema import ast
+from omnigraph.language.schema.ast import Annotation, ConstraintKind, Literal, LiteralKind, Name
+from omnigraph.language.schema.check import LANCE_COLUMNS, SYSTEM_COLUMNS
+from omnigraph.language.types import NUMBERS, Scalar
+
+_SCALE = 50 if os.environ.get("OMNIGRAPH_FUZZ") == "large" else 1
+_LETTERS = string.ascii_letters + string.digits + "_"
+_KEYWORDS = ("node", "edge", "interface", "implements", "enum", "key", "range", "card", "trueish")
+
+
+def budget(examples: int) -> settings:
+    """So many examples, or fifty times as many when the large fuzz run is asked for."""
+    return settings(max_examples=examples * _SCALE, deadline=None)
+
+
+def _word(first: str) -> st.SearchStrategy[str]:
+    return st.builds(str.__add__, st.sampled_from(first), st.text(_LETTERS, max_size=5))
+
+
+type_names = _word(string.ascii_uppercase)
+# A property called `true` cannot be named in a constraint: there the word is a literal.
+property_names = st.one_of(st.sampled_from(_KEYWORDS), _word(string.ascii_lowercase + "_")).filter(
+    lambda name: name.lower() not in SYSTEM_COLUMNS | {"true", "false"} and name not in LANCE_COLUMNS
+)
+texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
+numbers = st.one_of(
+    st.integers(0, 10**6).map(lambda number: Literal(LiteralKind.INTEGER, str(number))),
+    st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)).map(
+        lambda parts: Literal(LiteralKind.FLOAT, f"{parts[0]}.{parts[1]}")
+    ),
+)
+literals = st.one_of(
+    texts.map(lambda text: Literal(LiteralKind.STRING, text)),
+    numbers,
+    st.sampled_from(("true", "false")).map(lambda text: Literal(LiteralKind.BOOL, text)),
+)
+_unknown_annotations = st.builds(
+    Annotation,
+    st.sampled_from(("unit", "owner", "keys")).map(Name),
+    literals,
+    st.lists(st.tuples(property_names.map(Name), literals), max_size=2).map(tuple),
+)
+_bare_annotations = st.just(Annotation(Name("internal")))
+
+
+@st.composite
+def _annotations(draw: st.DrawFn, *, old_names: st.SearchStrategy[str]) -> tuple[Annotation, ...]:
+    found = draw(st.lists(st.one_of(_unknown_annotations, _bare_annotations), max_size=2))
+    if draw(st.booleans()):
+        text = draw(texts.filter(lambda text: bool(text.strip())))
+        found.append(Annotation(Name("description"), Literal(LiteralKind.STRING, text)))
+    if draw(st.integers(0, 4)) == 0:
+        found.append(Annotation(Name("rename_from"), Literal(LiteralKind.STRING, draw(old_names))))
+    return tuple(draw(st.permutations(found)))
+
+
+@st.composite
+def _types(draw: st.DrawFn) -> ast.TypeExpression:
+    nullable = draw(st.booleans())
+    form = draw(st.sampled_from(("base", "base", "list", "enum", "vector")))
+    if form == "enum":
+        values = draw(st.lists(st.text(_LETTERS + "-", min_size=1, max_size=4), min_size=1, max_size=4, unique=True))
+        return ast.TypeExpression(Scalar.STRING, nullable, enum_values=tuple(map(Name, values)))
+    if form == "vector":
+        dimension = Literal(LiteralKind.INTEGER, str(draw(st.integers(1, 9))))
+        return ast.TypeExpression(Scalar.VECTOR, nullable, dimension=dimension)
+    scalars = set(Scalar) - {Scalar.VECTOR} - ({Scalar.BLOB} if form == "list" else set[Scalar]())
+    return ast.TypeExpression(draw(st.sampled_from(sorted(scalars))), nullable, form == "list")
+
+
+@st.composite
+def _properties(draw: st.DrawFn, prefix: str = "") -> tuple[ast.Property, ...]:
+    names = draw(st.lists(property_names, max_size=4, unique_by=str.lower))
+    found: list[ast.Property] = []
+    for name in names:
+        type_ = draw(_types())
+        annotations = draw(_annotations(old_names=property_names))
+        if not type_.is_list and type_.scalar not in (Scalar.BLOB, Scalar.VECTOR):
+            rules = draw(st.sets(st.sampled_from(("index", "unique"))))
+            annotations += tuple(Annotation(Name(rule)) for rule in sorted(rules))
+        if type_.scalar is Scalar.STRING and not type_.is_list and type_.enum_values is None and draw(st.booleans()):
+            annotations += (Annotation(Name("default"), Literal(LiteralKind.STRING, draw(texts))),)
+        found.append(ast.Property(Name(prefix + name), type_, annotations))
+    return tuple(found)
+
+
+@st.composite
+def _constraints(draw: st.DrawFn, properties: Sequence[ast.Property], *, on_node: bool) -> tuple[ast.Constraint, ...]:
+    def columns(kind: ConstraintKind, names: Sequence[Name]) -> ast.Constraint:
+        return ast.Constraint(kind, tuple(draw(st.lists(st.sampled_from(names), min_size=1, max_size=3))))
+
+    single = [
+        each for each in properties if not each.type.is_list and each.type.scalar not in (Scalar.BLOB, Scalar.VECTOR)
+    ]
+    names = [each.name for each in single] + ([] if on_node else [Name("src"), Name("dst")])
+    found: list[ast.Constraint] = []
+    if names and draw(st.booleans()):
+        found.append(columns(draw(st.sampled_from((ConstraintKind.UNIQUE, ConstraintKind.INDEX))), names))
+    required = [each.name for each in single if not each.type.nullable]
+    if on_node and required and draw(st.booleans()):
+        found.append(columns(ConstraintKind.KEY, required))
+    measured = [each.name for each in single if each.type.scalar in NUMBERS]
+    if on_node and measured and draw(st.booleans()):
+        found.append(ast.Constraint(ConstraintKind.RANGE, (draw(st.sampled_from(measured)), draw(_bounds()))))
+    written = [each.name for each in single if each.type.scalar is Scalar.STRING]
+    if on_node and written and draw(st.booleans()):
+        pattern = Literal(LiteralKind.STRING, draw(st.sampled_from(("^[a-z]+$", "a|b", r"\d{3}", ""))))
+        found.append(ast.Constraint(ConstraintKind.CHECK, (draw(st.sampled_from(written)), pattern)))
+    return tuple(found)
+
+
+@st.composite
+def _bounds(draw: st.DrawFn) -> ast.Bounds:
+    low, high = sorted((draw(numbers), draw(numbers)), key=lambda number: float(number.text))
+    if draw(st.booleans()):
+        low = Literal(low.kind, f"-{low.text}")
+    return draw(st.sampled_from((ast.Bounds(low, high), ast.Bounds(low, None), ast.Bounds(None, high))))
+
+
+@st.composite
+def schema_files(draw: st.DrawFn) -> ast.SchemaFile:
+    """A schema without problems."""
+    interfaces = tuple(
+        ast.Interface(Name(name), draw(_properties(prefix=f"i{number}_")))
+        for number, name in enumerate(draw(st.lists(type_names, max_size=2, unique=True)))
+    )
+    nodes: list[ast.Node] = []
+    for name in draw(st.lists(type_names, max_size=3, unique=True)):
+        implements = tuple(draw(st.lists(st.sampled_from(interfaces), max_size=2))) if interfaces else ()
+        own = draw(_properties())
+        injected = [each for interface in implements for each in interface.properties]
+        nodes.append(
+            ast.Node(
+                Name(name),
+                draw(_annotations(old_names=type_names)),
+                tuple(interface.name for interface in implements),
+                own,
+                draw(_constraints([*own, *injected], on_node=True)),
+            )
+        )
+    ends = st.sampled_from(nodes).map(lambda node: node.name) if nodes else None
+    edges: list[ast.Edge] = []
+    for name in draw(st.lists(type_names, max_size=2, unique_by=str.lower)) if ends is not None else ():
+        assert ends is not None
+        properties = draw(_properties())
+        edges.append(
+            ast.Edge(
+                Name(name),
+                draw(ends),
+                draw(ends),
+                draw(st.none() | _cardinalities()),
+                draw(_annotations(old_names=type_names)),
+                properties,
+                draw(_constraints(properties, on_node=False)),
+            )
+        )
+    return ast.SchemaFile(interfaces, tuple(nodes), tuple(edges))
+
+
+@st.composite
+def _cardinalities(draw: st.DrawFn) -> ast.Cardinality:
+    low, high = sorted((draw(st.integers(0, 9)), draw(st.integers(0, 9))))
+    maximum = Literal(LiteralKind.INTEGER, str(high)) if draw(st.booleans()) else None
+    return ast.Cardinality(Literal(LiteralKind.INTEGER, str(low)), maximum)
+
+
+@st.composite
+def broken(draw: st.DrawFn, text: str) -> str:
+    """A text with some of its characters deleted, doubled or replaced."""
+    for _ in range(draw(st.integers(1, 5))):
+        if not text:
+            return text
+        start = draw(st.integers(0, len(text) - 1))
+        end = min(len(text), start + draw(st.integers(1, 6)))
+        replacement = draw(
+            st.one_of(
+                st.just(""),
+                st.just(text[start:end] * 2),
+                st.sampled_from(
+                    ('"', "{", "}", "(", ")", "@", "..", "-", "/*", "//", "\\", "\0", "9" * 30, "[", "?", "\ud800")
+                ),
+                st.text(max_size=3),
+            )
+        )
+        text = text[:start] + replacement + text[end:]
+    return text

@@ -1,0 +1,167 @@
+"""The documentation is true: every block of code in it is run, and the site builds without a warning.
+
+``pg`` blocks are checked; ``gq`` blocks are linted against the ``pg`` block above them on the page, or the vessel
+schema; ``error=CODE`` after the word says what must be found. In ``console`` blocks each ``$`` line is run in a
+copy of the examples, and what it prints must be what is shown; ``...`` stands for anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+
+import pytest
+
+from omnigraph.errors import Problem
+from omnigraph.language.query import Severity, lint_queries
+from omnigraph.language.schema import check_schema, parse_schema
+from omnigraph.language.source import Source
+
+from .case_files import CASES
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```(pg|gq|console|python)\b([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of code on a page; ``schema`` is the ``pg`` block above it, if any."""
+
+    page: Path
+    line: int
+    word: str
+    error: str | None
+    text: str
+    schema: str | None
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(word: str) -> list[Block]:
+    return [block for page in PAGES for block in _blocks_of(page) if block.word == word]
+
+
+def _blocks_of(page: Path) -> list[Block]:
+    text = page.read_text("utf-8")
+    found: list[Block] = []
+    schema: str | None = None
+    for match in FENCE.finditer(text):
+        word, info, body = match.groups()
+        error = re.search(r"\berror=(\w[\w-]*)", info)
+        line = text.count("\n", 0, match.start()) + 1
+        found.append(Block(page, line, word, error.group(1) if error else None, body, schema))
+        if word == "pg" and error is None:
+            schema = body
+    return found
+
+
+def expect_problems(block: Block, problems: Sequence[Problem]) -> None:
+    shown = "\n".join(problem.render() for problem in problems)
+    codes = {problem.code for problem in problems}
+    assert codes == ({block.error} if block.error else set()), f"{block}\n{shown}"
+
+
+@pytest.fixture
+def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the examples to work in."""
+    copy = tmp_path / "examples"
+    shutil.copytree(ROOT / "examples", copy)
+    monkeypatch.chdir(copy)
+    return copy
+
+
+@pytest.mark.parametrize("block", blocks("pg"), ids=str)
+def test_schema_block(block: Block) -> None:
+    expect_problems(block, check_schema(Source(block.text, str(block))))
+
+
+@pytest.mark.parametrize("block", blocks("gq"), ids=str)
+def test_query_block(block: Block) -> None:
+    schema = parse_schema(block.schema or (CASES / "vessels.pg").read_text("utf-8"))
+    report = lint_queries(Source(block.text, str(block)), schema.catalog, "page.pg")
+    # A warning is worth showing only where a page asks for it.
+    expect_problems(block, [problem for severity, problem in report.problems if severity is not Severity.INFO])
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_python_block(block: Block, examples: Path) -> None:
+    assert Path.cwd() == examples
+    exec(compile(block.text, str(block), "exec"), {"__name__": "__main__"})  # noqa: S102 - our own pages
+
+
+@pytest.mark.parametrize("block", blocks("console"), ids=str)
+def test_console_block(block: Block, examples: Path) -> None:
+    for command, shown in commands(block.text):
+        printed = run(command, examples)
+        if not matches(shown, printed):
+            diff = "\n".join(unified_diff(shown, printed, "shown", "printed", lineterm=""))
+            pytest.fail(f"{block}: {command}\n{diff}", pytrace=False)
+
+
+def commands(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command of a console block, with the lines shown below it."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, *shown = part.rstrip("\n").split("\n")
+        yield command, shown
+
+
+def run(command: str, directory: Path) -> list[str]:
+    """What a person would see of a command: both streams, as lines."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=directory,
+        env={**os.environ, "PATH": path, "NO_COLOR": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.stdout.rstrip("\n").split("\n")
+
+
+def matches(shown: Sequence[str], printed: Sequence[str]) -> bool:
+    """Whether lines are as shown; ``...`` stands for any number of lines, and within a line for anything."""
+    pattern = "".join(
+        r"(?:.*\n)*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n" for line in shown
+    )
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "expected"),
+    [
+        (["a", "b"], ["a", "b"], True),
+        (["a"], ["a", "b"], False),
+        (["a", "..."], ["a", "b", "c"], True),
+        (["...", "c"], ["a", "b", "c"], True),
+        (["a", "...", "c"], ["a", "c"], True),
+        (["python 3..."], ["python 3.11"], True),
+        (["a.c"], ["abc"], False),
+    ],
+)
+def test_dots_stand_for_anything(shown: list[str], printed: list[str], expected: bool) -> None:
+    assert matches(shown, printed) is expected
+
+
+def test_the_site_builds_strictly_and_fetches_nothing(tmp_path: Path) -> None:
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    for page in tmp_path.rglob("*.html"):
+        fetched = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"?https?:[^>]+>", page.read_text("utf-8"))
+        assert fetched == [], page
