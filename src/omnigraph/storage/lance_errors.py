@@ -85,6 +85,13 @@ def _history_gone(subject: str, text: str) -> Exception:
     return HistoryGone(f"{subject}: that version is not there: {text}", hint=hint)
 
 
+def _no_dynamodb_table(subject: str, text: str) -> Exception:
+    # The text is a dump of the whole answer.
+    del text
+    hint = "create it, with base_uri (string) as partition key and version (number) as sort key"
+    return StorageError(f"{subject}: there is no such DynamoDB table", hint=hint)
+
+
 def _read_only(subject: str, text: str) -> Exception:
     return ReadOnly(f"{subject} cannot be written: {text}", hint="open it read-only, or change its permissions")
 
@@ -109,6 +116,7 @@ _MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str], Exception]], ...] =
         (r"Clone operation should not enter build_manifest", _saying(AlreadyExists)),
         (r"^(Dataset at path .*|Not found: \S*)\.manifest( was not found|$)", _history_gone),
         (r"^Dataset at path .* was not found|^Not found: \S*_versions$|^Ref not found", _saying(NotFound)),
+        (r"^LanceError\(IO\): WrappedSdkError.*ResourceNotFoundException", _no_dynamodb_table),
         (r"^Ref conflict error", _saying(InputError)),
         (
             r"^Ref is invalid|^Invalid user input|Ambiguous merge insert|^Append with different schema",

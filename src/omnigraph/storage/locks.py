@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from omnigraph.errors import LockTimeout, Unsupported
+from omnigraph.errors import ConflictError, LockTimeout, Unsupported
 from omnigraph.storage.failpoints import durable
 from omnigraph.storage.leases import LeaseLost, register_at, take_lease
 from omnigraph.storage.location import Location
@@ -87,8 +87,12 @@ def _locked(location: Location, name: str, settings: LockSettings) -> Generator[
     if kind == "flock" and not location.is_local:
         raise Unsupported(f"{location} has no file locks", hint='choose lock="lease"')
     lock = _flock(location, name, deadline) if kind == "flock" else _lease(location, name, settings.ttl, deadline)
-    with _one_thread(location, name, deadline), lock as held:
-        yield held
+    try:
+        with _one_thread(location, name, deadline), lock as held:
+            yield held
+    except LeaseLost as lost:
+        # Every step checks before it writes: what was lost is the right to go on, not something half done.
+        raise ConflictError(f"the lock '{name}' was lost: {lost}", hint="read again and retry") from lost
 
 
 def _path(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Protocol, cast
 import lance
 import pyarrow as pa
 from lance import Session  # pyright: ignore[reportPrivateImportUsage]  documented there, but not marked as exported
-from lance.dataset import LanceDataset, Transaction
+from lance.dataset import LanceDataset, LanceOperation, Transaction
 from lance.debug import list_transactions
 
 from omnigraph.errors import HistoryGone, NotFound
@@ -49,6 +49,8 @@ class Committed:
     operation: str
     operation_id: str | None
     transaction_uuid: str
+    restored: int | None = None
+    """The version that a Restore went back to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +180,13 @@ class Table:
         if transaction is None:
             raise HistoryGone(f"{self.subject}: version {version} does not say what made it")
         properties = transaction.transaction_properties or {}
+        operation = transaction.operation
         return Committed(
             version=version,
             operation=_operation_name(self.dataset, version, transaction),
             operation_id=properties.get(OPERATION_ID),
             transaction_uuid=transaction.uuid,
+            restored=operation.version if isinstance(operation, LanceOperation.Restore) else None,
         )
 
     def branches(self) -> dict[str, BranchRef]:
@@ -210,6 +214,9 @@ class Table:
             _open(self.uri, name, None, self.access)
         except NotFound:
             return False
+        except HistoryGone:
+            # The objects are gone, but DynamoDB still lists the versions, and Lance will not write them again.
+            return True
         return True
 
     def indexes(self) -> dict[str, Index]:
@@ -251,6 +258,15 @@ def branch_uri(uri: str, branch: str | None) -> str:
         return uri
     path, question, query = uri.partition("?")
     return f"{path}/tree/{branch}{question}{query}"
+
+
+def purge_hint(uri: str, branch: str) -> str:
+    """How to get rid of what a deleted branch left. Lance takes its objects, and never its items in DynamoDB."""
+    path, question, _ = branch_uri(uri, branch).partition("?")
+    if not question:
+        return "purge that folder first"
+    base_uri = path.split("/", 3)[3]
+    return f"choose another name, or delete the items with base_uri '{base_uri}' from the DynamoDB table"
 
 
 def open_table(uri: str, branch: str | None = None, version: int | None = None, access: Access | None = None) -> Table:

@@ -28,7 +28,7 @@ from lance.optimize import Compaction, CompactionOptions, CompactionTask, Rewrit
 from omnigraph.errors import AlreadyExists
 from omnigraph.storage.failpoints import durable
 from omnigraph.storage.lance_errors import HeadMoved, translated
-from omnigraph.storage.pinned import OPERATION_ID, ROW_ADDRESS, Access, Table, open_table
+from omnigraph.storage.pinned import OPERATION_ID, ROW_ADDRESS, Access, Table, open_table, purge_hint
 from omnigraph.storage.staging import (
     FragmentText,
     IndexKind,
@@ -259,6 +259,19 @@ def merge_rows(table: Table, rows: pa.Table, on: str = "object_id") -> Table:
     return _inline(table, "table.merge", merge)
 
 
+def insert_absent_rows(table: Table, rows: pa.Table, on: str) -> Table:
+    """Inline. Insert the rows whose key is not there yet and leave the others alone, in one commit that never retries.
+
+    A call that loses to another commit raises ``PublishContention``; both may then look again.
+    """
+
+    def insert(dataset: LanceDataset) -> None:
+        builder = dataset.merge_insert(on).when_not_matched_insert_all()
+        builder.conflict_retries(0).use_index(use_index=False).execute(rows)
+
+    return _inline(table, "table.merge", insert)
+
+
 def set_schema_metadata(table: Table, entries: Mapping[str, str]) -> Table:
     """Inline. Set keys of the schema's metadata, keeping the others."""
     return _inline(table, "table.metadata", lambda dataset: dataset.update_schema_metadata(dict(entries)))
@@ -290,7 +303,8 @@ def create_branch(table: Table, name: str) -> Table:
     if name in table.branches():
         raise AlreadyExists(f"{table.uri} has a branch '{name}' already")
     if table.has_branch_storage(name):
-        raise AlreadyExists(f"{table.uri} has the storage of a deleted branch '{name}'", hint="purge that folder first")
+        message = f"{table.uri} has the storage of a deleted branch '{name}'"
+        raise AlreadyExists(message, hint=purge_hint(table.uri, name))
     with _writing("table.branch.create", table.subject):
         _own_handle(table).create_branch(name, table.version)
     return open_table(table.uri, name, table.version, table.access)

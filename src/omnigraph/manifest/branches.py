@@ -1,0 +1,179 @@
+"""Graph branches, and the forks of tables that come with the first write to each.
+
+A graph branch is a Lance branch of ``__manifest``: creating one copies nothing, whatever the graph's size. A table
+is forked when a branch first writes to it; until then the branch shows the version it inherited. Forks are derived
+state: one that no row of a live branch names is nobody's and may be made anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from omnigraph.errors import ConflictError, NotFound, OmniGraphError, ParameterError, RecoveryError
+from omnigraph.manifest.handle import DIRECTORY, Manifest
+from omnigraph.manifest.names import check_free, check_name
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import Pin
+from omnigraph.storage import table as tables
+from omnigraph.storage.locks import Held, LeaseLost, branch_lock, refs_lock
+from omnigraph.storage.pinned import BranchRef, Table, open_table
+
+SCHEMA_APPLY_LOCK = "__schema_apply_lock__"
+_log = logging.getLogger("omnigraph")
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch of the graph and its newest commit. ``parent`` is None for main."""
+
+    name: str
+    head: str | None
+    parent: str | None
+    created_at: datetime | None
+
+
+def branch_names(manifest: Manifest) -> list[str]:
+    """Main first, then the others by name."""
+    return [MAIN, *_shown(manifest.refs())]
+
+
+def list_branches(manifest: Manifest) -> list[Branch]:
+    """Every branch with its head."""
+    refs = manifest.refs()
+    found = [Branch(MAIN, _head(manifest, MAIN), None, None)]
+    for name in _shown(refs):
+        # One that was deleted since the refs were read is no branch any more.
+        with suppress(NotFound):
+            created_at = datetime.fromtimestamp(refs[name].created_at, UTC)
+            found.append(Branch(name, _head(manifest, name), refs[name].parent or MAIN, created_at))
+    return found
+
+
+def _shown(refs: Iterable[str]) -> list[str]:
+    return sorted(name for name in refs if not name.startswith("__"))
+
+
+def _head(manifest: Manifest, branch: str) -> str | None:
+    head = manifest.view(branch, with_lineage=True).history.head()
+    return None if head is None else head.id
+
+
+def create_branch(manifest: Manifest, name: str, source: str, version: int | None) -> None:
+    """Make a branch that begins where ``source`` stands, or stood at an older manifest version."""
+    check_name(name)
+    with refs_lock(manifest.location, manifest.locks) as refs:
+        live = branch_names(manifest)
+        if source not in live:
+            raise NotFound(f"no branch '{source}' in {manifest.location}")
+        check_free(name, live[1:])
+        at = manifest.open(source, version)
+        if at.leftover_branch(name):
+            # A writer that woke up late can bring the folder of a deleted branch back.
+            refs.check()
+            manifest.objects.delete_prefix(f"{DIRECTORY}/tree/{name}")
+        refs.check()
+        tables.create_branch(at, name)
+        manifest.forget(name)
+
+
+def delete_branch(manifest: Manifest, name: str) -> None:
+    """Remove a branch and what only it has. Refused for main and while another branch depends on it."""
+    if name == MAIN:
+        raise ParameterError("main cannot be deleted")
+    with refs_lock(manifest.location, manifest.locks) as refs:
+        if name not in branch_names(manifest):
+            raise NotFound(f"no branch '{name}' in {manifest.location}", hint="`omnigraph branch list` shows them")
+        with branch_lock(manifest.location, name, manifest.locks) as held:
+            _refuse_dependents(manifest, name)
+            locations = list(manifest.view(name).tables.locations.values())
+            refs.check()
+            held.check()
+            tables.delete_branch(manifest.open(MAIN), name)
+            manifest.forget(name)
+            for location in locations:
+                _drop_forks(manifest, refs, location, name)
+
+
+def fork_table(manifest: Manifest, held: Held, branch: str, pin: Pin) -> Table:
+    """The table of a pin, on a branch of its own, at the pinned version; made on the first write there.
+
+    Under the branch's lock. A fork that was left by a write that never published is used again if it stands exactly
+    at the pin, and made anew if it does not.
+    """
+    origin = open_table(manifest.location.join(pin.location), pin.branch, pin.version, manifest.access)
+    if (pin.branch or MAIN) == branch:
+        return origin
+    ref = origin.branches().get(branch)
+    if ref is not None:
+        if origin.has_branch_storage(branch):
+            fork = open_table(origin.uri, branch, None, manifest.access)
+            if (ref.parent, ref.parent_version, fork.version) == (pin.branch, pin.version, pin.version):
+                return fork
+        _refuse_named_fork(manifest, pin.table_key, branch)
+        held.check()
+        tables.delete_branch(origin, branch)
+    elif origin.leftover_branch(branch):
+        held.check()
+        manifest.objects.delete_prefix(f"{pin.location}/tree/{branch}")
+    held.check()
+    return tables.create_branch(origin, branch)
+
+
+def _refuse_dependents(manifest: Manifest, name: str) -> None:
+    refs = manifest.refs()
+    for other in branch_names(manifest):
+        if other == name:
+            continue
+        ref = refs.get(other)
+        pinned = any(entry.branch == name for entry in manifest.view(other).tables.visible().values())
+        if pinned or (ref is not None and ref.parent == name):
+            raise ConflictError(
+                f"branch '{name}' cannot be deleted: '{other}' still depends on it",
+                hint=f"delete '{other}' first",
+                details={"branch": name, "dependent": other},
+            )
+
+
+def _refuse_named_fork(manifest: Manifest, table_key: str, branch: str) -> None:
+    """A fork that the history of a live branch names holds data: it is never made anew."""
+    condition = f"table_key = '{table_key}' AND table_branch = '{branch}'"
+    for live in branch_names(manifest):
+        if _names_any(manifest, live, f"object_type = 'table_version' AND {condition}"):
+            raise RecoveryError(
+                f"the fork of '{table_key}' on '{branch}' is in use but does not stand where the manifest says",
+                hint="run `omnigraph verify`",
+                details={"table_key": table_key, "branch": branch, "named_by": live},
+            )
+
+
+def _names_any(manifest: Manifest, branch: str, condition: str) -> bool:
+    try:
+        return manifest.open(branch).count_rows(condition) > 0
+    except NotFound:
+        # Deleted since it was listed: it names nothing any more.
+        return False
+
+
+def _drop_forks(manifest: Manifest, refs: Held, location: str, branch: str) -> None:
+    """Remove a deleted branch's fork of a table, published or not, and before it what dead branches forked from it."""
+    try:
+        table = open_table(manifest.location.join(location), None, None, manifest.access)
+        for name in _dead_forks(table.branches(), branch, branch_names(manifest)):
+            # Without the lock somebody may be making the branch anew, and this fork with it.
+            refs.check()
+            tables.delete_branch(table, name)
+    except (OmniGraphError, LeaseLost) as error:
+        # The branch is gone already; a fork that stays behind is made anew by the next write or taken by cleanup.
+        _log.warning("the fork of %s on '%s' could not be removed: %s", location, branch, error)
+
+
+def _dead_forks(forks: Mapping[str, BranchRef], branch: str, live: Collection[str]) -> Iterator[str]:
+    for fork in forks.values():
+        if fork.parent == branch and fork.name not in live:
+            yield from _dead_forks(forks, fork.name, live)
+    if branch in forks:
+        yield branch

@@ -1,0 +1,91 @@
+"""The persisted schema: its history by hash, the head row that says which one holds, and the files for other readers.
+
+``__schemas/<hash>/`` keeps every schema that a commit was ever made under. The ``schema_head`` row of main names the
+current one and rides in the same publish as the data. The three files at the root are a projection for readers that
+know only those; whoever may write repairs them from the head.
+"""
+
+from __future__ import annotations
+
+from omnigraph.errors import FormatError, NotFound, SchemaError, StorageError
+from omnigraph.language.schema import (
+    STRICTER_THAN_0_8,
+    Schema,
+    catalog_of,
+    ir_from_json,
+    ir_hash,
+    ir_json,
+    parse_schema,
+    state_json,
+)
+from omnigraph.language.source import Source
+from omnigraph.storage.objects import Objects
+
+SOURCE_FILE = "_schema.pg"
+IR_FILE = "_schema.ir.json"
+STATE_FILE = "__schema_state.json"
+
+
+def keep_schema(objects: Objects, schema: Schema) -> None:
+    """Write a schema into the history; one that is there already is left alone."""
+    folder = _folder(schema.hash)
+    objects.put_if_absent(f"{folder}/schema.pg", schema.text.encode())
+    objects.put_if_absent(f"{folder}/schema.ir.json", ir_json(schema.ir).encode())
+
+
+def load_schema(objects: Objects, schema_hash: str) -> Schema:
+    """The schema of a hash, from the history; the root files serve a graph that has none yet."""
+    folder = _folder(schema_hash)
+    ir = objects.get(f"{folder}/schema.ir.json")
+    if ir is None:
+        current = root_schema(objects)
+        if current.hash != schema_hash:
+            raise NotFound(f"the schema {schema_hash} is not in the graph's history")
+        return current
+    source = objects.get(f"{folder}/schema.pg") or b""
+    return _checked(_from_ir(ir, source), schema_hash)
+
+
+def root_schema(objects: Objects) -> Schema:
+    """The schema of the root files; a missing IR is compiled in memory, since a reader may not write it."""
+    source = objects.get(SOURCE_FILE)
+    if source is None:
+        raise StorageError("the graph has no schema", hint="restore _schema.pg from a copy")
+    ir = objects.get(IR_FILE)
+    if ir is not None:
+        return _from_ir(ir, source)
+    try:
+        return parse_schema(Source(source.decode(), SOURCE_FILE), tolerated=STRICTER_THAN_0_8)
+    except SchemaError as error:
+        raise FormatError(f"the stored schema does not compile: {error.message}") from error
+
+
+def project_root_files(objects: Objects, schema: Schema) -> None:
+    """Make the three files at the root say what the head row says; files that do already are left alone."""
+    wanted = {SOURCE_FILE: schema.text, IR_FILE: ir_json(schema.ir), STATE_FILE: state_json(schema.ir)}
+    for path, text in wanted.items():
+        if objects.get(path) != text.encode():
+            objects.put(path, text.encode())
+
+
+def root_files_say(objects: Objects, schema_hash: str) -> bool:
+    """Whether the root files are all there and name this schema."""
+    state = objects.get(STATE_FILE) or b""
+    if schema_hash.encode() not in state:
+        return False
+    return objects.head(SOURCE_FILE) is not None and objects.head(IR_FILE) is not None
+
+
+def _folder(schema_hash: str) -> str:
+    return f"__schemas/{schema_hash.removeprefix('sha256:')}"
+
+
+def _from_ir(ir: bytes, source: bytes) -> Schema:
+    read = ir_from_json(ir)
+    return Schema(source.decode(), read, ir_hash(read), catalog_of(read))
+
+
+def _checked(schema: Schema, schema_hash: str) -> Schema:
+    if schema.hash != schema_hash:
+        raise StorageError(f"the stored schema {schema_hash} was changed: it is {schema.hash} now")
+    return schema

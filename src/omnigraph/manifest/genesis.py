@@ -1,0 +1,150 @@
+"""How a graph begins: files, empty tables, the manifest with its first commit, the stamp. In that order.
+
+Killed anywhere, the next ``init`` with the same schema finishes it. The stamp comes last, so a graph that carries it
+is whole, and one that does not is told to be unfinished.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ulid import ULID
+
+from omnigraph.errors import AlreadyExists, ConflictError, HistoryGone, NotFound, StorageError, Unsupported
+from omnigraph.language.schema import Schema, table_directory
+from omnigraph.language.schema.arrow import arrow_schema
+from omnigraph.language.schema.catalog import EdgeType, NodeType
+from omnigraph.manifest import contract, migrations
+from omnigraph.manifest.handle import Manifest, refuse_file
+from omnigraph.manifest.rows import (
+    MAIN,
+    CommitRecord,
+    HeadPointer,
+    Registration,
+    Row,
+    SchemaHead,
+    TableVersion,
+    encode,
+    manifest_file,
+)
+from omnigraph.storage import table as tables
+from omnigraph.storage.location import Location
+from omnigraph.storage.locks import Held, refs_lock
+from omnigraph.storage.pinned import Table, open_table
+
+OPERATION_ID = "init"
+_PROBE = "__locks/conditional-put"
+_CONFIG = {"table_version_management": "true"}
+
+
+def initialise(manifest: Manifest, schema: Schema, actor: str | None) -> None:
+    """Make a new graph, or finish one whose making was interrupted. Of two at once, one wins."""
+    _check_place(manifest)
+    with refs_lock(manifest.location, manifest.locks) as held:
+        _claim(manifest, schema)
+        contract.keep_schema(manifest.objects, schema)
+        contract.project_root_files(manifest.objects, schema)
+        for type_ in schema.catalog.types():
+            held.check()
+            _create_table(manifest, type_)
+        _create_manifest(manifest, schema, actor, held)
+
+
+def is_unfinished(table: Table) -> bool:
+    """Whether a manifest is that of an interrupted init: our rows, but no stamp yet."""
+    stamped = migrations.STAMP.encode() in (table.schema.metadata or {})
+    return not stamped and table.count_rows("object_type = 'schema_head'") > 0
+
+
+def _check_place(manifest: Manifest) -> None:
+    """Refuse a file, and an object store that cannot keep a graph, before anything of the graph is there."""
+    match manifest.location.scheme:
+        case "file":
+            refuse_file(manifest.location)
+        case "s3":
+            _need_conditional_put(manifest)
+        case "s3+ddb":
+            _need_unlisted(manifest)
+
+
+def _need_conditional_put(manifest: Manifest) -> None:
+    """Lance and our leases both stand on it, and a store that ignores a condition loses commits without a word."""
+    objects = manifest.objects
+    objects.put_if_absent(_PROBE, b"")
+    if objects.put_if_absent(_PROBE, b"") or objects.replace_if_match(_PROBE, b"", '"no such etag"') is not None:
+        objects.delete(_PROBE)
+        raise Unsupported(
+            f"the store of {manifest.location} ignores the conditions of a put (If-None-Match, If-Match)",
+            hint="use a store that heeds them, or s3+ddb://bucket/prefix?ddbTableName=table",
+        )
+
+
+def _need_unlisted(manifest: Manifest) -> None:
+    """DynamoDB lists versions by prefix, without the bucket, and keeps them when the objects are gone."""
+    try:
+        open_table(manifest.uri, None, None, manifest.access)
+    except NotFound:
+        return
+    except HistoryGone as listed:
+        raise AlreadyExists(
+            f"DynamoDB lists versions of a graph at '{manifest.location.prefix}' that are not in this bucket",
+            hint="choose another prefix; use one DynamoDB table per bucket, and no prefix of a graph that was removed",
+        ) from listed
+
+
+def _claim(manifest: Manifest, schema: Schema) -> None:
+    objects = manifest.objects
+    source = schema.text.encode()
+    if _is_finished(manifest):
+        raise AlreadyExists(f"there is a graph at {manifest.location} already", hint="open it, or choose another place")
+    if objects.put_if_absent(contract.SOURCE_FILE, source):
+        return
+    if objects.get(contract.SOURCE_FILE) != source:
+        raise ConflictError(
+            f"an unfinished init at {manifest.location} has another schema",
+            hint="run init again with that schema, or remove the folder",
+        )
+
+
+def _is_finished(manifest: Manifest) -> bool:
+    try:
+        return not is_unfinished(open_table(manifest.uri, None, None, manifest.access))
+    except NotFound:
+        return False
+
+
+def _create_table(manifest: Manifest, type_: NodeType | EdgeType) -> None:
+    uri = manifest.location.join(table_directory(type_.table_key))
+    try:
+        tables.create(uri, arrow_schema(type_).empty_table(), OPERATION_ID, manifest.access)
+    except AlreadyExists:
+        # An interrupted init got this far, and left an empty table; one that was written since is somebody's data.
+        if open_table(uri, None, None, manifest.access).version != 1:
+            raise StorageError(
+                f"the table of '{type_.table_key}' has rows, and {manifest.location} has no manifest that says which",
+                hint="restore __manifest from a copy, or choose another place",
+            ) from None
+
+
+def _create_manifest(manifest: Manifest, schema: Schema, actor: str | None, held: Held) -> None:
+    try:
+        table = open_table(manifest.uri, None, None, manifest.access)
+    except NotFound:
+        held.check()
+        rows = encode(_genesis(manifest.location, schema, actor))
+        table = tables.create(manifest.uri, rows, OPERATION_ID, manifest.access)
+    if table.version == 1:
+        held.check()
+        table = tables.set_config(table, _CONFIG)
+    held.check()
+    tables.set_schema_metadata(table, {migrations.STAMP: str(migrations.CURRENT)})
+
+
+def _genesis(location: Location, schema: Schema, actor: str | None) -> list[Row]:
+    rows: list[Row] = []
+    for type_ in schema.catalog.types():
+        directory = table_directory(type_.table_key)
+        file = manifest_file(location, directory, None, 1)
+        rows += [Registration(type_.table_key, directory), TableVersion(type_.table_key, 1, None, 0, file)]
+    commit = CommitRecord(str(ULID()), None, 1, time.time_ns() // 1000, actor=actor, schema_ir_hash=schema.hash)
+    return [*rows, commit, HeadPointer(MAIN, commit.id, None), SchemaHead(schema.hash)]

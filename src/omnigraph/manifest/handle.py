@@ -1,0 +1,212 @@
+"""A handle on a graph's manifest: the freshest view of each branch, kept and extended, shared by all threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+from urllib.parse import quote, unquote
+
+import orjson
+
+from omnigraph.errors import NotFound, OmniGraphError, ParameterError, PublishContention, StorageError
+from omnigraph.manifest import legacy, migrations
+from omnigraph.manifest.lineage import lineage_from
+from omnigraph.manifest.rows import MAIN, Row, encode
+from omnigraph.manifest.state import View, extend_view, read_view
+from omnigraph.storage import table as tables
+from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
+from omnigraph.storage.location import Location
+from omnigraph.storage.locks import LockSettings
+from omnigraph.storage.objects import Objects
+from omnigraph.storage.pinned import Access, BranchRef, Table, open_table
+
+DIRECTORY = "__manifest"
+_REFS = f"{DIRECTORY}/_refs/branches"
+COMPACT_AT_FRAGMENTS = 50
+COMPACTED_ROWS = 16_384
+
+
+class Manifest:
+    """The manifest of one graph. Views are immutable; what is kept here is only the newest one of each branch."""
+
+    def __init__(self, location: Location, access: Access, locks: LockSettings) -> None:
+        self.location = location
+        self.access = access
+        self.locks = locks
+        self.objects = Objects(location)
+        self.uri = location.join(DIRECTORY)
+        self._views: dict[str, tuple[View, Table]] = {}
+        self._guard = threading.Lock()
+
+    def open(self, branch: str, version: int | None = None) -> Table:
+        """The manifest's table on a branch, its format checked; the newest version unless one is given."""
+        try:
+            table = open_table(self.uri, branch, version, self.access)
+        except NotFound as missing:
+            raise self._why_missing(branch, version) from missing
+        migrations.refuse_unsupported(migrations.stamp_of(table), self.location)
+        return table
+
+    def view(self, branch: str, *, with_lineage: bool = False) -> View:
+        """What the branch shows now. Costs one look at the newest version when nothing changed."""
+        while True:
+            incarnation = self.incarnation(branch)
+            kept = self._kept(branch)
+            try:
+                view, table = self._read(branch, incarnation, kept, with_lineage=with_lineage)
+            except OmniGraphError:
+                # A branch that is deleted under a reader can fail it anywhere; the ref tells.
+                if self.incarnation(branch) == incarnation:
+                    raise
+                continue
+            # What was read while a branch was made anew may be of both.
+            if (kept is not None and view is kept[0]) or self.incarnation(branch) == incarnation:
+                return self._keep(view, table)
+
+    def _read(
+        self, branch: str, incarnation: str | None, kept: tuple[View, Table] | None, *, with_lineage: bool
+    ) -> tuple[View, Table]:
+        if kept is not None and kept[0].incarnation == incarnation:
+            view, table = kept
+            if table.head_version() != table.version:
+                if migrations.stamp_of(table) < migrations.LINEAGE_IN_MANIFEST:
+                    # A history that was read elsewhere is not extended: a migration brings the same commits again.
+                    view = replace(view, lineage=None)
+                table = self.open(branch)
+            view = extend_view(view, table, with_lineage=with_lineage)
+        else:
+            table = self.open(branch)
+            view = read_view(table, branch, incarnation, with_lineage=with_lineage)
+        return self._with_history(view, table), table
+
+    def view_at(self, branch: str, version: int) -> View:
+        """What the branch showed at a version: its tables alone, since the history is that of the branch today."""
+        return read_view(self.open(branch, version), branch, self.incarnation(branch), with_lineage=False)
+
+    def _with_history(self, view: View, table: Table) -> View:
+        """A graph below format 4 keeps its history elsewhere; a reader that may not migrate it looks there."""
+        if view.lineage is None or len(view.lineage) or migrations.stamp_of(table) >= migrations.LINEAGE_IN_MANIFEST:
+            return view
+        commits = legacy.read_commits(self, view.branch)
+        shown = [commit for commit in commits if commit.manifest_version <= view.version]
+        return replace(view, lineage=lineage_from(shown))
+
+    def writable_view(self, branch: str) -> View:
+        """The fresh view that a publish stands on, with lineage; an older format is migrated first."""
+        view = self.view(branch, with_lineage=True)
+        if migrations.stamp_of(self._table(view)) == migrations.CURRENT:
+            return view
+        migrations.migrate(self, branch)
+        return self.view(branch, with_lineage=True)
+
+    def merge(self, view: View, rows: Sequence[Row]) -> View:
+        """Merge rows into the manifest, standing on a view; somebody else's publish since then is contention."""
+        table = tables.merge_rows(self._table(view), encode(rows), on="object_id")
+        if table.version == view.version + 1:
+            merged = view.with_published(table, rows)
+        else:
+            merged = extend_view(view, table, with_lineage=True)
+        return self._keep(merged, table)
+
+    def compaction_due(self, view: View) -> bool:
+        """Each publish adds a small fragment; many of them make every later publish slow."""
+        rows = self._table(view).fragment_rows().values()
+        return sum(count < COMPACTED_ROWS for count in rows) >= COMPACT_AT_FRAGMENTS
+
+    def compacted(self, view: View) -> View:
+        """Compact the manifest on a branch, under its lock: the same rows at a newer version.
+
+        Fragments that are large already are left alone, so the cost does not grow with history.
+        """
+        table = self._table(view)
+        staged = tables.compact(table, COMPACTED_ROWS)
+        if staged is None:
+            return view
+        try:
+            table = tables.commit(table, staged, operation_id="manifest.compact")
+        except (CommitRefused, HeadMoved) as lost:
+            raise PublishContention(f"the manifest moved while it was compacted: {lost}") from lost
+        return self._keep(extend_view(view, table, with_lineage=True), table)
+
+    def incarnation(self, branch: str) -> str | None:
+        """What tells this branch from an earlier one of the same name; None for main, which is never re-created."""
+        if branch == MAIN:
+            return None
+        path = f"{_REFS}/{quote(branch, safe='')}.json"
+        data = self.objects.get(path)
+        if data is None:
+            raise self._why_missing(branch, None)
+        try:
+            identifier = cast("dict[str, object]", orjson.loads(data))["identifier"]
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise StorageError(
+                f"the ref of branch '{branch}' is damaged",
+                hint=f"restore {path} from a copy",
+                details={"branch": branch},
+            ) from error
+        return orjson.dumps(identifier).decode()
+
+    def refs(self) -> dict[str, BranchRef]:
+        """The refs of all branches but main, by name; a damaged one is named."""
+        try:
+            return self.open(MAIN).branches()
+        except StorageError:
+            # Lance says what does not parse, and not where.
+            for ref in self.objects.list(_REFS):
+                self.incarnation(unquote(ref.path.removeprefix(f"{_REFS}/").removesuffix(".json")))
+            raise
+
+    def schema_hash(self) -> str | None:
+        """The current schema of the graph, on whichever branch one works; None until a graph of 0.8 is adopted."""
+        return self.view(MAIN).tables.schema_head
+
+    def forget_all(self) -> None:
+        """Drop what is kept of every branch."""
+        with self._guard:
+            self._views.clear()
+
+    def forget(self, branch: str) -> None:
+        """Drop what is kept of a branch."""
+        with self._guard:
+            self._views.pop(branch, None)
+
+    def _table(self, view: View) -> Table:
+        kept = self._kept(view.branch)
+        if kept is not None and kept[0] is view:
+            return kept[1]
+        return self.open(view.branch, view.version)
+
+    def _kept(self, branch: str) -> tuple[View, Table] | None:
+        with self._guard:
+            return self._views.get(branch)
+
+    def _keep(self, view: View, table: Table) -> View:
+        with self._guard:
+            self._views[view.branch] = (view, table)
+        return view
+
+    def _why_missing(self, branch: str, version: int | None) -> NotFound:
+        if not self.objects.list(f"{DIRECTORY}/_versions"):
+            if self.objects.head("_schema.pg") is not None:
+                return unfinished(self.location)
+            return NotFound(f"there is no graph at {self.location}", hint="make one with `omnigraph init`")
+        if version is None:
+            return NotFound(f"no branch '{branch}' in {self.location}", hint="`omnigraph branch list` shows them")
+        return NotFound(f"branch '{branch}' has no manifest version {version}")
+
+
+def refuse_file(location: Location) -> None:
+    """A graph is a folder: whoever names a file is told so."""
+    if location.is_local and Path(location.base).is_file():
+        raise ParameterError(f"{location} is a file; a graph is a folder", hint="give the folder of the graph")
+
+
+def unfinished(location: Location) -> NotFound:
+    """The error for a graph whose init was interrupted."""
+    return NotFound(
+        f"the graph at {location} is unfinished: its init was interrupted",
+        hint="run `omnigraph init` again with the same schema",
+    )

@@ -1,0 +1,115 @@
+"""The history of a branch: its commits, newest first, and where two histories meet.
+
+A lineage is a projection of the ``graph_commit`` rows that a branch of the manifest shows. It stays Arrow, and a
+commit is decoded only when somebody asks for it, so a long history costs little to open. A lineage is extended by
+new rows, never read again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.manifest.rows import CommitRecord, commit_record, encode, refuse_missing
+
+COLUMNS = ("object_id", "metadata", "table_branch", "table_version")
+CREATED_VERSION = "_row_created_at_version"
+_MAX_CHUNKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The commits that one branch of the manifest shows, in no particular order, each with its manifest version."""
+
+    rows: pa.Table
+    versions: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+    def __len__(self) -> int:
+        return self.rows.num_rows
+
+    def extended(self, newer: Lineage) -> Lineage:
+        """This history and newer commits of the same branch."""
+        if not len(newer):
+            return self
+        rows = pa.concat_tables([self.rows, newer.rows])
+        if rows.column(0).num_chunks > _MAX_CHUNKS:
+            rows = rows.combine_chunks()
+        return Lineage(rows, np.concatenate([self.versions, newer.versions]))
+
+    def head(self) -> CommitRecord | None:
+        """The newest commit; None where history has not begun."""
+        if not len(self):
+            return None
+        newest = np.flatnonzero(self.versions == self.versions.max())
+        return max((self._commit(int(index)) for index in newest), key=lambda commit: commit.order)
+
+    def find(self, commit_id: str) -> CommitRecord | None:
+        """The commit of that id, if this branch shows it."""
+        index = pc.index(self.rows.column("object_id"), pa.scalar(commit_id)).as_py()
+        return None if index < 0 else self._commit(index)
+
+    def newest_first(self) -> Iterator[CommitRecord]:
+        """Every commit, newest first."""
+        order = np.argsort(-self.versions, kind="stable")
+        start = 0
+        while start < len(order):
+            stop = start + 1
+            while stop < len(order) and self.versions[order[stop]] == self.versions[order[start]]:
+                stop += 1
+            same_version = [self._commit(int(index)) for index in order[start:stop]]
+            yield from sorted(same_version, key=lambda commit: commit.order, reverse=True)
+            start = stop
+
+    def _commit(self, index: int) -> CommitRecord:
+        commit_id, metadata, branch, _ = (self.rows.column(name)[index].as_py() for name in COLUMNS)
+        version = int(self.versions[index])
+        return commit_record(str(commit_id), str(metadata), cast("str | None", branch), version, version)
+
+
+def lineage_of(rows: pa.Table, *, row_versions: bool) -> Lineage:
+    """The lineage in ``graph_commit`` rows as read; ``row_versions`` says whether their row-version column counts."""
+    refuse_missing(rows, "metadata", "table_version")
+    recorded = rows.column("table_version").cast(pa.int64())
+    versions = recorded
+    if row_versions:
+        backfilled = pc.match_substring(rows.column("metadata"), '"backfilled":true')
+        versions = pc.if_else(backfilled, recorded, rows.column(CREATED_VERSION).cast(pa.int64()))
+    return Lineage(rows.select(list(COLUMNS)), np.asarray(versions.to_numpy(zero_copy_only=False), dtype=np.int64))
+
+
+def lineage_from(commits: Sequence[CommitRecord]) -> Lineage:
+    """The lineage of commits that are already decoded: those of a publish, or of a legacy table."""
+    rows = encode(commits).select(list(COLUMNS))
+    return Lineage(rows, np.array([commit.manifest_version for commit in commits], dtype=np.int64))
+
+
+def merge_base(source: str, target: str, commits: Mapping[str, CommitRecord]) -> CommitRecord | None:
+    """The best common ancestor of two commits: nearest to both, then newest. None if they share no history."""
+    from_source = _distances(source, commits)
+    from_target = _distances(target, commits)
+    shared = from_source.keys() & from_target.keys()
+    return min(
+        (commits[commit_id] for commit_id in shared),
+        key=lambda commit: (from_source[commit.id] + from_target[commit.id], -commit.manifest_version, commit.id),
+        default=None,
+    )
+
+
+def _distances(start: str, commits: Mapping[str, CommitRecord]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    waiting = deque([(start, 0)])
+    while waiting:
+        commit_id, distance = waiting.popleft()
+        commit = commits.get(commit_id)
+        # A parent on a branch that was deleted since is no longer known: history ends there.
+        if commit is None or commit_id in found:
+            continue
+        found[commit_id] = distance
+        waiting.extend((parent, distance + 1) for parent in (commit.parent, commit.merged_parent) if parent)
+    return found

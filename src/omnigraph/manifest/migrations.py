@@ -1,0 +1,140 @@
+"""The stamp on the manifest and the steps that lead from an older one to ours.
+
+One dispatcher walks one step at a time: the work first, the stamp last. Each step may be run again after a crash and
+by two processes at once. No other module branches on the stamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from omnigraph.errors import FormatError, FormatTooNew, FormatTooOld, NotFound, ParameterError, PublishContention
+from omnigraph.manifest import legacy
+from omnigraph.manifest.lineage import lineage_from
+from omnigraph.manifest.rows import MAIN, HeadPointer, encode
+from omnigraph.manifest.state import read_lineage
+from omnigraph.storage import table as tables
+from omnigraph.storage.lance_errors import CommitRefused
+from omnigraph.storage.location import Location
+from omnigraph.storage.pinned import Table
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.handle import Manifest
+
+STAMP: Final = "omnigraph:internal_schema_version"
+CURRENT: Final = 4
+MIN_SUPPORTED: Final = 1
+LINEAGE_IN_MANIFEST: Final = 4
+_PRIMARY_KEY: Final = b"lance-schema:unenforced-primary-key"
+_RETRY_BUDGET: Final = 5
+
+
+def stamp_of(table: Table) -> int:
+    """The format that a manifest is written in; one without a stamp is of the first."""
+    text = (table.schema.metadata or {}).get(STAMP.encode(), b"").decode()
+    return int(text) if text.isdecimal() else 1
+
+
+def refuse_unsupported(stamp: int, location: Location) -> None:
+    """One guard for both bounds, for every mode of opening and every branch."""
+    if stamp > CURRENT:
+        raise FormatTooNew(
+            f"{location} has format {stamp}; this release knows up to {CURRENT}",
+            hint="upgrade omnigraph",
+            details={"format": stamp, "supported": [MIN_SUPPORTED, CURRENT]},
+        )
+    if stamp < MIN_SUPPORTED:
+        raise FormatTooOld(
+            f"{location} has format {stamp}; this release migrates from {MIN_SUPPORTED} on",
+            hint="export it with the release that wrote it, then init and load",
+            details={"format": stamp, "supported": [MIN_SUPPORTED, CURRENT]},
+        )
+
+
+def migrate(manifest: Manifest, branch: str) -> None:
+    """Bring one branch of the manifest to the current format."""
+    while (stamp := stamp_of(manifest.open(branch))) < CURRENT:
+        STEPS[stamp](manifest, branch)
+        _set_stamp(manifest, branch, stamp + 1)
+        manifest.forget(branch)
+
+
+def _annotate_primary_key(manifest: Manifest, branch: str) -> None:
+    """1 to 2: without the mark on ``object_id`` there is no compare-and-swap on new rows."""
+
+    def annotate() -> None:
+        if _has_primary_key(manifest.open(branch)):
+            return
+        try:
+            tables.set_field_metadata(manifest.open(branch), "object_id", {_PRIMARY_KEY.decode(): "true"})
+        except ParameterError:
+            # Lance lets nobody set the mark twice, not even to what it is: another process may have been first.
+            if not _has_primary_key(manifest.open(branch)):
+                raise
+
+    _converging(annotate)
+
+
+def _has_primary_key(table: Table) -> bool:
+    schema = table.schema
+    marked = [name for name in schema.names if _PRIMARY_KEY in (schema.field(name).metadata or {})]
+    if marked not in ([], ["object_id"]):
+        raise FormatError(f"the manifest's primary key is {marked}, not object_id", hint="this is no graph of ours")
+    return bool(marked)
+
+
+def _sweep_run_branches(manifest: Manifest, branch: str) -> None:
+    """2 to 3: the staging branches of a retired mechanism are deleted from the manifest."""
+    if branch != MAIN:
+        return
+    for name in sorted(manifest.refs()):
+        if name.startswith("__run__"):
+            # Another process may sweep too: gone is gone.
+            with suppress(NotFound):
+                tables.delete_branch(manifest.open(MAIN), name)
+
+
+def _backfill_lineage(manifest: Manifest, branch: str) -> None:
+    """3 to 4: the history moves from tables of its own into the manifest."""
+
+    def backfill() -> None:
+        table = manifest.open(branch)
+        if len(read_lineage(table)):
+            return
+        commits = legacy.read_commits(manifest, branch)
+        head = lineage_from(commits).head()
+        if head is not None:
+            pointer = HeadPointer(branch, head.id, head.parent)
+            tables.merge_rows(table, encode([*commits, pointer]), on="object_id")
+
+    _converging(backfill)
+
+
+def _set_stamp(manifest: Manifest, branch: str, stamp: int) -> None:
+    def set_it() -> None:
+        table = manifest.open(branch)
+        if stamp_of(table) < stamp:
+            tables.set_schema_metadata(table, {STAMP: str(stamp)})
+
+    _converging(set_it)
+
+
+def _converging(work: Callable[[], object]) -> None:
+    """Run work that another process may be doing too: a lost race is looked at again, within a budget."""
+    for _ in range(_RETRY_BUDGET):
+        try:
+            work()
+        except (CommitRefused, PublishContention):
+            continue
+        return
+    raise PublishContention("another process migrates this graph; its work was met too often", hint="retry")
+
+
+STEPS: Final[Mapping[int, Callable[[Manifest, str], None]]] = MappingProxyType(
+    {1: _annotate_primary_key, 2: _sweep_run_branches, 3: _backfill_lineage}
+)
+if (min(STEPS), len(STEPS)) != (MIN_SUPPORTED, CURRENT - MIN_SUPPORTED):
+    raise AssertionError("the lowest format that is supported and the lowest registered step disagree")

@@ -1,0 +1,231 @@
+"""The one fence: publish new table versions so that all become visible together.
+
+A publish is a single merge-insert into ``__manifest`` that always rewrites the branch's head row, so two publishers
+can never both win. It runs under the branch's lock and still checks everything on every attempt, because a lease may
+be lost without notice. Nothing else in the system makes data visible.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from omnigraph.errors import (
+    ConflictError,
+    ExpectedVersionMismatch,
+    NotFound,
+    PreconditionFailed,
+    PublishContention,
+    StorageError,
+)
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.rows import (
+    MAIN,
+    CommitRecord,
+    HeadPointer,
+    Registration,
+    Row,
+    SchemaHead,
+    TableVersion,
+    Tombstone,
+    Txn,
+)
+from omnigraph.manifest.state import TableState, View
+from omnigraph.storage.locks import Held
+
+RETRY_BUDGET = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CommitIntent:
+    """The commit that a publish makes; its id is minted once, before the first attempt."""
+
+    commit_id: str
+    schema_ir_hash: str | None
+    actor: str | None = None
+    message: str | None = None
+    merged_parent: str | None = None
+    txn: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRequest:
+    """What becomes visible, and on what conditions.
+
+    ``expected`` holds the version of every table that is written or that a rule read. ``if_commit`` is the head
+    that the commit must follow. ``instead_of`` is a commit id whose presence forbids this publish. ``incarnation``
+    is that of the branch when the work was staged.
+    """
+
+    intent: CommitIntent | None = None
+    registrations: tuple[Registration, ...] = ()
+    updates: tuple[TableVersion, ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
+    schema_head: SchemaHead | None = None
+    expected: Mapping[str, int] = field(default_factory=dict[str, int])
+    if_commit: str | None = None
+    instead_of: str | None = None
+    incarnation: str | None = None
+
+    @property
+    def changes_anything(self) -> bool:
+        """Whether more than a commit row would be written."""
+        return bool(self.registrations or self.updates or self.tombstones or self.schema_head)
+
+
+Status: TypeAlias = Literal["published", "found", "replayed", "superseded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """How a publish ended.
+
+    ``found``: an earlier attempt of it, or recovery, had landed. ``replayed``: its ``txn`` was committed before.
+    ``superseded``: the commit that it must not follow is there. Nothing was written in these three.
+    """
+
+    status: Status
+    commit: CommitRecord
+    view: View
+
+
+def publish(manifest: Manifest, held: Held, branch: str, request: PublishRequest) -> Published | None:
+    """Make the request visible, under the branch's lock. An empty request writes nothing and gives None."""
+    if request.intent is None:
+        if request.changes_anything:
+            raise ValueError("every change belongs to a commit: the request has none")
+        return None
+    for _ in range(RETRY_BUDGET + 1):
+        try:
+            return _attempt(manifest, held, branch, request, request.intent)
+        except PublishContention:
+            # Somebody published in between: read what is new and decide again.
+            continue
+    raise PublishContention(
+        f"the publish on '{branch}' lost {RETRY_BUDGET + 1} attempts to other writers", hint="retry"
+    )
+
+
+def _attempt(manifest: Manifest, held: Held, branch: str, request: PublishRequest, intent: CommitIntent) -> Published:
+    view = manifest.writable_view(branch)
+    earlier = _already_decided(view, request, intent)
+    if earlier is not None:
+        return earlier
+    _check_conditions(manifest, view, request, intent)
+    if manifest.compaction_due(view):
+        held.check()
+        view = manifest.compacted(view)
+    commit = _commit_row(view, intent)
+    held.check()
+    view = manifest.merge(view, _rows(view, request, commit))
+    return Published("published", replace(commit, manifest_version=view.version), view)
+
+
+def _already_decided(view: View, request: PublishRequest, intent: CommitIntent) -> Published | None:
+    own = view.history.find(intent.commit_id)
+    if own is not None:
+        return Published("found", own, view)
+    if request.instead_of is not None:
+        other = view.history.find(request.instead_of)
+        if other is not None:
+            return Published("superseded", other, view)
+    if intent.txn is not None:
+        app, number = intent.txn
+        last = view.tables.txns.get(app)
+        if last is not None and number <= last.number:
+            commit = view.history.find(last.commit_id)
+            if commit is None:
+                raise StorageError(f"txn '{app}' names commit {last.commit_id}, which is not in the history")
+            return Published("replayed", commit, view)
+    return None
+
+
+def _check_conditions(manifest: Manifest, view: View, request: PublishRequest, intent: CommitIntent) -> None:
+    if request.incarnation is not None and request.incarnation != view.incarnation:
+        raise ConflictError(
+            f"branch '{view.branch}' was deleted and made anew while this write was staged", hint="read again and retry"
+        )
+    for table_key, expected in sorted(request.expected.items()):
+        actual = view.tables.version_of(table_key)
+        if actual != expected:
+            raise ExpectedVersionMismatch(table_key, expected, actual)
+    if request.if_commit is not None:
+        head = view.history.head()
+        if head is None or head.id != request.if_commit:
+            raise PreconditionFailed(view.branch, request.if_commit, head.id if head else None)
+    if request.schema_head is None:
+        _check_schema(manifest, view, intent)
+    _check_changes(view.tables, request)
+
+
+def _check_schema(manifest: Manifest, view: View, intent: CommitIntent) -> None:
+    current = view.tables.schema_head if view.branch == MAIN else manifest.schema_hash()
+    if intent.schema_ir_hash is not None and current not in (None, intent.schema_ir_hash):
+        raise ConflictError(
+            "the schema of the graph changed while this write was validated",
+            hint="read again and retry",
+            details={"validated_under": intent.schema_ir_hash, "current": current},
+        )
+
+
+def _check_changes(tables: TableState, request: PublishRequest) -> None:
+    locations = dict(tables.locations)
+    for registration in request.registrations:
+        known = locations.setdefault(registration.table_key, registration.location)
+        if known != registration.location:
+            raise StorageError(f"'{registration.table_key}' lies at {known}, not at {registration.location}")
+    for change in (*request.updates, *request.tombstones):
+        if change.table_key not in locations:
+            raise NotFound(f"no table '{change.table_key}' in this graph")
+    twice = [key for key, count in Counter(update.table_key for update in request.updates).items() if count > 1]
+    if twice:
+        raise StorageError(f"one publish names '{twice[0]}' twice")
+    for update in request.updates:
+        _check_update(tables, update)
+    for tombstone in request.tombstones:
+        if tables.tombstones.get(tombstone.table_key, -1) >= tombstone.version:
+            raise ConflictError(f"'{tombstone.table_key}' is dropped already")
+
+
+def _check_update(tables: TableState, update: TableVersion) -> None:
+    known = tables.latest.get(update.table_key)
+    if known is None or update.version > known.version:
+        return
+    handoff = update.version == known.version and update.row_count == known.row_count and update.branch != known.branch
+    if not handoff:
+        raise ConflictError(
+            f"version {update.version} of '{update.table_key}' is published already (the latest is {known.version})"
+        )
+
+
+def _rows(view: View, request: PublishRequest, commit: CommitRecord) -> list[Row]:
+    rows: list[Row] = [*request.registrations, *request.updates, *request.tombstones]
+    if request.schema_head is not None:
+        rows.append(request.schema_head)
+    elif view.branch == MAIN and view.tables.schema_head is None and commit.schema_ir_hash is not None:
+        # A graph made by 0.8 has no such row: its first publish here adopts the schema that it was validated under.
+        rows.append(SchemaHead(commit.schema_ir_hash))
+    if commit.txn is not None:
+        rows.append(Txn(*commit.txn, commit.id))
+    return [*rows, commit, HeadPointer(view.branch, commit.id, commit.parent)]
+
+
+def _commit_row(view: View, intent: CommitIntent) -> CommitRecord:
+    parent = view.history.head()
+    now = time.time_ns() // 1000
+    return CommitRecord(
+        intent.commit_id,
+        None if view.branch == MAIN else view.branch,
+        view.version + 1,
+        # Clocks step back; the history of a branch does not.
+        now if parent is None else max(now, parent.created_at + 1),
+        None if parent is None else parent.id,
+        intent.merged_parent,
+        intent.actor,
+        intent.message,
+        intent.txn,
+        intent.schema_ir_hash,
+    )

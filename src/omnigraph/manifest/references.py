@@ -1,0 +1,150 @@
+"""What a reference means: a commit id, ``v12``, a date, or a moment in time, on a branch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from omnigraph.errors import NotFound, ParameterError
+from omnigraph.manifest.branches import branch_names
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.history import check_zone, commit_of
+from omnigraph.manifest.lineage import Lineage
+from omnigraph.manifest.names import COMMIT_ID, DATE_LIKE, VERSION
+from omnigraph.manifest.rows import MAIN, CommitRecord
+from omnigraph.manifest.snapshot import Snapshot, pins_of
+
+Reference: TypeAlias = str | int | datetime
+"""A commit id, a manifest version (``v12`` or 12), a date text or an aware datetime."""
+
+# Lance gives the numbers above to versions that are no part of the history.
+_GREATEST_VERSION = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The place in history that a reference names. A commit of another branch is read as it was there."""
+
+    branch: str
+    manifest_version: int
+    commit: CommitRecord | None
+
+
+def resolve(manifest: Manifest, branch: str, at: Reference | None) -> Resolved:
+    """Find what ``at`` means on a branch; None is its newest version."""
+    if at is None:
+        view = manifest.view(branch, with_lineage=True)
+        return Resolved(branch, view.version, view.history.head())
+    if isinstance(at, datetime):
+        return _at_time(manifest, branch, at)
+    if isinstance(at, int):
+        return _at_version(manifest, branch, at)
+    if COMMIT_ID.fullmatch(at):
+        return _at_commit(manifest, branch, at)
+    version = VERSION.fullmatch(at)
+    if version:
+        return _at_version(manifest, branch, int(version.group(1)))
+    if DATE_LIKE.fullmatch(at):
+        return _at_time(manifest, branch, _instant(at))
+    raise NotFound(
+        f"no commit, version or date '{at}'",
+        hint="give a commit id, a version like v12, or a time like 2024-05-01T10:00Z",
+        details={"reference": at},
+    )
+
+
+def take_snapshot(manifest: Manifest, branch: str, at: Reference | None = None) -> Snapshot:
+    """The graph as a branch shows it now, or showed it at a commit, a manifest version or a time."""
+    if at is None:
+        # One view for both: the newest commit of a second look may have made other pins.
+        view = manifest.view(branch, with_lineage=True)
+        commit, past_schema = view.history.head(), None
+    else:
+        place = resolve(manifest, branch, at)
+        view, commit = manifest.view_at(place.branch, place.manifest_version), place.commit
+        past_schema = None if commit is None else commit.schema_ir_hash
+    # The head of a branch is read with the current schema, the past with the one that it had.
+    schema_hash = past_schema or manifest.schema_hash()
+    shown = None if commit is None else commit_of(commit)
+    return Snapshot(view.branch, view.version, shown, schema_hash, pins_of(view), manifest)
+
+
+def branch_point(manifest: Manifest, reference: Reference) -> tuple[str, int | None]:
+    """Where a new branch begins: (branch, manifest version), no version for the newest. A branch's name comes first."""
+    if isinstance(reference, str) and reference in branch_names(manifest):
+        return reference, None
+    place = resolve(manifest, MAIN, reference)
+    return place.branch, place.manifest_version
+
+
+def commit_at(manifest: Manifest, reference: Reference) -> CommitRecord:
+    """The newest commit at a reference."""
+    commit = resolve(manifest, MAIN, reference).commit
+    if commit is None:
+        raise NotFound(f"no commit at {reference}")
+    return commit
+
+
+def find_commit(manifest: Manifest, branch: str, commit_id: str) -> CommitRecord:
+    """The commit of an id, looked for on one branch first and then on every other."""
+    found = _history(manifest, branch).find(commit_id)
+    if found is not None:
+        return found
+    # The others are listed only now: trouble with their refs is none of this branch's.
+    for name in branch_names(manifest):
+        found = _find_on(manifest, name, commit_id)
+        if found is not None:
+            return found
+    raise NotFound(f"no commit {commit_id} in {manifest.location}", details={"commit": commit_id})
+
+
+def _find_on(manifest: Manifest, branch: str, commit_id: str) -> CommitRecord | None:
+    try:
+        return _history(manifest, branch).find(commit_id)
+    except NotFound:
+        # A branch that was deleted since it was listed has no commits to be found.
+        return None
+
+
+def _at_commit(manifest: Manifest, branch: str, commit_id: str) -> Resolved:
+    commit = find_commit(manifest, branch, commit_id)
+    return Resolved(commit.branch or MAIN, commit.manifest_version, commit)
+
+
+def _at_version(manifest: Manifest, branch: str, version: int) -> Resolved:
+    if not 0 < version <= _GREATEST_VERSION:
+        raise NotFound(f"branch '{branch}' has no manifest version {version}")
+    commits = _history(manifest, branch).newest_first()
+    commit = next((commit for commit in commits if commit.manifest_version <= version), None)
+    return Resolved(_owner(manifest, branch, version), version, commit)
+
+
+def _owner(manifest: Manifest, branch: str, version: int) -> str:
+    """The branch that a version lies on: those from before a branch began stayed where it began."""
+    refs = {} if branch == MAIN else manifest.refs()
+    while branch in refs and version < refs[branch].parent_version:
+        branch = refs[branch].parent or MAIN
+    return branch
+
+
+def _at_time(manifest: Manifest, branch: str, instant: datetime) -> Resolved:
+    check_zone(instant)
+    micros = (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    commits = _history(manifest, branch).newest_first()
+    commit = next((commit for commit in commits if commit.created_at <= micros), None)
+    if commit is None:
+        raise NotFound(f"'{branch}' has no commit at or before {instant.isoformat()}")
+    return Resolved(commit.branch or MAIN, commit.manifest_version, commit)
+
+
+def _instant(text: str) -> datetime:
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ParameterError(f"'{text}' is no date or time", hint="write 2024-05-01 or 2024-05-01T10:00Z") from error
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+def _history(manifest: Manifest, branch: str) -> Lineage:
+    return manifest.view(branch, with_lineage=True).history

@@ -1,0 +1,88 @@
+"""Rows to snapshots: which version of which table a reader sees, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from omnigraph.errors import HistoryGone, NotFound
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.history import Commit
+from omnigraph.manifest.rows import TableVersion, manifest_file
+from omnigraph.manifest.state import View
+from omnigraph.storage.pinned import Table, open_table
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The version of one table that a snapshot shows. ``branch`` is None for a version on main."""
+
+    table_key: str
+    location: str
+    version: int
+    branch: str | None
+    row_count: int
+
+    @property
+    def kind(self) -> str:
+        """``node`` or ``edge``."""
+        return self.table_key.partition(":")[0]
+
+    @property
+    def type_name(self) -> str:
+        """The type whose table it is."""
+        return self.table_key.partition(":")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole graph at one manifest version. It stays as it is, whatever is written meanwhile.
+
+    ``commit`` is the newest commit in it, ``schema_ir_hash`` the schema that it is read with.
+    """
+
+    branch: str
+    manifest_version: int
+    commit: Commit | None
+    schema_ir_hash: str | None
+    pins: Mapping[str, Pin]
+    _manifest: Manifest = field(repr=False, compare=False)
+
+    def pin(self, name: str) -> Pin:
+        """The pin of a type, by its name, or by its table key where a node and an edge type share a name."""
+        for table_key in (name, f"node:{name}", f"edge:{name}"):
+            if table_key in self.pins:
+                return self.pins[table_key]
+        known = [pin.type_name for pin in self.pins.values()]
+        raise NotFound(f"no type '{name}' in this snapshot", hint=did_you_mean(name, known), details={"type": name})
+
+    def table(self, name: str) -> Table:
+        """The table of a type, pinned at this snapshot's version, to be read."""
+        return open_pin(self._manifest, self.pin(name))
+
+
+def pins_of(view: View) -> dict[str, Pin]:
+    """The latest visible version of each table, by table key."""
+    return {
+        table_key: Pin(table_key, view.tables.locations[table_key], entry.version, entry.branch, entry.row_count)
+        for table_key, entry in view.tables.visible().items()
+    }
+
+
+def open_pin(manifest: Manifest, pin: Pin) -> Table:
+    """The table of a pin, at exactly its version; the refs of its branch are not needed for that."""
+    try:
+        return open_table(manifest.location.join(pin.location), pin.branch, pin.version, manifest.access)
+    except (NotFound, HistoryGone) as missing:
+        raise type(missing)(
+            f"version {pin.version} of '{pin.table_key}' cannot be read: {missing.message}",
+            hint=missing.hint,
+            details={"table_key": pin.table_key, "version": pin.version},
+        ) from missing
+
+
+def entry_of(manifest: Manifest, pin: Pin, table: Table) -> TableVersion:
+    """The row that publishes a table, committed beyond its pin, as the pin's successor."""
+    file = manifest_file(manifest.location, pin.location, table.branch, table.version)
+    return TableVersion(pin.table_key, table.version, table.branch, table.count_rows(), file)

@@ -1,0 +1,135 @@
+"""The audit of recovery: one row for each operation that somebody else than its writer brought to an end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final, cast
+
+import orjson
+import pyarrow as pa
+
+from omnigraph.errors import AlreadyExists, NotFound, PublishContention
+from omnigraph.manifest.handle import Manifest
+from omnigraph.storage import table as tables
+from omnigraph.storage.pinned import Table, open_table
+
+DIRECTORY: Final = "_graph_commit_recoveries.lance"
+_ATTEMPTS: Final = 6
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("graph_commit_id", pa.string(), nullable=False),
+        pa.field("recovery_kind", pa.string(), nullable=False),
+        pa.field("recovery_for_actor", pa.string()),
+        # Marked, so that two recoverers of one operation cannot both insert its row.
+        pa.field("operation_id", pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key": "true"}),
+        pa.field("sidecar_writer_kind", pa.string(), nullable=False),
+        pa.field("per_table_outcomes_json", pa.string(), nullable=False),
+        pa.field("created_at", pa.timestamp("us"), nullable=False),
+    ]
+)
+
+
+class RecoveryKind(StrEnum):
+    """What was done about an operation."""
+
+    ROLLED_FORWARD = "RolledForward"
+    ROLLED_BACK = "RolledBack"
+    ORPHANED_BRANCH_DISCARDED = "OrphanedBranchDiscarded"
+    DRIFT_DISCARDED = "DriftDiscarded"
+
+
+@dataclass(frozen=True, slots=True)
+class TableOutcome:
+    """What happened to one table: the version it was found at and the one whose rows it shows now."""
+
+    table_key: str
+    from_version: int
+    to_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """One recovered operation, the commit that made its end visible, and the actor it was done for."""
+
+    graph_commit_id: str
+    kind: RecoveryKind
+    for_actor: str | None
+    operation_id: str
+    writer_kind: str
+    outcomes: tuple[TableOutcome, ...]
+    created_at: datetime
+
+
+def is_audited(manifest: Manifest, operation_id: str) -> bool:
+    """Whether the operation has its row."""
+    table = _open(manifest)
+    return table is not None and table.count_rows(f"operation_id = '{operation_id}'") > 0
+
+
+def record(manifest: Manifest, recovery: Recovery) -> None:
+    """Insert the row of an operation if it is absent: exactly once, however often and by whomever it is tried."""
+    row = _encoded(recovery)
+    for _ in range(_ATTEMPTS):
+        table = _open(manifest)
+        try:
+            if table is None:
+                table = tables.create(_uri(manifest), SCHEMA.empty_table(), "recovery.audit", manifest.access)
+            tables.insert_absent_rows(table, row, on="operation_id")
+        except (AlreadyExists, PublishContention):
+            # Another recovery writes here too: look again.
+            continue
+        return
+    raise PublishContention("the audit table of recoveries is written by too many at once", hint="retry")
+
+
+def recoveries(manifest: Manifest) -> list[Recovery]:
+    """Every recovery, newest first."""
+    table = _open(manifest)
+    if table is None:
+        return []
+    rows = table.scan().read_all().to_pylist()
+    return sorted(map(_decoded, rows), key=lambda recovery: recovery.created_at, reverse=True)
+
+
+def _uri(manifest: Manifest) -> str:
+    return manifest.location.join(DIRECTORY)
+
+
+def _open(manifest: Manifest) -> Table | None:
+    try:
+        return open_table(_uri(manifest), None, None, manifest.access)
+    except NotFound:
+        return None
+
+
+def _encoded(recovery: Recovery) -> pa.Table:
+    row = {
+        "graph_commit_id": recovery.graph_commit_id,
+        "recovery_kind": str(recovery.kind),
+        "recovery_for_actor": recovery.for_actor,
+        "operation_id": recovery.operation_id,
+        "sidecar_writer_kind": recovery.writer_kind,
+        "per_table_outcomes_json": orjson.dumps([asdict(outcome) for outcome in recovery.outcomes]).decode(),
+        "created_at": recovery.created_at.astimezone(UTC).replace(tzinfo=None),
+    }
+    return pa.Table.from_pylist([row], schema=SCHEMA)
+
+
+def _decoded(row: dict[str, object]) -> Recovery:
+    outcomes = cast("Sequence[dict[str, object]]", orjson.loads(cast(str, row["per_table_outcomes_json"])))
+    return Recovery(
+        cast(str, row["graph_commit_id"]),
+        RecoveryKind(cast(str, row["recovery_kind"])),
+        cast("str | None", row["recovery_for_actor"]),
+        cast(str, row["operation_id"]),
+        cast(str, row["sidecar_writer_kind"]),
+        tuple(
+            TableOutcome(str(found["table_key"]), cast(int, found["from_version"]), cast(int, found["to_version"]))
+            for found in outcomes
+        ),
+        cast(datetime, row["created_at"]).replace(tzinfo=UTC),
+    )

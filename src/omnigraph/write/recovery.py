@@ -1,0 +1,298 @@
+"""Whoever holds a branch's lock finishes what a dead writer left there: forward if it was complete, else back.
+
+Identity decides, not numbers: a table moved for an operation only if the transaction right after its pin carries the
+operation's id. All tables of an operation go one way. What was done is audited once, then the sidecar is removed.
+Nothing here needs a reopen, an operator or a restart; what cannot be decided is kept and said loudly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from ulid import ULID
+
+from omnigraph.errors import ConflictError, DriftDetected, NotFound, RecoveryError
+from omnigraph.manifest.branches import branch_names
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
+from omnigraph.manifest.rows import MAIN, TableVersion
+from omnigraph.manifest.snapshot import Pin, entry_of, pins_of
+from omnigraph.manifest.state import View
+from omnigraph.storage import table as tables
+from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
+from omnigraph.storage.locks import Held, branch_lock
+from omnigraph.storage.pinned import Committed, Table, open_table
+from omnigraph.write import audit, legacy_sidecars
+from omnigraph.write.audit import Recovery, RecoveryKind, TableOutcome
+from omnigraph.write.sidecars import ROLLBACK, Sidecar, SidecarPin, any_sidecar, delete_sidecar, list_sidecars
+
+RECOVERY_ACTOR: Final = "omnigraph:recovery"
+ROUNDS: Final = 4
+_MAINTENANCE: Final = frozenset({"Rewrite", "ReserveFragments", "CreateIndex"})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One table of an operation as it is now: its pin, its HEAD, and every commit in between."""
+
+    pin: Pin
+    head: Table
+    beyond: tuple[Committed, ...]
+
+
+def heal_all(manifest: Manifest) -> None:
+    """Finish what is left on every branch, one lock at a time: what a read-write open does."""
+    while any_sidecar(manifest.objects):
+        branch = list_sidecars(manifest.objects)[0].branch or MAIN
+        with branch_lock(manifest.location, branch, manifest.locks) as held:
+            heal(manifest, held, branch)
+
+
+def heal(manifest: Manifest, held: Held, branch: str) -> None:
+    """Finish every operation that was left on a branch, oldest first, under its lock."""
+    for sidecar in list_sidecars(manifest.objects):
+        if (sidecar.branch or MAIN) == branch:
+            _bring_to_an_end(manifest, held, branch, sidecar)
+
+
+def _bring_to_an_end(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar) -> None:
+    if _is_orphan(manifest, branch, sidecar):
+        return _finish(manifest, held, sidecar, RecoveryKind.ORPHANED_BRANCH_DISCARDED, _head_id(manifest), ())
+    for _ in range(ROUNDS):
+        try:
+            return _recover(manifest, held, branch, sidecar)
+        except (ConflictError, CommitRefused, HeadMoved):
+            # Somebody published or committed in between, a late holder of the lease perhaps: decide anew.
+            continue
+    raise RecoveryError(
+        f"operation {sidecar.operation_id} could not be brought to an end: others kept moving its tables",
+        hint="retry",
+        details={"operation_id": sidecar.operation_id},
+    )
+
+
+def _recover(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar) -> None:
+    view = manifest.writable_view(branch)
+    audited = audit.is_audited(manifest, sidecar.operation_id)
+    landed = view.history.find(sidecar.commit_id) if sidecar.commit_id else None
+    if landed is not None or audited:
+        # It is finished; only bookkeeping is left.
+        forward = landed is not None and landed.actor == RECOVERY_ACTOR and not audited
+        kind = RecoveryKind.ROLLED_FORWARD if forward else None
+        outcomes = [TableOutcome(pin.table_key, pin.expected_version, pin.post_commit_pin) for pin in sidecar.tables]
+        return _finish(manifest, held, sidecar, kind, landed.id if landed else "", outcomes)
+    found = look_at(manifest, view, sidecar.tables)
+    if sidecar.commit_id is None and legacy_sidecars.is_stale(sidecar, found):
+        outcomes = [TableOutcome(each.pin.table_key, each.head.version, each.pin.version) for each in found]
+        return _finish(manifest, held, sidecar, RecoveryKind.ROLLED_FORWARD, _head_of(view), outcomes)
+    if sidecar.decision != ROLLBACK and _is_complete(view, sidecar, found):
+        published = _roll_forward(manifest, held, branch, sidecar, found)
+        outcomes = [TableOutcome(each.pin.table_key, each.pin.version, each.pin.version + 1) for each in found]
+        return _finish(manifest, held, sidecar, RecoveryKind.ROLLED_FORWARD, published.commit.id, outcomes)
+    rolled_back = roll_back(manifest, held, branch, sidecar)
+    if rolled_back is not None and rolled_back.status == "superseded":
+        raise ConflictError(f"operation {sidecar.operation_id} was published meanwhile")
+    outcomes = [TableOutcome(each.pin.table_key, each.head.version, each.pin.version) for each in found if each.beyond]
+    commit_id = rolled_back.commit.id if rolled_back else _head_of(view)
+    return _finish(manifest, held, sidecar, RecoveryKind.ROLLED_BACK, commit_id, outcomes)
+
+
+def look_at(manifest: Manifest, view: View, wanted: Iterable[SidecarPin]) -> list[Found]:
+    """The tables of an operation as they are now. A fork that was never made has not moved."""
+    pins = pins_of(view)
+    found: list[Found] = []
+    for each in wanted:
+        pin = pins.get(each.table_key)
+        if pin is None:
+            continue
+        try:
+            head = open_table(manifest.location.join(pin.location), each.table_branch, None, manifest.access)
+        except NotFound:
+            continue
+        found.append(Found(pin, head, commits_beyond(head, pin)))
+    return found
+
+
+def commits_beyond(head: Table, pin: Pin) -> tuple[Committed, ...]:
+    """What was committed to a table after its pin. A HEAD below the pin cannot be: everything is kept as it is."""
+    if head.version < pin.version:
+        raise RecoveryError(
+            f"'{pin.table_key}' stands at version {head.version}, below its pin {pin.version}",
+            hint="a file was lost or the folder was replaced; restore it from a copy",
+            details={"table_key": pin.table_key, "head": head.version, "pin": pin.version},
+        )
+    return tuple(head.transactions(pin.version, head.version))
+
+
+def _is_complete(view: View, sidecar: Sidecar, found: Sequence[Found]) -> bool:
+    if sidecar.commit_id is None:
+        return legacy_sidecars.is_complete(sidecar, found)
+    if len(found) != len(sidecar.tables) or _head_of(view) != sidecar.parent_commit_id:
+        return False
+    return all(each.beyond and each.beyond[0].operation_id == sidecar.operation_id for each in found)
+
+
+def _roll_forward(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar, found: Sequence[Found]) -> Published:
+    """Publish what the writer would have, on the head that it saw: the version after each pin, never HEAD."""
+    updates = [entry_of(manifest, each.pin, each.head.at(_target(sidecar, each))) for each in found]
+    request = PublishRequest(
+        CommitIntent(
+            sidecar.commit_id or str(ULID()),
+            sidecar.schema_ir_hash,
+            RECOVERY_ACTOR,
+            sidecar.message,
+            sidecar.merge_source_commit_id,
+            sidecar.txn,
+        ),
+        updates=tuple(updates),
+        expected={**sidecar.read_set, **{pin.table_key: pin.expected_version for pin in sidecar.tables}},
+        if_commit=sidecar.parent_commit_id,
+    )
+    published = publish(manifest, held, branch, request)
+    assert published is not None
+    if published.status == "replayed":
+        raise ConflictError(f"the txn of operation {sidecar.operation_id} was committed by another operation")
+    return published
+
+
+def _target(sidecar: Sidecar, found: Found) -> int:
+    # Release 0.8 publishes what it finds at HEAD; ours is always the one version after the pin.
+    return found.head.version if sidecar.commit_id is None else found.pin.version + 1
+
+
+def roll_back(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar) -> Published | None:
+    """Restore the tables of an operation to their pins and publish that; None when nothing had to be restored.
+
+    Under a lease every table is restored, moved or not: a Restore refuses all work that was staged before it, so a
+    writer that wakes up late cannot commit any more.
+    """
+    view = manifest.writable_view(branch)
+    found = look_at(manifest, view, sidecar.tables)
+    restored = [
+        _restored(manifest, held, each, sidecar.operation_id) for each in found if each.beyond or held.kind == "lease"
+    ]
+    if not restored:
+        return None
+    return _publish_restored(manifest, held, branch, found, restored, instead_of=sidecar.commit_id)
+
+
+def discard_drift(manifest: Manifest, held: Held, branch: str, heads: Sequence[Found]) -> bool:
+    """Take back unpublished commits that no sidecar explains; whether there were any.
+
+    Only ours: a commit that does not carry an operation's id was made by somebody we do not know.
+    """
+    drifted = [each for each in heads if each.beyond]
+    for each in drifted:
+        foreign = [one for one in each.beyond if one.operation_id is None and one.operation not in _OWN_WITHOUT_ID]
+        if foreign:
+            raise DriftDetected(
+                f"'{each.pin.table_key}' moved from version {each.pin.version} to {each.head.version} without us: "
+                f"{', '.join(one.operation for one in foreign)}",
+                hint="run `omnigraph repair`",
+                details={"table_key": each.pin.table_key, "pin": each.pin.version, "head": each.head.version},
+            )
+    if not drifted:
+        return False
+    operation_id = str(ULID())
+    restored = [_restored(manifest, held, each, operation_id) for each in drifted]
+    published = _publish_restored(manifest, held, branch, drifted, restored, instead_of=None)
+    outcomes = tuple(TableOutcome(each.pin.table_key, each.head.version, each.pin.version) for each in drifted)
+    audit.record(
+        manifest,
+        Recovery(
+            published.commit.id,
+            RecoveryKind.DRIFT_DISCARDED,
+            None,
+            operation_id,
+            "Drift",
+            outcomes,
+            datetime.now(UTC),
+        ),
+    )
+    return True
+
+
+_OWN_WITHOUT_ID: Final = _MAINTENANCE | {"Restore"}
+
+
+def _restored(manifest: Manifest, held: Held, found: Found, operation_id: str) -> TableVersion:
+    held.check()
+    staged = tables.restore(found.head, found.pin.version)
+    return entry_of(manifest, found.pin, tables.commit(found.head, staged, operation_id))
+
+
+def _publish_restored(
+    manifest: Manifest,
+    held: Held,
+    branch: str,
+    found: Sequence[Found],
+    restored: Sequence[TableVersion],
+    *,
+    instead_of: str | None,
+) -> Published:
+    request = PublishRequest(
+        CommitIntent(str(ULID()), manifest.schema_hash(), RECOVERY_ACTOR),
+        updates=tuple(restored),
+        expected={each.pin.table_key: each.pin.version for each in found},
+        instead_of=instead_of,
+    )
+    published = publish(manifest, held, branch, request)
+    assert published is not None
+    return published
+
+
+def is_neutral(commits: Sequence[Committed], pin_version: int) -> bool:
+    """Whether a table that moved shows the same rows as at the pin: maintenance only, or restored to the pin."""
+    for position in range(len(commits) - 1, -1, -1):
+        restored = commits[position].restored
+        if restored is not None:
+            before = [one for one in commits[:position] if one.version <= restored]
+            after = commits[position + 1 :]
+            went_back = restored == pin_version or (restored > pin_version and is_neutral(before, pin_version))
+            return went_back and all(one.operation in _MAINTENANCE for one in after)
+    return all(one.operation in _MAINTENANCE for one in commits)
+
+
+def _is_orphan(manifest: Manifest, branch: str, sidecar: Sidecar) -> bool:
+    if branch == MAIN:
+        return False
+    if branch not in branch_names(manifest):
+        return True
+    made_on = sidecar.branch_incarnation
+    return made_on is not None and made_on != manifest.incarnation(branch)
+
+
+def _finish(
+    manifest: Manifest,
+    held: Held,
+    sidecar: Sidecar,
+    kind: RecoveryKind | None,
+    commit_id: str,
+    outcomes: Iterable[TableOutcome],
+) -> None:
+    if kind is not None:
+        held.check()
+        recovery = Recovery(
+            commit_id,
+            kind,
+            sidecar.actor_id,
+            sidecar.operation_id,
+            str(sidecar.writer_kind),
+            tuple(outcomes),
+            datetime.now(UTC),
+        )
+        audit.record(manifest, recovery)
+    held.check()
+    delete_sidecar(manifest.objects, sidecar)
+
+
+def _head_of(view: View) -> str:
+    head = view.history.head()
+    return head.id if head else ""
+
+
+def _head_id(manifest: Manifest) -> str:
+    return _head_of(manifest.view(MAIN, with_lineage=True))
