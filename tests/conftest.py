@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from collections.abc import Generator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
@@ -13,6 +17,9 @@ from omnigraph.storage.location import Location, locate
 
 from .s3 import S3Server, serving
 from .s3_proxy import Proxy, proxying
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -68,3 +75,27 @@ def forbidden() -> Generator[Path]:
         folder.chmod(0o555)
         yield folder
         folder.chmod(0o755)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Generator[SparkSession]:
+    """One local Spark for all tests of this process, started when the first of them asks for it."""
+    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    settings = {
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with warnings.catch_warnings():
+        # Java is started through a fork that is followed by exec at once: Lance is not used in between.
+        warnings.filterwarnings("ignore", "lance is not fork-safe")
+        session = builder.master("local[2]").appName("tests").getOrCreate()
+    yield session
+    session.stop()
