@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 Pipe: TypeAlias = "Connection[object, object]"
 _ROOT = str(Path(__file__).parents[1])
-_PRELOADED = ["lance", "pytest", "orjson", "omnigraph.storage.locks"]
+_PRELOADED = ["lance", "pytest", "orjson", "omnigraph.graph"]
 _PATIENCE = 60.0
 
 

@@ -8,7 +8,7 @@ state: one that no row of a live branch names is nobody's and may be made anew.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -58,7 +58,7 @@ def _shown(refs: Iterable[str]) -> list[str]:
 
 
 def _head(manifest: Manifest, branch: str) -> str | None:
-    head = manifest.view(branch, with_lineage=True).history.head()
+    head = manifest.view(branch).head
     return None if head is None else head.id
 
 
@@ -80,14 +80,18 @@ def create_branch(manifest: Manifest, name: str, source: str, version: int | Non
         manifest.forget(name)
 
 
-def delete_branch(manifest: Manifest, name: str) -> None:
-    """Remove a branch and what only it has. Refused for main and while another branch depends on it."""
+def delete_branch(manifest: Manifest, name: str, heal: Callable[[Manifest, Held, str], None]) -> None:
+    """Remove a branch and what only it has. Refused for main and while another branch depends on it.
+
+    ``heal`` finishes what a dead writer left on the branch, under its lock.
+    """
     if name == MAIN:
         raise ParameterError("main cannot be deleted")
     with refs_lock(manifest.location, manifest.locks) as refs:
         if name not in branch_names(manifest):
             raise NotFound(f"no branch '{name}' in {manifest.location}", hint="`omnigraph branch list` shows them")
         with branch_lock(manifest.location, name, manifest.locks) as held:
+            heal(manifest, held, name)
             _refuse_dependents(manifest, name)
             locations = list(manifest.view(name).tables.locations.values())
             refs.check()

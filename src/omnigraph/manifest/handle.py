@@ -15,7 +15,7 @@ from omnigraph.errors import NotFound, OmniGraphError, ParameterError, PublishCo
 from omnigraph.manifest import legacy, migrations
 from omnigraph.manifest.lineage import lineage_from
 from omnigraph.manifest.rows import MAIN, Row, encode
-from omnigraph.manifest.state import View, extend_view, read_view
+from omnigraph.manifest.state import View, extend_view, newest_fragment, read_view
 from omnigraph.storage import table as tables
 from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
 from omnigraph.storage.location import Location
@@ -25,6 +25,7 @@ from omnigraph.storage.pinned import Access, BranchRef, Table, open_table
 
 DIRECTORY = "__manifest"
 _REFS = f"{DIRECTORY}/_refs/branches"
+_LONGEST_FILE_NAME = 255
 COMPACT_AT_FRAGMENTS = 50
 COMPACTED_ROWS = 16_384
 
@@ -39,15 +40,22 @@ class Manifest:
         self.objects = Objects(location)
         self.uri = location.join(DIRECTORY)
         self._views: dict[str, tuple[View, Table]] = {}
+        self._newest_main: Table | None = None
         self._guard = threading.Lock()
 
     def open(self, branch: str, version: int | None = None) -> Table:
         """The manifest's table on a branch, its format checked; the newest version unless one is given."""
+        newest = self._newest_main
+        if (branch, version) == (MAIN, None) and newest is not None and not newest.has_successor():
+            # A handle of its own: Lance lets no two threads use one while it deletes a branch.
+            return newest.at(newest.version)
         try:
             table = open_table(self.uri, branch, version, self.access)
         except NotFound as missing:
             raise self._why_missing(branch, version) from missing
         migrations.refuse_unsupported(migrations.stamp_of(table), self.location)
+        if (branch, version) == (MAIN, None):
+            self._newest_main = table
         return table
 
     def view(self, branch: str, *, with_lineage: bool = False) -> View:
@@ -69,12 +77,9 @@ class Manifest:
     def _read(
         self, branch: str, incarnation: str | None, kept: tuple[View, Table] | None, *, with_lineage: bool
     ) -> tuple[View, Table]:
-        if kept is not None and kept[0].incarnation == incarnation:
+        if kept is not None and kept[0].incarnation == incarnation and self._extends(kept[1]):
             view, table = kept
-            if table.head_version() != table.version:
-                if migrations.stamp_of(table) < migrations.LINEAGE_IN_MANIFEST:
-                    # A history that was read elsewhere is not extended: a migration brings the same commits again.
-                    view = replace(view, lineage=None)
+            if table.has_successor():
                 table = self.open(branch)
             view = extend_view(view, table, with_lineage=with_lineage)
         else:
@@ -82,17 +87,23 @@ class Manifest:
             view = read_view(table, branch, incarnation, with_lineage=with_lineage)
         return self._with_history(view, table), table
 
+    def _extends(self, table: Table) -> bool:
+        """Below format 4 a view may hold a history from elsewhere, which a migration then brings a second time."""
+        return migrations.stamp_of(table) >= migrations.LINEAGE_IN_MANIFEST or not table.has_successor()
+
     def view_at(self, branch: str, version: int) -> View:
         """What the branch showed at a version: its tables alone, since the history is that of the branch today."""
         return read_view(self.open(branch, version), branch, self.incarnation(branch), with_lineage=False)
 
     def _with_history(self, view: View, table: Table) -> View:
         """A graph below format 4 keeps its history elsewhere; a reader that may not migrate it looks there."""
-        if view.lineage is None or len(view.lineage) or migrations.stamp_of(table) >= migrations.LINEAGE_IN_MANIFEST:
+        known = view.newest if view.lineage is None else view.lineage.rows
+        if len(known) or migrations.stamp_of(table) >= migrations.LINEAGE_IN_MANIFEST:
             return view
         commits = legacy.read_commits(self, view.branch)
         shown = [commit for commit in commits if commit.manifest_version <= view.version]
-        return replace(view, lineage=lineage_from(shown))
+        lineage = lineage_from(shown)
+        return replace(view, newest=lineage.rows, lineage=lineage)
 
     def writable_view(self, branch: str) -> View:
         """The fresh view that a publish stands on, with lineage; an older format is migrated first."""
@@ -129,14 +140,16 @@ class Manifest:
             table = tables.commit(table, staged, operation_id="manifest.compact")
         except (CommitRefused, HeadMoved) as lost:
             raise PublishContention(f"the manifest moved while it was compacted: {lost}") from lost
-        return self._keep(extend_view(view, table, with_lineage=True), table)
+        return self._keep(replace(view, version=table.version, newest_fragment=newest_fragment(table)), table)
 
     def incarnation(self, branch: str) -> str | None:
         """What tells this branch from an earlier one of the same name; None for main, which is never re-created."""
         if branch == MAIN:
             return None
-        path = f"{_REFS}/{quote(branch, safe='')}.json"
-        data = self.objects.get(path)
+        file = f"{quote(branch, safe='', errors='surrogatepass')}.json"
+        path = f"{_REFS}/{file}"
+        # To ask a file system for a name that it cannot keep is an error of its own.
+        data = self.objects.get(path) if len(file) <= _LONGEST_FILE_NAME else None
         if data is None:
             raise self._why_missing(branch, None)
         try:
@@ -167,6 +180,7 @@ class Manifest:
         """Drop what is kept of every branch."""
         with self._guard:
             self._views.clear()
+            self._newest_main = None
 
     def forget(self, branch: str) -> None:
         """Drop what is kept of a branch."""
@@ -186,6 +200,8 @@ class Manifest:
     def _keep(self, view: View, table: Table) -> View:
         with self._guard:
             self._views[view.branch] = (view, table)
+            if view.branch == MAIN:
+                self._newest_main = table
         return view
 
     def _why_missing(self, branch: str, version: int | None) -> NotFound:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from omnigraph.errors import FormatError, FormatTooNew, FormatTooOld, NotFound, ParameterError, PublishContention
+from omnigraph.errors import FormatError, FormatTooNew, FormatTooOld, NotFound, PublishContention
 from omnigraph.manifest import legacy
 from omnigraph.manifest.lineage import lineage_from
 from omnigraph.manifest.rows import MAIN, HeadPointer, encode
@@ -66,14 +66,10 @@ def _annotate_primary_key(manifest: Manifest, branch: str) -> None:
     """1 to 2: without the mark on ``object_id`` there is no compare-and-swap on new rows."""
 
     def annotate() -> None:
-        if _has_primary_key(manifest.open(branch)):
-            return
-        try:
-            tables.set_field_metadata(manifest.open(branch), "object_id", {_PRIMARY_KEY.decode(): "true"})
-        except ParameterError:
-            # Lance lets nobody set the mark twice, not even to what it is: another process may have been first.
-            if not _has_primary_key(manifest.open(branch)):
-                raise
+        table = manifest.open(branch)
+        # Lance lets nobody set the mark twice, not even to what it is: looked at anew on every try.
+        if not _has_primary_key(table):
+            tables.set_field_metadata(table, "object_id", {_PRIMARY_KEY.decode(): "true"})
 
     _converging(annotate)
 

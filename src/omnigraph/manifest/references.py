@@ -18,9 +18,6 @@ from omnigraph.manifest.snapshot import Snapshot, pins_of
 Reference: TypeAlias = str | int | datetime
 """A commit id, a manifest version (``v12`` or 12), a date text or an aware datetime."""
 
-# Lance gives the numbers above to versions that are no part of the history.
-_GREATEST_VERSION = 2**63 - 1
-
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
@@ -34,8 +31,8 @@ class Resolved:
 def resolve(manifest: Manifest, branch: str, at: Reference | None) -> Resolved:
     """Find what ``at`` means on a branch; None is its newest version."""
     if at is None:
-        view = manifest.view(branch, with_lineage=True)
-        return Resolved(branch, view.version, view.history.head())
+        view = manifest.view(branch)
+        return Resolved(branch, view.version, view.head)
     if isinstance(at, datetime):
         return _at_time(manifest, branch, at)
     if isinstance(at, int):
@@ -46,7 +43,7 @@ def resolve(manifest: Manifest, branch: str, at: Reference | None) -> Resolved:
     if version:
         return _at_version(manifest, branch, int(version.group(1)))
     if DATE_LIKE.fullmatch(at):
-        return _at_time(manifest, branch, _instant(at))
+        return _at_time(manifest, branch, instant_of(at))
     raise NotFound(
         f"no commit, version or date '{at}'",
         hint="give a commit id, a version like v12, or a time like 2024-05-01T10:00Z",
@@ -58,14 +55,14 @@ def take_snapshot(manifest: Manifest, branch: str, at: Reference | None = None) 
     """The graph as a branch shows it now, or showed it at a commit, a manifest version or a time."""
     if at is None:
         # One view for both: the newest commit of a second look may have made other pins.
-        view = manifest.view(branch, with_lineage=True)
-        commit, past_schema = view.history.head(), None
+        view = manifest.view(branch)
+        commit, own_schema = view.head, view.tables.schema_head if branch == MAIN else None
     else:
         place = resolve(manifest, branch, at)
         view, commit = manifest.view_at(place.branch, place.manifest_version), place.commit
-        past_schema = None if commit is None else commit.schema_ir_hash
+        own_schema = None if commit is None else commit.schema_ir_hash
     # The head of a branch is read with the current schema, the past with the one that it had.
-    schema_hash = past_schema or manifest.schema_hash()
+    schema_hash = own_schema or manifest.schema_hash()
     shown = None if commit is None else commit_of(commit)
     return Snapshot(view.branch, view.version, shown, schema_hash, pins_of(view), manifest)
 
@@ -113,10 +110,10 @@ def _at_commit(manifest: Manifest, branch: str, commit_id: str) -> Resolved:
 
 
 def _at_version(manifest: Manifest, branch: str, version: int) -> Resolved:
-    if not 0 < version <= _GREATEST_VERSION:
+    view = manifest.view(branch, with_lineage=True)
+    if not 0 < version <= view.version:
         raise NotFound(f"branch '{branch}' has no manifest version {version}")
-    commits = _history(manifest, branch).newest_first()
-    commit = next((commit for commit in commits if commit.manifest_version <= version), None)
+    commit = next((each for each in view.history.newest_first() if each.manifest_version <= version), None)
     return Resolved(_owner(manifest, branch, version), version, commit)
 
 
@@ -138,7 +135,8 @@ def _at_time(manifest: Manifest, branch: str, instant: datetime) -> Resolved:
     return Resolved(commit.branch or MAIN, commit.manifest_version, commit)
 
 
-def _instant(text: str) -> datetime:
+def instant_of(text: str) -> datetime:
+    """The moment that a date or time means; without a zone it is UTC."""
     try:
         instant = datetime.fromisoformat(text)
     except ValueError as error:

@@ -1,13 +1,14 @@
 """What a branch of the manifest says at one version, as an immutable view that is extended, not read again.
 
-A view holds the state of the tables; the lineage only when it was asked for, since most readers never look at it.
-Extending a view reads only the rows that were written after it, in one scan.
+A view holds the state of the tables and the newest commit; the whole lineage only when it was asked for, since most
+readers never look at it. Extending a view reads only the rows that were written after it, in one scan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,9 @@ from omnigraph.manifest import rows as shape
 from omnigraph.manifest.lineage import COLUMNS as LINEAGE_COLUMNS
 from omnigraph.manifest.lineage import CREATED_VERSION, Lineage, lineage_from, lineage_of
 from omnigraph.manifest.rows import CommitRecord, Registration, Row, SchemaHead, TableVersion, Tombstone, Txn
-from omnigraph.storage.table import Table
+from omnigraph.storage.pinned import ROW_ADDRESS, Table
+
+_Positions: TypeAlias = np.ndarray[tuple[int], np.dtype[np.intp]]
 
 _STATE_COLUMNS = (
     "object_id",
@@ -29,10 +32,11 @@ _STATE_COLUMNS = (
     "table_branch",
     "row_count",
 )
-_RARE = f"object_type IN ('{shape.TABLE}', '{shape.TABLE_TOMBSTONE}', '{shape.SCHEMA_HEAD}', '{shape.TXN}')"
+_RARE = (shape.TABLE, shape.TABLE_TOMBSTONE, shape.SCHEMA_HEAD, shape.TXN)
 _COMMITS = f"object_type = '{shape.GRAPH_COMMIT}'"
-_VERSIONS = f"object_type = '{shape.TABLE_VERSION}'"
 _NOT_HEADS = f"object_type != '{shape.GRAPH_HEAD}'"
+_IS_COMMIT = pc.field("object_type") == shape.GRAPH_COMMIT
+_IS_VERSION = pc.field("object_type") == shape.TABLE_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +97,23 @@ EMPTY = TableState({}, {}, {}, {}, None)
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One branch of the manifest at one version. ``incarnation`` tells a re-created branch from the deleted one."""
+    """One branch of the manifest at one version. ``incarnation`` tells a re-created branch from the deleted one.
+
+    ``newest`` holds the rows of the newest commit, which are decoded when somebody asks for the head.
+    """
 
     branch: str
     incarnation: str | None
     version: int
     newest_fragment: int
     tables: TableState
+    newest: pa.Table
     lineage: Lineage | None
+
+    @property
+    def head(self) -> CommitRecord | None:
+        """The newest commit; None where history has not begun."""
+        return lineage_of(self.newest, row_versions=CREATED_VERSION in self.newest.column_names).head()
 
     @property
     def history(self) -> Lineage:
@@ -113,12 +126,14 @@ class View:
         """This view with the rows of a publish folded in: the one that made the very next version."""
         written = tuple(written)
         commits = [replace(row, manifest_version=table.version) for row in written if isinstance(row, CommitRecord)]
+        newer = lineage_from(commits)
         return replace(
             self,
             version=table.version,
             newest_fragment=newest_fragment(table),
             tables=self.tables.extended(written),
-            lineage=None if self.lineage is None else self.lineage.extended(lineage_from(commits)),
+            newest=newer.rows if commits else self.newest,
+            lineage=None if self.lineage is None else self.lineage.extended(newer),
         )
 
 
@@ -129,11 +144,12 @@ def newest_fragment(table: Table) -> int:
 
 def read_view(table: Table, branch: str, incarnation: str | None, *, with_lineage: bool) -> View:
     """Read a view from nothing."""
-    rare = table.scan(columns=_STATE_COLUMNS, filter=_RARE).read_all()
-    versions = table.scan(columns=_STATE_COLUMNS, filter=_VERSIONS).read_all()
-    tables = EMPTY.extended([*shape.decode(rare), *shape.decode(_greatest(versions))])
+    standing = _standing_rows(table)
+    shape.refuse_missing(standing.filter(_IS_VERSION), "metadata", "table_version", "row_count")
+    tables = EMPTY.extended(shape.decode(standing.filter(~_IS_COMMIT)))
+    newest = standing.filter(_IS_COMMIT)
     lineage = read_lineage(table) if with_lineage else None
-    return View(branch, incarnation, table.version, newest_fragment(table), tables, lineage)
+    return View(branch, incarnation, table.version, newest_fragment(table), tables, newest, lineage)
 
 
 def read_lineage(table: Table) -> Lineage:
@@ -153,20 +169,55 @@ def extend_view(view: View, table: Table, *, with_lineage: bool) -> View:
         filter=f"_row_last_updated_at_version > {view.version} AND {_NOT_HEADS}",
         after_fragment=view.newest_fragment,
     ).read_all()
-    is_commit = pc.field("object_type") == shape.GRAPH_COMMIT
-    tables = view.tables.extended(shape.decode(newer.filter(~is_commit)))
+    commits = newer.filter(_IS_COMMIT)
     lineage = view.lineage
     if lineage is not None:
-        lineage = lineage.extended(lineage_of(newer.filter(is_commit), row_versions=True))
+        lineage = lineage.extended(lineage_of(commits, row_versions=True))
     elif with_lineage:
         lineage = read_lineage(table)
-    return View(view.branch, view.incarnation, table.version, newest_fragment(table), tables, lineage)
+    return replace(
+        view,
+        version=table.version,
+        newest_fragment=newest_fragment(table),
+        tables=view.tables.extended(shape.decode(newer.filter(~_IS_COMMIT))),
+        newest=commits if len(commits) else view.newest,
+        lineage=lineage,
+    )
 
 
-def _greatest(versions: pa.Table) -> pa.Table:
-    """Of the rows of each table, the one with the greatest version."""
-    shape.refuse_missing(versions, "metadata", "table_version", "row_count")
-    codes = versions.column("table_key").combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    order = np.lexsort((versions.column("table_version").to_numpy(), codes))
+def _standing_rows(table: Table) -> pa.Table:
+    """The rows that say how things stand now: few, however long the history is.
+
+    They are found in a scan of the narrow columns alone. Filters that are pushed down would compare texts row by row,
+    and the wide column, which holds JSON, would be read for all of history: both cost several times as much.
+    """
+    created = [CREATED_VERSION] if table.stable_row_ids else []
+    columns = ["object_type", "table_key", "table_version", *created]
+    narrow = table.scan(columns=columns, with_row_address=True).read_all()
+    found = np.concatenate([_positions(narrow, *_RARE), _latest_versions(narrow), _newest_commits(narrow)])
+    addresses = narrow.column(ROW_ADDRESS).to_numpy()[found]
+    wanted = f"{ROW_ADDRESS} IN ({', '.join(map(str, addresses))})" if len(addresses) else "false"
+    return table.scan(columns=[*_STATE_COLUMNS, *created], filter=wanted).read_all()
+
+
+def _latest_versions(narrow: pa.Table) -> _Positions:
+    """Of the versions of each table, the greatest; one without a number counts as such, and is then refused."""
+    versions = _positions(narrow, shape.TABLE_VERSION)
+    rows = narrow.take(versions)
+    codes = rows.column("table_key").combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    order = np.lexsort((rows.column("table_version").fill_null(pa.scalar(2**64 - 1, pa.uint64())).to_numpy(), codes))
     last_of_table = np.flatnonzero(np.append(np.diff(codes[order]) != 0, [True]))[: len(order)]
-    return versions.take(order[last_of_table])
+    return versions[order[last_of_table]]
+
+
+def _newest_commits(narrow: pa.Table) -> _Positions:
+    """The commits of the newest publish: one, or a history that was moved into the manifest at once."""
+    commits = _positions(narrow, shape.GRAPH_COMMIT)
+    if CREATED_VERSION not in narrow.column_names:
+        return commits
+    made_at = narrow.column(CREATED_VERSION).to_numpy()[commits]
+    return commits[made_at == made_at.max(initial=0)]
+
+
+def _positions(narrow: pa.Table, *kinds: str) -> _Positions:
+    return np.flatnonzero(pc.is_in(narrow.column("object_type"), value_set=pa.array(kinds)).to_numpy())

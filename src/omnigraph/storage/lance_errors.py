@@ -48,6 +48,10 @@ class HeadMoved(Exception):
         self.actual = actual
 
 
+class RefsMoved(Exception):
+    """Internal: a branch was deleted by another process while Lance read the refs of all. Nothing was changed."""
+
+
 @contextmanager
 def translated(subject: str) -> Generator[None]:
     """Run a block of Lance calls about ``subject``; what they raise leaves as one of our errors."""
@@ -116,6 +120,7 @@ _MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str], Exception]], ...] =
         (r"Clone operation should not enter build_manifest", _saying(AlreadyExists)),
         (r"^(Dataset at path .*|Not found: \S*)\.manifest( was not found|$)", _history_gone),
         (r"^Dataset at path .* was not found|^Not found: \S*_versions$|^Ref not found", _saying(NotFound)),
+        (r"^Not found: \S*/_refs/branches/\S+\.json", _saying(RefsMoved)),
         (r"^LanceError\(IO\): WrappedSdkError.*ResourceNotFoundException", _no_dynamodb_table),
         (r"^Ref conflict error", _saying(InputError)),
         (

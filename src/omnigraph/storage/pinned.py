@@ -6,18 +6,22 @@ A :class:`Table` never follows its dataset's HEAD and nothing in this module wri
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from pathlib import Path
+from typing import Protocol, TypeVar, cast
 
 import lance
 import pyarrow as pa
 from lance import Session  # pyright: ignore[reportPrivateImportUsage]  documented there, but not marked as exported
-from lance.dataset import LanceDataset, LanceOperation, Transaction
+from lance.dataset import Branch, LanceDataset, LanceOperation, Transaction
 from lance.debug import list_transactions
 
-from omnigraph.errors import HistoryGone, NotFound
-from omnigraph.storage.lance_errors import translated
+from omnigraph.errors import ConflictError, HistoryGone, NotFound
+from omnigraph.storage.lance_errors import RefsMoved, translated
+
+Result = TypeVar("Result")
 
 OPERATION_ID = "omnigraph:operation_id"
 """The transaction property that says whose a Lance commit is."""
@@ -26,6 +30,7 @@ ROW_CREATED_AT = "_row_created_at_version"
 ROW_UPDATED_AT = "_row_last_updated_at_version"
 ROW_ID = "_rowid"
 ROW_ADDRESS = "_rowaddr"
+_LOOKS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +171,20 @@ class Table:
         with translated(self.subject):
             return self.dataset.latest_version
 
+    def has_successor(self) -> bool:
+        """Whether this branch has a newer version now, where versions are never dropped: asked of the storage.
+
+        On a local disk Lance lists all versions to find the newest, so the answer takes longer with every commit.
+        Without gaps between them one look for the next one says the same.
+        """
+        if "://" in self.uri or not self._has_file(self.version):
+            return self.head_version() != self.version
+        return self._has_file(self.version + 1)
+
+    def _has_file(self, version: int) -> bool:
+        file = f"{2**64 - 1 - version:020}.manifest"
+        return Path(branch_uri(self.uri, self.branch), "_versions", file).exists()
+
     def at(self, version: int | None) -> Table:
         """The same table and branch at another version, or at HEAD."""
         return open_table(self.uri, self.branch, version, self.access)
@@ -191,8 +210,11 @@ class Table:
 
     def branches(self) -> dict[str, BranchRef]:
         """All branches of the dataset by name, main apart: it has no ref."""
-        with translated(self.subject):
-            found = self.dataset.branches.list()
+
+        def listed() -> dict[str, Branch]:
+            with translated(self.subject):
+                return self.dataset.branches.list()
+
         return {
             name: BranchRef(
                 name=name,
@@ -201,7 +223,7 @@ class Table:
                 identifier=tuple((version, uuid) for version, uuid in ref["branch_identifier"]),
                 created_at=ref["create_at"],
             )
-            for name, ref in found.items()
+            for name, ref in settled(listed).items()
         }
 
     def leftover_branch(self, name: str) -> bool:
@@ -233,7 +255,7 @@ class Table:
             }
 
     def storage_calls(self) -> StorageCalls:
-        """What this handle, and those that were derived from it, asked of the storage since the last call."""
+        """What all tables of this session asked of the storage since the last call; listing a folder does not count."""
         stats = cast("_IOStats", self.dataset.io_stats_incremental())
         return StorageCalls(
             reads=stats.read_iops,
@@ -258,6 +280,14 @@ def branch_uri(uri: str, branch: str | None) -> str:
         return uri
     path, question, query = uri.partition("?")
     return f"{path}/tree/{branch}{question}{query}"
+
+
+def settled(look: Callable[[], Result]) -> Result:
+    """Do what makes Lance read all refs, one after the other; again if another process deletes one meanwhile."""
+    for _ in range(_LOOKS):
+        with suppress(RefsMoved):
+            return look()
+    raise ConflictError("branches are deleted faster than they can be listed", hint="retry")
 
 
 def purge_hint(uri: str, branch: str) -> str:

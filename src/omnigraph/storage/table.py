@@ -28,7 +28,7 @@ from lance.optimize import Compaction, CompactionOptions, CompactionTask, Rewrit
 from omnigraph.errors import AlreadyExists
 from omnigraph.storage.failpoints import durable
 from omnigraph.storage.lance_errors import HeadMoved, translated
-from omnigraph.storage.pinned import OPERATION_ID, ROW_ADDRESS, Access, Table, open_table, purge_hint
+from omnigraph.storage.pinned import OPERATION_ID, ROW_ADDRESS, Access, Table, open_table, purge_hint, settled
 from omnigraph.storage.staging import (
     FragmentText,
     IndexKind,
@@ -39,6 +39,7 @@ from omnigraph.storage.staging import (
 )
 
 Rows: TypeAlias = pa.Table | pa.RecordBatchReader
+Addresses: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint64]]
 WriteMode: TypeAlias = Literal["append", "overwrite"]
 
 STORAGE_VERSION = "2.2"
@@ -93,13 +94,31 @@ def delete_where(table: Table, predicate: str) -> Staged | None:
     addresses = table.scan([], filter=predicate, with_row_address=True).read_all()[ROW_ADDRESS].to_numpy()
     if not len(addresses):
         return None
-    left = {fragment_id: _remove(table, fragment_id, offsets) for fragment_id, offsets in _by_fragment(addresses)}
-    operation = LanceOperation.Delete(
-        updated_fragments=[fragment for fragment in left.values() if fragment is not None],
-        deleted_fragment_ids=[fragment_id for fragment_id, fragment in left.items() if fragment is None],
-        predicate=predicate,
+    return delete_at(table, addresses, predicate)
+
+
+def delete_at(table: Table, addresses: Addresses, predicate: str = "by row address") -> Staged:
+    """Stage the removal of the rows at these addresses. The predicate is kept for whoever reads the transaction."""
+    gone, shrunk = _without(table, addresses)
+    return _staged(table, Kind.DELETE, LanceOperation.Delete(shrunk, gone, predicate), deleted=len(addresses))
+
+
+def replace_rows(table: Table, addresses: Addresses, rows: Rows) -> Staged:
+    """Stage the removal of the rows at these addresses and the arrival of others, as one change.
+
+    Unlike :func:`upsert` it can remove without replacing, and it takes blobs that lie elsewhere.
+    """
+    gone, shrunk = _without(table, addresses)
+    operation = LanceOperation.Update(gone, shrunk, _write(table, rows, "append"), fields_modified=[])
+    came, went = _row_count(operation.new_fragments), len(addresses)
+    return _staged(
+        table,
+        Kind.UPSERT,
+        operation,
+        inserted=max(0, came - went),
+        updated=min(came, went),
+        deleted=max(0, went - came),
     )
-    return _staged(table, Kind.DELETE, operation, deleted=len(addresses))
 
 
 def delete_ids(table: Table, ids: Rows, on: str = "id") -> Staged | None:
@@ -161,22 +180,16 @@ def update_fragments(
 
 def build_index(table: Table, column: str, kind: IndexKind) -> Staged | None:
     """Stage an index over all rows, named ``<column>_idx``; it replaces one of that name. None on nothing to index."""
-    if not table.count_rows(f"`{column}` IS NOT NULL" if kind is IndexKind.IVF_FLAT else None):
+    return build_indexes(table, {column: kind})
+
+
+def build_indexes(table: Table, kinds: Mapping[str, IndexKind]) -> Staged | None:
+    """Stage an index for each column, all in one change; a column with nothing to index is left out."""
+    built = {column: _built(table, column, kind) for column, kind in kinds.items() if _has_any(table, column, kind)}
+    if not built:
         return None
-    name = f"{column}_idx"
-    with _writing("table.stage", table.subject):
-        built = table.dataset.create_index_uncommitted(
-            column,
-            kind.value,
-            name=name,
-            replace=True,
-            num_partitions=1 if kind is IndexKind.IVF_FLAT else None,
-            fragment_ids=[fragment.fragment_id for fragment in table.dataset.get_fragments()],
-        )
-        if kind is IndexKind.INVERTED:
-            # As built it is a partition that no query can read.
-            built = table.dataset.merge_existing_index_segments([built])
-    return _staged(table, Kind.INDEX, LanceOperation.CreateIndex([built], _segments(table, name)))
+    replaced = [segment for column in built for segment in _segments(table, _index_name(column))]
+    return _staged(table, Kind.INDEX, LanceOperation.CreateIndex(list(built.values()), replaced))
 
 
 def compact(table: Table, target_rows: int | None = None) -> Staged | None:
@@ -314,8 +327,12 @@ def delete_branch(table: Table, name: str) -> bool:
     """Inline. Delete a branch's ref and storage; False when there is no such ref. One with children is refused."""
     if name not in table.branches():
         return False
-    with _writing("table.branch.delete", table.subject):
-        table.dataset.branches.delete(name)
+
+    def delete() -> None:
+        with _writing("table.branch.delete", table.subject):
+            table.dataset.branches.delete(name)
+
+    settled(delete)
     return True
 
 
@@ -419,17 +436,48 @@ def _remove(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentM
         return fragment.delete_rows(offsets)
 
 
+def _without(table: Table, addresses: Addresses) -> tuple[list[int], list[FragmentMetadata]]:
+    """The fragments that lose rows: the ids of those that become empty, and the others as they are left."""
+    left = {fragment_id: _remove(table, fragment_id, offsets) for fragment_id, offsets in _by_fragment(addresses)}
+    gone = [fragment_id for fragment_id, fragment in left.items() if fragment is None]
+    return gone, [fragment for fragment in left.values() if fragment is not None]
+
+
 def _row_count(fragments: Iterable[FragmentMetadata]) -> int:
     return sum(fragment.num_rows for fragment in fragments)
 
 
-def _by_fragment(addresses: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> Iterator[tuple[int, list[int]]]:
+def _by_fragment(addresses: Addresses) -> Iterator[tuple[int, list[int]]]:
     """Row addresses, each a fragment id and an offset in one number, as offsets per fragment."""
     addresses = np.sort(addresses)
     fragment_ids, starts = np.unique(addresses >> np.uint64(32), return_index=True)
     offsets = np.split(addresses & np.uint64(0xFFFFFFFF), starts[1:])
     for fragment_id, within in zip(fragment_ids, offsets, strict=True):
         yield int(fragment_id), cast("list[int]", within.tolist())
+
+
+def _index_name(column: str) -> str:
+    return f"{column}_idx"
+
+
+def _has_any(table: Table, column: str, kind: IndexKind) -> bool:
+    return table.count_rows(f"`{column}` IS NOT NULL" if kind is IndexKind.IVF_FLAT else None) > 0
+
+
+def _built(table: Table, column: str, kind: IndexKind) -> LanceIndex:
+    with _writing("table.stage", table.subject):
+        built = table.dataset.create_index_uncommitted(
+            column,
+            kind.value,
+            name=_index_name(column),
+            replace=True,
+            num_partitions=1 if kind is IndexKind.IVF_FLAT else None,
+            fragment_ids=[fragment.fragment_id for fragment in table.dataset.get_fragments()],
+        )
+        if kind is IndexKind.INVERTED:
+            # As built it is a partition that no query can read.
+            built = table.dataset.merge_existing_index_segments([built])
+    return built
 
 
 def _segments(table: Table, name: str) -> list[LanceIndex]:

@@ -1,0 +1,192 @@
+"""Conditions on the rows of one table: as the filter text that Lance reads, and as a mask over rows in memory.
+
+Both forms of a condition answer alike, in three-valued logic: a null matches nothing. Engines round and overflow where
+a number meets a column of another type, each in its own way, so a number is brought to the column's type here first,
+together with its operator, such that the answer stays exact.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date
+from typing import Final, Protocol, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.language.query.ast import Comparison
+from omnigraph.language.query.typed import ConstantValue
+from omnigraph.language.query.values import narrowed
+from omnigraph.language.schema.arrow import arrow_values
+from omnigraph.language.types import FLOATS, INTEGER_RANGES, Scalar, ValueType
+
+MOST_LISTED: Final = 2_000
+"""Beyond so many values one scan of the column is cheaper than a filter that lists them."""
+
+Mask: TypeAlias = pa.BooleanArray
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_LEAST_I64: Final = -(2**63)
+
+
+class Condition(Protocol):
+    """What a row must fulfil."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are looked at."""
+        ...
+
+    def sql(self) -> str | None:
+        """The filter for a scan; None where it would be too long and the mask has to do."""
+        ...
+
+    def mask(self, rows: pa.Table) -> Mask:
+        """For each row in memory whether it fulfils the condition, or null."""
+        ...
+
+
+# --------------------------------------------------------------------------------------------- comparisons
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """``column operator value``; the value is exactly one of the column's type. Without operator: any value at all."""
+
+    column: str
+    type: ValueType
+    operator: Comparison | None
+    value: ConstantValue = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column."""
+        return (self.column,)
+
+    def sql(self) -> str:
+        """The comparison in the SQL of Lance filters."""
+        name = quoted_name(self.column)
+        if self.operator is None:
+            return f"{name} IS NOT NULL"
+        if self.type.scalar in FLOATS and self.value == 0:
+            return _ZERO[self.operator].format(name)
+        return f"{name} {self.operator.value} {_literal(self.value, self.type.scalar)}"
+
+    def mask(self, rows: pa.Table) -> Mask:
+        """The comparison by Arrow."""
+        column = rows[self.column]
+        if self.operator is None:
+            return pc.is_valid(column)
+        value = arrow_values(self.type, [self.value])[0]
+        return cast(Mask, pc.call_function(_KERNELS[self.operator], [column, value]))
+
+
+def comparison(column: str, type_: ValueType, operator: Comparison, value: ConstantValue) -> Compared | None:
+    """``column operator value`` for a value of any type that compares with the column. None: nothing matches, ever."""
+    if value is None:
+        return None
+    if not type_.is_number:
+        return Compared(column, type_, operator, value)
+    number = cast("int | float", value)
+    below = _greatest_up_to(number, type_.scalar)
+    if below == number:
+        return Compared(column, type_, operator, below)
+    match operator:
+        case Comparison.LESS | Comparison.LESS_OR_EQUAL:
+            return None if below is None else Compared(column, type_, Comparison.LESS_OR_EQUAL, below)
+        case Comparison.GREATER | Comparison.GREATER_OR_EQUAL if below is not None:
+            return Compared(column, type_, Comparison.GREATER, below)
+        case Comparison.EQUAL:
+            return None
+        case _:
+            return Compared(column, type_, None)
+
+
+def _greatest_up_to(number: float, scalar: Scalar) -> int | float | None:
+    """The greatest value of a type that is not above a number; Python compares integers with floats exactly."""
+    if scalar in INTEGER_RANGES:
+        allowed = INTEGER_RANGES[scalar]
+        return None if number < allowed[0] else min(math.floor(number), allowed[-1])
+    nearest = narrowed(float(number)) if scalar is Scalar.F32 else float(number)
+    if nearest > number:
+        width = np.float32 if scalar is Scalar.F32 else np.float64
+        nearest = float(np.nextafter(width(nearest), width(-math.inf)))
+    return nearest if math.isfinite(nearest) else None
+
+
+_KERNELS: Final = {
+    Comparison.EQUAL: "equal",
+    Comparison.NOT_EQUAL: "not_equal",
+    Comparison.LESS: "less",
+    Comparison.LESS_OR_EQUAL: "less_equal",
+    Comparison.GREATER: "greater",
+    Comparison.GREATER_OR_EQUAL: "greater_equal",
+}
+
+# Some engines order -0.0 below 0.0, others take them for one number: these say the same to both.
+_ZERO: Final = {
+    Comparison.EQUAL: "({0} >= -0.0 AND {0} <= 0.0)",
+    Comparison.NOT_EQUAL: "({0} < -0.0 OR {0} > 0.0)",
+    Comparison.LESS: "{0} < -0.0",
+    Comparison.LESS_OR_EQUAL: "{0} <= 0.0",
+    Comparison.GREATER: "{0} > 0.0",
+    Comparison.GREATER_OR_EQUAL: "{0} >= -0.0",
+}
+
+
+# --------------------------------------------------------------------------------------------- sets of ids
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """One of the columns, all of them texts, holds one of the values."""
+
+    columns: tuple[str, ...]
+    values: pa.StringArray
+
+    def sql(self) -> str | None:
+        """The values listed once for each column, if they are few."""
+        if len(self.values) > MOST_LISTED:
+            return None
+        listed = ", ".join(quoted_text(value) for value in cast("list[str]", self.values.to_pylist()))
+        return " OR ".join(f"{quoted_name(column)} IN ({listed})" for column in self.columns) if listed else "false"
+
+    def mask(self, rows: pa.Table) -> Mask:
+        """Whether a value is found in any of the columns."""
+        found = [pc.is_in(rows[column], value_set=self.values) for column in self.columns]
+        mask = found[0]
+        for other in found[1:]:
+            mask = pc.or_(mask, other)
+        return mask
+
+
+# --------------------------------------------------------------------------------------------- SQL texts
+
+
+def quoted_name(column: str) -> str:
+    """A column as Lance filters name it, whatever its case."""
+    return f"`{column}`"
+
+
+def quoted_text(value: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _literal(value: ConstantValue, scalar: Scalar) -> str:
+    match value:
+        case str():
+            return quoted_text(value)
+        case bool():
+            return "true" if value else "false"
+        case int() if scalar is Scalar.DATE:
+            return f"DATE '{date.fromordinal(value + _EPOCH_DAY).isoformat()}'"
+        case int() if scalar is Scalar.DATETIME:
+            # A timestamp would be compared in nanoseconds, which end in the year 2262.
+            return f"arrow_cast({value}, 'Date64')"
+        case int() if value == _LEAST_I64:
+            # Read as the minus of a number that is too large.
+            return f"arrow_cast('{value}', 'Int64')"
+        case _:
+            return repr(value)

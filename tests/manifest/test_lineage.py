@@ -1,0 +1,141 @@
+"""The history of a branch: its head, its order, its growth, and where two histories meet."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnigraph.errors import StorageError
+from omnigraph.manifest.lineage import CREATED_VERSION, Lineage, lineage_from, lineage_of, merge_base
+from omnigraph.manifest.rows import CommitRecord, encode
+from omnigraph.manifest.state import read_lineage
+from omnigraph.storage.location import Location
+
+from .publishing import commit_rows, make_graph, manifest_of
+
+
+def commit(commit_id: str, version: int, *parents: str, created_at: int = 0) -> CommitRecord:
+    parent, merged = (*parents, None, None)[:2]
+    return CommitRecord(commit_id, None, version, created_at, parent, merged)
+
+
+def ids(lineage: Lineage) -> list[str]:
+    return [found.id for found in lineage.newest_first()]
+
+
+def test_an_empty_history_has_no_head() -> None:
+    empty = lineage_from([])
+    assert (len(empty), empty.head(), empty.find("A"), ids(empty)) == (0, None, None, [])
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (commit("Z", 1, created_at=9), commit("A", 2, created_at=1)),  # the version decides
+        (commit("Z", 2, created_at=1), commit("A", 2, created_at=9)),  # then the time
+        (commit("A", 2, created_at=1), commit("Z", 2, created_at=1)),  # then the id
+    ],
+)
+def test_the_head_is_the_greatest_of_version_time_and_id(first: CommitRecord, second: CommitRecord) -> None:
+    for lineage in (lineage_from([first, second]), lineage_from([second, first])):
+        assert lineage.head() == second
+        assert list(lineage.newest_first()) == [second, first]
+
+
+def test_a_commit_is_found_by_its_whole_id_alone() -> None:
+    lineage = lineage_from([commit("A1", 1), commit("A2", 2, "A1")])
+    assert lineage.find("A2") == commit("A2", 2, "A1")
+    assert lineage.find("A") is None
+
+
+def test_a_history_that_grew_one_by_one_is_the_same_as_one_read_at_once() -> None:
+    commits = [commit(f"C{number:03}", number, *([f"C{number - 1:03}"] if number else [])) for number in range(200)]
+    grown = lineage_from([])
+    for each in commits:
+        grown = grown.extended(lineage_from([each]))
+    assert list(grown.newest_first()) == commits[::-1]
+    assert grown.rows.equals(lineage_from(commits).rows)
+    # Without joining the pieces now and then every lookup would walk all of them.
+    assert grown.rows.column(0).num_chunks <= 64
+    assert grown.extended(lineage_from([])) is grown
+
+
+def test_the_version_is_that_of_the_row_unless_history_was_backfilled() -> None:
+    rows = encode([CommitRecord("A", None, 1, 0), CommitRecord("B", None, 2, 0, backfilled=True)])
+    moved = rows.append_column(CREATED_VERSION, [[7, 7]])
+    assert lineage_of(moved, row_versions=True).versions.tolist() == [7, 2]
+    # A manifest without stable row ids says 1 in that column, whatever happened.
+    assert lineage_of(moved, row_versions=False).versions.tolist() == [1, 2]
+
+
+def test_a_message_cannot_pass_for_the_mark_of_a_backfill() -> None:
+    sly = CommitRecord("A", None, 1, 0, message='"backfilled":true')
+    rows = encode([sly]).append_column(CREATED_VERSION, [[7]])
+    assert lineage_of(rows, row_versions=True).versions.tolist() == [7]
+
+
+def test_a_commit_without_metadata_is_a_hard_error() -> None:
+    rows = encode([commit("A", 1)])
+    damaged = rows.set_column(rows.schema.get_field_index("metadata"), "metadata", [[None]])
+    with pytest.raises(StorageError, match="malformed row 'A'"):
+        lineage_of(damaged, row_versions=False)
+
+
+def test_real_commits_make_one_line_and_each_knows_its_version(local_location: Location) -> None:
+    graph = make_graph(local_location)
+    published = [commit_rows(graph, {"Person": [name]}).commit for name in "abc"]
+    read = list(read_lineage(manifest_of(graph).open("main")).newest_first())
+    assert read[:3] == published[::-1]
+    assert [found.manifest_version for found in read] == [6, 5, 4, 1]
+    assert [found.parent for found in read] == [found.id for found in read[1:]] + [None]
+
+
+# A - B - C - D      main
+#      \       \
+#       X - Y - M    dev: M merged D
+HISTORY = {
+    found.id: found
+    for found in (
+        commit("A", 1),
+        commit("B", 2, "A"),
+        commit("C", 3, "B"),
+        commit("D", 4, "C"),
+        commit("X", 3, "B"),
+        commit("Y", 4, "X"),
+        commit("M", 5, "Y", "D"),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "base"),
+    [
+        ("D", "D", "D"),
+        ("D", "B", "B"),
+        ("D", "Y", "B"),
+        ("M", "D", "D"),  # by the merged parent: a second merge begins where the first ended
+        ("A", "M", "A"),
+        ("D", "unknown", None),
+    ],
+)
+def test_the_merge_base_is_the_nearest_shared_commit(source: str, target: str, base: str | None) -> None:
+    for one, other in ((source, target), (target, source)):
+        found = merge_base(one, other, HISTORY)
+        assert (found.id if found else None) == base
+
+
+def test_of_two_equally_near_bases_the_newer_one_is_taken() -> None:
+    # A criss-cross: both sides merged the other's first commit.
+    older, newer = commit("P", 2, "A"), commit("Q", 3, "A")
+    crossed = (commit("S", 4, "P", "Q"), commit("T", 5, "Q", "P"))
+    commits = {found.id: found for found in (commit("A", 1), older, newer, *crossed)}
+    assert merge_base("S", "T", commits) == newer
+
+
+def test_histories_that_share_nothing_have_no_base() -> None:
+    strangers = {found.id: found for found in (commit("A", 1), commit("B", 2))}
+    assert merge_base("A", "B", strangers) is None
+
+
+def test_history_ends_where_a_deleted_branch_took_a_parent_away() -> None:
+    commits = {found.id: found for found in (commit("A", 1), commit("B", 2, "A"), commit("M", 3, "B", "gone"))}
+    assert merge_base("M", "A", commits) == commits["A"]

@@ -1,0 +1,159 @@
+"""Races about what exists at all: two inits, two creators, create against delete, and the writer that wakes up late."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import cast
+
+import omnigraph
+from omnigraph.errors import AlreadyExists, ConflictError, NotFound
+from omnigraph.manifest.rows import MAIN, HeadPointer, encode
+from omnigraph.storage import table as tables
+from omnigraph.storage.location import Location
+from tests.crash import Pipe, pipe, start
+from tests.manifest.fence import advance, send
+from tests.manifest.publishing import SCHEMA, commit_rows, make_graph, manifest_of, names
+from tests.manifest.test_races import all_at_once
+
+PATIENCE = 60.0
+
+
+# --------------------------------------------------------------------------------------------- one winner
+
+
+def initialise(uri: str, actor: str) -> str | None:
+    try:
+        omnigraph.init(uri, SCHEMA, actor=actor)
+    except AlreadyExists:
+        return None
+    return actor
+
+
+def test_of_several_inits_at_once_one_wins(local_location: Location) -> None:
+    for number in range(2):
+        uri = f"{local_location.uri}-{number}"
+        answers = all_at_once(initialise, uri, [(f"act-{actor}",) for actor in range(4)])
+        winners = [actor for actor in answers if actor is not None]
+        assert len(winners) == 1
+        graph = omnigraph.open(uri)
+        assert [commit.actor for commit in graph.commits()] == winners
+        commit_rows(graph, {"Person": ["ann"]})
+
+
+def create(uri: str, name: str, beginning: str) -> str | None:
+    try:
+        omnigraph.open(uri).create_branch(name, from_=beginning)
+    except AlreadyExists:
+        return None
+    return beginning
+
+
+def test_of_several_creators_of_one_name_one_wins(local_location: Location) -> None:
+    graph = make_graph(local_location)
+    beginnings = [commit_rows(graph, {"Person": [name]}).commit.id for name in "abcd"]
+    for number in range(3):
+        name = f"dev-{number}"
+        answers = all_at_once(create, graph.uri, [(name, beginning) for beginning in beginnings])
+        winners = [beginning for beginning in answers if beginning is not None]
+        assert len(winners) == 1
+        assert [branch.head for branch in graph.branches() if branch.name == name] == winners
+        assert len(names(graph, "Person", name)) == beginnings.index(winners[0]) + 1
+
+
+# --------------------------------------------------------------------------------------------- create against delete
+
+
+def act(uri: str, role: str, rounds: int) -> Counter[str]:
+    """Create, delete, write to or look at one branch, again and again; how often each came out how."""
+    graph = omnigraph.open(uri)
+    outcomes: Counter[str] = Counter()
+    for number in range(rounds):
+        try:
+            match role:
+                case "create":
+                    graph.create_branch("dev")
+                case "delete":
+                    graph.delete_branch("dev")
+                case "write":
+                    commit_rows(graph, {"Person": [f"p{number}"]}, "dev")
+                case _:
+                    graph.branches()
+                    graph.commit(graph.commits()[-1].id)
+            outcomes[role] += 1
+        except (AlreadyExists, NotFound) as refused:
+            outcomes[refused.code] += 1
+    return outcomes
+
+
+def test_create_against_delete_of_one_branch(local_location: Location) -> None:
+    graph = make_graph(local_location)
+    main = commit_rows(graph, {"City": ["rome"]}).commit.id
+    roles = [("create", 40), ("delete", 40), ("write", 25), ("look", 40)]
+    outcomes = sum(all_at_once(act, graph.uri, roles), Counter[str]())
+    exists = "dev" in [branch.name for branch in omnigraph.open(graph.uri).branches()]
+    assert outcomes["create"] - outcomes["delete"] == exists
+    assert outcomes["create"] > 1
+    # Looking at the graph never fails because of a branch that is going.
+    assert outcomes["look"] == 40
+    if exists:
+        graph.delete_branch("dev")
+    graph.create_branch("dev")
+    commit_rows(graph, {"Person": ["ann"]}, "dev")
+    assert names(graph, "Person", "dev") == ["ann"]
+    assert [commit.id for commit in graph.commits("dev")][1:] == [commit.id for commit in graph.commits()]
+    assert graph.commits()[0].id == main
+
+
+# --------------------------------------------------------------------------------------------- the late writer
+
+
+def write_late(line: Pipe, uri: str) -> None:
+    """Stage work on a branch, wait, and publish it in three ways; say what came of each."""
+    graph = omnigraph.open(uri)
+    manifest = manifest_of(graph)
+    view = manifest.view("dev", with_lineage=True)
+    request = replace(advance(graph, {"node:Person": 1}, "dev"), incarnation=view.incarnation)
+    stale = manifest.open("dev")
+    line.send("staged")
+    line.recv()
+    try:
+        send(graph, request, "dev")
+        line.send("published")
+    except (ConflictError, NotFound) as refused:
+        line.send(refused.code)
+    line.recv()
+    tables.merge_rows(stale, encode([HeadPointer("dev", "late", None)]))
+    line.send("resurrected")
+    line.recv()
+
+
+def test_a_late_writer_cannot_publish_to_a_branch_made_anew_nor_harm_it(local_location: Location) -> None:
+    graph = make_graph(local_location)
+    graph.create_branch("dev")
+    ours, theirs = pipe()
+    child = start(write_late, theirs, graph.uri)
+    theirs.close()
+
+    def said() -> str:
+        assert ours.poll(PATIENCE)
+        return cast("str", ours.recv())
+
+    assert said() == "staged"
+    graph.delete_branch("dev")
+    graph.create_branch("dev")
+    ours.send("publish")
+    assert said() == "conflict"
+    assert len(graph.commits("dev")) == 1
+    # Deleted once more: the writer's Lance handle brings the folder back.
+    graph.delete_branch("dev")
+    ours.send("write below the fence")
+    assert said() == "resurrected"
+    assert manifest_of(graph).open(MAIN).leftover_branch("dev")
+    graph.create_branch("dev")
+    commit_rows(graph, {"Person": ["ann"]}, "dev")
+    fresh = omnigraph.open(graph.uri, "ro")
+    assert names(fresh, "Person", "dev") == ["ann"]
+    assert [commit.branch for commit in fresh.commits("dev")] == ["dev", "main"]
+    ours.send("done")
+    child.join(PATIENCE)
