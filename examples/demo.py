@@ -1,19 +1,24 @@
 """A walk through the example project: what ``make demo`` shows.
 
 An evidence base of clinical trials, kept by two curators. The walk reads the schema, checks and plans every
-query, shows what a mistake looks like, and plans the move to the second version of the schema.
+query, shows what a mistake looks like, plans the move to the second version of the schema, makes the graph, gives
+it a branch, and looks at what lies on disk.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
+import omnigraph as og
 from omnigraph.cli.steps import in_words
 from omnigraph.language.query import CompiledQuery, compile_query, explain, lint_queries, parse_queries
 from omnigraph.language.query.typed import TypedRead
 from omnigraph.language.schema import Schema, parse_schema, plan_migration
 from omnigraph.language.source import Source
+from omnigraph.manifest.snapshot import Snapshot
 
 PROJECT = Path(__file__).parent / "evidence"
 QUERY_FILES = tuple(PROJECT / name for name in ("questions.gq", "search.gq", "curation.gq"))
@@ -29,7 +34,9 @@ def main() -> None:
     show_plan(next(query for query in queries if query.name == "unconfirmed_positives"))
     show_mistakes(schema)
     show_migration(schema, parse_schema(PROJECT / "evidence_v2.pg"))
-    print(f"\nAll of this took {(perf_counter() - started) * 1000:.0f} ms, without Spark and without a graph on disk.")
+    with TemporaryDirectory() as folder:
+        show_graph(Path(folder) / "brain.og")
+    print(f"\nAll of this took {(perf_counter() - started) * 1000:.0f} ms, without Spark.")
 
 
 def compile_all(file: Path, schema: Schema) -> list[CompiledQuery]:
@@ -80,6 +87,38 @@ def show_migration(old: Schema, new: Schema) -> None:
     title("From evidence.pg to evidence_v2.pg")
     for step in plan_migration(old.ir, new.ir).steps:
         print(f"  {step.tier:<11}  {in_words(step)}")
+
+
+def show_graph(place: Path) -> None:
+    """A graph on disk: made, branched and looked at."""
+    title(f"A graph on disk: {place.name}")
+    with og.init(place, PROJECT / "evidence.pg", actor="act-ines") as graph:
+        graph.create_branch("review/june")
+        for branch in graph.branches():
+            print(
+                f"  branch {branch.name:<11}  head {branch.head}" + (f"  from {branch.parent}" if branch.parent else "")
+            )
+        for commit in graph.commits("review/june"):
+            print(f"  commit {commit.id}  {commit.created_at:%Y-%m-%d %H:%M:%SZ}  {commit.branch}  {commit.actor}")
+        show_snapshot(graph.snapshot("review/june"))
+    title("Its files")
+    for line in tree(place, depth=2):
+        print(f"  {line}")
+
+
+def show_snapshot(snapshot: Snapshot) -> None:
+    """The version of each table that belongs to the graph at one moment."""
+    title(f"A snapshot of {snapshot.branch}, at manifest version {snapshot.manifest_version}")
+    for pin in snapshot.pins.values():
+        print(f"  {pin.table_key:<18}  version {pin.version} on {pin.branch or 'main'}, {pin.row_count} rows")
+
+
+def tree(folder: Path, depth: int) -> Iterator[str]:
+    """The folders and files below a folder, as indented lines."""
+    for path in sorted(folder.iterdir()):
+        yield f"{path.name}{'/' if path.is_dir() else ''}"
+        if path.is_dir() and depth > 1:
+            yield from (f"  {line}" for line in tree(path, depth - 1))
 
 
 def title(text: str) -> None:

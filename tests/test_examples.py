@@ -108,7 +108,7 @@ def test_the_two_branches_conflict_in_exactly_one_trial(schema: Schema) -> None:
     assert ines["Trial", "tri-104"]["status"] != tomas["Trial", "tri-104"]["status"]
 
 
-def test_the_demo_shows_schema_queries_plan_mistakes_and_migration() -> None:
+def test_the_demo_shows_schema_queries_plan_mistakes_migration_and_a_graph() -> None:
     done = subprocess.run([sys.executable, "demo.py"], cwd=EXAMPLES, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     for words in (
@@ -118,6 +118,10 @@ def test_the_demo_shows_schema_queries_plan_mistakes_and_migration() -> None:
         "The plan of unconfirmed_positives",
         "did you mean 'enrolled'?",
         "rename Trial.enrolled to participants",
+        "branch review/june  head",
+        "main  act-ines",
+        "node:Trial          version 1 on main, 0 rows",
+        "__manifest/",
         "without Spark",
     ):
         assert words in done.stdout

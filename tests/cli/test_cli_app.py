@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 import pytest
 
-from omnigraph.cli.app import app, exit_code, split_globals
+from omnigraph.cli.app import app, exit_code
 from omnigraph.errors import (
     ExpectedVersionMismatch,
     MergeConflicts,
@@ -23,7 +23,25 @@ from omnigraph.errors import (
 
 from .conftest import PROJECT, Command
 
-COMMANDS = [[], ["lint"], ["schema"], ["schema", "check"], ["schema", "diff"], ["version"]]
+COMMANDS = [
+    [],
+    ["init"],
+    ["info"],
+    ["branch"],
+    ["branch", "create"],
+    ["branch", "list"],
+    ["branch", "delete"],
+    ["commit"],
+    ["commit", "list"],
+    ["commit", "show"],
+    ["snapshot"],
+    ["lint"],
+    ["schema"],
+    ["schema", "check"],
+    ["schema", "diff"],
+    ["version"],
+]
+FAMILIES = (["branch"], ["commit"], ["schema"])
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words) or "omnigraph")
@@ -32,7 +50,7 @@ def test_help_has_a_purpose_and_of_a_command_an_example(omnigraph: Command, word
     assert answer.code == 0
     assert answer.out.startswith("Usage: omnigraph")
     assert answer.err == ""
-    if words and words != ["schema"]:
+    if words and words not in FAMILIES:
         assert f"Example:\n    omnigraph {' '.join(words)}" in answer.out
 
 
@@ -52,11 +70,6 @@ def test_the_version_has_the_libraries(omnigraph: Command) -> None:
 @pytest.mark.parametrize("words", [["--json", "version"], ["version", "--json"]], ids=" ".join)
 def test_json_may_stand_before_or_after_the_command(omnigraph: Command, words: list[str]) -> None:
     assert omnigraph(*words).json["omnigraph"]
-
-
-def test_global_flags_are_found_anywhere_and_the_rest_keeps_its_order() -> None:
-    words = ["lint", "b.gq", "-v", "a.gq", "--json", "--schema", "s.pg", "--", "-v"]
-    assert split_globals(words) == (["-v", "--json"], ["lint", "b.gq", "a.gq", "--schema", "s.pg", "--", "-v"])
 
 
 def test_after_two_dashes_a_flag_is_a_file(omnigraph: Command) -> None:

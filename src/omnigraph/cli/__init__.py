@@ -1,1 +1,1 @@
-"""The command line: one module per family of commands, and one that renders."""
+"""The command line: one module per family of commands, and ``render``, which says how their results look."""

@@ -11,8 +11,10 @@ from typing import Annotated, cast
 
 import typer
 
-from omnigraph.cli import lint, schema, version
-from omnigraph.cli.render import JsonOutput, Output, TextOutput
+from omnigraph.cli import branch, commit, graph, lint, schema, version
+from omnigraph.cli.render.output import JsonOutput, Output, TextOutput
+from omnigraph.cli.session import VARIABLE, Session, read_storage_options
+from omnigraph.cli.words import VERBOSE_FLAGS, asks_for_json, split_globals
 from omnigraph.errors import ConflictError, MergeConflicts, OmniGraphError, ParameterError, PreconditionFailed
 
 FAILED = 1
@@ -20,8 +22,6 @@ USAGE = 2
 CONFLICT = 3
 PRECONDITION = 4
 
-VERBOSE_FLAGS = frozenset({"--verbose", "-v"})
-GLOBAL_FLAGS = frozenset({"--json", "--quiet"}) | VERBOSE_FLAGS
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 app = typer.Typer(
@@ -31,8 +31,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="These options may stand before or after the command. OMNIGRAPH_LOG=DEBUG shows more of the log.",
 )
-app.command("lint")(lint.lint)
+app.command("init")(graph.init)
+app.command("info")(graph.info)
+app.add_typer(branch.app, name="branch")
+app.add_typer(commit.app, name="commit")
+app.command("snapshot")(graph.snapshot)
 app.add_typer(schema.app, name="schema")
+app.command("lint")(lint.lint)
 app.command("version")(version.version)
 
 
@@ -43,31 +48,48 @@ def start(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, errors too.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print results and errors only.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the log, and tracebacks.")] = False,
+    uri: Annotated[
+        str | None,
+        typer.Option(
+            "--graph",
+            "-g",
+            metavar="URI",
+            help=f"The graph; else ${VARIABLE}, else the nearest one at or above the working directory.",
+            show_default=False,
+        ),
+    ] = None,
+    actor: Annotated[
+        str | None, typer.Option("--as", metavar="ACTOR", help="Who makes the commits.", show_default=False)
+    ] = None,
+    storage_options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--storage-option",
+            metavar="KEY=VALUE",
+            help="A setting of the object store. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before something is deleted.")] = False,
 ) -> None:
     """A versioned, typed property graph on Lance, with Git-like branches and a data pipeline on Spark."""
     _start_log("INFO" if verbose else "WARNING")
-    context.obj = JsonOutput() if json else TextOutput(quiet=quiet)
+    output = JsonOutput() if json else TextOutput(quiet=quiet)
+    context.obj = Session(output, uri, actor, read_storage_options(storage_options or ()), yes)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code says how it went."""
-    flags, words = split_globals(sys.argv[1:] if arguments is None else arguments)
-    output = JsonOutput() if "--json" in flags else TextOutput()
+    words = sys.argv[1:] if arguments is None else arguments
+    output = JsonOutput() if asks_for_json(words) else TextOutput()
     try:
-        code = _run(flags, words or ["--help"], output)
+        code = _run(words, output)
         sys.stdout.flush()
     except BrokenPipeError:
         # Nobody reads on, as in `| head`; without this the interpreter would complain when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return code
-
-
-def split_globals(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The global flags of a command line, wherever they stand, and the rest; after ``--`` nothing is a flag."""
-    end = words.index("--") if "--" in words else len(words)
-    flags = [word for word in words[:end] if word in GLOBAL_FLAGS]
-    return flags, [*(word for word in words[:end] if word not in GLOBAL_FLAGS), *words[end:]]
 
 
 def exit_code(error: OmniGraphError) -> int:
@@ -79,9 +101,11 @@ def exit_code(error: OmniGraphError) -> int:
     return FAILED
 
 
-def _run(flags: list[str], words: list[str], output: Output) -> int:
+def _run(words: Sequence[str], output: Output) -> int:
     try:
-        return cast("int | None", app(flags + words, prog_name="omnigraph", standalone_mode=False)) or 0
+        options, command = split_globals(words)
+        line = [*options, *(command or ["--help"])]
+        return cast("int | None", app(line, prog_name="omnigraph", standalone_mode=False)) or 0
     except OmniGraphError as error:
         output.error(error)
         return exit_code(error)
@@ -91,7 +115,7 @@ def _run(flags: list[str], words: list[str], output: Output) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - nobody should meet a traceback who did not ask for one
-        if VERBOSE_FLAGS.intersection(flags):
+        if VERBOSE_FLAGS.intersection(words):
             traceback.print_exc()
         message = f"unexpected {type(error).__name__}: {error}"
         output.error(OmniGraphError(message, hint="this is a defect of omnigraph; -v shows the traceback"))

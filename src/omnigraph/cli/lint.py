@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.files import read_all
-from omnigraph.cli.render import output_of
+from omnigraph.cli.render.language import Linted
 from omnigraph.cli.schema import parsed
+from omnigraph.cli.session import session_of
 from omnigraph.errors import Problem, SchemaError
 from omnigraph.language.query.lint import lint_queries
 from omnigraph.language.query.lint_report import Finding, LintReport, SchemaSource, Severity
@@ -39,7 +40,7 @@ def lint(
         # Without a schema no name can be resolved, but syntax can be checked.
         raise SchemaError([*error.problems, *_syntax_problems(texts)]) from None
     reports = [_report(text, parsed_schema, SchemaSource("file", schema)) for text in texts]
-    output_of(context).lint(reports)
+    session_of(context).output.show(Linted(reports))
     return 1 if any(report.errors for report in reports) else 0
 
 

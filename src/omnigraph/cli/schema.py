@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.files import read_all
-from omnigraph.cli.render import CheckedSchema, output_of
+from omnigraph.cli.render.language import CheckedSchema, CheckedSchemas, Migration
+from omnigraph.cli.session import session_of
 from omnigraph.errors import Problem, SchemaError
 from omnigraph.language.schema import Schema, parse_schema, plan_migration
 from omnigraph.language.schema.codes import SYNTAX
@@ -29,7 +30,7 @@ def check(
       omnigraph schema check evidence.pg
     """
     checked = [_checked(name, text) for name, text in zip(files, read_all(files), strict=True)]
-    output_of(context).schemas(checked)
+    session_of(context).output.show(CheckedSchemas(checked))
     return 1 if any(each.problems for each in checked) else 0
 
 
@@ -53,7 +54,7 @@ def diff(
     """
     before, after = parsed(*read_all([old, new]))
     plan = plan_migration(before.ir, after.ir, allow_data_loss=allow_data_loss)
-    output_of(context).migration(plan)
+    session_of(context).output.show(Migration(plan))
     return 0
 
 
@@ -63,7 +64,7 @@ def parsed(*texts: Source | Problem) -> list[Schema]:
     problems: list[Problem] = []
     for text in texts:
         try:
-            schemas.append(_parse(text))
+            schemas.append(parse_schema(schema_text(text)))
         except SchemaError as error:
             problems += error.problems
     if problems:
@@ -71,15 +72,16 @@ def parsed(*texts: Source | Problem) -> list[Schema]:
     return schemas
 
 
-def _parse(text: Source | Problem) -> Schema:
+def schema_text(text: Source | Problem) -> Source:
+    """The text of a schema file; one that is no text is a schema with a problem."""
     if isinstance(text, Problem):
         raise SchemaError([replace(text, code=SYNTAX)])
-    return parse_schema(text)
+    return text
 
 
 def _checked(name: str, text: Source | Problem) -> CheckedSchema:
     try:
-        schema = _parse(text)
+        schema = parse_schema(schema_text(text))
     except SchemaError as error:
         return CheckedSchema(name, error.problems)
     catalog = schema.catalog

@@ -7,7 +7,8 @@ from importlib.metadata import version as release_of
 
 import typer
 
-from omnigraph.cli.render import output_of
+from omnigraph.cli.render.language import Versions
+from omnigraph.cli.session import session_of
 
 LIBRARIES = ("datafusion", "lark", "numpy", "obstore", "pandas", "pyarrow", "pylance", "pyspark")
 
@@ -21,7 +22,6 @@ def version(context: typer.Context) -> int:
     """
     # Package metadata, because importing the libraries to ask them would take seconds.
     libraries = {name: release_of(name) for name in LIBRARIES}
-    output_of(context).versions(
-        {"omnigraph": release_of("omnigraph"), "python": platform.python_version(), **libraries}
-    )
+    releases = {"omnigraph": release_of("omnigraph"), "python": platform.python_version(), **libraries}
+    session_of(context).output.show(Versions(releases))
     return 0

@@ -1,0 +1,79 @@
+"""``omnigraph branch``: make, list and delete branches of the whole graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.render.graph import BranchChange, Branches
+from omnigraph.cli.session import session_of
+
+if TYPE_CHECKING:
+    from omnigraph.graph import Graph
+
+app = typer.Typer(help="Make, list and delete branches of the whole graph.", rich_markup_mode=None)
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The new branch, for example review/june.", show_default=False)],
+    origin: Annotated[
+        str, typer.Option("--from", help="Where it begins: a branch, a commit id, a version like v12, or a time.")
+    ] = "main",
+) -> int:
+    """Make a branch. Nothing is copied, whatever the size of the graph.
+
+    \b
+    Example:
+      omnigraph branch create review/june --from main
+    """
+    session = session_of(context)
+    session.output.say(f"making branch {name} from {origin} in {session.target()}")
+    with session.open("rw") as graph:
+        graph.create_branch(name, origin)
+        session.output.show(BranchChange("made", name, _head(graph, name)))
+    return 0
+
+
+@app.command("list")
+def list_(context: typer.Context) -> int:
+    """List all branches, each with its newest commit.
+
+    \b
+    Example:
+      omnigraph branch list
+    """
+    session = session_of(context)
+    with session.open("ro") as graph:
+        session.output.show(Branches(graph.branches()))
+    return 0
+
+
+@app.command()
+def delete(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The branch to delete.", show_default=False)],
+) -> int:
+    """Delete a branch and what only it has. On a terminal you are asked first, unless --yes is given.
+
+    \b
+    Example:
+      omnigraph branch delete review/june
+    """
+    session = session_of(context)
+    session.output.say(f"deleting branch {name} in {session.target()}")
+    with session.open("rw") as graph:
+        head = _head(graph, name)
+        if not session.confirm(f"Delete branch {name} and what only it has?"):
+            session.output.say("nothing was changed")
+            return 1
+        graph.delete_branch(name)
+        session.output.show(BranchChange("deleted", name, head))
+    return 0
+
+
+def _head(graph: Graph, branch: str) -> str | None:
+    commit = graph.snapshot(branch).commit
+    return None if commit is None else commit.id

@@ -1,0 +1,96 @@
+"""``omnigraph commit``: the history of a branch, and one commit of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.render.graph import Commits, OneCommit
+from omnigraph.cli.session import session_of
+
+if TYPE_CHECKING:
+    from omnigraph.graph import Graph
+    from omnigraph.manifest.history import Commit
+
+FILTERS = ("actor", "branch", "since", "until")
+
+app = typer.Typer(help="Show the history of the graph.", rich_markup_mode=None)
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    branch: Annotated[str, typer.Option("--branch", help="The branch whose history is listed.")] = "main",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many commits.")] = 20,
+    filters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            metavar="KEY=VALUE",
+            help="Only commits by actor=A, made on branch=B, or since=T or until=T. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+) -> int:
+    """List the commits that a branch shows, newest first.
+
+    \b
+    Example:
+      omnigraph commit list --branch review/june --filter actor=act-ann --filter since=2026-05-01
+    """
+    session = session_of(context)
+    wanted = read_filters(filters or ())
+    with session.open("ro") as graph:
+        # One more than is shown, to know whether there is one.
+        found = _matching(graph, branch, limit + 1, wanted)
+        session.output.show(Commits(found[:limit], more=len(found) > limit))
+    return 0
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    commit: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="A commit id; or a version like v12, or a time, of main.", show_default=False
+        ),
+    ],
+) -> int:
+    """Show one commit.
+
+    \b
+    Example:
+      omnigraph commit show v12
+    """
+    session = session_of(context)
+    with session.open("ro") as graph:
+        session.output.show(OneCommit(graph.commit(commit)))
+    return 0
+
+
+def read_filters(pairs: Sequence[str]) -> dict[str, str]:
+    """The filters of a command line, by key."""
+    filters: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if key not in FILTERS or not equals:
+            raise typer.TyperException(f"--filter takes {'=, '.join(FILTERS)}=, not '{pair}'")
+        if key in filters:
+            raise typer.TyperException(f"--filter {key}= is given twice")
+        filters[key] = value
+    return filters
+
+
+def _matching(graph: Graph, branch: str, limit: int, filters: dict[str, str]) -> list[Commit]:
+    # Imported here, because it brings Lance along.
+    from omnigraph.manifest.references import instant_of
+
+    since, until = (instant_of(filters[key]) if key in filters else None for key in ("since", "until"))
+    made_on = filters.get("branch")
+    asked = limit if made_on is None else None
+    commits = graph.commits(branch, asked, filters.get("actor"), since, until)
+    return list(islice((commit for commit in commits if made_on in (None, commit.branch)), limit))

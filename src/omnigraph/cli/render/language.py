@@ -1,0 +1,144 @@
+"""Results of the commands that read texts: ``lint``, ``schema`` and ``version``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from omnigraph.cli.render.output import Result
+from omnigraph.cli.render.page import Page, draw_problem, many
+from omnigraph.cli.steps import in_words
+from omnigraph.errors import Json, Problem
+from omnigraph.language.query.lint_report import LintReport, Severity
+from omnigraph.language.schema.steps import MigrationPlan, Tier, UnsupportedChange
+
+_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
+_TIERS = {Tier.METADATA: "green", Tier.REWRITE: "yellow", Tier.VALIDATED: "yellow", Tier.DESTRUCTIVE: "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Linted(Result):
+    """What the linter found, one report per file."""
+
+    reports: Sequence[LintReport]
+
+    def to_json(self) -> Mapping[str, Json]:
+        """One file: its report. Several: the sums, and the reports under ``files``."""
+        files = [report.to_json() for report in self.reports]
+        if len(files) == 1:
+            return files[0]
+        sums = {
+            "queries_processed": sum(len(report.results) for report in self.reports),
+            "errors": sum(report.errors for report in self.reports),
+            "warnings": sum(report.warnings for report in self.reports),
+            "infos": sum(report.infos for report in self.reports),
+        }
+        return {"status": _status(sums["errors"]), **sums, "files": files}
+
+    def draw(self, page: Page) -> None:
+        """Each problem with its line and a caret; what was checked, on stderr."""
+        found = [entry for report in self.reports for entry in report.problems]
+        for severity, problem in found:
+            page.print(draw_problem(problem, _COLOURS[severity]))
+        counts = Counter(severity for severity, _ in found)
+        page.say(
+            f"{many(sum(len(report.results) for report in self.reports), 'query', 'queries')} in "
+            f"{many(len(self.reports), 'file')}: {many(counts[Severity.ERROR], 'error')}, "
+            f"{many(counts[Severity.WARNING], 'warning')}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSchema:
+    """What ``schema check`` found in one file: problems, or a hash and the numbers of its declarations."""
+
+    path: str
+    problems: tuple[Problem, ...] = ()
+    hash: str | None = None
+    counts: Mapping[str, int] | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        """One entry of ``files``."""
+        if self.problems:
+            problems = [problem.to_json() for problem in self.problems]
+            return {"path": self.path, "status": "error", "problems": problems}
+        return {"path": self.path, "status": "ok", "hash": self.hash, **(self.counts or {})}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSchemas(Result):
+    """What ``schema check`` found, file by file."""
+
+    files: Sequence[CheckedSchema]
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The number of problems, and every file."""
+        return {
+            "status": _status(self._errors),
+            "errors": self._errors,
+            "files": [each.to_json() for each in self.files],
+        }
+
+    def draw(self, page: Page) -> None:
+        """Each problem with its line and a caret; of a good file, what it declares."""
+        for each in self.files:
+            for problem in each.problems:
+                page.print(draw_problem(problem, "red"))
+            if each.counts:
+                counts = ", ".join(many(number, name[:-1]) for name, number in each.counts.items())
+                page.print(Text.assemble((each.path, "bold"), f": {counts}"))
+        page.say(f"{many(len(self.files), 'file')}: {many(self._errors, 'error')}")
+
+    @property
+    def _errors(self) -> int:
+        return sum(len(each.problems) for each in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Migration(Result):
+    """The steps from one schema to another."""
+
+    plan: MigrationPlan
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The plan as it is."""
+        return self.plan.to_json()
+
+    def draw(self, page: Page) -> None:
+        """One line per step: its tier and what it does."""
+        steps = self.plan.steps
+        for step in steps:
+            tier, colour = (
+                ("unsupported", "red") if isinstance(step, UnsupportedChange) else (step.tier, _TIERS[step.tier])
+            )
+            page.print(Text.assemble((f"{tier:<11}", colour), "  ", in_words(step)))
+        if not steps:
+            page.say("no steps: the schemas mean the same")
+        elif self.plan.supported:
+            page.say(f"{many(len(steps), 'step')}, all supported")
+        else:
+            page.say(f"{many(len(steps), 'step')}, {len(self.plan.unsupported)} not supported")
+
+
+@dataclass(frozen=True, slots=True)
+class Versions(Result):
+    """Releases by name."""
+
+    releases: Mapping[str, str]
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Releases by name."""
+        return dict(self.releases)
+
+    def draw(self, page: Page) -> None:
+        """One line per name."""
+        width = max(map(len, self.releases))
+        for name, release in self.releases.items():
+            page.print(f"{name:<{width}}  {release}")
+
+
+def _status(errors: int) -> str:
+    return "error" if errors else "ok"

@@ -1,0 +1,105 @@
+"""The two forms of everything that a command says.
+
+Results go to stdout. In the form for people, talk and errors go to stderr; in the form for programs, a command
+prints one object on stdout, whatever happens.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from rich.text import Text
+
+from omnigraph.cli.render.page import Page, draw_problem, tamed
+from omnigraph.errors import Json, OmniGraphError, QueryError, SchemaError
+
+
+class Result(ABC):
+    """What a command found, in its two forms."""
+
+    @abstractmethod
+    def to_json(self) -> Mapping[str, Json]:
+        """The one object that ``--json`` prints."""
+
+    @abstractmethod
+    def draw(self, page: Page) -> None:
+        """The result as a person reads it."""
+
+
+class Output(ABC):
+    """Everything that a command may say."""
+
+    @abstractmethod
+    def show(self, result: Result) -> None:
+        """What the command found or made."""
+
+    @abstractmethod
+    def say(self, talk: str) -> None:
+        """What a person may like to know meanwhile."""
+
+    @abstractmethod
+    def confirm(self, question: str) -> bool:
+        """Whether to go on. Only a person at a terminal is asked; for anybody else the command was the answer."""
+
+    @abstractmethod
+    def error(self, error: OmniGraphError) -> None:
+        """Why the command failed."""
+
+
+class JsonOutput(Output):
+    """One JSON object on stdout."""
+
+    def show(self, result: Result) -> None:
+        """The object of the result."""
+        _print_json(result.to_json())
+
+    def say(self, talk: str) -> None:
+        """Programs are not talked to."""
+
+    def confirm(self, question: str) -> bool:  # noqa: ARG002  there is nobody to ask
+        """Programs are not asked."""
+        return True
+
+    def error(self, error: OmniGraphError) -> None:
+        """The ``error`` object."""
+        _print_json({"error": error.to_json()})
+
+
+class TextOutput(Output):
+    """Text, in colour on a terminal."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._page = Page(quiet=quiet)
+
+    def show(self, result: Result) -> None:
+        """The result as it draws itself."""
+        result.draw(self._page)
+
+    def say(self, talk: str) -> None:
+        """A line on stderr."""
+        self._page.say(talk)
+
+    def confirm(self, question: str) -> bool:
+        """A question on stderr, answered on stdin; anything but a yes is a no."""
+        if not (sys.stdin.isatty() and self._page.err.is_terminal):
+            return True
+        self._page.err.print(f"{question} [y/N] ", end="")
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    def error(self, error: OmniGraphError) -> None:
+        """The problems of a text as ``lint`` shows them; any other error as a line, and its hint as another."""
+        err = self._page.err
+        if isinstance(error, SchemaError | QueryError):
+            for problem in error.problems:
+                err.print(draw_problem(problem, "red"))
+            return
+        err.print(Text.assemble(("error", "bold red"), ": ", tamed(error.message)))
+        if error.hint:
+            err.print(Text.assemble(("hint", "bold"), ": ", tamed(error.hint)))
+
+
+def _print_json(found: Mapping[str, Json]) -> None:
+    sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,73 @@
+"""What the global options chose: how to answer, on which graph, as whom."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import typer
+
+import omnigraph
+from omnigraph.cli.render.output import Output
+
+if TYPE_CHECKING:
+    from omnigraph.graph import Graph, Mode
+
+VARIABLE = "OMNIGRAPH_GRAPH"
+_HOLDS_A_GRAPH = "__manifest"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One run of one command."""
+
+    output: Output
+    graph: str | None = None
+    """What ``-g`` says; where a command really works is :meth:`target`."""
+    actor: str | None = None
+    # Credentials may be in here: never printed.
+    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    assume_yes: bool = False
+
+    def target(self) -> str:
+        """The graph that the command works on: named, or the nearest one at or above the working directory."""
+        named = self.graph if self.graph is not None else os.environ.get(VARIABLE) or None
+        return named if named is not None else _nearest_graph(Path.cwd())
+
+    def open(self, mode: Mode) -> Graph:
+        """Open that graph."""
+        return omnigraph.open(self.target(), mode, actor=self.actor, storage_options=self.storage_options)
+
+    def confirm(self, question: str) -> bool:
+        """Whether to go on with what cannot be undone."""
+        return self.assume_yes or self.output.confirm(question)
+
+
+def session_of(context: typer.Context) -> Session:
+    """The session that the global options made."""
+    return cast(Session, context.obj)
+
+
+def read_storage_options(pairs: Sequence[str]) -> dict[str, str]:
+    """The options of ``--storage-option K=V``, the last of each name. Wrong ones are not shown: they may be secrets."""
+    options: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key and equals):
+            raise typer.TyperException(
+                "--storage-option takes KEY=VALUE, for example --storage-option region=eu-west-1"
+            )
+        options[key] = value
+    return options
+
+
+def _nearest_graph(directory: Path) -> str:
+    for folder in (directory, *directory.parents):
+        if (folder / _HOLDS_A_GRAPH).is_dir():
+            return str(folder)
+    raise typer.TyperException(
+        f"No graph is named. Give -g URI, or set ${VARIABLE}, or work in the folder of a graph or below it"
+    )
