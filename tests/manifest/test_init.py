@@ -171,7 +171,8 @@ def test_an_unknown_mode_is_refused(graph: Graph) -> None:
 def test_a_pickled_graph_is_opened_again(location: Location, mode: str) -> None:
     made = make_graph(location)
     commit_rows(made, {"Person": ["ann"]})
-    graph = omnigraph.open(location.uri, cast("Mode", mode), "act-ann", dict(location.storage_options))
+    options = dict(location.storage_options)
+    graph = omnigraph.open(location.uri, cast("Mode", mode), actor="act-ann", storage_options=options)
     assert names(graph, "Person") == ["ann"]
     revived = cast("Graph", pickle.loads(pickle.dumps(graph)))  # noqa: S301  our own bytes
     assert (revived.uri, revived.mode, revived.actor) == (graph.uri, mode, "act-ann")

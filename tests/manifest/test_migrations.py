@@ -17,11 +17,12 @@ from omnigraph.manifest.rows import HeadPointer, encode
 from omnigraph.storage import failpoints
 from omnigraph.storage import table as tables
 from omnigraph.storage.failpoints import Step, When
+from omnigraph.storage.location import locate
 from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.pinned import open_table
 from tests.crash import Pipe, every_crash, fresh_copy, kill_at, pipe, record, run, start
 from tests.manifest.legacy_graphs import BRANCH, STAMP, Shape, assert_tells, build, told_by
-from tests.manifest.publishing import commit_rows, manifest_of
+from tests.manifest.publishing import commit_rows, make_graph, manifest_of
 from tests.model.files import contents, traces
 
 RUNS = ("__run__01", "__run__02/x")
@@ -116,6 +117,19 @@ def test_after_the_first_step_one_new_row_has_one_writer(tmp_path: Path, shape: 
     tables.merge_rows(table, row)
     with pytest.raises(PublishContention):
         tables.merge_rows(table, row)
+
+
+def test_a_branch_from_the_first_commit_has_no_stamp_and_takes_the_chain_too(tmp_path: Path) -> None:
+    graph = make_graph(locate(tmp_path / "graph.og"))
+    first = graph.commits()[0].id
+    graph.create_branch("early", first)
+    reader = omnigraph.open(graph.uri, "ro")
+    assert stamp(tmp_path / "graph.og", "early") is None
+    assert [branch.head for branch in reader.branches()] == [first, first]
+    commit = commit_rows(graph, {"City": ["Rome"]}, "early").commit
+    assert [branch.head for branch in reader.branches()] == [first, commit.id]
+    assert [told.id for told in reader.commits("early")] == [commit.id, first]
+    assert_whole(tmp_path / "graph.og", "early")
 
 
 def test_a_foreign_primary_key_is_refused(tmp_path: Path) -> None:

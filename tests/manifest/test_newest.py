@@ -15,7 +15,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.storage import table as tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
-from omnigraph.storage.pinned import Table, open_table
+from omnigraph.storage.pinned import Table, open_newest, open_table
 
 from .publishing import commit_rows, make_graph, manifest_of
 
@@ -29,6 +29,18 @@ def append_row(table: Table) -> Table:
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
     return tables.create(str(tmp_path / "table"), pa.table({"id": ["a"]}), "test")
+
+
+@pytest.mark.parametrize("hint", ['{"version":1}', '{"version":99}', "{}", "damaged", None])
+def test_the_newest_version_is_found_whatever_the_hint_says(table: Table, hint: str | None) -> None:
+    newest = append_row(append_row(table))
+    file = Path(table.uri, "_versions", "latest_version_hint.json")
+    assert file.exists()
+    if hint is None:
+        file.unlink()
+    else:
+        file.write_text(hint)
+    assert open_newest(table.uri, None, table.access).version == newest.version == 3
 
 
 def test_a_commit_makes_a_successor(table: Table) -> None:

@@ -64,11 +64,16 @@ def test_of_several_creators_of_one_name_one_wins(local_location: Location) -> N
 # --------------------------------------------------------------------------------------------- create against delete
 
 
+MOST_TRIES = {"create": 20_000, "delete": 20_000, "write": 25, "look": 40}
+
+
 def act(uri: str, role: str, rounds: int) -> Counter[str]:
-    """Create, delete, write to or look at one branch, again and again; how often each came out how."""
+    """Create, delete, write to or look at one branch until that has worked so often; how often each came out how."""
     graph = omnigraph.open(uri)
     outcomes: Counter[str] = Counter()
-    for number in range(rounds):
+    for number in range(MOST_TRIES[role]):
+        if outcomes[role] == rounds:
+            break
         try:
             match role:
                 case "create":
@@ -89,15 +94,13 @@ def act(uri: str, role: str, rounds: int) -> Counter[str]:
 def test_create_against_delete_of_one_branch(local_location: Location) -> None:
     graph = make_graph(local_location)
     main = commit_rows(graph, {"City": ["rome"]}).commit.id
-    roles = [("create", 40), ("delete", 40), ("write", 25), ("look", 40)]
+    # Neither can be ahead of the other by more than one, so they meet all the time.
+    roles = [("create", 12), ("delete", 12), ("write", 25), ("look", 40)]
     outcomes = sum(all_at_once(act, graph.uri, roles), Counter[str]())
-    exists = "dev" in [branch.name for branch in omnigraph.open(graph.uri).branches()]
-    assert outcomes["create"] - outcomes["delete"] == exists
-    assert outcomes["create"] > 1
+    assert "dev" not in [branch.name for branch in omnigraph.open(graph.uri).branches()]
+    assert outcomes["create"] == outcomes["delete"] == 12
     # Looking at the graph never fails because of a branch that is going.
     assert outcomes["look"] == 40
-    if exists:
-        graph.delete_branch("dev")
     graph.create_branch("dev")
     commit_rows(graph, {"Person": ["ann"]}, "dev")
     assert names(graph, "Person", "dev") == ["ann"]

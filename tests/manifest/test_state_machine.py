@@ -115,6 +115,9 @@ class GraphMachine(RuleBasedStateMachine):
     def branch(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(sorted(self.model.branches)), "branch")
 
+    def other_branch(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from(sorted(self.model.branches.keys() - {"main"})), "branch")
+
     def start(self, data: st.DataObject) -> str | ModelCommit:
         """Where a new branch begins: a branch, or any commit that is still shown."""
         commits = self.model.commits()
@@ -159,7 +162,7 @@ class GraphMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.model.branches) > 1)
     @rule(data=st.data(), handle=handles)
     def delete_branch(self, data: st.DataObject, handle: int) -> None:
-        self.delete(handle, data.draw(st.sampled_from(sorted(self.model.branches.keys() - {"main"})), "branch"))
+        self.delete(handle, self.other_branch(data))
 
     @precondition(lambda self: bool(self.model.leaves()))
     @rule(data=st.data(), handle=handles, counts=st.dictionaries(type_names, st.just(1), min_size=1))
@@ -181,15 +184,13 @@ class GraphMachine(RuleBasedStateMachine):
             commit_id = bring_back_type(self.graphs[handle], branch, type_name)
             self.model.bring_back(branch, commit_id, type_name)
 
-    @rule(data=st.data(), handle=handles, type_name=type_names, with_rows=st.booleans(), followed=st.booleans())
-    def die_after_a_fork(
-        self, data: st.DataObject, handle: int, type_name: str, with_rows: bool, followed: bool
-    ) -> None:
-        branch = self.branch(data)
+    @precondition(lambda self: len(self.model.branches) > 1)
+    @rule(data=st.data(), handle=handles, type_name=type_names, with_rows=st.booleans())
+    def write_after_a_death(self, data: st.DataObject, handle: int, type_name: str, with_rows: bool) -> None:
+        branch = self.other_branch(data)
         if type_name in self.model.branches[branch].head.rows:
             abandon_a_fork(self.graphs[handle], branch, type_name, with_rows=with_rows)
-            if followed:
-                self.add(1 - handle, branch, {type_name: 1})
+            self.add(1 - handle, branch, {type_name: 1})
 
     @rule(data=st.data(), handle=handles)
     def compact_the_manifest(self, data: st.DataObject, handle: int) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 import orjson
 
 from omnigraph.errors import NotFound, OmniGraphError, ParameterError, PublishContention, StorageError
+from omnigraph.language.schema import Schema
 from omnigraph.manifest import legacy, migrations
 from omnigraph.manifest.lineage import lineage_from
 from omnigraph.manifest.rows import MAIN, Row, encode
@@ -21,7 +22,7 @@ from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.pinned import Access, BranchRef, Table, open_table
+from omnigraph.storage.pinned import Access, BranchRef, Table, open_newest, open_table
 
 DIRECTORY = "__manifest"
 _REFS = f"{DIRECTORY}/_refs/branches"
@@ -39,6 +40,8 @@ class Manifest:
         self.locks = locks
         self.objects = Objects(location)
         self.uri = location.join(DIRECTORY)
+        self.schemas: dict[str, Schema] = {}
+        """Schemas that were read, by hash: what a hash names never changes."""
         self._views: dict[str, tuple[View, Table]] = {}
         self._newest_main: Table | None = None
         self._guard = threading.Lock()
@@ -50,7 +53,10 @@ class Manifest:
             # A handle of its own: Lance lets no two threads use one while it deletes a branch.
             return newest.at(newest.version)
         try:
-            table = open_table(self.uri, branch, version, self.access)
+            if version is None:
+                table = open_newest(self.uri, branch, self.access)
+            else:
+                table = open_table(self.uri, branch, version, self.access)
         except NotFound as missing:
             raise self._why_missing(branch, version) from missing
         migrations.refuse_unsupported(migrations.stamp_of(table), self.location)

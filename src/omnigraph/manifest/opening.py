@@ -38,8 +38,9 @@ def bring_up_to_date(manifest: Manifest) -> None:
 def current_schema(manifest: Manifest) -> Schema:
     """The schema that the graph has now."""
     schema_hash = manifest.schema_hash()
-    return (
-        contract.root_schema(manifest.objects)
-        if schema_hash is None
-        else contract.load_schema(manifest.objects, schema_hash)
-    )
+    if schema_hash is None:
+        return contract.root_schema(manifest.objects)
+    known = manifest.schemas.get(schema_hash)
+    if known is None:
+        known = manifest.schemas[schema_hash] = contract.load_schema(manifest.objects, schema_hash)
+    return known

@@ -192,8 +192,7 @@ def _standing_rows(table: Table) -> pa.Table:
     and the wide column, which holds JSON, would be read for all of history: both cost several times as much.
     """
     created = [CREATED_VERSION] if table.stable_row_ids else []
-    columns = ["object_type", "table_key", "table_version", *created]
-    narrow = table.scan(columns=columns, with_row_address=True).read_all()
+    narrow = table.scan(columns=["object_type", "table_key", "table_version"], with_row_address=True).read_all()
     found = np.concatenate([_positions(narrow, *_RARE), _latest_versions(narrow), _newest_commits(narrow)])
     addresses = narrow.column(ROW_ADDRESS).to_numpy()[found]
     wanted = f"{ROW_ADDRESS} IN ({', '.join(map(str, addresses))})" if len(addresses) else "false"
@@ -205,19 +204,21 @@ def _latest_versions(narrow: pa.Table) -> _Positions:
     versions = _positions(narrow, shape.TABLE_VERSION)
     rows = narrow.take(versions)
     codes = rows.column("table_key").combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    order = np.lexsort((rows.column("table_version").fill_null(pa.scalar(2**64 - 1, pa.uint64())).to_numpy(), codes))
+    order = np.lexsort((_numbers(rows.column("table_version")), codes))
     last_of_table = np.flatnonzero(np.append(np.diff(codes[order]) != 0, [True]))[: len(order)]
     return versions[order[last_of_table]]
 
 
 def _newest_commits(narrow: pa.Table) -> _Positions:
-    """The commits of the newest publish: one, or a history that was moved into the manifest at once."""
+    """The newest commit, by the version that its writer recorded; of those without a number, all, to be refused."""
     commits = _positions(narrow, shape.GRAPH_COMMIT)
-    if CREATED_VERSION not in narrow.column_names:
-        return commits
-    made_at = narrow.column(CREATED_VERSION).to_numpy()[commits]
-    return commits[made_at == made_at.max(initial=0)]
+    recorded = _numbers(narrow.column("table_version"))[commits]
+    return commits[recorded == recorded.max(initial=0)]
 
 
 def _positions(narrow: pa.Table, *kinds: str) -> _Positions:
     return np.flatnonzero(pc.is_in(narrow.column("object_type"), value_set=pa.array(kinds)).to_numpy())
+
+
+def _numbers(versions: pa.ChunkedArray[pa.UInt64Scalar]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    return versions.fill_null(pa.scalar(2**64 - 1, pa.uint64())).to_numpy()

@@ -20,7 +20,7 @@ from omnigraph.language.query.ast import Comparison
 from omnigraph.language.query.typed import ConstantValue
 from omnigraph.language.query.values import narrowed
 from omnigraph.language.schema.arrow import arrow_values
-from omnigraph.language.types import FLOATS, INTEGER_RANGES, Scalar, ValueType
+from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
 
 MOST_LISTED: Final = 2_000
 """Beyond so many values one scan of the column is cheaper than a filter that lists them."""
@@ -69,8 +69,6 @@ class Compared:
         name = quoted_name(self.column)
         if self.operator is None:
             return f"{name} IS NOT NULL"
-        if self.type.scalar in FLOATS and self.value == 0:
-            return _ZERO[self.operator].format(name)
         return f"{name} {self.operator.value} {_literal(self.value, self.type.scalar)}"
 
     def mask(self, rows: pa.Table) -> Mask:
@@ -122,16 +120,6 @@ _KERNELS: Final = {
     Comparison.LESS_OR_EQUAL: "less_equal",
     Comparison.GREATER: "greater",
     Comparison.GREATER_OR_EQUAL: "greater_equal",
-}
-
-# Some engines order -0.0 below 0.0, others take them for one number: these say the same to both.
-_ZERO: Final = {
-    Comparison.EQUAL: "({0} >= -0.0 AND {0} <= 0.0)",
-    Comparison.NOT_EQUAL: "({0} < -0.0 OR {0} > 0.0)",
-    Comparison.LESS: "{0} < -0.0",
-    Comparison.LESS_OR_EQUAL: "{0} <= 0.0",
-    Comparison.GREATER: "{0} > 0.0",
-    Comparison.GREATER_OR_EQUAL: "{0} >= -0.0",
 }
 
 

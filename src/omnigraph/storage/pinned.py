@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
 import lance
+import orjson
 import pyarrow as pa
 from lance import Session  # pyright: ignore[reportPrivateImportUsage]  documented there, but not marked as exported
 from lance.dataset import Branch, LanceDataset, LanceOperation, Transaction
@@ -182,8 +183,7 @@ class Table:
         return self._has_file(self.version + 1)
 
     def _has_file(self, version: int) -> bool:
-        file = f"{2**64 - 1 - version:020}.manifest"
-        return Path(branch_uri(self.uri, self.branch), "_versions", file).exists()
+        return _version_file(self.uri, self.branch, version).exists()
 
     def at(self, version: int | None) -> Table:
         """The same table and branch at another version, or at HEAD."""
@@ -310,6 +310,33 @@ def open_table(uri: str, branch: str | None = None, version: int | None = None, 
         return _open(uri, branch, version, access)
     except (NotFound, HistoryGone) as missing:
         raise _why_missing(uri, branch, version, access) from missing
+
+
+def open_newest(uri: str, branch: str | None, access: Access) -> Table:
+    """Open the newest version of a table whose versions have no gaps, without listing them on a local disk.
+
+    Lance keeps a hint there, which may lag behind: the newest version is the last one that follows it.
+    """
+    version = None if "://" in uri else _hinted_version(uri, branch)
+    if version is None:
+        return open_table(uri, branch, None, access)
+    while _version_file(uri, branch, version + 1).exists():
+        version += 1
+    return open_table(uri, branch, version, access)
+
+
+def _hinted_version(uri: str, branch: str | None) -> int | None:
+    hint = Path(branch_uri(uri, branch), "_versions", "latest_version_hint.json")
+    try:
+        version = cast("int", orjson.loads(hint.read_bytes())["version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        # It is only a hint: without one Lance looks for itself.
+        return None
+    return version if _version_file(uri, branch, version).exists() else None
+
+
+def _version_file(uri: str, branch: str | None, version: int) -> Path:
+    return Path(branch_uri(uri, branch), "_versions", f"{2**64 - 1 - version:020}.manifest")
 
 
 def _open(uri: str, branch: str | None, version: int | None, access: Access) -> Table:

@@ -1,0 +1,47 @@
+"""A graph beside its model: every difference is an assertion that names the branch or the commit."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from omnigraph.graph import Graph
+from omnigraph.manifest.snapshot import Snapshot
+from tests.model.graph_model import GraphModel, Rows
+
+
+def assert_same_history(graph: Graph, model: GraphModel) -> None:
+    """The same branches, heads, parents and commits in the same order; versions and times only ever grow."""
+    shown = {branch.name: (branch.head, branch.parent) for branch in graph.branches()}
+    assert shown == {name: (branch.head.id, branch.parent) for name, branch in model.branches.items()}
+    assert list(shown) == ["main", *sorted(name for name in shown if name != "main")]
+    for name, branch in model.branches.items():
+        commits = list(reversed(graph.commits(name)))
+        found = [(commit.id, commit.parents, commit.branch) for commit in commits]
+        assert found == [(it.id, (it.parent,) if it.parent else (), it.branch) for it in branch.history], name
+        for older, newer in pairwise(commits):
+            assert (older.manifest_version, older.created_at) < (newer.manifest_version, newer.created_at), name
+
+
+def assert_same_rows(graph: Graph, model: GraphModel) -> None:
+    """Every branch shows the same rows now."""
+    for name, branch in model.branches.items():
+        assert rows_in(graph.snapshot(name)) == branch.head.rows, name
+
+
+def assert_same_past(graph: Graph, model: GraphModel) -> None:
+    """Every commit shows the rows that it showed when it was made, by its id and by its version."""
+    for commit in model.commits():
+        snapshot = graph.snapshot(at=commit.id)
+        assert rows_in(snapshot) == commit.rows, commit.id
+        assert rows_in(graph.snapshot(commit.branch, at=snapshot.manifest_version)) == commit.rows, commit.id
+
+
+def rows_in(snapshot: Snapshot) -> Rows:
+    """The ids in each node table of a snapshot, whose counts must agree with what the manifest says."""
+    found: dict[str, frozenset[str]] = {}
+    for table_key, pin in snapshot.pins.items():
+        if pin.kind == "node":
+            ids = snapshot.table(table_key).scan(["id"]).read_all()["id"].to_pylist()
+            assert len(ids) == pin.row_count, table_key
+            found[pin.type_name] = frozenset(map(str, ids))
+    return found
