@@ -123,3 +123,11 @@ def test_row_ids_are_no_identity_across_branches(dataset: LanceDataset) -> None:
     there = commit(fork, appending("e")(fork)).to_table(filter="id = 'e'", with_row_id=True)
     here = commit(dataset, appending("f")(dataset)).to_table(filter="id = 'f'", with_row_id=True)
     assert there["_rowid"].to_pylist() == here["_rowid"].to_pylist() == [4]
+
+
+def test_a_branch_does_not_survive_a_move(dataset: LanceDataset, tmp_path: Path) -> None:
+    dataset.create_branch("dev", 2)
+    moved = (tmp_path / "t").rename(tmp_path / "moved")
+    assert ids(lance.dataset(moved)) == "abcd"
+    with pytest.raises(OSError, match="Not found"):
+        ids(lance.dataset(moved / "tree" / "dev"))
