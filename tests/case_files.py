@@ -1,7 +1,7 @@
 """The format of case files: a title, then sections, each ``--- word arguments`` with a body below it.
 
-A section that states an outcome (``error``, ``plan``, ``steps`` ...) belongs to the section before it that
-does something (``schema``, ``query`` ...): together they are one :class:`Step`.
+A section that states an outcome (``error``, ``plan``, ``table`` ...) belongs to the section before it that
+does something (``schema``, ``mutate`` ...): together they are one :class:`Step`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CASES = Path(__file__).parent / "cases"
-OUTCOMES = frozenset({"error", "plan", "columns", "lint", "steps", "ir", "hash"})
+OUTCOMES = frozenset({"error", "plan", "columns", "lint", "steps", "ir", "hash", "affected", "table"})
 _OPTION = re.compile(r"([a-z_]+)=")
 
 

@@ -12,6 +12,9 @@ from .test_cases import Mismatch, run
 SCHEMA = "--- schema\nnode A { name: String @key  size: I32? }\n"
 QUERY = "--- query\nquery q() {\n  match { $a: A }\n  return { $a.name, $a.size }\n}\n"
 WRONG = "--- query\nquery q() {\n  match { $a: A }\n  return { $a.nam, $a.siz }\n}\n"
+DATA = '--- data\n{"type": "A", "data": {"name": "x", "size": 1}}\n'
+UPDATE = '--- mutate params={"size": 2}\nquery m($size: I32) { update A set { size: $size } where name = "x" }\n'
+REFUSED = '--- mutate\nquery m() { insert A { name: "y", size: 1.5 } }\n'
 
 
 def run_text(folder: Path, text: str) -> None:
@@ -30,6 +33,8 @@ def run_text(folder: Path, text: str) -> None:
         SCHEMA + "--- schema evolve\nnode A { name: String @key  size: I32? }\n--- steps supported=true\n",
         "--- schema\nnode A { name: Strin }\n--- error S000\n",
         '--- schema\nnode A { name: String }\n--- ir\n{"ir_version": 1}\n',
+        SCHEMA + DATA + UPDATE + '--- affected nodes=1\n--- table A\n{"size": 2}\n',
+        SCHEMA + REFUSED + "--- error T3 line=1\n",
     ],
 )
 def test_a_case_that_is_so_passes(tmp_path: Path, text: str) -> None:
@@ -56,6 +61,11 @@ def test_a_case_that_is_so_passes(tmp_path: Path, text: str) -> None:
         (SCHEMA + '--- ir\n{"ir_version": 2}\n', '-  "ir_version": 2'),
         (SCHEMA + "--- steps\n", "'steps' says nothing about 'schema'"),
         ("--- schema\nnode A { name: Strin }\n", "+S000"),
+        (SCHEMA + DATA + UPDATE + "--- affected nodes=2\n", '+{"edges": 0, "nodes": 1}'),
+        (SCHEMA + DATA + UPDATE + '--- table A\n{"id": "x", "size": 1}\n', '+{"id": "x", "size": 2}'),
+        (SCHEMA + DATA + UPDATE + "--- table A\n", "+{}"),
+        (SCHEMA + REFUSED, "+T3"),
+        (SCHEMA + UPDATE + "--- error T3\n", "-T3"),
         (QUERY, "there is no schema before this"),
         ("--- dance\n", "there is no step 'dance'"),
     ],

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeAlias, cast
 
 import pytest
 
-from omnigraph.errors import Json, OmniGraphError, Position, Problem, QueryError, SchemaError
+import omnigraph
+from omnigraph.errors import Json, OmniGraphError, Position, Problem, QueryError, SchemaError, ValidationError
+from omnigraph.graph import Graph
 from omnigraph.language.query import CompiledQuery, Severity, compile_query, explain, lint_queries
 from omnigraph.language.query.typed import TypedRead
 from omnigraph.language.schema import Schema, ir_json, parse_schema, plan_migration
+from omnigraph.write.load_work import Mode as LoadMode
 
 from .case_files import CASES, Case, Section, Step, find_cases, read_case
+from .graphs import insert, rows_of, written
 
 
 class Mismatch(Exception):
@@ -29,9 +35,11 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the steps of a case have built so far."""
+    """What the steps of a case have built so far; a graph is made when a step first needs one."""
 
+    folder: Path
     schema: Schema | None = None
+    graph: Graph | None = None
 
 
 Runner: TypeAlias = Callable[[State, Step], State]
@@ -52,16 +60,17 @@ def test_case(path: Path) -> None:
 
 def run(case: Case) -> None:
     """Run the steps of a case, in order."""
-    state = State()
-    for step in case.steps:
-        words = (step.action.word, *step.action.arguments)
-        if words not in RUNNERS:
-            raise Mismatch(step.action, f"there is no step '{' '.join(words)}'")
-        runner, outcomes = RUNNERS[words]
-        for outcome in step.outcomes:
-            if outcome.word not in outcomes:
-                raise Mismatch(outcome, f"'{outcome.word}' says nothing about '{' '.join(words)}'")
-        state = runner(state, step)
+    with TemporaryDirectory() as folder:
+        state = State(Path(folder))
+        for step in case.steps:
+            words = (step.action.word, *step.action.arguments)
+            if words not in RUNNERS:
+                raise Mismatch(step.action, f"there is no step '{' '.join(words)}'")
+            runner, outcomes = RUNNERS[words]
+            for outcome in step.outcomes:
+                if outcome.word not in outcomes:
+                    raise Mismatch(outcome, f"'{outcome.word}' says nothing about '{' '.join(words)}'")
+            state = runner(state, step)
 
 
 # ------------------------------------------------------------------------------------------------ steps
@@ -108,10 +117,62 @@ def run_query(state: State, step: Step) -> State:
     return state
 
 
+def run_data(state: State, step: Step) -> State:
+    graph = _graph(state, step)
+    with graph.transaction() as tx:
+        for line in filter(str.strip, step.action.body.splitlines()):
+            insert(tx, graph.schema, cast("dict[str, object]", json.loads(line)))
+    return replace(state, graph=graph)
+
+
+def run_mutation(state: State, step: Step) -> State:
+    graph = _graph(state, step)
+    options, before = step.action.options, written(graph)
+    params = cast("dict[str, object]", json.loads(options.get("params", "{}")))
+    result, problems = None, list[Problem]()
+    try:
+        result = graph.mutate(_text(step.action), options.get("name"), params)
+    except OmniGraphError as error:
+        problems = _problems(error)
+    _expect_problems(step, problems)
+    if (result is None or result.commit is None) and written(graph) != before:
+        raise Mismatch(step.action, "the mutation made no commit, and yet something was written")
+    for outcome in step.outcomes:
+        if outcome.word == "affected":
+            assert result is not None
+            found = {"nodes": result.affected_nodes, "edges": result.affected_edges}
+            stated = {name: int(outcome.options.get(name, "0")) for name in found}
+            _expect_lines(outcome, [_line(stated)], [_line(found)])
+        elif outcome.word == "table":
+            _expect_rows(outcome, graph)
+    return replace(state, graph=graph)
+
+
+def run_load(state: State, step: Step) -> State:
+    graph = _graph(state, step)
+    options, before = step.action.options, written(graph)
+    mode = cast(LoadMode, options.get("mode", "append"))
+    result, problems = None, list[Problem]()
+    try:
+        result = graph.load(io.StringIO(step.action.body), mode=mode)
+    except OmniGraphError as error:
+        problems = _problems(error)
+    _expect_problems(step, problems)
+    if result is None and written(graph) != before:
+        raise Mismatch(step.action, "the load failed, and yet something was written")
+    for outcome in step.outcomes:
+        if outcome.word == "table":
+            _expect_rows(outcome, graph)
+    return replace(state, graph=graph)
+
+
 RUNNERS: Mapping[tuple[str, ...], tuple[Runner, frozenset[str]]] = {
     ("schema",): (run_schema, frozenset({"error", "ir", "hash"})),
     ("schema", "evolve"): (run_evolution, frozenset({"error", "steps"})),
     ("query",): (run_query, frozenset({"error", "lint", "plan", "columns"})),
+    ("data",): (run_data, frozenset()),
+    ("load",): (run_load, frozenset({"error", "table"})),
+    ("mutate",): (run_mutation, frozenset({"error", "affected", "table"})),
 }
 
 
@@ -125,6 +186,10 @@ def _schema(state: State, step: Step) -> Schema:
     if state.schema is None:
         raise Mismatch(step.action, "there is no schema before this")
     return state.schema
+
+
+def _graph(state: State, step: Step) -> Graph:
+    return state.graph or omnigraph.init(state.folder / "case.og", _schema(state, step).text)
 
 
 def _parsed(step: Step) -> Schema | None:
@@ -158,9 +223,15 @@ def _columns(section: Section, compiled: CompiledQuery) -> str:
 
 def _problems(error: OmniGraphError) -> list[Problem]:
     """The problems of an error; one that is not about a place in a text counts as one problem at its beginning."""
+    nowhere = Position(None, 1, 1, 2, "")
     if isinstance(error, SchemaError | QueryError):
         return list(error.problems)
-    return [Problem(error.code, error.message, Position(None, 1, 1, 2, ""), error.hint)]
+    if isinstance(error, ValidationError):
+        return [
+            Problem(error.code, each.message, replace(nowhere, line=each.line or nowhere.line))
+            for each in error.violations
+        ]
+    return [Problem(error.code, error.message, nowhere, error.hint)]
 
 
 # ------------------------------------------------------------------------------------------------ expectations
@@ -208,6 +279,15 @@ def _expect_subset(section: Section, found: Json) -> None:
     shown = _shown(expected, found)
     if shown != expected:
         raise Mismatch(section, _diff(_pretty(expected), _pretty(shown)))
+
+
+def _expect_rows(section: Section, graph: Graph) -> None:
+    """The rows of a type's table, in any order; the case may leave columns out."""
+    expected = [cast("dict[str, Json]", json.loads(line)) for line in section.body.splitlines() if line.strip()]
+    columns = set(expected[0]) if expected else set[str]()
+    found = rows_of(graph, section.arguments[0])
+    shown = [{name: value for name, value in row.items() if name in columns} for row in found]
+    _expect_lines(section, sorted(map(_line, expected)), sorted(map(_line, shown)))
 
 
 def _shown(expected: Json, found: Json) -> Json:

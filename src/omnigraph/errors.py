@@ -100,6 +100,8 @@ class Violation:
     id: str | None = None
     property: str | None = None
     value: Json = None
+    ids: tuple[str, ...] = ()
+    """All rows that have a part in it, where there are several."""
 
     def to_json(self) -> dict[str, Json]:
         """One entry of ``violations``."""

@@ -121,16 +121,22 @@ class Result(Generic[Outcome]):
     replayed: bool = False
 
 
-def commit(manifest: Manifest, work: Work[Outcome], terms: Terms) -> Result[Outcome]:
-    """Do the work and publish it as one commit, or change nothing."""
+def commit(
+    manifest: Manifest, work: Work[Outcome], terms: Terms, first_basis: Snapshot | None = None
+) -> Result[Outcome]:
+    """Do the work and publish it as one commit, or change nothing.
+
+    Work that was begun earlier brings the snapshot it was begun on; else it begins on the newest one.
+    """
     if any_sidecar(manifest.objects):
         with branch_lock(manifest.location, terms.branch, manifest.locks) as held:
             heal(manifest, held, terms.branch)
     attempt = _Attempt(manifest, work, terms, str(ULID()), str(ULID()), manifest_incarnation(manifest, terms.branch))
     for round_ in range(VALIDATION_ROUNDS):
-        basis = take_snapshot(manifest, terms.branch)
+        basis = first_basis if first_basis and round_ == 0 else take_snapshot(manifest, terms.branch)
         prepared = work.prepare(basis)
         if not prepared.changes:
+            _check_head(terms, basis.commit.id if basis.commit else None)
             return Result(None, prepared.outcome)
         staged = _stage_owned(attempt, basis, prepared)
         with branch_lock(manifest.location, terms.branch, manifest.locks) as held:
@@ -207,7 +213,7 @@ def _commit_section(section: _Section[Outcome], *, last: bool) -> Result[Outcome
     attempt, held = section.attempt, section.held
     for _ in range(ROUNDS):
         view = attempt.manifest.writable_view(attempt.terms.branch)
-        replayed = _check_terms(attempt, view, section.prepared)
+        replayed = _check_terms(section, view)
         if replayed is not None:
             return replayed
         if _has_moved(section, view):
@@ -222,9 +228,9 @@ def _commit_section(section: _Section[Outcome], *, last: bool) -> Result[Outcome
     raise ConflictError("the tables of this write kept moving without being published", hint="retry")
 
 
-def _check_terms(attempt: _Attempt[Outcome], view: View, prepared: Prepared[Outcome]) -> Result[Outcome] | None:
-    terms = attempt.terms
-    if view.incarnation != attempt.incarnation:
+def _check_terms(section: _Section[Outcome], view: View) -> Result[Outcome] | None:
+    terms = section.attempt.terms
+    if _was_made_anew(section, view):
         raise ConflictError(
             f"branch '{terms.branch}' was deleted and made anew while this write was prepared",
             hint="read again and retry",
@@ -232,12 +238,22 @@ def _check_terms(attempt: _Attempt[Outcome], view: View, prepared: Prepared[Outc
     if terms.txn is not None:
         last = view.tables.txns.get(terms.txn[0])
         if last is not None and terms.txn[1] <= last.number:
-            return Result(view.history.find(last.commit_id), prepared.outcome, replayed=True)
-    if terms.if_commit is not None:
-        head = view.history.head()
-        if head is None or head.id != terms.if_commit:
-            raise PreconditionFailed(terms.branch, terms.if_commit, head.id if head else None)
+            return Result(view.history.find(last.commit_id), section.prepared.outcome, replayed=True)
+    head = view.history.head()
+    _check_head(terms, head.id if head else None)
     return None
+
+
+def _check_head(terms: Terms, head: str | None) -> None:
+    if terms.if_commit is not None and terms.if_commit != head:
+        raise PreconditionFailed(terms.branch, terms.if_commit, head)
+
+
+def _was_made_anew(section: _Section[Outcome], view: View) -> bool:
+    """Whether the branch is another one than the work was begun on, under the same name."""
+    begun_on = section.basis.commit
+    is_foreign = begun_on is not None and view.history.find(begun_on.id) is None
+    return is_foreign or view.incarnation != section.attempt.incarnation
 
 
 def _has_moved(section: _Section[Outcome], view: View) -> bool:

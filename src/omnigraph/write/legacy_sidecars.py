@@ -23,8 +23,16 @@ def is_complete(sidecar: Sidecar, found: Sequence[Found]) -> bool:
 def is_stale(sidecar: Sidecar, found: Sequence[Found]) -> bool:
     """Whether the operation was published and only the removal of its sidecar is missing."""
     expected = {pin.table_key: pin.expected_version for pin in sidecar.tables}
-    unmoved = all(not each.beyond for each in found)
-    return unmoved and any(each.pin.version > expected[each.pin.table_key] for each in found)
+    passed = [each for each in found if each.pin.version > expected[each.pin.table_key]]
+    if not passed or any(each.beyond for each in found):
+        return False
+    return not any(_was_taken_back(sidecar, each) for each in passed)
+
+
+def _was_taken_back(sidecar: Sidecar, found: Found) -> bool:
+    """Whether the pin is our own Restore for this operation: then only the audit of its roll-back is missing."""
+    pinned = found.head.transactions(found.pin.version - 1, found.pin.version)
+    return any(each.restored is not None and each.operation_id == sidecar.operation_id for each in pinned)
 
 
 def _moved(sidecar: Sidecar, pin: SidecarPin, found: Found) -> bool:
@@ -33,6 +41,9 @@ def _moved(sidecar: Sidecar, pin: SidecarPin, found: Found) -> bool:
     head = found.head.version
     if sidecar.writer_kind in _ONE_COMMIT_EACH:
         return head == found.pin.version + 1 and head == pin.post_commit_pin
+    if sidecar.writer_kind is WriterKind.SCHEMA_APPLY:
+        # Its schema files are not promoted here, and its tables without them would show another schema's columns.
+        return False
     if sidecar.writer_kind is WriterKind.BRANCH_MERGE and sidecar.schema_version >= _CONFIRMS_FROM:
         return head == pin.confirmed_version
     return True

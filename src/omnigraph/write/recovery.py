@@ -27,11 +27,12 @@ from omnigraph.storage.locks import Held, branch_lock
 from omnigraph.storage.pinned import Committed, Table, open_table
 from omnigraph.write import audit, legacy_sidecars
 from omnigraph.write.audit import Recovery, RecoveryKind, TableOutcome
-from omnigraph.write.sidecars import ROLLBACK, Sidecar, SidecarPin, any_sidecar, delete_sidecar, list_sidecars
+from omnigraph.write.sidecars import ROLLBACK, Sidecar, SidecarPin, WriterKind, delete_sidecar, list_sidecars
 
 RECOVERY_ACTOR: Final = "omnigraph:recovery"
 ROUNDS: Final = 4
 _MAINTENANCE: Final = frozenset({"Rewrite", "ReserveFragments", "CreateIndex"})
+_MAINTAINERS: Final = frozenset({WriterKind.OPTIMIZE, WriterKind.ENSURE_INDICES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ class Found:
 
 def heal_all(manifest: Manifest) -> None:
     """Finish what is left on every branch, one lock at a time: what a read-write open does."""
-    while any_sidecar(manifest.objects):
-        branch = list_sidecars(manifest.objects)[0].branch or MAIN
+    # Once for each branch: what live writers put there meanwhile is their own to remove.
+    for branch in sorted({sidecar.branch or MAIN for sidecar in list_sidecars(manifest.objects)}):
         with branch_lock(manifest.location, branch, manifest.locks) as held:
             heal(manifest, held, branch)
 
@@ -88,7 +89,7 @@ def _recover(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar) -> N
     if sidecar.commit_id is None and legacy_sidecars.is_stale(sidecar, found):
         outcomes = [TableOutcome(each.pin.table_key, each.head.version, each.pin.version) for each in found]
         return _finish(manifest, held, sidecar, RecoveryKind.ROLLED_FORWARD, _head_of(view), outcomes)
-    if sidecar.decision != ROLLBACK and _is_complete(view, sidecar, found):
+    if sidecar.decision != ROLLBACK and _is_complete(manifest, view, sidecar, found):
         published = _roll_forward(manifest, held, branch, sidecar, found)
         outcomes = [TableOutcome(each.pin.table_key, each.pin.version, each.pin.version + 1) for each in found]
         return _finish(manifest, held, sidecar, RecoveryKind.ROLLED_FORWARD, published.commit.id, outcomes)
@@ -127,12 +128,23 @@ def commits_beyond(head: Table, pin: Pin) -> tuple[Committed, ...]:
     return tuple(head.transactions(pin.version, head.version))
 
 
-def _is_complete(view: View, sidecar: Sidecar, found: Sequence[Found]) -> bool:
+def _is_complete(manifest: Manifest, view: View, sidecar: Sidecar, found: Sequence[Found]) -> bool:
+    if sidecar.writer_kind in _MAINTAINERS and any(not _is_maintenance(each.beyond) for each in found):
+        return False
     if sidecar.commit_id is None:
         return legacy_sidecars.is_complete(sidecar, found)
     if len(found) != len(sidecar.tables) or _head_of(view) != sidecar.parent_commit_id:
         return False
-    return all(each.beyond and each.beyond[0].operation_id == sidecar.operation_id for each in found)
+    schema_hash = manifest.schema_hash()
+    if schema_hash is not None and sidecar.schema_ir_hash not in (None, schema_hash):
+        # Main got another schema since: what was validated under the old one is not published any more.
+        return False
+    return all(each.beyond and _is_own(each.beyond[0], sidecar) for each in found)
+
+
+def _is_own(commit: Committed, sidecar: Sidecar) -> bool:
+    # The Restores of a roll-back carry the operation's id too: they are its end, not its work.
+    return commit.operation_id == sidecar.operation_id and commit.restored is None
 
 
 def _roll_forward(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar, found: Sequence[Found]) -> Published:
@@ -252,7 +264,11 @@ def is_neutral(commits: Sequence[Committed], pin_version: int) -> bool:
             before = [one for one in commits[:position] if one.version <= restored]
             after = commits[position + 1 :]
             went_back = restored == pin_version or (restored > pin_version and is_neutral(before, pin_version))
-            return went_back and all(one.operation in _MAINTENANCE for one in after)
+            return went_back and _is_maintenance(after)
+    return _is_maintenance(commits)
+
+
+def _is_maintenance(commits: Iterable[Committed]) -> bool:
     return all(one.operation in _MAINTENANCE for one in commits)
 
 

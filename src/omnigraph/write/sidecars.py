@@ -88,14 +88,17 @@ def read_sidecar(objects: Objects, operation_id: str) -> Sidecar | None:
 
 def list_sidecars(objects: Objects) -> list[Sidecar]:
     """All sidecars, oldest first. One that vanishes meanwhile is finished; one that cannot be read is loud."""
-    paths = [info.path for info in objects.list(FOLDER) if info.path.endswith(".json")]
-    found = [(path, objects.get(path)) for path in paths]
+    found = [(path, objects.get(path)) for path in _paths(objects)]
     return [_decoded(path, data) for path, data in found if data is not None]
 
 
 def any_sidecar(objects: Objects) -> bool:
     """Whether there is anything to finish: one listing, empty in the steady state."""
-    return bool(objects.list(FOLDER))
+    return bool(_paths(objects))
+
+
+def _paths(objects: Objects) -> list[str]:
+    return [info.path for info in objects.list(FOLDER) if info.path.endswith(".json")]
 
 
 def delete_sidecar(objects: Objects, sidecar: Sidecar) -> None:
@@ -157,6 +160,8 @@ def _decoded(path: str, data: bytes) -> Sidecar:
         if version > SCHEMA_VERSION:
             raise _unreadable(path, f"it has version {version}; this release knows up to {SCHEMA_VERSION}")
         txn = cast("Sequence[object] | None", found.get("txn"))
+        if path != f"{FOLDER}/{found['operation_id']}.json":
+            raise _unreadable(path, f"it says that it is of operation {found['operation_id']}")
         return Sidecar(
             str(found["operation_id"]),
             int(cast(str, found["started_at"])),
@@ -169,14 +174,14 @@ def _decoded(path: str, data: bytes) -> Sidecar:
             _text(found, "parent_commit_id"),
             _text(found, "if_commit"),
             None if txn is None else (str(txn[0]), int(cast(int, txn[1]))),
-            cast("dict[str, int]", found.get("read_set") or {}),
+            dict(cast("dict[str, int]", found.get("read_set") or {})),
             _text(found, "schema_ir_hash"),
             _text(found, "branch_incarnation"),
             _text(found, "message"),
             _text(found, "decision"),
             version,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         raise _unreadable(path, f"{type(error).__name__}: {error}") from error
 
 

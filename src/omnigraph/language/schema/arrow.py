@@ -6,8 +6,11 @@ the languages that needs Arrow to be imported.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
+from omnigraph.language.query.typed import ConstantValue
 from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.language.types import Scalar, ValueType
 
@@ -24,7 +27,9 @@ _SCALARS: dict[Scalar, pa.DataType] = {
     Scalar.DATETIME: pa.date64(),
 }
 
-_BLOB = pa.struct(
+_NUMBERS_OF_DATES: dict[Scalar, pa.DataType] = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
+
+BLOB = pa.struct(
     [
         pa.field("data", pa.large_binary()),
         pa.field("uri", pa.string()),
@@ -45,7 +50,7 @@ def arrow_schema(type_: NodeType | EdgeType) -> pa.Schema:
 def arrow_field(name: str, type_: ValueType) -> pa.Field[pa.DataType]:
     """The column of a property."""
     if type_.scalar is Scalar.BLOB:
-        return pa.field(name, _BLOB, nullable=type_.nullable, metadata=_BLOB_METADATA)
+        return pa.field(name, BLOB, nullable=type_.nullable, metadata=_BLOB_METADATA)
     return pa.field(name, arrow_type(type_), nullable=type_.nullable)
 
 
@@ -55,3 +60,13 @@ def arrow_type(type_: ValueType) -> pa.DataType:
         return pa.list_(pa.field("item", pa.float32()), type_.dimension)
     scalar = _SCALARS[type_.scalar]
     return pa.list_(pa.field("item", scalar)) if type_.is_list else scalar
+
+
+def arrow_values(type_: ValueType, values: Sequence[ConstantValue]) -> pa.Array[pa.Scalar[pa.DataType]]:
+    """Values of a type, blobs apart, as a column; dates come as days, date-times as milliseconds."""
+    target = arrow_type(type_)
+    plain = _NUMBERS_OF_DATES.get(type_.scalar)
+    if plain is None:
+        return pa.array(values, target)
+    # Made from datetime objects, a date64 would lose the time of day.
+    return pa.array(values, pa.list_(pa.field("item", plain)) if type_.is_list else plain).cast(target)

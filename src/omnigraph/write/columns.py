@@ -1,0 +1,64 @@
+"""Columns of Arrow rows, and computing with them. The stubs of Arrow's functions are too narrow: types end here."""
+
+from __future__ import annotations
+
+from typing import TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Rows: TypeAlias = pa.RecordBatch | pa.Table
+"""Rows in the columns of a type's table, or in some of them."""
+
+Values: TypeAlias = "pa.Array[pa.Scalar[pa.DataType]]"
+Operand: TypeAlias = "Values | pa.Scalar[pa.DataType] | pa.StringArray | pa.BooleanArray | str | float"
+
+
+def column_of(rows: Rows, name: str) -> Values:
+    """One column in one piece."""
+    found = cast("Values | pa.ChunkedArray[pa.Scalar[pa.DataType]]", rows.column(name))
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def absent(count: int, type_: pa.DataType) -> Values:
+    """A column of nulls."""
+    return pa.array([None] * count, type_)
+
+
+def compute(function: str, *operands: Operand, options: pc.FunctionOptions | None = None) -> Values:
+    """Call one of Arrow's compute functions that give an array."""
+    return cast("Values", pc.call_function(function, list(operands), options))
+
+
+def joined(*parts: str | pa.StringArray) -> pa.StringArray:
+    """Texts side by side; null where a part is null."""
+    return cast("pa.StringArray", compute("binary_join_element_wise", *parts, ""))
+
+
+def as_text(values: Values) -> pa.StringArray:
+    """Arrow's own text of each value."""
+    return cast("pa.StringArray", values.cast(pa.string()))
+
+
+def places(mask: Values) -> npt.NDArray[np.int64]:
+    """Where a mask is true; null is not."""
+    if mask.null_count:
+        mask = compute("coalesce", mask, pa.scalar(value=False))
+    return np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+
+
+def is_among(values: Values, others: Values) -> pa.BooleanArray:
+    """For each value whether it is one of the others."""
+    return cast("pa.BooleanArray", compute("is_in", values, options=pc.SetLookupOptions(others)))
+
+
+def is_not_among(values: Values, others: Values) -> pa.BooleanArray:
+    """For each value whether it is none of the others."""
+    return cast("pa.BooleanArray", compute("invert", cast("Values", is_among(values, others))))
+
+
+def to_list(values: Values) -> list[object]:
+    """The values as Python has them."""
+    return cast("list[object]", cast("pa.Int64Array", values).to_pylist())

@@ -1,0 +1,206 @@
+"""What tables look like after a change, in the parts that set rules speak of.
+
+Nothing is read before a rule asks for it. Few rows are found by their values, so that an index serves them; for
+many, the columns are scanned once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Final, cast
+
+import pyarrow as pa
+
+from omnigraph.language.query.ast import Comparison
+from omnigraph.language.query.typed import ConstantValue
+from omnigraph.language.schema.arrow import arrow_schema
+from omnigraph.language.schema.catalog import EdgeType, NodeType
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.storage.filters import MOST_LISTED, Compared, quoted_name, quoted_text
+from omnigraph.storage.pinned import Table
+from omnigraph.write.columns import Values, absent, column_of, compute, is_among, is_not_among, places, to_list
+from omnigraph.write.set_rules import Part
+
+_MOST_COMPARED: Final = 100
+"""Values other than texts are compared one by one, which only pays for few of them."""
+
+
+class Arrival(StrEnum):
+    """How incoming rows meet the rows of the pinned version."""
+
+    FRESH = "fresh"
+    """Their ids were just made: none of them can be there."""
+    INSERT = "insert"
+    """An id that is there already is a violation."""
+    UPSERT = "upsert"
+    """They replace the rows of the same ids."""
+    OVERWRITE = "overwrite"
+    """They replace all rows."""
+
+
+def no_ids() -> pa.StringArray:
+    """No row."""
+    return pa.array([], pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """How one table changes.
+
+    ``incoming`` needs the columns of ``rule_columns`` only. An id is removed or comes in, not both.
+    """
+
+    table_key: str
+    incoming: pa.Table
+    removed: pa.StringArray = field(default_factory=no_ids)
+    arrival: Arrival = Arrival.UPSERT
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which rows of a pinned table are wanted: those with one of the values in a column."""
+
+    column: str
+    values: Values
+
+
+class ChangedTable:
+    """One table before and after a change. It knows whether anything had to be read of it."""
+
+    def __init__(self, type_: NodeType | EdgeType, snapshot: Snapshot, image: Image | None) -> None:
+        self._type = type_
+        self._schema = arrow_schema(type_)
+        self._snapshot = snapshot
+        self._image = image or Image(type_.table_key, self._schema.empty_table())
+        self._scans: dict[tuple[str, ...], pa.Table] = {}
+        self.was_read = False
+
+    def part(self, part: Part, columns: Sequence[str], wanted: Wanted | None = None) -> pa.Table:
+        """The rows of one part, in these columns and perhaps ``id``; kept rows only as far as they are wanted."""
+        match part:
+            case Part.INCOMING:
+                return self._image.incoming.select(list(columns))
+            case Part.KEPT:
+                return self._kept(columns, wanted)
+            case Part.GONE:
+                return self._gone(columns)
+            case Part.LOST:
+                return self._lost(columns)
+
+    @property
+    def _incoming_ids(self) -> Values:
+        return column_of(self._image.incoming, "id")
+
+    @property
+    def _gone_ids(self) -> Values:
+        """The ids of all rows that do not stay as they are, of a change that is no overwrite."""
+        removed = cast("Values", self._image.removed)
+        if self._image.arrival is not Arrival.UPSERT:
+            return removed
+        return pa.concat_arrays([removed, self._incoming_ids])
+
+    def _kept(self, columns: Sequence[str], wanted: Wanted | None) -> pa.Table:
+        if self._image.arrival is Arrival.OVERWRITE:
+            return self._none(columns)
+        if wanted is None or wanted.column != "id":
+            return _without_ids(self._read(("id", *columns), wanted), self._gone_ids)
+        # Of ids it is known beforehand which cannot be among the kept rows: often nothing is left to be read.
+        values = _without(wanted.values, self._gone_ids)
+        if self._image.arrival is Arrival.FRESH:
+            values = _without(values, self._incoming_ids)
+        return self._read(columns, Wanted("id", values))
+
+    def _gone(self, columns: Sequence[str]) -> pa.Table:
+        if self._image.arrival is Arrival.OVERWRITE:
+            return self._read(columns, None)
+        return self._read(columns, Wanted("id", self._gone_ids))
+
+    def _lost(self, columns: Sequence[str]) -> pa.Table:
+        if self._image.arrival is Arrival.OVERWRITE:
+            return _without_ids(self._read(columns, None), self._incoming_ids)
+        return pa.table({"id": self._image.removed}).select(list(columns))
+
+    def _none(self, columns: Sequence[str]) -> pa.Table:
+        return self._schema.empty_table().select(list(columns))
+
+    # ----------------------------------------------------------------------------------------- reading the pin
+
+    @cached_property
+    def _pinned(self) -> Table | None:
+        # A type may be younger than the branch, and has no table there before its first row.
+        key = self._type.table_key
+        return self._snapshot.table(key) if key in self._snapshot.pins else None
+
+    def _read(self, columns: Sequence[str], wanted: Wanted | None) -> pa.Table:
+        columns = tuple(dict.fromkeys(columns))
+        values = None if wanted is None else wanted.values.unique().drop_null()
+        if self._pinned is None or (values is not None and not len(values)):
+            return self._none(columns)
+        self.was_read = True
+        if wanted is None or values is None:
+            return self._scan(columns)
+        listed = self._listed(wanted.column, values)
+        if listed is not None:
+            return self._shaped(self._pinned.scan(self._there(columns), filter=listed).read_all(), columns)
+        found = self._scan(tuple(dict.fromkeys((*columns, wanted.column))))
+        return found.filter(is_among(column_of(found, wanted.column), values)).select(columns)
+
+    def _scan(self, columns: tuple[str, ...]) -> pa.Table:
+        assert self._pinned is not None
+        if columns not in self._scans:
+            self._scans[columns] = self._shaped(self._pinned.scan(self._there(columns)).read_all(), columns)
+        return self._scans[columns]
+
+    def _listed(self, column: str, values: Values) -> str | None:
+        """The filter that lists the values; None where they are too many, or the pin lacks the column."""
+        if len(values) > MOST_LISTED or not self._there((column,)):
+            return None
+        if pa.types.is_string(values.type):
+            texts = ", ".join(quoted_text(text) for text in cast("list[str]", to_list(values)))
+            return f"{quoted_name(column)} IN ({texts})" if texts else "false"
+        if len(values) > _MOST_COMPARED:
+            return None
+        type_ = self._type.properties[column].type
+        compared = (Compared(column, type_, Comparison.EQUAL, value).sql() for value in _constants(values))
+        return " OR ".join(compared) or "false"
+
+    def _there(self, columns: Sequence[str]) -> list[str]:
+        assert self._pinned is not None
+        names = set(self._pinned.schema.names)
+        return [column for column in columns if column in names]
+
+    def _shaped(self, found: pa.Table, columns: Sequence[str]) -> pa.Table:
+        """Rows in the types of the schema: a table of a branch may lag behind it."""
+        names = set(found.column_names)
+        shaped: dict[str, Values] = {}
+        for column in columns:
+            type_ = cast("pa.DataType", self._schema.field(column).type)
+            there = column in names
+            shaped[column] = column_of(found, column).cast(type_) if there else absent(found.num_rows, type_)
+        return pa.table(shaped)
+
+
+def _without_ids(rows: pa.Table, ids: Values) -> pa.Table:
+    if not rows.num_rows or not len(ids):
+        return rows
+    return rows.filter(is_not_among(column_of(rows, "id"), ids))
+
+
+def _without(values: Values, others: Values) -> Values:
+    if not len(values) or not len(others):
+        return values
+    return values.filter(is_not_among(values, others))
+
+
+def _constants(values: Values) -> list[ConstantValue]:
+    """Values as constants of a condition: dates as days, times as milliseconds; what is not finite equals nothing."""
+    if pa.types.is_floating(values.type):
+        values = values.take(places(compute("is_finite", values)))
+    if pa.types.is_date32(values.type):
+        values = values.cast(pa.int32())
+    elif pa.types.is_date64(values.type):
+        values = values.cast(pa.int64())
+    return cast("list[ConstantValue]", to_list(values))

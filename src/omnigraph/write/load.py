@@ -1,0 +1,241 @@
+"""Loads: records and frames of any size, read once, checked against every rule, made one commit.
+
+The input is read in blocks. Rows that pass the row rules are spooled; then set rules look at them and the snapshot
+together, and each table is staged and committed once. What fails is reported with nothing changed, or goes into
+quarantine while the rest is loaded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+from omnigraph.errors import AlreadyExists, OmniGraphError, ParameterError, Unsupported, ValidationError
+from omnigraph.language.schema import Schema
+from omnigraph.language.schema.catalog import Catalog
+from omnigraph.manifest.branches import branch_names, create_branch
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.history import Commit, commit_of
+from omnigraph.manifest.references import Reference, branch_point, take_snapshot
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.write.commit import Terms, commit
+from omnigraph.write.frames import Frame, TypedFrame, frame_types, read_frame
+from omnigraph.write.indexes import ensure_indexes
+from omnigraph.write.intake import Draft, Rejected, admit
+from omnigraph.write.load_work import Load, Loaded, Mode
+from omnigraph.write.quarantine import MOST_VIOLATIONS, Collected, Quarantine, Rejects, target_of
+from omnigraph.write.records import read_records
+from omnigraph.write.sources import Source
+from omnigraph.write.spool import Spool
+
+OnError: TypeAlias = Literal["fail", "quarantine"]
+Engine: TypeAlias = Literal["auto", "local", "spark"]
+Indexes: TypeAlias = Literal["auto", "always", "never"]
+
+INDEXED_FROM: Final = 100_000
+"""Loads of more rows than this are followed by the indexes that keep later writes from scanning."""
+_log = logging.getLogger("omnigraph")
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What is loaded: records, and frames by type."""
+
+    source: Source | None = None
+    nodes: Mapping[str, Frame] = field(default_factory=dict[str, Frame])
+    edges: Mapping[str, Frame] = field(default_factory=dict[str, Frame])
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How it is loaded."""
+
+    mode: Mode = "append"
+    on_error: OnError = "fail"
+    rejects: str | Path | None = None
+    engine: Engine = "auto"
+    check: bool = False
+    indexes: Indexes = "auto"
+    from_branch: Reference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What a load did: rows by type, and where the rejected records are. ``commit`` is None when nothing changed.
+
+    ``replayed``: the ``txn`` was loaded before, by this commit; nothing was read now.
+    """
+
+    commit: Commit | None
+    branch: str
+    mode: Mode
+    engine: Engine
+    nodes: Mapping[str, int]
+    edges: Mapping[str, int]
+    rejected: int
+    rejects_path: str | None
+    replayed: bool
+
+
+def load(manifest: Manifest, schema: Schema, given: Input, manner: Manner, terms: Terms) -> LoadResult:
+    """Load everything as one commit, or nothing."""
+    _check_manner(given, manner, terms)
+    terms = Terms(terms.branch, schema.hash, terms.actor, terms.message, txn=terms.txn)
+    missing = manner.from_branch is not None and terms.branch not in branch_names(manifest)
+    replayed = None if missing else _replayed(manifest, manner, terms)
+    if replayed is not None:
+        return replayed
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="omnigraph-load-")))
+        quarantine = None
+        if manner.on_error == "quarantine":
+            target = target_of(manifest.location, manner.rejects)
+            quarantine = stack.enter_context(Quarantine(folder / "rejected.jsonl", target))
+        collected = Collected(None if manner.check else MOST_VIOLATIONS)
+        spool = _spooled(schema.catalog, given, folder, quarantine or collected)
+        work = Load(schema.catalog, spool.tables(), manner.mode, quarantine, manner.check)
+        if collected.violations:
+            basis = _basis(manifest, manner, terms, missing=missing)
+            raise collected.error(work.also_wrong(basis, collected.violations))
+        return _committed(manifest, work, manner, terms, missing=missing)
+
+
+def _check_manner(given: Input, manner: Manner, terms: Terms) -> None:
+    for name, value, allowed in (
+        ("mode", manner.mode, Mode),
+        ("on_error", manner.on_error, OnError),
+        ("engine", manner.engine, Engine),
+        ("indexes", manner.indexes, Indexes),
+    ):
+        words = cast("tuple[str, ...]", get_args(allowed))
+        if value not in words:
+            raise ParameterError(f"{name} is {value!r}", hint=f"use {', '.join(words)}")
+    if manner.engine == "spark":
+        raise Unsupported("loads on Spark are not there yet", hint='use engine="local"')
+    if given.source is None and not given.nodes and not given.edges:
+        raise ParameterError("there is nothing to load", hint="give a source, or nodes= and edges=")
+    if manner.rejects is not None and manner.on_error != "quarantine":
+        raise ParameterError("rejects is given", hint='it goes with on_error="quarantine"')
+    if terms.txn is not None:
+        _check_txn(terms.txn)
+
+
+def _check_txn(txn: object) -> None:
+    match txn:
+        case (str(app), int(number)) if app and number >= 0 and not isinstance(number, bool):
+            return
+        case _:
+            raise ParameterError(f"txn is {txn!r}", hint='give an application and a number, such as ("import", 7)')
+
+
+# --------------------------------------------------------------------------------------------- reading
+
+
+def _spooled(catalog: Catalog, given: Input, folder: Path, rejects: Rejects) -> Spool:
+    """Read the input once; what passes the row rules is spooled, everything else is rejected."""
+    frames = frame_types(catalog, given.nodes, given.edges)
+    with Spool(folder) as spool:
+        for type_, _, _ in frames:
+            spool.touch(type_)
+        for found in _found(catalog, given.source, frames):
+            if isinstance(found, Rejected):
+                rejects.take(found)
+                continue
+            admitted = admit(found)
+            spool.add(admitted)
+            for rejected in admitted.rejected:
+                rejects.take(rejected)
+    return spool
+
+
+def _found(catalog: Catalog, source: Source | None, frames: Iterable[TypedFrame]) -> Iterator[Draft | Rejected]:
+    if source is not None:
+        yield from read_records(catalog, source)
+    for type_, name, frame in frames:
+        yield from read_frame(catalog, type_, name, frame)
+
+
+# --------------------------------------------------------------------------------------------- committing
+
+
+def _committed(manifest: Manifest, work: Load, manner: Manner, terms: Terms, *, missing: bool) -> LoadResult:
+    if manner.check or missing:
+        # A branch that is made for a load that then fails would be a change.
+        loaded = work.prepare(_basis(manifest, manner, terms, missing=missing)).outcome
+        if manner.check:
+            return _result(None, loaded, manner, terms)
+    if missing:
+        _fork(manifest, manner, terms)
+    try:
+        result = commit(manifest, work, terms)
+    except ValidationError:
+        # The rows that are in the way may be our own: of two retries at once the other one was first.
+        replayed = _replayed(manifest, manner, terms)
+        if replayed is None:
+            raise
+        return replayed
+    if result.replayed:
+        return _result(result.commit and commit_of(result.commit), Loaded({}), manner, terms, replayed=True)
+    _index(manifest, manner, terms, result.outcome)
+    return _result(result.commit and commit_of(result.commit), result.outcome, manner, terms)
+
+
+def _basis(manifest: Manifest, manner: Manner, terms: Terms, *, missing: bool) -> Snapshot:
+    if not missing or manner.from_branch is None:
+        return take_snapshot(manifest, terms.branch)
+    branch, version = branch_point(manifest, manner.from_branch)
+    return take_snapshot(manifest, branch, version)
+
+
+def _fork(manifest: Manifest, manner: Manner, terms: Terms) -> None:
+    assert manner.from_branch is not None
+    source, version = branch_point(manifest, manner.from_branch)
+    # Another load may have made it meanwhile: then this one goes there too.
+    with suppress(AlreadyExists):
+        create_branch(manifest, terms.branch, source, version)
+
+
+def _replayed(manifest: Manifest, manner: Manner, terms: Terms) -> LoadResult | None:
+    """The result of a load whose ``txn``, or a later one of the same application, is on the branch already."""
+    if terms.txn is None:
+        return None
+    view = manifest.view(terms.branch, with_lineage=True)
+    last = view.tables.txns.get(terms.txn[0])
+    if last is None or terms.txn[1] > last.number:
+        return None
+    known = view.history.find(last.commit_id)
+    return _result(known and commit_of(known), Loaded({}), manner, terms, replayed=True)
+
+
+def _index(manifest: Manifest, manner: Manner, terms: Terms, loaded: Loaded) -> None:
+    wanted = manner.indexes == "always" or (manner.indexes == "auto" and sum(loaded.rows.values()) > INDEXED_FROM)
+    if not wanted:
+        return
+    try:
+        ensure_indexes(manifest, terms.branch, loaded.rows, terms.actor)
+    except OmniGraphError as error:
+        # The rows are committed, and are the same without an index.
+        _log.warning("the indexes after a load on '%s' were not built: %s", terms.branch, error)
+
+
+def _result(made: Commit | None, loaded: Loaded, manner: Manner, terms: Terms, *, replayed: bool = False) -> LoadResult:
+    return LoadResult(
+        made,
+        terms.branch,
+        manner.mode,
+        "local",
+        _by_type(loaded.rows, "node"),
+        _by_type(loaded.rows, "edge"),
+        loaded.rejected,
+        loaded.rejects_path,
+        replayed,
+    )
+
+
+def _by_type(rows: Mapping[str, int], kind: str) -> Mapping[str, int]:
+    return {key.partition(":")[2]: count for key, count in rows.items() if key.startswith(f"{kind}:")}

@@ -1,0 +1,190 @@
+"""Where records come from: files, open streams, and records that are there already; read in blocks, never whole.
+
+A file may be compressed with gzip or zstd, which its first bytes tell, and may begin with a byte order mark.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import RawIOBase
+from itertools import groupby
+from pathlib import Path
+from typing import Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
+
+import pyarrow as pa
+
+from omnigraph.errors import NotFound, ParameterError, StorageError
+
+BLOCK_BYTES: Final = 8 * 1024 * 1024
+BLOCK_RECORDS: Final = 32_768
+
+_BOM: Final = b"\xef\xbb\xbf"
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+_NO_SOURCES: Final = (Mapping, bytes, bytearray)
+_FRAME: Final = "__arrow_c_stream__"
+_COMPRESSED: Final[Mapping[bytes, Literal["gzip", "zstd"]]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """An open file, text or binary."""
+
+    def read(self, size: int = -1, /) -> bytes | str:
+        """Up to so many bytes or characters; nothing at the end."""
+        ...
+
+
+_ONE_FILE: Final = (str, os.PathLike, Readable)
+
+Record: TypeAlias = Mapping[str, object]
+Source: TypeAlias = "str | os.PathLike[str] | Readable | Iterable[str | os.PathLike[str] | Readable | Record]"
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Some lines of a file, blank ones too; ``first`` is the number of the first, from 1."""
+
+    file: str | None
+    first: int
+    lines: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Some records that were never text; ``first`` is the number of the first, from 1."""
+
+    first: int
+    records: list[Record]
+
+
+Block: TypeAlias = Lines | Objects
+
+
+def read_blocks(source: Source) -> Iterator[Block]:
+    """Everything in a source, in order."""
+    return _blocks_of(_parts(source))
+
+
+def _parts(source: object) -> Iterable[object]:
+    if isinstance(source, _ONE_FILE):
+        return [cast(object, source)]
+    if (
+        isinstance(source, Iterable)
+        and not isinstance(source, _NO_SOURCES)
+        and not hasattr(cast(object, source), _FRAME)
+    ):
+        return cast("Iterable[object]", source)
+    raise ParameterError(
+        f"records cannot be read from {type(cast(object, source)).__name__}",
+        hint='give a path, an open file or a list of records; frames go to nodes={"Type": ...} and edges={...}',
+    )
+
+
+def _blocks_of(parts: Iterable[object]) -> Iterator[Block]:
+    count = 0
+    for are_records, group in groupby(parts, lambda part: isinstance(part, Mapping)):
+        if are_records:
+            for block in _batched(cast("Iterable[Record]", group)):
+                yield Objects(count + 1, block)
+                count += len(block)
+            continue
+        for part in group:
+            yield from _blocks_of_file(part)
+
+
+def _batched(records: Iterable[Record]) -> Iterator[list[Record]]:
+    block: list[Record] = []
+    for record in records:
+        block.append(record)
+        if len(block) == BLOCK_RECORDS:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _blocks_of_file(part: object) -> Iterator[Lines]:
+    if isinstance(part, str | os.PathLike):
+        path = Path(cast("str | os.PathLike[str]", part))
+        with _readable(str(path)), path.open("rb") as file:
+            yield from _lines(str(path), _chunks(str(path), file))
+    elif isinstance(part, Readable):
+        name = getattr(part, "name", None)
+        named = name if isinstance(name, str) else None
+        with _readable(named or "the stream"):
+            yield from _lines(named, _chunks(named or "the stream", part))
+    else:
+        raise ParameterError(
+            f"a source holds {type(part).__name__}", hint="give paths, open files, or records as dictionaries"
+        )
+
+
+@contextmanager
+def _readable(name: str) -> Generator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file '{name}'") from error
+    except IsADirectoryError as error:
+        raise ParameterError(f"'{name}' is a folder", hint="give its files") from error
+    except UnicodeDecodeError as error:
+        raise ParameterError(f"{name} is not UTF-8: {error.reason}", hint="open it in binary mode, as UTF-8") from error
+    except OSError as error:
+        raise StorageError(f"{name} cannot be read: {error}", hint="it may be cut off or damaged") from error
+
+
+def _chunks(name: str, stream: Readable) -> Iterator[bytes]:
+    """The bytes of a stream, decompressed, without the byte order mark."""
+    head = _bytes(stream.read(BLOCK_BYTES))
+    if head.startswith(_UTF_16):
+        raise ParameterError(f"{name} is UTF-16", hint="save it as UTF-8")
+    for magic, codec in _COMPRESSED.items():
+        if head.startswith(magic):
+            inner = pa.CompressedInputStream(pa.PythonFile(_Resumed(head, stream)), codec)
+            yield from _chunks(name, cast(Readable, inner))
+            return
+    head = head.removeprefix(_BOM)
+    while head:
+        yield head
+        head = _bytes(stream.read(BLOCK_BYTES))
+
+
+def _bytes(found: bytes | str) -> bytes:
+    return found.encode("utf-8", "surrogatepass") if isinstance(found, str) else found
+
+
+class _Resumed(RawIOBase):
+    """A stream whose first bytes were read already."""
+
+    def __init__(self, head: bytes, stream: Readable) -> None:
+        self._head = head
+        self._stream = stream
+
+    def read(self, size: int = -1) -> bytes:
+        """Those bytes first, then the stream."""
+        if self._head:
+            size = len(self._head) if size < 0 else size
+            found, self._head = self._head[:size], self._head[size:]
+            return found
+        return _bytes(self._stream.read(size))
+
+
+def _lines(file: str | None, chunks: Iterator[bytes]) -> Iterator[Lines]:
+    """Whole lines. A long line is put together once, however many chunks it takes."""
+    pieces: list[bytes] = []
+    first = 1
+    for chunk in chunks:
+        end = chunk.rfind(b"\n")
+        if end < 0:
+            pieces.append(chunk)
+            continue
+        lines = b"".join([*pieces, chunk[:end]]).split(b"\n")
+        yield Lines(file, first, lines)
+        first += len(lines)
+        pieces = [chunk[end + 1 :]]
+    rest = b"".join(pieces)
+    if rest:
+        yield Lines(file, first, [rest])

@@ -1,0 +1,264 @@
+"""Small writers on the graph of ``tests/manifest/publishing.py``, and what a graph shows before and after them.
+
+They are real work for :func:`omnigraph.write.commit.commit`, with the rules that a schema would give them, and they
+pickle, so that a child process can run them and die. A manifest is opened as a writer finds it: nothing is healed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from omnigraph.errors import InputError
+from omnigraph.manifest.branches import create_branch
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.references import take_snapshot
+from omnigraph.manifest.rows import MAIN, CommitRecord
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.storage import table as tables
+from omnigraph.storage.location import locate
+from omnigraph.storage.locks import LockSettings
+from omnigraph.storage.pinned import Access, Table, open_table
+from omnigraph.storage.staging import Staged
+from omnigraph.write.audit import recoveries
+from omnigraph.write.commit import Change, Prepared, Terms, Work, commit
+from omnigraph.write.sidecars import WriterKind, list_sidecars
+from tests.crash import fresh_copy
+from tests.manifest.publishing import make_graph
+
+PERSON, CITY, KNOWS = "node:Person", "node:City", "edge:Knows"
+Knows: TypeAlias = tuple[str, str]
+FLOCK = LockSettings()
+LEASE = LockSettings("lease", ttl=600.0)
+"""Longer than any test, so that no renewal comes between the numbered writes."""
+
+
+# --------------------------------------------------------------------------------------------- work
+
+
+@dataclass(frozen=True, slots=True)
+class InsertPeople:
+    """New people; a name that is taken is refused."""
+
+    names: tuple[str, ...]
+    kind: WriterKind = WriterKind.MUTATION
+    strict: bool = False
+
+    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+        """Read who is there."""
+        taken = set(self.names) & set(ids_of(snapshot, PERSON))
+        if taken:
+            raise InputError(f"taken: {sorted(taken)}")
+        return Prepared((append_nodes(PERSON, self.names),), frozenset({PERSON}), None)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertEdge:
+    """One edge; both of its ends must be there."""
+
+    source: str
+    target: str
+    kind: WriterKind = WriterKind.MUTATION
+    strict: bool = False
+
+    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+        """Read the nodes, write the edge."""
+        missing = {self.source, self.target} - set(ids_of(snapshot, PERSON))
+        if missing:
+            raise InputError(f"missing: {sorted(missing)}")
+        return Prepared((append_edges([(self.source, self.target)]),), frozenset({PERSON}), None)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePerson:
+    """One node with its edges."""
+
+    name: str
+    kind: WriterKind = WriterKind.MUTATION
+    strict: bool = True
+
+    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+        """Both tables are read and written."""
+        if self.name not in ids_of(snapshot, PERSON):
+            return Prepared((), frozenset({PERSON}), None)
+        node = Change(PERSON, partial(tables.delete_where, predicate=f"id = '{self.name}'"))
+        ends = f"src = '{self.name}' OR dst = '{self.name}'"
+        return Prepared(
+            (node, Change(KNOWS, partial(tables.delete_where, predicate=ends))), frozenset({PERSON, KNOWS}), None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadAll:
+    """People, cities and edges between the new people, in one commit."""
+
+    people: tuple[str, ...]
+    cities: tuple[str, ...]
+    edges: tuple[Knows, ...]
+    kind: WriterKind = WriterKind.LOAD
+    strict: bool = False
+
+    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+        """Read the keys of both node types."""
+        taken = {*ids_of(snapshot, PERSON), *ids_of(snapshot, CITY)} & {*self.people, *self.cities}
+        if taken:
+            raise InputError(f"taken: {sorted(taken)}")
+        changes = (append_nodes(PERSON, self.people), append_nodes(CITY, self.cities), append_edges(self.edges))
+        return Prepared(changes, frozenset({PERSON, CITY}), None)
+
+
+@dataclass(frozen=True, slots=True)
+class OverwriteCities:
+    """All cities replaced."""
+
+    names: tuple[str, ...]
+    kind: WriterKind = WriterKind.LOAD
+    strict: bool = True
+
+    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+        """Nothing is read."""
+        del snapshot
+        return Prepared((Change(CITY, partial(_overwritten, names=self.names)),), frozenset(), None)
+
+
+def append_nodes(table_key: str, names: Sequence[str]) -> Change:
+    """New nodes, whose names are their ids."""
+    return Change(table_key, lambda table: tables.append(table, _nodes(table, names)))
+
+
+def append_edges(edges: Iterable[Knows]) -> Change:
+    """New edges, whose ends make their ids."""
+    rows = [{"id": f"{source}-{target}", "src": source, "dst": target} for source, target in edges]
+    return Change(KNOWS, lambda table: tables.append(table, pa.Table.from_pylist(rows, schema=table.schema)))
+
+
+def _overwritten(table: Table, names: Sequence[str]) -> Staged:
+    return tables.overwrite(table, _nodes(table, names))
+
+
+def _nodes(table: Table, names: Sequence[str]) -> pa.Table:
+    return pa.table({"id": list(names), "name": list(names)}, schema=table.schema)
+
+
+WRITERS: dict[str, Work[None]] = {
+    "insert nodes": InsertPeople(("cid",)),
+    "insert an edge": InsertEdge("ann", "bob"),
+    "delete a node with its edges": DeletePerson("bob"),
+    "load three tables": LoadAll(("cid", "dan"), ("oslo",), (("cid", "dan"),)),
+    "overwrite a table": OverwriteCities(("kiel",)),
+}
+NEXT = LoadAll(("next",), ("next",), (("next", "next"),))
+"""A write to every table that the writers touch."""
+
+
+# --------------------------------------------------------------------------------------------- graphs
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Everything that a branch shows."""
+
+    people: tuple[str, ...]
+    cities: tuple[str, ...]
+    knows: tuple[str, ...]
+
+    def __add__(self, other: Shown) -> Shown:
+        return Shown(
+            tuple(sorted(self.people + other.people)),
+            tuple(sorted(self.cities + other.cities)),
+            tuple(sorted(self.knows + other.knows)),
+        )
+
+
+BY_NEXT = Shown(("next",), ("next",), ("next-next",))
+
+
+def make_template(folder: Path) -> Path:
+    """A graph with two people who know each other, and one city."""
+    root = folder / "graph.og"
+    make_graph(locate(root))
+    write(manifest_at(root), LoadAll(("ann", "bob"), ("rome",), (("bob", "ann"),)))
+    return root
+
+
+def copy_of(template: Path, branch: str = MAIN) -> Path:
+    """A fresh graph. A copy of one that has branches already would share their files with it."""
+    root = fresh_copy(template)
+    if branch != MAIN:
+        create_branch(manifest_at(root), branch, MAIN, None)
+    return root
+
+
+def manifest_at(root: Path | str, locks: LockSettings = FLOCK) -> Manifest:
+    """A handle as a writer has it, from a process that has not opened the graph before."""
+    location = locate(root)
+    return Manifest(location, Access(location.options()), locks)
+
+
+def write(
+    manifest: Manifest,
+    work: Work[None],
+    branch: str = MAIN,
+    *,
+    if_commit: str | None = None,
+    txn: tuple[str, int] | None = None,
+) -> CommitRecord | None:
+    """One commit."""
+    terms = Terms(branch, manifest.schema_hash(), "tests", if_commit=if_commit, txn=txn)
+    return commit(manifest, work, terms).commit
+
+
+def write_at(root: str, work: Work[None], branch: str = MAIN, locks: LockSettings = FLOCK) -> str | None:
+    """One commit by a fresh process; its id."""
+    made = write(manifest_at(root, locks), work, branch)
+    return None if made is None else made.id
+
+
+def shown(manifest: Manifest, branch: str = MAIN) -> Shown:
+    """What a reader sees now, in one snapshot."""
+    snapshot = take_snapshot(manifest, branch)
+    return Shown(ids_of(snapshot, PERSON), ids_of(snapshot, CITY), ids_of(snapshot, KNOWS))
+
+
+def ids_of(snapshot: Snapshot, table_key: str) -> tuple[str, ...]:
+    """The ids of a table, sorted, duplicates kept."""
+    return tuple(sorted(map(str, snapshot.table(table_key).scan(["id"]).read_all()["id"].to_pylist())))
+
+
+def head_id(manifest: Manifest, branch: str = MAIN) -> str:
+    """The newest commit."""
+    head = manifest.view(branch, with_lineage=True).history.head()
+    assert head is not None
+    return head.id
+
+
+def heads(manifest: Manifest, branch: str = MAIN) -> dict[str, tuple[int, int]]:
+    """The pin and the newest version of every table, each on the branch that owns it."""
+    found: dict[str, tuple[int, int]] = {}
+    for table_key, pin in take_snapshot(manifest, branch).pins.items():
+        head = open_table(manifest.location.join(pin.location), pin.branch, None, manifest.access)
+        found[table_key] = pin.version, head.version
+    return found
+
+
+def assert_settled(manifest: Manifest, branch: str = MAIN) -> None:
+    """Nothing is left to finish: no sidecar, no drift, and no operation was audited twice."""
+    assert list_sidecars(manifest.objects) == []
+    assert {pin: head for pin, head in heads(manifest, branch).values() if pin != head} == {}
+    audited = [recovery.operation_id for recovery in recoveries(manifest)]
+    assert len(set(audited)) == len(audited)
+
+
+def states_around(template: Path, work: Work[None], branch: str) -> tuple[Shown, Shown]:
+    """What a branch shows before and after a writer."""
+    manifest = manifest_at(copy_of(template, branch))
+    before = shown(manifest, branch)
+    write(manifest, work, branch)
+    after = shown(manifest, branch)
+    assert before != after
+    return before, after
