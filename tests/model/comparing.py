@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import cast
 
 from omnigraph.graph import Graph
-from omnigraph.manifest.snapshot import Snapshot
-from tests.model.graph_model import GraphModel, Rows
+from omnigraph.manifest.snapshot import Pin, Snapshot
+from tests.model.graph_model import GraphModel
+from tests.model.graph_writes import Nodes, Rows
 
 
 def assert_same_history(graph: Graph, model: GraphModel) -> None:
@@ -37,11 +39,19 @@ def assert_same_past(graph: Graph, model: GraphModel) -> None:
 
 
 def rows_in(snapshot: Snapshot) -> Rows:
-    """The ids in each node table of a snapshot, whose counts must agree with what the manifest says."""
-    found: dict[str, frozenset[str]] = {}
-    for table_key, pin in snapshot.pins.items():
+    """Everything that a snapshot shows; the counts of its tables must agree with what the manifest says."""
+    nodes: dict[str, Nodes] = {}
+    for pin in snapshot.pins.values():
         if pin.kind == "node":
-            ids = snapshot.table(table_key).scan(["id"]).read_all()["id"].to_pylist()
-            assert len(ids) == pin.row_count, table_key
-            found[pin.type_name] = frozenset(map(str, ids))
-    return found
+            names, sizes = _columns(snapshot, pin, "name", "size")
+            nodes[pin.type_name] = dict(zip(cast("list[str]", names), cast("list[int | None]", sizes), strict=True))
+            assert len(nodes[pin.type_name]) == len(names), f"a key twice in {pin.table_key}"
+    sources, targets = _columns(snapshot, snapshot.pins["edge:Knows"], "src", "dst")
+    pairs = zip(cast("list[str]", sources), cast("list[str]", targets), strict=True)
+    return Rows(nodes).with_knows(*pairs)
+
+
+def _columns(snapshot: Snapshot, pin: Pin, *names: str) -> list[list[object]]:
+    rows = snapshot.table(pin.table_key).scan(names).read_all()
+    assert rows.num_rows == pin.row_count, pin.table_key
+    return [cast("list[object]", rows[name].to_pylist()) for name in names]

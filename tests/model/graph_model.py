@@ -1,18 +1,16 @@
 """A graph as plain dictionaries: what every reader must see, however it was written.
 
-Later parts add what they add to a graph: a new kind of change is a new method here and a rule in a state machine.
+What a mutation or a load makes of the rows is said in ``graph_writes.py``. Later parts add what they add to a graph: a
+new kind of change is a new method here and a rule in a state machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from omnigraph.errors import AlreadyExists, OmniGraphError, ParameterError
-
-Rows: TypeAlias = Mapping[str, frozenset[str]]
-"""The ids of all nodes, by type; a type that was dropped is not there."""
+from tests.model.graph_writes import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +39,19 @@ class GraphModel:
     """The branches of a graph, each with its history. It begins with one empty commit on main."""
 
     def __init__(self, first_commit: str, types: Iterable[str]) -> None:
-        empty = {type_name: frozenset[str]() for type_name in types}
+        empty = Rows({type_name: {} for type_name in types})
         self.branches = {"main": ModelBranch(None, [ModelCommit(first_commit, None, "main", empty)])}
 
-    def add(self, branch: str, commit_id: str, added: Mapping[str, Iterable[str]]) -> None:
-        rows = self.branches[branch].head.rows
-        self._commit(branch, commit_id, {**rows, **{name: rows[name] | set(ids) for name, ids in added.items()}})
+    def commit(self, branch: str, commit_id: str, rows: Rows) -> None:
+        """One more commit, after which the whole graph is this."""
+        shown = self.branches[branch]
+        shown.history.append(ModelCommit(commit_id, shown.head.id, branch, rows))
 
     def drop(self, branch: str, commit_id: str, type_name: str) -> None:
-        rows = self.branches[branch].head.rows
-        self._commit(branch, commit_id, {name: ids for name, ids in rows.items() if name != type_name})
+        self.commit(branch, commit_id, self.branches[branch].head.rows.without_type(type_name))
 
     def bring_back(self, branch: str, commit_id: str, type_name: str) -> None:
-        self._commit(branch, commit_id, {**self.branches[branch].head.rows, type_name: frozenset()})
+        self.commit(branch, commit_id, self.branches[branch].head.rows.with_nodes(type_name, {}))
 
     def create_branch(self, name: str, start: ModelCommit | str) -> None:
         """From a branch by its name, or from a commit: then the branch that it was made on is the parent."""
@@ -86,7 +84,3 @@ class GraphModel:
 
     def _others(self) -> list[str]:
         return [name for name in self.branches if name != "main"]
-
-    def _commit(self, branch: str, commit_id: str, rows: Rows) -> None:
-        shown = self.branches[branch]
-        shown.history.append(ModelCommit(commit_id, shown.head.id, branch, rows))

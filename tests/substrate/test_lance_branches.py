@@ -130,5 +130,5 @@ def test_a_branch_does_not_survive_a_move(dataset: LanceDataset, tmp_path: Path)
     dataset.create_branch("dev", 2)
     moved = (tmp_path / "t").rename(tmp_path / "moved")
     assert ids(lance.dataset(moved)) == "abcd"
-    with pytest.raises((OSError, pa.ArrowException), match="[Nn]ot found"):
+    with pytest.raises((OSError, pa.ArrowException), match=r"[Nn]ot found"):
         ids(lance.dataset(moved / "tree" / "dev"))

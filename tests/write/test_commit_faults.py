@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -24,7 +25,6 @@ from tests.write.writers import (
     LEASE,
     NEXT,
     WRITERS,
-    Shown,
     assert_settled,
     copy_of,
     make_template,
@@ -36,6 +36,7 @@ from tests.write.writers import (
 
 Fault: TypeAlias = tuple[int, When]
 Told: TypeAlias = Literal["committed", "failed", "unknown"]
+states_of = cache(states_around)
 
 
 @pytest.fixture(scope="module")
@@ -101,16 +102,6 @@ def check(template: Path, work: Work[None], branch: str, locks: LockSettings, fa
     return told
 
 
-_states: dict[tuple[Path, Work[None], str], tuple[Shown, Shown]] = {}
-
-
-def states_of(template: Path, work: Work[None], branch: str) -> tuple[Shown, Shown]:
-    key = template, work, branch
-    if key not in _states:
-        _states[key] = states_around(template, work, branch)
-    return _states[key]
-
-
 @pytest.mark.parametrize(("branch", "locks"), [("main", FLOCK), ("dev", FLOCK), ("main", LEASE)])
 @pytest.mark.parametrize("work", WRITERS.values(), ids=WRITERS)
 def test_one_fault_anywhere(template: Path, work: Work[None], branch: str, locks: LockSettings) -> None:
@@ -119,7 +110,6 @@ def test_one_fault_anywhere(template: Path, work: Work[None], branch: str, locks
     assert set(told) == {"committed", "failed"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("locks", [FLOCK, LEASE], ids=["flock", "lease"])
 @pytest.mark.parametrize("work", [WRITERS["insert an edge"], WRITERS["delete a node with its edges"]])
 def test_two_faults_anywhere(template: Path, work: Work[None], locks: LockSettings) -> None:
@@ -128,5 +118,6 @@ def test_two_faults_anywhere(template: Path, work: Work[None], locks: LockSettin
         for first in faults_in(template, work, "main", locks, ())
         for second in faults_in(template, work, "main", locks, (first,))
     }
-    # The second one always meets the way back, so nobody can say yet how it ends.
-    assert told == {"unknown"}
+    # The second one meets the way back, so nobody can say yet how it ends, or the staging beside the first one.
+    assert "unknown" in told
+    assert "committed" not in told

@@ -23,10 +23,11 @@ from omnigraph.write.commit import Work
 from omnigraph.write.sidecars import Sidecar, list_sidecars
 from tests.crash import Pipe, every_crash, kill_at, pipe, record, run, start
 from tests.write.writers import (
+    BY_LAST,
     BY_NEXT,
+    LAST,
     NEXT,
     WRITERS,
-    LoadAll,
     Shown,
     assert_settled,
     copy_of,
@@ -52,7 +53,10 @@ class Death:
     """A graph whose writer died, what it may show, and which of the two is right."""
 
     root: str
+    work: Work[None]
     branch: str
+    number: int
+    when: When
     states: tuple[Shown, Shown]
     complete: bool
     place: str
@@ -72,7 +76,7 @@ def deaths(template: Path, work: Work[None], branch: str) -> Iterator[Death]:
         root = str(copy_of(template, branch))
         kill_at(write_at, (root, work, branch), number, when)
         complete = number > last_commit or (number, when) == (last_commit, "after")
-        yield Death(root, branch, states, complete, _place(steps, number, when))
+        yield Death(root, work, branch, number, when, states, complete, _place(steps, number, when))
 
 
 def _place(steps: list[Step], number: int, when: When) -> str:
@@ -140,13 +144,12 @@ def left_behind(death: Death) -> Left:
     return tuple(found)
 
 
-def distinct_deaths(template: Path, branch: str) -> list[tuple[Work[None], int, When, Death]]:
+def distinct_deaths(template: Path, branch: str) -> list[Death]:
     """One death for each state on disk that has something to recover."""
-    found: dict[Left, tuple[Work[None], int, When, Death]] = {}
+    found: dict[Left, Death] = {}
     for work in WRITERS.values():
-        for position, death in enumerate(deaths(template, work, branch)):
-            when: When = "after" if position % 2 else "before"
-            found.setdefault(left_behind(death), (work, position // 2 + 1, when, death))
+        for death in deaths(template, work, branch):
+            found.setdefault(left_behind(death), death)
     found.pop((), None)
     return list(found.values())
 
@@ -156,12 +159,12 @@ def distinct_deaths(template: Path, branch: str) -> list[tuple[Work[None], int, 
 def test_killed_again_inside_the_recovery(template: Path, branch: str, capsys: pytest.CaptureFixture[str]) -> None:
     kills = 0
     states = distinct_deaths(template, branch)
-    for work, number, when, death in states:
+    for death in states:
         steps = record(write_at, death.root, NEXT, branch)
         again: list[tuple[str, str]] = []
         for second, second_when in every_crash(steps):
             root = str(copy_of(template, branch))
-            kill_at(write_at, (root, work, branch), number, when)
+            kill_at(write_at, (root, death.work, branch), death.number, death.when)
             kill_at(write_at, (root, NEXT, branch), second, second_when)
             again.append((root, f"{death.place}; the next one {_place(steps, second, second_when)}"))
         run(go_on_after_two, again, branch, death.outcome)
@@ -169,10 +172,6 @@ def test_killed_again_inside_the_recovery(template: Path, branch: str, capsys: p
     with capsys.disabled():
         sys.stdout.write(f"\n{branch}: {len(states)} states, {kills} deaths inside their recovery\n")
     assert len(states) > len(WRITERS)
-
-
-LAST = LoadAll(("last",), ("last",), (("last", "last"),))
-BY_LAST = Shown(("last",), ("last",), ("last-last",))
 
 
 def go_on_after_two(found: list[tuple[str, str]], branch: str, outcome: Shown) -> None:
@@ -187,7 +186,7 @@ def go_on_after_two(found: list[tuple[str, str]], branch: str, outcome: Shown) -
 @pytest.mark.slow
 @pytest.mark.parametrize("branch", BRANCHES)
 def test_two_processes_recover_at_once(template: Path, branch: str) -> None:
-    for _, _, _, death in distinct_deaths(template, branch):
+    for death in distinct_deaths(template, branch):
         ends = [pipe() for _ in range(2)]
         writers = [
             start(write_when_told, theirs, death.root, work, branch)

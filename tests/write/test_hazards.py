@@ -7,9 +7,8 @@ one of its durable writes, which is inside its section.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -31,9 +30,8 @@ from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot, open_pin
 from omnigraph.storage import table as tables
-from omnigraph.storage.failpoints import Step, When, _arming
 from omnigraph.write.audit import RecoveryKind, recoveries
-from omnigraph.write.commit import Change, Prepared, Terms, Work, commit
+from omnigraph.write.commit import Change, Prepared, Terms, commit
 from omnigraph.write.indexes import ensure_indexes
 from omnigraph.write.recovery import heal
 from omnigraph.write.sidecars import WriterKind, list_sidecars
@@ -44,14 +42,17 @@ from tests.write.writers import (
     InsertEdge,
     InsertPeople,
     LoadAll,
+    Overtaken,
     OverwriteCities,
     append_nodes,
     assert_settled,
     copy_of,
+    failing_at,
     head_id,
     heads,
     make_template,
     manifest_at,
+    right_after,
     shown,
     write,
 )
@@ -65,60 +66,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def root(template: Path) -> Path:
     return copy_of(template)
-
-
-@dataclass(frozen=True, slots=True)
-class Overtaken:
-    """Work that was prepared just before somebody else wrote."""
-
-    work: Work[None]
-    others: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
-
-    @property
-    def kind(self) -> WriterKind:
-        """As the work's."""
-        return self.work.kind
-
-    @property
-    def strict(self) -> bool:
-        """As the work's."""
-        return self.work.strict
-
-    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
-        """Once for each of the others."""
-        prepared = self.work.prepare(snapshot)
-        if self.others:
-            self.others.pop()()
-        return prepared
-
-
-@contextmanager
-def right_after(name: str, detail: str, other: Callable[[], object]) -> Generator[None]:
-    """Run ``other`` once, inside a writer's section, right after its first durable write of a kind."""
-    waiting = [other]
-
-    def act(when: When, step: Step) -> None:
-        if when == "after" and (step.name, detail in step.detail) == (name, True) and waiting:
-            waiting.pop()()
-
-    with _arming(act):
-        yield
-    assert not waiting, f"no {name} {detail} in this block"
-
-
-@contextmanager
-def failing_at(name: str, when: When, detail: str = "") -> Generator[None]:
-    """The first durable write of a kind fails, or lands and its answer is lost."""
-    failed: list[Step] = []
-
-    def act(now: When, step: Step) -> None:
-        if (now, step.name) == (when, name) and detail in step.detail and not failed:
-            failed.append(step)
-            raise OSError("injected")
-
-    with _arming(act):
-        yield
-    assert failed, f"no {name} {detail} in this block"
 
 
 # --------------------------------------------------------------------------------------------- rules over two tables

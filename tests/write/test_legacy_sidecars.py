@@ -20,8 +20,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import pins_of
 from omnigraph.write.audit import RecoveryKind, recoveries
-from tests.write.test_hazards import failing_at
-from tests.write.writers import CITY, PERSON, assert_settled, copy_of, make_template, manifest_at, shown
+from tests.write.writers import CITY, PERSON, assert_settled, copy_of, failing_at, make_template, manifest_at, shown
 
 FORWARD, BACK = RecoveryKind.ROLLED_FORWARD, RecoveryKind.ROLLED_BACK
 OPERATION = "01JZZZZZZZZZZZZZZZZZZZZZZZ"

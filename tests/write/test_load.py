@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
@@ -91,8 +91,8 @@ def test_append_is_strict(fleet: Graph) -> None:
     with pytest.raises(KeyConflict) as caught:
         fleet.load([vessel("v7"), vessel("v2"), vessel("v1")])
     assert [(each.line, each.id, each.rule) for each in caught.value.violations] == [
-        (3, "v1", "@key(code)"),
         (2, "v2", "@key(code)"),
+        (3, "v1", "@key(code)"),
     ]
     assert written(fleet) == before
 
@@ -219,6 +219,15 @@ def test_two_retries_at_once_load_once(fleet: Graph, mode: Mode) -> None:
     assert [commit.txn for commit in fleet.commits()].count(("import", 1)) == 1
 
 
+def test_a_retry_that_comes_through_while_the_other_still_reads(fleet: Graph) -> None:
+    def read_slowly() -> Iterator[Mapping[str, object]]:
+        fleet.load([vessel("v9")], txn=("import", 1))
+        yield vessel("v9")
+
+    second = fleet.load(read_slowly(), txn=("import", 1))
+    assert (second.replayed, second.commit) == (True, fleet.commits()[0])
+
+
 def test_threads_with_one_txn_load_once(fleet: Graph) -> None:
     def load(_: int) -> LoadResult:
         return fleet.load([vessel("v9")], txn=("import", 1))
@@ -301,3 +310,23 @@ def test_fresh_rows_are_appended_without_looking_for_others(fleet: Graph, monkey
     monkeypatch.setattr(load_work, "_addresses", never)
     fleet.load([tow("v1", "v3"), tow("v1", "v3")], mode="merge")
     assert len(rows_of(fleet, "Tows")) == 3
+
+
+def _import_once(uri: str) -> LoadResult:
+    return omnigraph.open(uri).load(
+        [vessel("v9"), tow("v9", "v1"), vessel("v2", "new")], mode="merge", txn=("import", 1)
+    )
+
+
+def test_a_txn_that_died_anywhere_is_loaded_once_by_its_retry(fleet: Graph) -> None:
+    template = Path(fleet.uri)
+    steps = crash.record(_import_once, str(crash.fresh_copy(template)))
+    assert len(steps) > 4
+    for number, when in crash.every_crash(steps):
+        uri = str(crash.fresh_copy(template))
+        crash.kill_at(_import_once, (uri,), number, when)
+        crash.run(_import_once, uri)
+        graph = omnigraph.open(uri)
+        assert names(graph) == {**FLEET, "v2": "new", "v9": "n"}, (when, steps[number - 1])
+        assert {(row["src"], row["dst"]) for row in rows_of(graph, "Tows")} == {("v2", "v1"), ("v9", "v1")}
+        assert [each.txn for each in graph.commits()].count(("import", 1)) == 1

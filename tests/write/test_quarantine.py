@@ -105,6 +105,14 @@ def test_a_value_that_two_rows_claim_is_given_to_none(tmp_path: Path) -> None:
     assert [row["code"] for row in rows_of(graph, "City")] == ["c"]
 
 
+def test_a_record_with_two_reasons_is_rejected_once(fleet: Graph) -> None:
+    result = fleet.load([{"edge": "Tows", "from": "x", "to": "y"}], on_error="quarantine")
+    assert (result.edges, result.rejected) == ({"Tows": 0}, 1)
+    (found,) = rejects(result.rejects_path).values()
+    assert "as its src" in cast(str, found["message"])
+    assert "as its dst" in cast(str, found["message"])
+
+
 def test_what_no_rejection_can_mend_fails(fleet: Graph) -> None:
     before = written(fleet)
     with pytest.raises(ValidationError, match="no such Vessel"):

@@ -5,17 +5,22 @@ The writers died for real, by SIGKILL; where recovery itself has to fail, the fa
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVarTuple
 
 import pytest
 
 import omnigraph
-from omnigraph.errors import RecoveryError, StorageError
+from omnigraph.errors import OmniGraphError, RecoveryError, StorageError
 from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, SchemaHead
 from omnigraph.manifest.snapshot import pins_of
-from omnigraph.storage.failpoints import When
+from omnigraph.storage.failpoints import Step, When, _arming, failing, recording
 from omnigraph.storage.locks import LockSettings, branch_lock
 from omnigraph.write.audit import RecoveryKind, recoveries
 from omnigraph.write.commit import Terms, Work, commit
@@ -23,10 +28,11 @@ from omnigraph.write.recovery import heal
 from omnigraph.write.sidecars import list_sidecars
 from tests import crash
 from tests.manifest.publishing import commit_rows
-from tests.write.test_hazards import failing_at
 from tests.write.writers import (
+    BY_LAST,
     BY_NEXT,
     FLOCK,
+    LAST,
     LEASE,
     NEXT,
     PERSON,
@@ -36,15 +42,18 @@ from tests.write.writers import (
     OverwriteCities,
     assert_settled,
     copy_of,
+    failing_at,
     head_id,
     heads,
     make_template,
     manifest_at,
     shown,
+    states_around,
     write,
     write_at,
 )
 
+Args = TypeVarTuple("Args")
 TWO_TABLES = DeletePerson("bob")
 
 
@@ -55,12 +64,29 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def dead(template: Path, work: Work[None], commits: int, branch: str = MAIN) -> Path:
     """A graph whose writer was killed when its sidecar and so many table commits were there."""
-    steps = crash.record(write_at, str(copy_of(template, branch)), work, branch)
-    places = [step.number for step in steps if (step.name, "__recovery" in step.detail) == ("objects.put", True)]
-    places += [step.number for step in steps if step.name == "table.commit"]
     root = copy_of(template, branch)
-    crash.kill_at(write_at, (str(root), work, branch), places[commits], "after")
+    kill(commits, write_at, str(root), work, branch)
     return root
+
+
+def kill(commits: int, function: Callable[[*Args], object], *args: *Args) -> None:
+    """Run a writer in a child process that must die by SIGKILL when so many table commits were there."""
+    child = crash.start(_die_after, commits, function, args)
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+
+
+def _die_after(commits: int, function: Callable[[*Args], object], args: tuple[*Args]) -> None:
+    done: list[Step] = []
+
+    def act(when: When, step: Step) -> None:
+        if when == "after" and step.name in ("objects.put", "table.commit"):
+            done.append(step)
+            if len(done) == commits + 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    with _arming(act):
+        function(*args)
 
 
 # --------------------------------------------------------------------------------------------- forward or back
@@ -96,9 +122,7 @@ def write_if_commit(root: str, seen: str) -> None:
 def test_if_commit_holds_for_a_dead_writer_too(template: Path) -> None:
     root = copy_of(template)
     seen = head_id(manifest_at(root))
-    steps = crash.record(write_if_commit, str(copy_of(template)), seen)
-    last = max(step.number for step in steps if step.name == "table.commit")
-    crash.kill_at(write_if_commit, (str(root), seen), last, "after")
+    kill(1, write_if_commit, str(root), seen)
     commit_rows(omnigraph.open(root, "ro"), {"Firm": ["acme"]})
     manifest = manifest_at(root)
     write(manifest, NEXT)
@@ -114,9 +138,7 @@ def load_txn(root: str) -> tuple[str | None, bool]:
 
 def test_a_txn_is_applied_once_across_a_crash(template: Path) -> None:
     root = copy_of(template)
-    steps = crash.record(load_txn, str(copy_of(template)))
-    last = max(step.number for step in steps if step.name == "table.commit")
-    crash.kill_at(load_txn, (str(root),), last, "after")
+    kill(1, load_txn, str(root))
     (sidecar,) = list_sidecars(manifest_at(root).objects)
     assert load_txn(str(root)) == (sidecar.commit_id, True)
     assert load_txn(str(root)) == (sidecar.commit_id, True)
@@ -131,6 +153,18 @@ def test_a_roll_forward_under_a_newer_schema_is_a_roll_back(template: Path) -> N
     write(manifest, NEXT, "dev")
     assert shown(manifest, "dev").people == ("ann", "bob", "next")
     assert [found.kind for found in recoveries(manifest)] == [RecoveryKind.ROLLED_BACK]
+
+
+def test_opening_finishes_every_branch(template: Path) -> None:
+    root = dead(template, InsertPeople(("cid",)), 1, "dev")
+    kill(0, write_at, str(root), InsertPeople(("dan",)))
+    assert len(list_sidecars(manifest_at(root).objects)) == 2
+    omnigraph.open(root)
+    manifest = manifest_at(root)
+    assert (shown(manifest).people, shown(manifest, "dev").people) == (("ann", "bob"), ("ann", "bob", "cid"))
+    assert {found.kind for found in recoveries(manifest)} == {RecoveryKind.ROLLED_BACK, RecoveryKind.ROLLED_FORWARD}
+    assert_settled(manifest)
+    assert_settled(manifest, "dev")
 
 
 def test_what_was_left_on_a_deleted_branch_is_discarded(template: Path) -> None:
@@ -148,18 +182,25 @@ def test_what_was_left_on_a_deleted_branch_is_discarded(template: Path) -> None:
 
 
 @pytest.mark.parametrize("locks", [FLOCK, LEASE], ids=["flock", "lease"])
-@pytest.mark.parametrize("commits", [0, 1])
-def test_a_roll_back_that_was_interrupted_stays_a_roll_back(template: Path, commits: int, locks: LockSettings) -> None:
-    root = dead(template, TWO_TABLES, commits)
-    before = shown(manifest_at(root))
-    if commits or locks is LEASE:
-        with failing_at("table.merge", "before", "__manifest"), pytest.raises(StorageError):
-            write(manifest_at(root, locks), NEXT)
-    manifest = manifest_at(root, locks)
-    write(manifest, NEXT)
-    assert shown(manifest) == before + BY_NEXT
-    assert [found.kind for found in recoveries(manifest)] == [RecoveryKind.ROLLED_BACK]
-    assert_settled(manifest)
+@pytest.mark.parametrize("commits", [0, 1, 2])
+def test_a_fault_anywhere_in_a_recovery_does_not_turn_it_round(
+    template: Path, commits: int, locks: LockSettings
+) -> None:
+    grave = dead(template, TWO_TABLES, commits)
+    outcome = states_around(template, TWO_TABLES, MAIN)[commits == 2]
+    kind = RecoveryKind.ROLLED_FORWARD if commits == 2 else RecoveryKind.ROLLED_BACK
+    with recording() as steps:
+        write(manifest_at(crash.fresh_copy(grave), locks), NEXT)
+    for number, when in crash.every_crash(step for step in steps if not step.detail.startswith("__locks/")):
+        manifest = manifest_at(crash.fresh_copy(grave), locks)
+        with failing(number, when, OSError("injected")), suppress(OmniGraphError):
+            write(manifest, NEXT)
+        write(manifest, LAST)
+        assert shown(manifest) in (outcome + BY_LAST, outcome + BY_NEXT + BY_LAST), (when, steps[number - 1])
+        assert_settled(manifest)
+        (sidecar,) = list_sidecars(manifest_at(grave).objects)
+        told = {found.operation_id: found.kind for found in recoveries(manifest)}
+        assert told[sidecar.operation_id] is kind
 
 
 def test_under_a_lease_every_table_is_restored(template: Path) -> None:

@@ -81,6 +81,8 @@ def table_changes(draw: st.DrawFn, table_key: str) -> TableChange:
     if arrival is Arrival.FRESH:
         known = [id_ for id_ in known if id_ not in there] + ["f0"]
     rows = draw(st.lists(_rows(table_key, st.sampled_from(known)), max_size=4))
+    if arrival is Arrival.FRESH:
+        rows = list({row["id"]: row for row in rows}.values())
     removed = draw(st.frozensets(st.sampled_from(there))) if arrival is not Arrival.OVERWRITE else frozenset[str]()
     return TableChange(rows, removed - {str(row["id"]) for row in rows}, arrival)
 

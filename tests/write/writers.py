@@ -1,4 +1,4 @@
-"""Small writers on the graph of ``tests/manifest/publishing.py``, and what a graph shows before and after them.
+"""Small writers on the graph of ``tests/manifest/publishing.py``, their troubles, and what a graph shows of them.
 
 They are real work for :func:`omnigraph.write.commit.commit`, with the rules that a schema would give them, and they
 pickle, so that a child process can run them and die. A manifest is opened as a writer finds it: nothing is healed.
@@ -6,8 +6,9 @@ pickle, so that a child process can run them and die. A manifest is opened as a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -21,6 +22,7 @@ from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table as tables
+from omnigraph.storage.failpoints import Step, When, _arming
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.pinned import Access, Table, open_table
@@ -154,6 +156,65 @@ WRITERS: dict[str, Work[None]] = {
 }
 NEXT = LoadAll(("next",), ("next",), (("next", "next"),))
 """A write to every table that the writers touch."""
+LAST = LoadAll(("last",), ("last",), (("last", "last"),))
+"""Another one."""
+
+
+# --------------------------------------------------------------------------------------------- faults and other writers
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """Work that was prepared just before somebody else wrote."""
+
+    work: Work[None]
+    others: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
+
+    @property
+    def kind(self) -> WriterKind:
+        """As the work's."""
+        return self.work.kind
+
+    @property
+    def strict(self) -> bool:
+        """As the work's."""
+        return self.work.strict
+
+    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+        """Once for each of the others."""
+        prepared = self.work.prepare(snapshot)
+        if self.others:
+            self.others.pop()()
+        return prepared
+
+
+@contextmanager
+def right_after(name: str, detail: str, other: Callable[[], object]) -> Generator[None]:
+    """Run ``other`` once, inside a writer's section, right after its first durable write of a kind."""
+    waiting = [other]
+
+    def act(when: When, step: Step) -> None:
+        if when == "after" and (step.name, detail in step.detail) == (name, True) and waiting:
+            waiting.pop()()
+
+    with _arming(act):
+        yield
+    assert not waiting, f"no {name} {detail} in this block"
+
+
+@contextmanager
+def failing_at(name: str, when: When, detail: str = "") -> Generator[None]:
+    """The first durable write of a kind fails, or lands and its answer is lost."""
+    failed: list[Step] = []
+
+    def act(now: When, step: Step) -> None:
+        if (now, step.name) == (when, name) and detail in step.detail and not failed:
+            failed.append(step)
+            raise OSError("injected")
+
+    with _arming(act):
+        yield
+    assert failed, f"no {name} {detail} in this block"
 
 
 # --------------------------------------------------------------------------------------------- graphs
@@ -176,6 +237,7 @@ class Shown:
 
 
 BY_NEXT = Shown(("next",), ("next",), ("next-next",))
+BY_LAST = Shown(("last",), ("last",), ("last-last",))
 
 
 def make_template(folder: Path) -> Path:

@@ -25,7 +25,7 @@ from lance.dataset import LanceDataset, LanceOperation, MergeInsertBuilder, Tran
 from lance.fragment import FragmentMetadata
 from lance.optimize import Compaction, CompactionOptions, CompactionTask, RewriteResult
 
-from omnigraph.errors import AlreadyExists
+from omnigraph.errors import AlreadyExists, HistoryGone
 from omnigraph.storage.failpoints import durable
 from omnigraph.storage.lance_errors import HeadMoved, translated
 from omnigraph.storage.pinned import OPERATION_ID, ROW_ADDRESS, Access, Table, open_table, purge_hint, settled
@@ -64,6 +64,30 @@ def create(uri: str, rows: Rows, operation_id: str, access: Access | None = None
             session=access.session,
             transaction_properties={OPERATION_ID: operation_id},
         )
+    return Table(uri=uri, branch=None, version=dataset.version, access=access, handle=dataset)
+
+
+def create_empty(uri: str, schema: pa.Schema, operation_id: str, access: Access | None = None) -> Table:
+    """Make a new dataset without rows; of several at once exactly one does, the others get ``AlreadyExists``.
+
+    Unlike :func:`create`, which looks first and then writes: Lance puts the later of two over the earlier one.
+    """
+    access = access or Access()
+    transaction = Transaction(
+        0, LanceOperation.Overwrite(schema, []), transaction_properties={OPERATION_ID: operation_id}
+    )
+    try:
+        with _writing("table.create", uri):
+            dataset = LanceDataset.commit(
+                uri,
+                transaction,
+                storage_options=dict(access.storage_options) or None,
+                max_retries=0,
+                enable_stable_row_ids=True,
+            )
+    except HistoryGone as late:
+        # Somebody's version 1 is there, so Lance looks for the version 0 that this one stands on.
+        raise AlreadyExists(f"{uri} was made by another process meanwhile") from late
     return Table(uri=uri, branch=None, version=dataset.version, access=access, handle=dataset)
 
 

@@ -77,7 +77,7 @@ def record(manifest: Manifest, recovery: Recovery) -> None:
         table = _open(manifest)
         try:
             if table is None:
-                table = tables.create(_uri(manifest), SCHEMA.empty_table(), "recovery.audit", manifest.access)
+                table = tables.create_empty(_uri(manifest), SCHEMA, "recovery.audit", manifest.access)
             tables.insert_absent_rows(table, row, on="operation_id")
         except (AlreadyExists, PublishContention):
             # Another recovery writes here too: look again.

@@ -32,7 +32,7 @@ class Arrival(StrEnum):
     """How incoming rows meet the rows of the pinned version."""
 
     FRESH = "fresh"
-    """Their ids were just made: none of them can be there."""
+    """Their ids were just made: each is another, and none of them can be there."""
     INSERT = "insert"
     """An id that is there already is a violation."""
     UPSERT = "upsert"

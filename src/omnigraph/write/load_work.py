@@ -84,9 +84,9 @@ class Load:
 
     def _refuse_legacy_ids(self, snapshot: Snapshot) -> None:
         for key, table in self.tables.items():
-            keyed = isinstance(table.type, NodeType) and self.mode != "overwrite" and may_have_legacy_ids(table.type)
-            if keyed and table.num_rows:
-                refuse_legacy_ids(table.type, snapshot.table(key))
+            type_ = table.type
+            if self.mode != "overwrite" and isinstance(type_, NodeType) and may_have_legacy_ids(type_):
+                refuse_legacy_ids(type_, snapshot.table(key))
 
     def _arrival(self, table: SpooledTable) -> Arrival:
         return Arrival.FRESH if table.fresh and self.mode != "overwrite" else _ARRIVALS[self.mode]
@@ -102,9 +102,10 @@ class Load:
                 return away, reads
             if self.quarantine is None:
                 raise self._error(checked.violations)
+            known = sum(len(each.ids) for each in away.values())
             helpless = [each for each in checked.violations if not sum([part.add(each) for part in away.values()])]
-            if helpless:
-                raise self._error(helpless)
+            if helpless or known == sum(len(each.ids) for each in away.values()):
+                raise self._error(helpless or checked.violations)
 
     def also_wrong(self, snapshot: Snapshot, known: Sequence[Violation]) -> list[Violation]:
         """What the rows that came this far break together, without what follows from what is known already."""
@@ -162,13 +163,13 @@ class _Away:
         return self._rows().num_rows if self._reasons else 0
 
     def add(self, violation: Violation) -> int:
-        """Turn away the rows that have a part in a violation; how many ids are new here."""
+        """Turn away the rows that have a part in a violation; how many ids those are."""
         if violation.type != self.table.type.name:
             return 0
-        known = len(self._reasons)
-        for id_ in _ids_in(self.table, violation.ids):
+        found = _ids_in(self.table, violation.ids)
+        for id_ in found:
             self._reasons.setdefault(id_, []).append(violation)
-        return len(self._reasons) - known
+        return len(found)
 
     def rest(self, rows: pa.Table) -> pa.Table:
         """The rows that stay."""

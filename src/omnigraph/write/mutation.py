@@ -17,6 +17,7 @@ from omnigraph.language.query import bind_parameters, compile_query
 from omnigraph.language.query.typed import ConstantValue, InsertEdge, InsertNode, TypedMutation
 from omnigraph.language.schema import Schema
 from omnigraph.language.schema.catalog import Catalog
+from omnigraph.language.source import Source
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.snapshot import Snapshot
@@ -99,7 +100,10 @@ class Begun:
 
 
 def compile_call(
-    source: str | Path, catalog: Catalog, name: str | None = None, parameters: Mapping[str, object] | None = None
+    source: str | Path | Source,
+    catalog: Catalog,
+    name: str | None = None,
+    parameters: Mapping[str, object] | None = None,
 ) -> Call:
     """A call that is ready to run: whatever is wrong with it, the data apart, is raised here."""
     compiled = compile_query(source, catalog, name)
@@ -111,7 +115,7 @@ def compile_call(
 def mutate(
     manifest: Manifest,
     schema: Schema,
-    source: str | Path,
+    source: str | Path | Source,
     name: str | None,
     parameters: Mapping[str, object] | None,
     terms: Terms,

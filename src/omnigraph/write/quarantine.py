@@ -60,10 +60,8 @@ class Collected:
             raise self.error()
 
     def error(self, others: Iterable[Violation] = ()) -> ValidationError:
-        """Everything that is wrong, and these besides, by file and line."""
+        """Everything that is wrong, and these besides."""
         found = [*self.violations, *others]
-        files = {file: at for at, file in enumerate(dict.fromkeys(violation.file for violation in found))}
-        found.sort(key=lambda violation: (files[violation.file], violation.line or 0))
         more = self._limit is not None and len(found) >= self._limit
         return rejected_load(found[: self._limit], more=more)
 
@@ -71,13 +69,17 @@ class Collected:
 def rejected_load(
     violations: Iterable[Violation], kind: type[ValidationError] = ValidationError, *, more: bool = False
 ) -> ValidationError:
-    """The error of a load that changed nothing."""
-    found = tuple(violations)
+    """The error of a load that changed nothing: its problems by file, in the order in which they came, and line."""
+    given = list(violations)
+    files = {file: at for at, file in enumerate(dict.fromkeys(violation.file for violation in given))}
+    found = sorted(given, key=lambda violation: (files[violation.file], violation.line or 0))
     first = found[0]
     place = f"{first.file or 'record'}:{first.line}: " if first.line is not None else ""
     others = f" (and {len(found) - 1}{' or more' if more else ''} more)" if len(found) > 1 else ""
-    hint = 'nothing was loaded; correct the records, or use on_error="quarantine" to load the others'
-    return kind(f"{place}{first.message}{others}", found, hint=hint)
+    hint = 'nothing was loaded; correct the records, or load the others with on_error "quarantine"'
+    error = kind(f"{place}{first.message}{others}", found, hint=hint)
+    error.details["more"] = more
+    return error
 
 
 # --------------------------------------------------------------------------------------------- the file

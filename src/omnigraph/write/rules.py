@@ -79,12 +79,18 @@ def check_changes(catalog: Catalog, snapshot: Snapshot, images: Iterable[Image],
 
 def _rules_at_stake(catalog: Catalog, images: Mapping[str, Image]) -> Iterator[SetRule]:
     """The rules on the changed tables, and those on edges whose nodes may be lost."""
-    for table_key in images:
-        yield from set_rules(catalog, table_key)
+    for table_key, image in images.items():
+        # Ids that were just made for the rows are not compared with each other.
+        fresh = image.arrival is Arrival.FRESH
+        yield from (rule for rule in set_rules(catalog, table_key) if not (fresh and _compares_ids(rule)))
     for edge in catalog.edges.values():
         ends = (f"node:{edge.from_type}", f"node:{edge.to_type}")
         if edge.table_key not in images and any(end in images for end in ends):
             yield from set_rules(catalog, edge.table_key)
+
+
+def _compares_ids(rule: SetRule) -> bool:
+    return rule.kind is RuleKind.UNIQUE and rule.relations[0].columns["value"] == ("id",)
 
 
 def _violations(
@@ -135,9 +141,10 @@ def _wanted(rule: SetRule, relation: Relation, matching: Matching, rows: Mapping
 
 def _answers(context: SessionContext, rule: SetRule, rows: Mapping[str, pa.Table]) -> Iterator[Answer]:
     for relation in rule.relations:
-        texts = relation.texts(rows[relation.name])
+        # In the pieces that they come in: the rows of a large load lie in a file, and are not copied out of it.
+        pieces = rows[relation.name].to_batches() or [rows[relation.name]]
         context.deregister_table(relation.name)
-        context.register_record_batches(relation.name, [[texts]])
+        context.register_record_batches(relation.name, [[relation.texts(piece) for piece in pieces]])
     answers = (
         context.sql(rule.sql).to_arrow_table().cast(ANSWERS).sort_by([("value", "ascending"), ("id", "ascending")])
     )
