@@ -1,8 +1,8 @@
 """A walk through the example project: what ``make demo`` shows.
 
 An evidence base of clinical trials, kept by two curators. The walk reads the schema, checks and plans every
-query, shows what a mistake looks like, plans the move to the second version of the schema, makes the graph, gives
-it a branch, and looks at what lies on disk.
+query, shows what a mistake looks like, plans the move to the second version of the schema, makes the graph, fills it,
+changes it on a branch, has a load refused, and looks at what lies on disk.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from time import perf_counter
 
 import omnigraph as og
 from omnigraph.cli.steps import in_words
+from omnigraph.errors import ValidationError
+from omnigraph.graph import Graph
 from omnigraph.language.query import CompiledQuery, compile_query, explain, lint_queries, parse_queries
 from omnigraph.language.query.typed import TypedRead
 from omnigraph.language.schema import Schema, parse_schema, plan_migration
@@ -22,6 +24,11 @@ from omnigraph.manifest.snapshot import Snapshot
 
 PROJECT = Path(__file__).parent / "evidence"
 QUERY_FILES = tuple(PROJECT / name for name in ("questions.gq", "search.gq", "curation.gq"))
+WRONG_RECORDS = (
+    {"type": "Trial", "data": {"code": "tri-9", "title": "Velorin in gout", "phase": "four", "status": "planned"}},
+    {"type": "Compound", "data": {"code": "cmp-009", "family": "peptide", "half_life_hours": 9000.0}},
+    {"edge": "Cites", "from": "pap-001", "to": "pap-999"},
+)
 
 
 def main() -> None:
@@ -90,10 +97,14 @@ def show_migration(old: Schema, new: Schema) -> None:
 
 
 def show_graph(place: Path) -> None:
-    """A graph on disk: made, branched and looked at."""
+    """A graph on disk: made, filled, changed and looked at."""
     title(f"A graph on disk: {place.name}")
     with og.init(place, PROJECT / "evidence.pg", actor="act-ines") as graph:
+        show_load(graph)
         graph.create_branch("review/june")
+        show_mutation(graph, "review/june")
+        show_refusal(graph)
+        title("Its branches and commits")
         for branch in graph.branches():
             print(
                 f"  branch {branch.name:<11}  head {branch.head}" + (f"  from {branch.parent}" if branch.parent else "")
@@ -104,6 +115,32 @@ def show_graph(place: Path) -> None:
     title("Its files")
     for line in tree(place, depth=2):
         print(f"  {line}")
+
+
+def show_load(graph: Graph) -> None:
+    """A file of records becomes one commit."""
+    result = graph.load(PROJECT / "evidence.jsonl", message="the evidence so far")
+    for name, rows in {**result.nodes, **result.edges}.items():
+        print(f"  loaded {rows:>2} {name}")
+
+
+def show_mutation(graph: Graph, branch: str) -> None:
+    """A curator reviews a trial on a branch; main stays as it is."""
+    title(f"A mutation on {branch}: review_trial")
+    parameters = {"trial": "tri-104", "curator": "ines"}
+    result = graph.mutate(PROJECT / "curation.gq", "review_trial", parameters, branch=branch, message="reviewed")
+    print(f"  {result.affected_nodes} node changed by commit {result.commit.id if result.commit else None}")
+
+
+def show_refusal(graph: Graph) -> None:
+    """Records that break rules: every one is named, and nothing is loaded."""
+    title("A load that is refused")
+    try:
+        graph.load(WRONG_RECORDS)
+    except ValidationError as error:
+        for violation in error.violations:
+            print(f"  record {violation.line}: {violation.message}")
+        print(f"  {error.hint}")
 
 
 def show_snapshot(snapshot: Snapshot) -> None:

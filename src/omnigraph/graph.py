@@ -103,7 +103,7 @@ class Graph:
 
     def mutate(
         self,
-        source: str | Path,
+        source: str | Path | Source,
         name: str | None = None,
         params: Mapping[str, object] | None = None,
         *,

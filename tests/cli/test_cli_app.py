@@ -27,6 +27,8 @@ COMMANDS = [
     [],
     ["init"],
     ["info"],
+    ["load"],
+    ["mutate"],
     ["branch"],
     ["branch", "create"],
     ["branch", "list"],

@@ -120,7 +120,6 @@ def test_show_finds_a_commit_by_id_on_any_branch_by_version_and_by_time(omnigrap
         (["list", "--filter", "since=soon"], 1, "parameter_error", "'soon' is no date or time"),
         (["list", "--limit", "0"], 2, "parameter_error", "--limit"),
         (["list", "--limit", "many"], 2, "parameter_error", "--limit"),
-        (["list", "--recoveries"], 2, "parameter_error", "No such option: --recoveries"),
         (["show"], 2, "parameter_error", "Missing argument"),
         (["show", "nope"], 1, "not_found", "no commit, version or date 'nope'"),
         (["show", "v99"], 1, "not_found", "branch 'main' has no manifest version 99"),

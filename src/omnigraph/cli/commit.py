@@ -1,4 +1,4 @@
-"""``omnigraph commit``: the history of a branch, and one commit of it."""
+"""``omnigraph commit``: the history of a branch, one commit of it, and what was recovered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.render.graph import Commits, OneCommit
+from omnigraph.cli.render.graph import MAIN, Commits, OneCommit
+from omnigraph.cli.render.write import Recoveries
 from omnigraph.cli.session import session_of
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ app = typer.Typer(help="Show the history of the graph.", rich_markup_mode=None)
 @app.command("list")
 def list_(
     context: typer.Context,
-    branch: Annotated[str, typer.Option("--branch", help="The branch whose history is listed.")] = "main",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many commits.")] = 20,
+    branch: Annotated[
+        str | None, typer.Option("--branch", help="The branch whose history is listed.", show_default="main")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 20,
     filters: Annotated[
         list[str] | None,
         typer.Option(
@@ -34,6 +37,10 @@ def list_(
             show_default=False,
         ),
     ] = None,
+    *,
+    recoveries: Annotated[
+        bool, typer.Option("--recoveries", help="List instead what was finished for writers that died.")
+    ] = False,
 ) -> int:
     """List the commits that a branch shows, newest first.
 
@@ -43,9 +50,15 @@ def list_(
     """
     session = session_of(context)
     wanted = read_filters(filters or ())
+    if recoveries and (branch is not None or wanted):
+        raise typer.TyperException("--recoveries is about all branches, and takes neither --branch nor --filter")
     with session.open("ro") as graph:
+        if recoveries:
+            audited = graph.recoveries()
+            session.output.show(Recoveries(audited[:limit], more=len(audited) > limit))
+            return 0
         # One more than is shown, to know whether there is one.
-        found = _matching(graph, branch, limit + 1, wanted)
+        found = _matching(graph, branch or MAIN, limit + 1, wanted)
         session.output.show(Commits(found[:limit], more=len(found) > limit))
     return 0
 

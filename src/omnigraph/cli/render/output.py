@@ -9,12 +9,17 @@ from __future__ import annotations
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeAlias
 
 from rich.text import Text
 
-from omnigraph.cli.render.page import Page, draw_problem, tamed
-from omnigraph.errors import Json, OmniGraphError, QueryError, SchemaError
+from omnigraph.cli.render.page import Page, draw_problem, draw_violations, many, tamed
+from omnigraph.cli.render.progress import byte_bar
+from omnigraph.errors import Json, OmniGraphError, QueryError, SchemaError, ValidationError
+
+Progress: TypeAlias = AbstractContextManager[Callable[[int], None]]
 
 
 class Result(ABC):
@@ -45,6 +50,10 @@ class Output(ABC):
         """Whether to go on. Only a person at a terminal is asked; for anybody else the command was the answer."""
 
     @abstractmethod
+    def progress(self, total: int | None) -> Progress:
+        """How far the reading of so many bytes has come. What is entered is told about each part of them."""
+
+    @abstractmethod
     def error(self, error: OmniGraphError) -> None:
         """Why the command failed."""
 
@@ -62,6 +71,10 @@ class JsonOutput(Output):
     def confirm(self, question: str) -> bool:  # noqa: ARG002  there is nobody to ask
         """Programs are not asked."""
         return True
+
+    def progress(self, total: int | None) -> Progress:  # noqa: ARG002  nobody watches
+        """Programs can wait."""
+        return nullcontext(_ignore)
 
     def error(self, error: OmniGraphError) -> None:
         """The ``error`` object."""
@@ -89,16 +102,32 @@ class TextOutput(Output):
         self._page.err.print(f"{question} [y/N] ", end="")
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
+    def progress(self, total: int | None) -> Progress:
+        """A bar for who watches a terminal."""
+        return byte_bar(self._page.err, total) if self._page.is_watched else nullcontext(_ignore)
+
     def error(self, error: OmniGraphError) -> None:
-        """The problems of a text as ``lint`` shows them; any other error as a line, and its hint as another."""
+        """The problems of a text as ``lint`` shows them; any other error as a line, and its hint as another.
+
+        The violations of records stand above that line, which counts them.
+        """
         err = self._page.err
         if isinstance(error, SchemaError | QueryError):
             for problem in error.problems:
                 err.print(draw_problem(problem, "red"))
             return
-        err.print(Text.assemble(("error", "bold red"), ": ", tamed(error.message)))
+        message = error.message
+        if isinstance(error, ValidationError) and error.violations:
+            err.print(draw_violations(error.violations))
+            more = " or more" if error.details.get("more") else ""
+            message = f"{many(len(error.violations), 'violation')}{more}"
+        err.print(Text.assemble(("error", "bold red"), ": ", tamed(message)))
         if error.hint:
             err.print(Text.assemble(("hint", "bold"), ": ", tamed(error.hint)))
+
+
+def _ignore(count: int) -> None:
+    """Nobody wants to know."""
 
 
 def _print_json(found: Mapping[str, Json]) -> None:

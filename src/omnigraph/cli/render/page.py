@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from omnigraph.errors import Problem
+from omnigraph.errors import Problem, Violation
 
 Cell: TypeAlias = str | int | None
 
@@ -30,6 +30,11 @@ class Page:
         self.out = Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
         self.err = Console(soft_wrap=True, markup=False, highlight=False, emoji=False, stderr=True)
         self.now = datetime.now(UTC)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody who likes to be talked to sits at a terminal."""
+        return not self._quiet and self.err.file.isatty()
 
     def print(self, line: str | Text) -> None:
         """A line of the result."""
@@ -96,6 +101,23 @@ def draw_problem(problem: Problem, colour: str) -> Text:
             Text.assemble(margin, bar, (mark, colour)),
         ]
     )
+
+
+def draw_violations(violations: Sequence[Violation]) -> Text:
+    """Records that break rules, one on a line, in the order in which a person goes through the files."""
+    files = {file: at for at, file in enumerate(dict.fromkeys(violation.file for violation in violations))}
+    ordered = sorted(violations, key=lambda violation: (files[violation.file], violation.line or 0))
+    return Text("\n").join(map(_draw_violation, ordered))
+
+
+def _draw_violation(violation: Violation) -> Text:
+    """One record that breaks a rule, on one line: where it stands, the rule, what is wrong."""
+    known = violation.line is not None
+    place = f"{violation.file or 'record'}:{violation.line}{_GAP}" if known else ""
+    # Most messages begin with the rule, so that they can stand alone.
+    message = violation.message.removeprefix(violation.rule).lstrip(": ")
+    place, rule, message = (text.translate(_PICTURES) for text in (place, violation.rule, message))
+    return Text.assemble((place, "bold"), (rule, "bold red"), f"{_GAP}{message}")
 
 
 def _cut(problem: Problem) -> Problem:

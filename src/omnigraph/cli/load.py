@@ -1,0 +1,145 @@
+"""``omnigraph load``: files of records, as one commit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from pathlib import Path
+from typing import Annotated, BinaryIO, Literal, TypeAlias
+
+import typer
+
+from omnigraph.cli.files import STDIN
+from omnigraph.cli.render.page import many
+from omnigraph.cli.render.write import Loaded
+from omnigraph.cli.session import session_of
+from omnigraph.errors import NotFound
+
+# As the library names them; importing them from there would bring Lance along.
+Mode: TypeAlias = Literal["append", "merge", "overwrite"]
+OnError: TypeAlias = Literal["fail", "quarantine"]
+Engine: TypeAlias = Literal["auto", "local", "spark"]
+
+
+def load(
+    context: typer.Context,
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Files of records (JSONL, also gzip or zstd); - is stdin.", show_default=False),
+    ],
+    *,
+    mode: Annotated[
+        Mode, typer.Option("--mode", help="What happens to rows that are there: refuse, replace, or start anew.")
+    ] = "append",
+    branch: Annotated[str, typer.Option("--branch", help="The branch to load into.")] = "main",
+    origin: Annotated[
+        str | None,
+        typer.Option("--from", metavar="REF", help="Where the branch begins if there is none.", show_default=False),
+    ] = None,
+    on_error: Annotated[
+        OnError, typer.Option("--on-error", help="Load nothing, or set the wrong records aside and load the others.")
+    ] = "fail",
+    rejects: Annotated[
+        str | None,
+        typer.Option("--rejects", metavar="FILE", help="Where they go.", show_default="next to the graph"),
+    ] = None,
+    txn: Annotated[
+        str | None,
+        typer.Option("--txn", metavar="APP:N", help="Load once, however often it is repeated.", show_default=False),
+    ] = None,
+    engine: Annotated[Engine, typer.Option("--engine", help="What does the work.")] = "auto",
+    check: Annotated[bool, typer.Option("--check", help="Find everything that is wrong, and write nothing.")] = False,
+    message: Annotated[
+        str | None, typer.Option("-m", metavar="MESSAGE", help="What the commit says.", show_default=False)
+    ] = None,
+) -> int:
+    """Load files of records as one commit: all of it, or nothing.
+
+    Exits with 1 if a record breaks a rule of the schema; every problem is listed, up to a hundred.
+
+    \b
+    Example:
+      omnigraph load evidence.jsonl --mode merge --branch import/june --from main
+    """
+    session = session_of(context)
+    if rejects is not None and on_error != "quarantine":
+        raise typer.TyperException("--rejects goes with --on-error quarantine")
+    transaction = None if txn is None else read_txn(txn)
+    _require(files)
+    doing = "checking {} for" if check else "loading {} into"
+    session.output.say(f"{doing.format(many(len(files), 'file'))} branch {branch} in {session.target()}")
+    with ExitStack() as stack:
+        graph = stack.enter_context(session.open("ro" if check else "rw"))
+        advance = stack.enter_context(session.output.progress(_total_bytes(files)))
+        records = [stack.enter_context(closing(_Watched(name, advance))) for name in files]
+        result = graph.load(
+            records,
+            mode=mode,
+            branch=branch,
+            from_branch=origin,
+            on_error=on_error,
+            rejects=rejects,
+            txn=transaction,
+            engine=engine,
+            message=message,
+            check=check,
+        )
+    session.output.show(Loaded(result, checked=check))
+    return 0
+
+
+def read_txn(text: str) -> tuple[str, int]:
+    """The application and the number in ``APP:N``."""
+    app, _, number = text.rpartition(":")
+    if not (app and number.isdecimal()):
+        raise typer.TyperException(f"--txn takes APP:N, for example import:7, not '{text}'")
+    return app, int(number)
+
+
+def _require(files: Sequence[str]) -> None:
+    if files.count(STDIN) > 1:
+        raise typer.TyperException("'-' (stdin) can be read only once")
+    missing = [name for name in files if name != STDIN and not Path(name).exists()]
+    if missing:
+        raise NotFound(f"no such file: {', '.join(missing)}")
+
+
+def _total_bytes(files: Sequence[str]) -> int | None:
+    """How much there is to read, where that is known beforehand."""
+    if all(name != STDIN and Path(name).is_file() for name in files):
+        return sum(Path(name).stat().st_size for name in files)
+    return None
+
+
+class _Watched:
+    """A file that is open only while it is read, and tells how much of it was."""
+
+    def __init__(self, name: str, advance: Callable[[int], None]) -> None:
+        self.name = "<stdin>" if name == STDIN else name
+        self._given = name
+        self._advance = advance
+        self._stack = ExitStack()
+        self._file: BinaryIO | None = None
+        self._ended = False
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Up to so many bytes; nothing at the end."""
+        if self._ended:
+            return b""
+        if self._file is None:
+            self._file = self._stack.enter_context(_opened(self._given))
+        found = self._file.read(size)
+        self._advance(len(found))
+        if not found:
+            self.close()
+        return found
+
+    def close(self) -> None:
+        """Read no further."""
+        self._ended = True
+        self._stack.close()
+
+
+def _opened(name: str) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(sys.stdin.buffer) if name == STDIN else Path(name).open("rb")

@@ -1,0 +1,147 @@
+"""Results of the commands that write data, and of recoveries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.cli.render.graph import timestamp
+from omnigraph.cli.render.output import Result
+from omnigraph.cli.render.page import Page, many
+from omnigraph.errors import Json
+
+if TYPE_CHECKING:
+    from omnigraph.write.audit import Recovery
+    from omnigraph.write.load import LoadResult
+    from omnigraph.write.mutation import MutationResult
+
+
+@dataclass(frozen=True, slots=True)
+class Mutated(Result):
+    """What a mutation did."""
+
+    query_name: str
+    branch: str
+    actor: str | None
+    result: MutationResult
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The query, the commit and the counts."""
+        commit = self.result.commit
+        return {
+            "query_name": self.query_name,
+            "branch": self.branch,
+            "commit": None if commit is None else commit.id,
+            "actor": self.actor,
+            "affected_nodes": self.result.affected_nodes,
+            "affected_edges": self.result.affected_edges,
+        }
+
+    def draw(self, page: Page) -> None:
+        """One line."""
+        commit = self.result.commit
+        counts = _counts(self.result.affected_nodes, self.result.affected_edges)
+        made = "no commit" if commit is None else f"commit {commit.id}"
+        page.print(f"{self.query_name}: {counts} affected, {made}")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Result):
+    """What a load did; ``checked``: what it would do, since it was only tried."""
+
+    result: LoadResult
+    checked: bool
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Every field, the commit as its id."""
+        result = self.result
+        return {
+            "commit": None if result.commit is None else result.commit.id,
+            "branch": result.branch,
+            "mode": result.mode,
+            "engine": result.engine,
+            "nodes": dict(result.nodes),
+            "edges": dict(result.edges),
+            "rejected": result.rejected,
+            "rejects_path": result.rejects_path,
+            "replayed": result.replayed,
+        }
+
+    def draw(self, page: Page) -> None:
+        """One line that says what happened, one for what was rejected, and the rows of each type."""
+        result = self.result
+        page.print(f"{result.branch}: {self._outcome()}")
+        if result.rejected:
+            place = "" if result.rejects_path is None else f", see {result.rejects_path}"
+            page.print(f"{many(result.rejected, 'record')} rejected{place}")
+        kinds = {"node": result.nodes, "edge": result.edges}
+        rows = [(kind, name, count) for kind, counts in kinds.items() for name, count in counts.items()]
+        if rows:
+            page.print("")
+            page.table(("kind", "type", "rows"), rows)
+
+    def _outcome(self) -> str:
+        commit = self.result.commit
+        counts = _counts(sum(self.result.nodes.values()), sum(self.result.edges.values()))
+        if self.result.replayed:
+            return "loaded before" + ("" if commit is None else f", by commit {commit.id}")
+        if self.checked:
+            return f"{counts} can be loaded; nothing was written"
+        return f"{counts} loaded, " + ("no commit" if commit is None else f"commit {commit.id}")
+
+
+@dataclass(frozen=True, slots=True)
+class Recoveries(Result):
+    """Some recoveries, newest first; ``more`` says that older ones were left out."""
+
+    recoveries: Sequence[Recovery]
+    more: bool
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Each with the versions of its tables."""
+        return {
+            "recoveries": [
+                {
+                    "commit": recovery.graph_commit_id,
+                    "kind": str(recovery.kind),
+                    "for_actor": recovery.for_actor,
+                    "operation_id": recovery.operation_id,
+                    "writer_kind": recovery.writer_kind,
+                    "outcomes": [
+                        {
+                            "table_key": outcome.table_key,
+                            "from_version": outcome.from_version,
+                            "to_version": outcome.to_version,
+                        }
+                        for outcome in recovery.outcomes
+                    ],
+                    "created_at": timestamp(recovery.created_at),
+                }
+                for recovery in self.recoveries
+            ]
+        }
+
+    def draw(self, page: Page) -> None:
+        """One line each."""
+        if not self.recoveries:
+            return page.say("no recoveries")
+        page.table(
+            ("commit", "when", "recovery", "writer", "for actor", "tables"),
+            [
+                (
+                    recovery.graph_commit_id,
+                    page.moment(recovery.created_at),
+                    str(recovery.kind),
+                    recovery.writer_kind,
+                    recovery.for_actor,
+                    ", ".join(outcome.table_key for outcome in recovery.outcomes),
+                )
+                for recovery in self.recoveries
+            ],
+        )
+        return page.say("there are more; --limit shows them") if self.more else None
+
+
+def _counts(nodes: int, edges: int) -> str:
+    return f"{many(nodes, 'node')}, {many(edges, 'edge')}"

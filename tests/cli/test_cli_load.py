@@ -1,0 +1,253 @@
+"""``omnigraph load``: files, stdin, both forms of its answer, what is refused, and the bar."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+import omnigraph as og
+from omnigraph.cli.load import read_txn
+from omnigraph.cli.render.output import TextOutput
+from omnigraph.errors import ExpectedVersionMismatch, Json, ValidationError, Violation
+from tests.graphs import rows_of
+
+from .conftest import BRANCH, Answer, Command, Stocked, error_of
+
+GRAPH = ("-g", "brain.og")
+KEYS = ["commit", "branch", "mode", "engine", "nodes", "edges", "rejected", "rejects_path", "replayed"]
+GOOD = b"""{"edge": "Knows", "from": "eve", "to": "ann"}
+{"type": "Person", "data": {"name": "eve"}}
+{"type": "City", "data": {"name": "bonn"}}
+"""
+# Wrong in lines 2, 3 and 5.
+BAD = b"""{"type": "Person", "data": {"name": "eve"}}
+{"type": "Persn", "data": {"name": "dan"}}
+{"type": "City", "data": {"nme": "bonn"}}
+
+{"edge": "Knows", "from": "eve", "to": "nobody"}
+"""
+
+
+def people(branch: str = "main") -> list[str]:
+    return sorted(str(row["name"]) for row in rows_of(og.open("brain.og", "ro"), "Person", branch))
+
+
+@pytest.fixture
+def files(stocked: Stocked) -> Path:
+    """Two files of records beside the graph."""
+    folder = stocked.path.parent
+    (folder / "good.jsonl").write_bytes(GOOD)
+    (folder / "bad.jsonl").write_bytes(BAD)
+    return folder
+
+
+@pytest.mark.usefixtures("files")
+def test_a_load_is_one_commit_and_the_target_is_said_first(omnigraph: Command) -> None:
+    answer = omnigraph("load", "good.jsonl", "-m", "one more", "--as", "act-ann", *GRAPH)
+    made = og.open("brain.og", "ro").commits()[0]
+    assert answer == Answer(
+        0,
+        f"main: 2 nodes, 1 edge loaded, commit {made.id}\n\n"
+        "kind  type    rows\nnode  City       1\nnode  Person     1\nedge  Knows      1\n",
+        "loading 1 file into branch main in brain.og\n",
+    )
+    assert (made.actor, made.message) == ("act-ann", "one more")
+    assert people() == ["ann", "bob", "eve"]
+
+
+@pytest.mark.usefixtures("files")
+def test_json_has_the_fields_of_the_result(omnigraph: Command) -> None:
+    answer = omnigraph("load", "good.jsonl", "--json", *GRAPH)
+    assert (answer.code, answer.err) == (0, "")
+    assert list(answer.json) == KEYS
+    assert answer.json == {
+        "commit": og.open("brain.og", "ro").commits()[0].id,
+        "branch": "main",
+        "mode": "append",
+        "engine": "local",
+        "nodes": {"City": 1, "Person": 1},
+        "edges": {"Knows": 1},
+        "rejected": 0,
+        "rejects_path": None,
+        "replayed": False,
+    }
+
+
+def test_several_files_compressed_ones_and_stdin_are_one_load(omnigraph: Command, files: Path) -> None:
+    (files / "more.jsonl.gz").write_bytes(gzip.compress(b'{"type": "Person", "data": {"name": "gus"}}\n'))
+    record = b'{"edge": "Knows", "from": "gus", "to": "eve"}'
+    found = omnigraph("load", "-", "more.jsonl.gz", "good.jsonl", "--json", *GRAPH, stdin=record).json
+    assert (found["nodes"], found["edges"]) == ({"City": 1, "Person": 2}, {"Knows": 2})
+    assert people() == ["ann", "bob", "eve", "gus"]
+
+
+@pytest.mark.usefixtures("stocked")
+def test_the_mode_and_the_branch_are_as_asked(omnigraph: Command) -> None:
+    words = ("load", "-", "--mode", "overwrite", "--branch", "new", "--from", BRANCH, *GRAPH)
+    assert omnigraph(*words, stdin=b'{"type": "Person", "data": {"name": "dan"}}').code == 0
+    assert (people("new"), people(), people(BRANCH)) == (["dan"], ["ann", "bob"], ["ann", "bob", "eve"])
+
+
+@pytest.mark.usefixtures("files")
+def test_a_txn_is_loaded_once(omnigraph: Command) -> None:
+    words = ("load", "good.jsonl", "--txn", "import:7", *GRAPH)
+    first = omnigraph(*words, "--json").json
+    again = omnigraph(*words, "--json").json
+    assert (first["replayed"], again["replayed"]) == (False, True)
+    assert first["commit"] == again["commit"]
+    assert omnigraph(*words).out == f"main: loaded before, by commit {first['commit']}\n"
+
+
+@pytest.mark.usefixtures("files")
+def test_all_that_is_wrong_is_listed_by_file_and_line(omnigraph: Command) -> None:
+    answer = omnigraph("load", "bad.jsonl", "--quiet", *GRAPH)
+    assert (answer.code, answer.out) == (1, "")
+    *lines, error, hint = answer.err.splitlines()
+    assert lines[0] == "bad.jsonl:2  known types  no node type 'Persn'; did you mean 'Person'?"
+    assert lines[1] == "bad.jsonl:3  known properties  City has no property 'nme'; did you mean 'name'?"
+    assert lines[2] == "bad.jsonl:3  required  on City: 'name' is missing"
+    assert lines[3].startswith("bad.jsonl:5  edge Knows: Person -> Person  '")
+    assert "'nobody'" in lines[3]
+    assert (len(lines), error) == (4, "error: 4 violations")
+    assert hint.startswith("hint: nothing was loaded; correct the records")
+    assert people() == ["ann", "bob"]
+
+
+@pytest.mark.usefixtures("files")
+def test_json_of_a_refused_load_has_the_violations(omnigraph: Command) -> None:
+    answer = omnigraph("load", "bad.jsonl", "--json", *GRAPH)
+    assert answer.code == 1
+    found = error_of(answer)
+    violations = cast("list[dict[str, Json]]", found["violations"])
+    assert (found["code"], found["details"]) == ("validation_error", {"count": len(violations), "more": False})
+    assert list(violations[0]) == ["file", "line", "type", "id", "property", "rule", "value", "message"]
+    assert [(each["file"], each["line"]) for each in violations[:2]] == [("bad.jsonl", 2), ("bad.jsonl", 3)]
+
+
+@pytest.mark.usefixtures("stocked")
+def test_records_on_stdin_have_a_place_too_and_a_hundred_are_enough(omnigraph: Command) -> None:
+    answer = omnigraph("load", "-", *GRAPH, stdin=b"no record\n" * 300)
+    lines = answer.err.splitlines()
+    assert lines[1].startswith("<stdin>:1  record  not JSON")
+    assert lines[-2] == "error: 100 violations or more"
+    assert len(lines) == 103
+
+
+@pytest.mark.usefixtures("files")
+def test_an_existing_key_is_a_conflict_of_the_data_not_of_writers(omnigraph: Command) -> None:
+    answer = omnigraph("load", "-", "--json", *GRAPH, stdin=b'{"type": "Person", "data": {"name": "ann"}}')
+    assert answer.code == 1
+    assert error_of(answer)["code"] == "key_conflict"
+
+
+@pytest.mark.usefixtures("files")
+def test_rejected_records_go_to_a_file_that_is_named(omnigraph: Command) -> None:
+    answer = omnigraph("load", "bad.jsonl", "--on-error", "quarantine", "--rejects", "rejects.jsonl", *GRAPH)
+    assert answer.code == 0
+    assert answer.out.splitlines()[1] == "3 records rejected, see rejects.jsonl"
+    rows = [cast("dict[str, Json]", json.loads(line)) for line in Path("rejects.jsonl").read_text().splitlines()]
+    assert sorted(cast("list[int]", [row["line"] for row in rows])) == [2, 3, 5]
+    assert people() == ["ann", "bob", "eve"]
+
+
+def test_without_a_name_the_file_lies_next_to_the_graph(omnigraph: Command, files: Path) -> None:
+    found = omnigraph("load", "bad.jsonl", "--on-error", "quarantine", "--json", *GRAPH).json
+    assert found["rejected"] == 3
+    path = files / str(found["rejects_path"])
+    assert path.parent == files / "brain.og.rejects"
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_a_check_finds_everything_and_writes_nothing(omnigraph: Command, files: Path, stocked: Stocked) -> None:
+    before = sorted(files.rglob("*"))
+    answer = omnigraph("load", "good.jsonl", "--check", *GRAPH)
+    assert answer.out.startswith("main: 2 nodes, 1 edge can be loaded; nothing was written\n")
+    assert answer.err == "checking 1 file for branch main in brain.og\n"
+    assert omnigraph("load", "bad.jsonl", "--check", *GRAPH).code == 1
+    lines = omnigraph("load", "-", "--check", "--quiet", *GRAPH, stdin=b"no record\n" * 300).err.splitlines()
+    assert lines[-2] == "error: 300 violations"
+    assert og.open("brain.og", "ro").commits()[0].id == stocked.main_head
+    assert sorted(files.rglob("*")) == before
+
+
+@pytest.mark.usefixtures("files")
+def test_an_empty_file_makes_no_commit(omnigraph: Command) -> None:
+    answer = omnigraph("load", "-", *GRAPH)
+    assert (answer.code, answer.out) == (0, "main: 0 nodes, 0 edges loaded, no commit\n")
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(
+    ("words", "exit_code", "complaint"),
+    [
+        ([], 2, "Missing argument"),
+        (["-", "-"], 2, "'-' (stdin) can be read only once"),
+        (["a.jsonl", "good.jsonl", "b.jsonl"], 1, "no such file: a.jsonl, b.jsonl"),
+        (["brain.og"], 1, "'brain.og' is a folder"),
+        (["good.jsonl", "--mode", "upsert"], 2, "'upsert' is not one of"),
+        (["good.jsonl", "--on-error", "ignore"], 2, "'ignore' is not one of"),
+        (["good.jsonl", "--engine", "spark"], 1, "not there yet"),
+        (["good.jsonl", "--rejects", "r.jsonl"], 2, "--rejects goes with --on-error quarantine"),
+        (["bad.jsonl", "--on-error", "quarantine", "--rejects", "good.jsonl"], 1, "'good.jsonl' exists already"),
+        (["good.jsonl", "--txn", "import"], 2, "--txn takes APP:N, for example import:7, not 'import'"),
+        (["good.jsonl", "--txn", ":7"], 2, "--txn takes APP:N"),
+        (["good.jsonl", "--txn", "import:-7"], 2, "--txn takes APP:N"),
+        (["good.jsonl", "--branch", "nope"], 1, "no branch 'nope'"),
+        (["good.jsonl", "--branch", "new", "--from", "nope"], 1, "'nope'"),
+    ],
+    ids=str,
+)
+def test_bad_input_changes_nothing_and_is_said(
+    omnigraph: Command, words: list[str], exit_code: int, complaint: str
+) -> None:
+    answer = omnigraph("load", *words, *GRAPH)
+    assert (answer.code, answer.out) == (exit_code, "")
+    assert complaint in answer.err
+    assert people() == ["ann", "bob"]
+
+
+def test_a_name_of_an_application_may_have_a_colon() -> None:
+    assert read_txn("etl:people:12") == ("etl:people", 12)
+
+
+def test_a_record_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = Violation("T", "r\x1b", "one\ntwo\x07", "a\x1b[2J.jsonl", 1)
+    TextOutput().error(ValidationError("m", [evil]))
+    assert capsys.readouterr().err.splitlines() == ["a␛[2J.jsonl:1  r␛  one␊two␇", "error: 1 violation"]
+
+
+def test_an_error_without_violations_is_its_message(capsys: pytest.CaptureFixture[str]) -> None:
+    TextOutput().error(ValidationError("the ids are old", hint="rewrite them"))
+    TextOutput().error(ExpectedVersionMismatch("node:Person", 1, 2))
+    assert capsys.readouterr().err.startswith("error: the ids are old\nhint: rewrite them\nerror: stale view")
+
+
+@pytest.mark.usefixtures("stocked")
+def test_a_bar_appears_on_a_terminal_while_a_load_waits_for_its_input() -> None:
+    primary, secondary = pty.openpty()
+    shown = bytearray()
+    with subprocess.Popen(
+        [sys.executable, "-m", "omnigraph.cli", "load", "-", *GRAPH],
+        env={**os.environ, "TERM": "xterm-256color"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=secondary,
+    ) as child:
+        os.close(secondary)
+        while b"0:00:01" not in shown:
+            assert select.select([primary], [], [], 30)[0], "no bar in 30 s"
+            shown += os.read(primary, 65536)
+        assert b"bytes" in shown
+        child.communicate(b'{"type": "Person", "data": {"name": "eve"}}')
+    os.close(primary)
+    assert child.returncode == 0
+    assert people() == ["ann", "bob", "eve"]
