@@ -17,6 +17,7 @@ import orjson
 import pyarrow as pa
 from lance import Session  # pyright: ignore[reportPrivateImportUsage]  documented there, but not marked as exported
 from lance.dataset import Branch, LanceDataset, LanceOperation, Transaction
+from lance.dataset import Index as LanceIndex
 from lance.debug import list_transactions
 
 from omnigraph.errors import ConflictError, HistoryGone, NotFound
@@ -376,3 +377,21 @@ def _operation_name(dataset: LanceDataset, version: int, transaction: Transactio
     printed = list_transactions(dataset.checkout_version(version), 1)[0]
     found = re.search(r"operation: (\w+)", printed)
     return found.group(1) if found else name
+
+
+def index_segments(table: Table, name: str) -> list[LanceIndex]:
+    """The pieces of an existing index: a replacement must name each, or both stay and readers may panic."""
+    return [
+        LanceIndex(
+            uuid=segment.uuid,
+            name=index.name,
+            fields=index.fields,
+            dataset_version=segment.dataset_version_at_last_update,
+            fragment_ids=segment.fragment_ids,
+            index_version=segment.index_version,
+            base_id=segment.base_id,
+        )
+        for index in table.dataset.describe_indices()
+        if index.name == name
+        for segment in index.segments
+    ]

@@ -6,14 +6,18 @@ Nothing here touches a dataset. A fragment that was written elsewhere, on a Spar
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType, cast
+from typing import NewType, TypeAlias, cast
 
+import numpy as np
 from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata
 from lance.optimize import RewriteResult
+
+Addresses: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint64]]
+"""Rows by where they lie: a fragment id and an offset in one number each."""
 
 FragmentText = NewType("FragmentText", str)
 """One Lance fragment as JSON: what an executor sends back for the driver to commit."""
@@ -78,3 +82,17 @@ def fragment_text(fragment: FragmentMetadata) -> FragmentText:
 def fragments_of(texts: Iterable[FragmentText]) -> list[FragmentMetadata]:
     """The fragments that the texts stand for."""
     return [FragmentMetadata.from_json(text) for text in texts]
+
+
+def row_count(fragments: Iterable[FragmentMetadata]) -> int:
+    """How many rows the fragments show."""
+    return sum(fragment.num_rows for fragment in fragments)
+
+
+def offsets_by_fragment(addresses: Addresses) -> Iterator[tuple[int, list[int]]]:
+    """Row addresses, each a fragment id and an offset in one number, as offsets per fragment."""
+    addresses = np.sort(addresses)
+    fragment_ids, starts = np.unique(addresses >> np.uint64(32), return_index=True)
+    offsets = np.split(addresses & np.uint64(0xFFFFFFFF), starts[1:])
+    for fragment_id, within in zip(fragment_ids, offsets, strict=True):
+        yield int(fragment_id), cast("list[int]", within.tolist())

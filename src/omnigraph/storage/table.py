@@ -11,13 +11,12 @@ compares the version that it got with the one that was meant. Callers hold the b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal, TypeAlias, cast
 
 import lance
-import numpy as np
 import pyarrow as pa
 from lance import fragment as lance_fragment
 from lance.dataset import Index as LanceIndex
@@ -28,18 +27,29 @@ from lance.optimize import Compaction, CompactionOptions, CompactionTask, Rewrit
 from omnigraph.errors import AlreadyExists, HistoryGone
 from omnigraph.storage.failpoints import durable
 from omnigraph.storage.lance_errors import HeadMoved, translated
-from omnigraph.storage.pinned import OPERATION_ID, ROW_ADDRESS, Access, Table, open_table, purge_hint, settled
+from omnigraph.storage.pinned import (
+    OPERATION_ID,
+    ROW_ADDRESS,
+    Access,
+    Table,
+    index_segments,
+    open_table,
+    purge_hint,
+    settled,
+)
 from omnigraph.storage.staging import (
+    Addresses,
     FragmentText,
     IndexKind,
     Kind,
     Staged,
     fragment_text,
     fragments_of,
+    offsets_by_fragment,
+    row_count,
 )
 
 Rows: TypeAlias = pa.Table | pa.RecordBatchReader
-Addresses: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint64]]
 WriteMode: TypeAlias = Literal["append", "overwrite"]
 
 STORAGE_VERSION = "2.2"
@@ -134,7 +144,7 @@ def replace_rows(table: Table, addresses: Addresses, rows: Rows) -> Staged:
     """
     gone, shrunk = _without(table, addresses)
     operation = LanceOperation.Update(gone, shrunk, _write(table, rows, "append"), fields_modified=[])
-    came, went = _row_count(operation.new_fragments), len(addresses)
+    came, went = row_count(operation.new_fragments), len(addresses)
     return _staged(
         table,
         Kind.UPSERT,
@@ -196,7 +206,7 @@ def update_fragments(
     operation = LanceOperation.Update(
         removed_fragment_ids=list(removed), updated_fragments=changed, new_fragments=added, fields_modified=[]
     )
-    return _staged(table, Kind.UPSERT, operation, inserted=max(0, _row_count(added) - lost), updated=lost)
+    return _staged(table, Kind.UPSERT, operation, inserted=max(0, row_count(added) - lost), updated=lost)
 
 
 # --------------------------------------------------------------------------------------------- stage maintenance
@@ -212,7 +222,7 @@ def build_indexes(table: Table, kinds: Mapping[str, IndexKind]) -> Staged | None
     built = {column: _built(table, column, kind) for column, kind in kinds.items() if _has_any(table, column, kind)}
     if not built:
         return None
-    replaced = [segment for column in built for segment in _segments(table, _index_name(column))]
+    replaced = [segment for column in built for segment in index_segments(table, _index_name(column))]
     return _staged(table, Kind.INDEX, LanceOperation.CreateIndex(list(built.values()), replaced))
 
 
@@ -445,11 +455,11 @@ def _write(table: Table, rows: Rows, mode: WriteMode) -> list[FragmentMetadata]:
 def _appended(table: Table, new: list[FragmentMetadata]) -> Staged | None:
     if not new:
         return None
-    return _staged(table, Kind.APPEND, LanceOperation.Append(new), inserted=_row_count(new))
+    return _staged(table, Kind.APPEND, LanceOperation.Append(new), inserted=row_count(new))
 
 
 def _overwritten(table: Table, schema: pa.Schema, new: list[FragmentMetadata]) -> Staged:
-    return _staged(table, Kind.OVERWRITE, LanceOperation.Overwrite(schema, new), inserted=_row_count(new))
+    return _staged(table, Kind.OVERWRITE, LanceOperation.Overwrite(schema, new), inserted=row_count(new))
 
 
 def _remove(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentMetadata | None:
@@ -462,22 +472,11 @@ def _remove(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentM
 
 def _without(table: Table, addresses: Addresses) -> tuple[list[int], list[FragmentMetadata]]:
     """The fragments that lose rows: the ids of those that become empty, and the others as they are left."""
-    left = {fragment_id: _remove(table, fragment_id, offsets) for fragment_id, offsets in _by_fragment(addresses)}
+    left = {
+        fragment_id: _remove(table, fragment_id, offsets) for fragment_id, offsets in offsets_by_fragment(addresses)
+    }
     gone = [fragment_id for fragment_id, fragment in left.items() if fragment is None]
     return gone, [fragment for fragment in left.values() if fragment is not None]
-
-
-def _row_count(fragments: Iterable[FragmentMetadata]) -> int:
-    return sum(fragment.num_rows for fragment in fragments)
-
-
-def _by_fragment(addresses: Addresses) -> Iterator[tuple[int, list[int]]]:
-    """Row addresses, each a fragment id and an offset in one number, as offsets per fragment."""
-    addresses = np.sort(addresses)
-    fragment_ids, starts = np.unique(addresses >> np.uint64(32), return_index=True)
-    offsets = np.split(addresses & np.uint64(0xFFFFFFFF), starts[1:])
-    for fragment_id, within in zip(fragment_ids, offsets, strict=True):
-        yield int(fragment_id), cast("list[int]", within.tolist())
 
 
 def _index_name(column: str) -> str:
@@ -502,21 +501,3 @@ def _built(table: Table, column: str, kind: IndexKind) -> LanceIndex:
             # As built it is a partition that no query can read.
             built = table.dataset.merge_existing_index_segments([built])
     return built
-
-
-def _segments(table: Table, name: str) -> list[LanceIndex]:
-    """The pieces of an existing index: a replacement must name each, or both stay and readers may panic."""
-    return [
-        LanceIndex(
-            uuid=segment.uuid,
-            name=index.name,
-            fields=index.fields,
-            dataset_version=segment.dataset_version_at_last_update,
-            fragment_ids=segment.fragment_ids,
-            index_version=segment.index_version,
-            base_id=segment.base_id,
-        )
-        for index in table.dataset.describe_indices()
-        if index.name == name
-        for segment in index.segments
-    ]
