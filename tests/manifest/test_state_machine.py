@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import signal
+from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -15,28 +18,81 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ulid import ULID
 
 import omnigraph
-from omnigraph.errors import ConflictError
+from omnigraph.errors import ConflictError, OutcomeUnknown, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import Registration, Tombstone
 from omnigraph.manifest.snapshot import Pin, entry_of, pins_of
 from omnigraph.storage import table as tables
-from omnigraph.storage.location import locate
+from omnigraph.storage.failpoints import InjectedFault, When, failing
 from omnigraph.storage.locks import branch_lock
+from omnigraph.write.recovery import RECOVERY_ACTOR
+from tests import crash
 from tests.manifest.fence import compact
-from tests.manifest.publishing import commit_rows, make_graph, manifest_of
-from tests.model.comparing import assert_same_history, assert_same_past, assert_same_rows
+from tests.manifest.publishing import manifest_of
+from tests.model.comparing import assert_same_history, assert_same_past, assert_same_rows, rows_in
 from tests.model.files import traces
-from tests.model.graph_model import GraphModel, ModelCommit
+from tests.model.graph_model import GraphModel, ModelBranch, ModelCommit
+from tests.model.graph_writes import (
+    SCHEMA,
+    Insert,
+    Link,
+    Load,
+    Mode,
+    Mutate,
+    Refused,
+    Remove,
+    Resize,
+    Rows,
+    Unlink,
+    Write,
+    write_and_die,
+)
 
 TYPES = ("Person", "City", "Firm")
-NAMES = ("a", "x", "x/y", "x/z")
+# Knows needs its ends, so only the other types are ever dropped.
+DROPPED_TYPES = TYPES[1:]
+BRANCHES = ("a", "x", "x/y", "x/z")
 LARGE = os.environ.get("OMNIGRAPH_FUZZ") == "large"
+MOST_STEPS = 9
+"""About as many durable steps as a commit of three tables makes."""
 
 handles = st.integers(0, 1)
-branch_names = st.sampled_from(NAMES)
+branch_names = st.sampled_from(BRANCHES)
 type_names = st.sampled_from(TYPES)
+dropped_types = st.sampled_from(DROPPED_TYPES)
+names = st.sampled_from("pqrs")
+sizes = st.none() | st.integers(-2, 2)
+pairs = st.tuples(names, names)
+
+inserts = st.builds(Insert, type_names, names, sizes)
+changes = st.one_of(inserts, st.builds(Link, names, names), st.builds(Resize, type_names, st.integers(-1, 3), sizes))
+removals = st.one_of(st.builds(Remove, type_names, names), st.builds(Unlink, names))
+# A mutation changes or removes, never both.
+mutations = st.one_of(
+    st.lists(changes, min_size=1, max_size=3).map(lambda made: Mutate(tuple(made))),
+    st.lists(removals, min_size=1, max_size=2).map(lambda made: Mutate(tuple(made))),
+)
+loads = st.builds(
+    Load,
+    cast("st.SearchStrategy[Mode]", st.sampled_from(["append", "merge", "overwrite"])),
+    st.dictionaries(type_names, st.dictionaries(names, sizes, max_size=3), min_size=1, max_size=2),
+    st.none() | st.lists(pairs, max_size=2).map(tuple),
+)
+writes = st.one_of(mutations, loads)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Before or after the durable step of that number."""
+
+    number: int
+    when: When
+
+
+whens = cast("st.SearchStrategy[When]", st.sampled_from(["before", "after"]))
+places = st.builds(Place, st.integers(1, MOST_STEPS), whens)
 
 
 def drop_type(graph: Graph, branch: str, type_name: str) -> str:
@@ -81,7 +137,8 @@ def abandon_a_fork(graph: Graph, branch: str, type_name: str, *, with_rows: bool
         if (pin.branch or "main") == branch:
             return
         fork = fork_table(manifest, held, branch, pin)
-        staged = tables.append(fork, pa.table({"id": ["lost"], "name": ["lost"]}, schema=fork.schema))
+        lost = {"id": ["lost"], "name": ["lost"], "size": [None]}
+        staged = tables.append(fork, pa.table(lost, schema=fork.schema))
         if with_rows and staged is not None:
             tables.commit(fork, staged, "dead")
 
@@ -93,18 +150,18 @@ class GraphMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = TemporaryDirectory()
         self.root = Path(self.folder.name) / "graph.og"
-        self.made = 0
+        self.turn = 0
 
     @initialize()
     def begin(self) -> None:
-        graph = make_graph(locate(self.root))
+        graph = omnigraph.init(self.root, SCHEMA)
         self.graphs = [graph, omnigraph.open(self.root)]
         self.model = GraphModel(graph.commits()[0].id, TYPES)
-        self.add(0, "main", {"Person": 2, "City": 1})
+        self.do(0, "main", Load("append", {"Person": {"p": 1, "q": None}, "City": {"p": 0}}, (("p", "q"),)))
         self.create(1, "x/y", "main")
-        self.add(0, "x/y", {"Person": 1})
+        self.do(0, "x/y", Mutate((Insert("Person", "r", 2),)))
         self.create(1, "a", "x/y")
-        self.add(0, "a", {"Firm": 1})
+        self.do(0, "a", Mutate((Insert("Firm", "p", -1),)))
 
     def teardown(self) -> None:
         with self.folder:
@@ -124,14 +181,69 @@ class GraphMachine(RuleBasedStateMachine):
         place = data.draw(st.integers(0, len(commits) - 1) | st.sampled_from(sorted(self.model.branches)), "start")
         return place if isinstance(place, str) else commits[place]
 
-    def add(self, handle: int, branch: str, counts: Mapping[str, int]) -> None:
-        added: dict[str, list[str]] = {}
-        for type_name in counts.keys() & self.model.branches[branch].head.rows.keys():
-            added[type_name] = [f"n{self.made + number}" for number in range(counts[type_name])]
-            self.made += counts[type_name]
-        if added:
-            published = commit_rows(self.graphs[handle], added, branch)
-            self.model.add(branch, published.commit.id, added)
+    def shown(self, branch: str) -> ModelBranch:
+        return self.model.branches[branch]
+
+    def fits(self, branch: str, write: Write) -> bool:
+        """Whether every type of a write is there; no real schema would let it be written else."""
+        return write.types <= self.shown(branch).head.rows.nodes.keys()
+
+    def change(self, branch: str, write: Write) -> Rows | None:
+        """What a write makes of a branch; None when it does not fit, is refused, or changes nothing."""
+        if not self.fits(branch, write):
+            return None
+        before = self.shown(branch).head.rows
+        try:
+            after = write.on(before)
+        except Refused:
+            return None
+        return None if after is before else after
+
+    def do(self, handle: int, branch: str, write: Write) -> None:
+        """One write on both; the model says whether it is refused, changes nothing, or is one commit."""
+        before = self.shown(branch).head.rows
+        try:
+            after = write.on(before)
+        except Refused:
+            with pytest.raises(ValidationError):
+                write.run(self.graphs[handle], branch)
+            return
+        made = write.run(self.graphs[handle], branch)
+        assert (made is None) == (after is before)
+        if made is not None:
+            self.model.commit(branch, made.id, after)
+
+    def failed(self, handle: int, branch: str, write: Write, at: Place) -> bool:
+        """Let a durable step of a write fail; whether the write was acknowledged all the same."""
+        try:
+            with failing(at.number, at.when):
+                write.run(self.graphs[handle], branch)
+        except (InjectedFault, OutcomeUnknown):
+            return False
+        return True
+
+    def died(self, branch: str, write: Write, at: Place) -> bool:
+        """Let another process die at a durable step of a write; whether the write was done before."""
+        child = crash.start(write_and_die, str(self.root), write, branch, at.number, at.when)
+        child.join()
+        assert child.exitcode in (0, -signal.SIGKILL)
+        return child.exitcode == 0
+
+    def go_on(self, handle: int, branch: str, types: set[str], after: Rows, *, acknowledged: bool) -> None:
+        """The next write to the same tables just works, and finds the whole write before it, or nothing of it."""
+        graph, shown = self.graphs[handle], self.shown(branch)
+        known = shown.head.id
+        following = Mutate((*(Insert(name, "next", self.turn) for name in sorted(types)), Link("next", "next")))
+        made = following.run(graph, branch)
+        last, *finished = takewhile(lambda commit: commit.id != known, graph.commits(branch))
+        assert made == last
+        assert sum(commit.actor != RECOVERY_ACTOR for commit in finished) <= 1
+        for commit in reversed(finished):
+            rows = rows_in(graph.snapshot(at=commit.id))
+            assert rows in (shown.head.rows, after)
+            self.model.commit(branch, commit.id, rows)
+        assert shown.head.rows == after or not acknowledged
+        self.model.commit(branch, last.id, following.on(shown.head.rows))
 
     def create(self, handle: int, name: str, start: str | ModelCommit) -> None:
         reference = start if isinstance(start, str) else start.id
@@ -151,9 +263,35 @@ class GraphMachine(RuleBasedStateMachine):
             self.graphs[handle].delete_branch(name)
             self.model.delete_branch(name)
 
-    @rule(data=st.data(), handle=handles, counts=st.dictionaries(type_names, st.integers(1, 3), min_size=1))
-    def publish(self, data: st.DataObject, handle: int, counts: dict[str, int]) -> None:
-        self.add(handle, self.branch(data), counts)
+    @rule(data=st.data(), handle=handles, mutation=mutations)
+    def mutate(self, data: st.DataObject, handle: int, mutation: Mutate) -> None:
+        branch = self.branch(data)
+        if self.fits(branch, mutation):
+            self.do(handle, branch, mutation)
+
+    @rule(data=st.data(), handle=handles, load=loads)
+    def load(self, data: st.DataObject, handle: int, load: Load) -> None:
+        branch = self.branch(data)
+        if self.fits(branch, load):
+            self.do(handle, branch, load)
+
+    @rule(data=st.data(), handle=handles, write=writes, at=places)
+    def write_that_fails(self, data: st.DataObject, handle: int, write: Write, at: Place) -> None:
+        branch = self.branch(data)
+        after = self.change(branch, write)
+        if after is not None:
+            acknowledged = self.failed(handle, branch, write, at)
+            self.go_on(1 - handle, branch, write.types | {"Person"}, after, acknowledged=acknowledged)
+
+    @rule(data=st.data(), handle=handles, write=writes, at=places, reopened=st.booleans())
+    def write_that_dies(self, data: st.DataObject, handle: int, write: Write, at: Place, reopened: bool) -> None:
+        branch = self.branch(data)
+        after = self.change(branch, write)
+        if after is not None:
+            acknowledged = self.died(branch, write, at)
+            if reopened:
+                self.graphs[handle] = omnigraph.open(self.root)
+            self.go_on(handle, branch, write.types | {"Person"}, after, acknowledged=acknowledged)
 
     @rule(data=st.data(), handle=handles, name=branch_names)
     def create_branch(self, data: st.DataObject, handle: int, name: str) -> None:
@@ -165,19 +303,20 @@ class GraphMachine(RuleBasedStateMachine):
         self.delete(handle, self.other_branch(data))
 
     @precondition(lambda self: bool(self.model.leaves()))
-    @rule(data=st.data(), handle=handles, counts=st.dictionaries(type_names, st.just(1), min_size=1))
-    def make_a_branch_anew(self, data: st.DataObject, handle: int, counts: dict[str, int]) -> None:
+    @rule(data=st.data(), handle=handles, write=writes)
+    def make_a_branch_anew(self, data: st.DataObject, handle: int, write: Write) -> None:
         """One handle deletes and makes a branch that the other one knows from before."""
         name = data.draw(st.sampled_from(self.model.leaves()), "branch")
         parent = self.model.branches[name].parent
         self.delete(handle, name)
         self.create(handle, name, parent or "main")
-        self.add(handle, name, counts)
+        if self.fits(name, write):
+            self.do(handle, name, write)
 
-    @rule(data=st.data(), handle=handles, type_name=type_names)
+    @rule(data=st.data(), handle=handles, type_name=dropped_types)
     def drop_or_bring_back(self, data: st.DataObject, handle: int, type_name: str) -> None:
         branch = self.branch(data)
-        if type_name in self.model.branches[branch].head.rows:
+        if type_name in self.shown(branch).head.rows.nodes:
             commit_id = drop_type(self.graphs[handle], branch, type_name)
             self.model.drop(branch, commit_id, type_name)
         else:
@@ -188,9 +327,9 @@ class GraphMachine(RuleBasedStateMachine):
     @rule(data=st.data(), handle=handles, type_name=type_names, with_rows=st.booleans())
     def write_after_a_death(self, data: st.DataObject, handle: int, type_name: str, with_rows: bool) -> None:
         branch = self.other_branch(data)
-        if type_name in self.model.branches[branch].head.rows:
+        if type_name in self.shown(branch).head.rows.nodes:
             abandon_a_fork(self.graphs[handle], branch, type_name, with_rows=with_rows)
-            self.add(1 - handle, branch, {type_name: 1})
+            self.do(1 - handle, branch, Mutate((Insert(type_name, "next", None),)))
 
     @rule(data=st.data(), handle=handles)
     def compact_the_manifest(self, data: st.DataObject, handle: int) -> None:
@@ -210,14 +349,15 @@ class GraphMachine(RuleBasedStateMachine):
 
     @invariant()
     def both_handles_agree_with_the_model(self) -> None:
+        self.turn += 1
         for graph in self.graphs:
             assert_same_history(graph, self.model)
-        assert_same_rows(self.graphs[self.made % 2], self.model)
+        assert_same_rows(self.graphs[self.turn % 2], self.model)
 
 
 TestGraph = GraphMachine.TestCase
 TestGraph.settings = settings(
-    max_examples=500 if LARGE else 15,
+    max_examples=500 if LARGE else 8,
     stateful_step_count=60 if LARGE else 25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
