@@ -90,6 +90,14 @@ def test_the_precondition_is_the_head(fleet: Graph) -> None:
     assert written(fleet) == state
 
 
+def test_the_precondition_holds_for_what_changes_nothing_too(fleet: Graph) -> None:
+    head = fleet.commits(limit=1)[0].id
+    assert fleet.mutate(RENAME, params={"code": "nobody", "name": "x"}, if_commit=head).commit is None
+    fleet.mutate(ADD_PORT, params={"code": "p8"})
+    with pytest.raises(PreconditionFailed):
+        fleet.mutate(RENAME, params={"code": "nobody", "name": "x"}, if_commit=head)
+
+
 def test_a_query_is_chosen_by_its_name(fleet: Graph, tmp_path: Path) -> None:
     path = tmp_path / "ports.gq"
     path.write_text(f"{ADD_PORT}\n{DROP_PORT}")

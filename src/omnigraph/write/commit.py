@@ -131,7 +131,7 @@ def commit(
     if any_sidecar(manifest.objects):
         with branch_lock(manifest.location, terms.branch, manifest.locks) as held:
             heal(manifest, held, terms.branch)
-    attempt = _Attempt(manifest, work, terms, str(ULID()), str(ULID()), manifest_incarnation(manifest, terms.branch))
+    attempt = _Attempt(manifest, work, terms, str(ULID()), str(ULID()), manifest.view(terms.branch).incarnation)
     for round_ in range(VALIDATION_ROUNDS):
         basis = first_basis if first_basis and round_ == 0 else take_snapshot(manifest, terms.branch)
         prepared = work.prepare(basis)
@@ -146,11 +146,6 @@ def commit(
         if ended is not None:
             return ended
     raise AssertionError("the last round decides under the lock")
-
-
-def manifest_incarnation(manifest: Manifest, branch: str) -> str | None:
-    """The incarnation of the branch that the work begins on; the branch must exist."""
-    return manifest.view(branch).incarnation
 
 
 # --------------------------------------------------------------------------------------------- before the lock
