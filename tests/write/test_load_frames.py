@@ -21,7 +21,7 @@ from omnigraph.errors import ParameterError, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.write.columns import Values, column_of, to_list
+from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.write.conversion import from_arrow, from_values
 from omnigraph.write.frames import read_frame
 from omnigraph.write.intake import Draft, admit

@@ -17,7 +17,7 @@ from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType, Prope
 from omnigraph.language.schema.defaults import default_value
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.write.columns import Values, column_of
+from omnigraph.storage.columns import Values, column_of
 from omnigraph.write.conversion import can_convert, from_arrow, from_values
 from omnigraph.write.intake import ENDS, Draft, Fault, end_ids, faults_of
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.language.schema.catalog import NodeType
-from omnigraph.write.columns import Rows, Values, as_text, column_of, compute, joined, places
+from omnigraph.storage.columns import Rows, Values, as_text, column_of, compute, joined, places
 
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS: Final = np.frombuffer("".join(a + b for a in _CROCKFORD for b in _CROCKFORD).encode(), np.uint16)

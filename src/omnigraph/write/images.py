@@ -19,9 +19,9 @@ from omnigraph.language.query.typed import ConstantValue
 from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.storage.columns import Values, absent, column_of, compute, is_among, is_not_among, places, to_list
 from omnigraph.storage.filters import MOST_LISTED, Compared, quoted_name, quoted_text
 from omnigraph.storage.pinned import Table
-from omnigraph.write.columns import Values, absent, column_of, compute, is_among, is_not_among, places, to_list
 from omnigraph.write.set_rules import Part
 
 _MOST_COMPARED: Final = 100

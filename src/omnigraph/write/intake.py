@@ -16,7 +16,7 @@ import pyarrow as pa
 from omnigraph.errors import Json, Violation
 from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.language.schema.catalog import EdgeType, NodeType
-from omnigraph.write.columns import Values, absent, column_of, compute, places, to_list
+from omnigraph.storage.columns import Values, absent, column_of, compute, places, to_list
 from omnigraph.write.conversion import Converted
 from omnigraph.write.ids import ids_of, new_ids
 from omnigraph.write.row_rules import row_violations

@@ -17,11 +17,11 @@ from omnigraph.errors import KeyConflict, ValidationError, Violation
 from omnigraph.language.schema.catalog import Catalog, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table as tables
+from omnigraph.storage.columns import Values, column_of, is_among, is_not_among, to_list
 from omnigraph.storage.filters import AnyOf
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import Staged
 from omnigraph.storage.table import Addresses
-from omnigraph.write.columns import Values, column_of, is_among, is_not_among, to_list
 from omnigraph.write.commit import Change, Prepared
 from omnigraph.write.intake import ENDS, Rejected
 from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids

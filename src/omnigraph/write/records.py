@@ -18,7 +18,7 @@ from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType, Prope
 from omnigraph.language.schema.defaults import default_value
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.write.columns import Values, compute, to_list
+from omnigraph.storage.columns import Values, compute, to_list
 from omnigraph.write.conversion import from_values
 from omnigraph.write.intake import ENDS, Draft, Fault, Rejected, end_ids, faults_of, shown
 from omnigraph.write.rule_texts import REQUIRED, ends_text, key_text, shortened

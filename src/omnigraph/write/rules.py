@@ -17,7 +17,7 @@ import pyarrow as pa
 from omnigraph.errors import Violation
 from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.write.columns import Rows, column_of, to_list
+from omnigraph.storage.columns import Rows, column_of, to_list
 from omnigraph.write.images import Arrival, ChangedTable, Image, Wanted
 from omnigraph.write.row_rules import row_violations
 from omnigraph.write.set_rules import (

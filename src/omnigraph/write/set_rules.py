@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
-from omnigraph.write.columns import Rows
+from omnigraph.storage.columns import Rows
 from omnigraph.write.ids import canonical_text
 from omnigraph.write.row_rules import is_comparable
 from omnigraph.write.rule_texts import cardinality_text, ends_text, key_text, shortened, unique_text

@@ -21,7 +21,7 @@ import pyarrow.ipc as ipc
 
 from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.language.schema.catalog import EdgeType, NodeType
-from omnigraph.write.columns import Values, column_of, is_not_among
+from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.write.intake import Admitted
 
 FILE: Final = "_file"

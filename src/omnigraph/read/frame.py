@@ -1,0 +1,125 @@
+"""Rows of a match while it is computed: which entity each variable stands for, and nothing of its properties yet.
+
+A frame is columns of integers. A variable is bound to a population (the entities of one table that can be spoken of,
+numbered from 0) and has one position in it for each row. Properties are fetched when something asks for them, for the
+rows that are left by then. Rows that differ only in variables that nothing asks for any more are kept once, with the
+number of rows they stand for: paths that are only counted are never made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.storage.columns import Values
+
+Positions: TypeAlias = npt.NDArray[np.int64]
+"""Places in a population, or in the rows of a frame."""
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+class Population(Protocol):
+    """Entities of one table at one version, numbered from 0; it may grow at its end while a query runs."""
+
+    @property
+    def table_key(self) -> str:
+        """The table whose rows they are."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def ids(self, positions: Positions) -> pa.StringArray:
+        """The ids at some positions, in their order."""
+        ...
+
+    def values(self, column: str, positions: Positions) -> Values:
+        """A property of the entities at some positions, in their order; null where the table lacks the column."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a variable stands for in each row of a frame."""
+
+    population: Population
+    positions: Positions
+
+
+def _no_bindings() -> Mapping[str, Binding]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Rows of a match.
+
+    ``weights``: how many equal rows each one stands for; one, where it is None. ``ranks``: what the nearest ranking
+    below gave to each row. ``tags``: for which row of an outer match, while a negation is asked.
+    """
+
+    num_rows: int
+    bindings: Mapping[str, Binding] = field(default_factory=_no_bindings)
+    weights: Positions | None = None
+    ranks: Positions | None = None
+    tags: Positions | None = None
+
+    def take(self, rows: Positions) -> Frame:
+        """Some of the rows, in this order; a row may come several times."""
+        return Frame(
+            len(rows),
+            {name: Binding(each.population, each.positions[rows]) for name, each in self.bindings.items()},
+            _taken(self.weights, rows),
+            _taken(self.ranks, rows),
+            _taken(self.tags, rows),
+        )
+
+    def filter(self, mask: Mask) -> Frame:
+        """The rows for which the mask is true."""
+        return self if bool(mask.all()) else self.take(np.flatnonzero(mask))
+
+    def bind(self, variable: str, population: Population, positions: Positions) -> Frame:
+        """The same rows with one more variable."""
+        return replace(self, bindings={**self.bindings, variable: Binding(population, positions)})
+
+    def only(self, variables: Collection[str]) -> Frame:
+        """The same rows without the other variables; their number stays."""
+        return replace(self, bindings={name: each for name, each in self.bindings.items() if name in variables})
+
+    def repeated(self) -> Frame:
+        """Every row as often as it stands for."""
+        if self.weights is None:
+            return self
+        rows = np.repeat(np.arange(self.num_rows), self.weights)
+        return replace(self.take(rows), weights=None)
+
+    @property
+    def total(self) -> int:
+        """How many rows it stands for."""
+        return self.num_rows if self.weights is None else int(self.weights.sum())
+
+
+def _taken(column: Positions | None, rows: Positions) -> Positions | None:
+    return None if column is None else column[rows]
+
+
+def no_rows() -> Positions:
+    """No position at all."""
+    return np.zeros(0, np.int64)
+
+
+def distinct(columns: Sequence[Positions]) -> tuple[Positions, Positions]:
+    """Number the distinct tuples of some columns: a row that has each, and for each row the number of its tuple."""
+    if len(columns) == 1:
+        _, first, numbers = np.unique(columns[0], return_index=True, return_inverse=True)
+        return first, numbers
+    codes = columns[0]
+    for column in columns[1:]:
+        # Codes stay below the square of the number of rows, so they never overflow.
+        codes = np.unique(codes, return_inverse=True)[1] * (int(column.max(initial=0)) + 1) + column
+    _, first, numbers = np.unique(codes, return_index=True, return_inverse=True)
+    return cast("Positions", first), cast("Positions", numbers)
