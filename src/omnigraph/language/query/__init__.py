@@ -7,9 +7,11 @@ The way of a query: text -> syntax tree (``ast``) -> checked against a catalog (
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
-from omnigraph.errors import NotFound, QueryError
+from omnigraph.errors import NotFound, Problem, QueryError
 from omnigraph.language.query.ast import Query, QueryFile
 from omnigraph.language.query.check import check_query
 from omnigraph.language.query.explain import tree
@@ -35,9 +37,14 @@ __all__ = [
     "compile_query",
     "describe_operation",
     "explain",
+    "find_query",
     "lint_queries",
     "parse_queries",
 ]
+
+_MOST_KEPT: Final = 256
+_LONGEST_KEPT: Final = 64 * 1024
+"""In characters. Longer texts are compiled every time, so that what is kept stays small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +63,23 @@ class CompiledQuery:
 
 def parse_queries(source: str | Path | Source) -> QueryFile:
     """The queries of a text, as written; :class:`QueryError` lists every syntax problem."""
-    return _read(source)[1]
+    return _parsed(_text(source))
+
+
+def find_query(source: str | Path | Source, name: str | None = None) -> Query:
+    """One query of a text, as written. ``name`` may be left out when the text has one query."""
+    return _chosen(parse_queries(source), name)
 
 
 def compile_query(source: str | Path | Source, catalog: Catalog, name: str | None = None) -> CompiledQuery:
     """One query of a text, checked and planned. ``name`` may be left out when the text has one query.
 
-    Other queries of the text are not checked: a mistake in one does not keep another from running.
+    Other queries of the text are not checked: a mistake in one does not keep another from running. What was compiled
+    is kept, for as long as it is among the last ones used: who asks again with the same catalog gets the same object.
     """
-    text, file = _read(source)
-    query = _chosen(file, name)
-    typed = check_query(query, catalog, text)
-    if isinstance(typed, list):
-        raise QueryError(typed)
-    return CompiledQuery(query, typed, plan_read(typed) if isinstance(typed, TypedRead) else typed)
+    text = _text(source)
+    compile_ = _compiled if len(text.text) <= _LONGEST_KEPT else _compiled.__wrapped__
+    return compile_(text, _Same(catalog), name)
 
 
 def explain(compiled: CompiledQuery) -> str:
@@ -77,13 +87,42 @@ def explain(compiled: CompiledQuery) -> str:
     return tree(compiled.plan)
 
 
-def _read(source: str | Path | Source) -> tuple[Source, QueryFile]:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """A catalog as part of a key: itself, and not what it says, which would take long to compare."""
+
+    catalog: Catalog
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.catalog is other.catalog
+
+    def __hash__(self) -> int:
+        return id(self.catalog)
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _compiled(text: Source, schema: _Same, name: str | None) -> CompiledQuery:
+    query = _chosen(_parsed(text), name)
+    typed = check_query(query, schema.catalog, text)
+    if isinstance(typed, list):
+        raise QueryError(typed)
+    return CompiledQuery(query, typed, plan_read(typed) if isinstance(typed, TypedRead) else typed)
+
+
+def _text(source: str | Path | Source) -> Source:
     text = source if isinstance(source, Source) else read_source(source, ".gq")
+    if isinstance(text, Problem):
+        # As a syntax problem, like any other of the text.
+        _parsed(text)
+    assert isinstance(text, Source)
+    return text
+
+
+def _parsed(text: Source | Problem) -> QueryFile:
     file = parse_query_text(text)
     if isinstance(file, list):
         raise QueryError(file)
-    assert isinstance(text, Source)
-    return text, file
+    return file
 
 
 def _chosen(file: QueryFile, name: str | None) -> Query:

@@ -5,7 +5,7 @@ The text is stable: case files compare it, and ``omnigraph query --explain`` pri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 
 from omnigraph.language.query.ast import ANONYMOUS
@@ -28,6 +28,7 @@ from omnigraph.language.query.plan import (
     Sort,
     TopRanked,
     Without,
+    inputs_of,
 )
 from omnigraph.language.query.typed import (
     Aggregate,
@@ -62,27 +63,32 @@ from omnigraph.language.syntax import quoted
 from omnigraph.language.types import Scalar, ValueType
 
 _ARROWS = {Direction.OUT: ("-", "->"), Direction.IN: ("<-", "-"), Direction.BOTH: ("-", "-")}
+_WIDEST = 80
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def tree(plan: Plan | TypedMutation) -> str:
-    """A plan as an indented tree. A mutation is its own plan: its statements, in order."""
+def tree(plan: Plan | TypedMutation, notes: Callable[[Plan], str] | None = None) -> str:
+    """A plan as an indented tree, perhaps with notes on each operator. A mutation is its own plan."""
     if isinstance(plan, TypedMutation):
         statements = [_statement(statement) for statement in plan.statements]
         branches = _branches("", len(statements))
         return "\n".join(
             [f"Mutation {plan.name}", *(first + line for line, (first, _) in zip(statements, branches, strict=True))]
         )
-    return "\n".join(_lines(plan))
+    lines = list(_lines(plan))
+    if notes is None:
+        return "\n".join(text for text, _ in lines)
+    width = min(max(len(text) for text, _ in lines), _WIDEST)
+    return "\n".join(f"{text:<{width}}  {notes(operator)}".rstrip() for text, operator in lines)
 
 
-def _lines(plan: Plan) -> Iterator[str]:
+def _lines(plan: Plan) -> Iterator[tuple[str, Plan]]:
     # A stack of our own: a long match is a deep plan.
     waiting = [(plan, "", "")]
     while waiting:
         operator, first, rest = waiting.pop()
-        yield first + _operator(operator)
-        inputs = _inputs(operator)
+        yield first + _operator(operator), operator
+        inputs = inputs_of(operator)
         branches = _branches(rest, len(inputs))
         waiting += reversed([(below, *branch) for below, branch in zip(inputs, branches, strict=True)])
 
@@ -93,20 +99,6 @@ def _branches(indent: str, count: int) -> list[tuple[str, str]]:
 
 
 # ------------------------------------------------------------------------------------------------ operators
-
-
-def _inputs(plan: Plan) -> tuple[Plan, ...]:
-    match plan:
-        case Scan() | Outer():
-            return ()
-        case Cross():
-            return plan.left, plan.right
-        case Fuse():
-            return plan.first, plan.second
-        case Without():
-            return plan.input, plan.inner
-        case _:
-            return (plan.input,)
 
 
 def _operator(plan: Plan) -> str:

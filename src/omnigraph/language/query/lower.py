@@ -7,6 +7,9 @@ fewer than ``limit`` rows. When it is reached by a traversal, the best are taken
 negations included, has found. Either way the result is sorted by rank, later order keys and ids order the rows of
 one entity, and the limit cuts the rows once more. ``rrf`` plans the match twice, once per arm; an arm of ``nearest``
 takes the best ``limit``, one of ``bm25`` all.
+
+Where a match begins changes nothing in its rows, ranking and walks of two hops or more apart. Who knows how many nodes
+a scan finds may therefore ``weigh`` the bindings; the lightest is scanned first.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from omnigraph.language.query.lower_match import Top, plan_match
+from omnigraph.language.query.lower_match import Top, Weigh, plan_match
 from omnigraph.language.query.plan import (
     ByRank,
     Count,
@@ -39,27 +42,27 @@ from omnigraph.language.query.typed import (
 )
 
 
-def plan_read(query: TypedRead) -> ReadPlan:
-    """The plan of a read; the same query always gives the same plan."""
+def plan_read(query: TypedRead, weigh: Weigh | None = None) -> ReadPlan:
+    """The plan of a read; the same query and weights always give the same plan."""
     if any(isinstance(column.expression, Aggregate) for column in query.columns):
-        return _grouped(query)
-    return _projected(query)
+        return _grouped(query, weigh)
+    return _projected(query, weigh)
 
 
 # ------------------------------------------------------------------------------------------------ result
 
 
-def _grouped(query: TypedRead) -> ReadPlan:
-    plan: Group | Sort = Group(plan_match(query.clauses), query.columns)
+def _grouped(query: TypedRead, weigh: Weigh | None) -> ReadPlan:
+    plan: Group | Sort = Group(plan_match(query.clauses, weigh=weigh), query.columns)
     if query.order:
         plan = Sort(plan, query.order, tie_break=())
     return plan if query.limit is None else Limit(plan, query.limit)
 
 
-def _projected(query: TypedRead) -> Project:
+def _projected(query: TypedRead, weigh: Weigh | None) -> Project:
     keys = tuple(replace(key, expression=_without_aliases(key.expression, query.columns)) for key in query.order)
     ranking = keys[0].expression if keys and isinstance(keys[0].expression, Ranking) else None
-    matched = plan_match(query.clauses) if ranking is None else _ranked(query, ranking)
+    matched = plan_match(query.clauses, weigh=weigh) if ranking is None else _ranked(query, ranking)
     plan: MatchPlan | Sort | Limit = matched
     if ranking is not None:
         plan = Sort(matched, (ByRank(), *keys[1:]), _tie_break(query))

@@ -7,14 +7,18 @@ text order, but one with both ends bound goes first, because it only makes rows 
 connects are crossed: those with bindings in order of declaration, then the others. A condition is applied where the
 last of its variables gets bound: inside the scan or expansion when that variable is its only one, as a selection
 otherwise.
+
+With weights the lightest variable of a part that has a binding or a condition is scanned instead of the first, unless
+the match has a walk of two hops or more at least: from its other end such a walk may find other loops.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from typing import TypeAlias
 
 from omnigraph.language.query.pattern import variables_of
 from omnigraph.language.query.plan import (
@@ -42,6 +46,9 @@ from omnigraph.language.query.typed import (
     Traverse,
 )
 
+Weigh: TypeAlias = Callable[[Scan], float]
+"""How many nodes a scan is thought to find."""
+
 _REVERSED = {Direction.OUT: Direction.IN, Direction.IN: Direction.OUT, Direction.BOTH: Direction.BOTH}
 
 
@@ -57,9 +64,14 @@ class Top:
         return TopRanked(plan, self.ranking, self.limit)
 
 
-def plan_match(clauses: tuple[Clause, ...], top: Top | None = None, outer: tuple[str, ...] = ()) -> MatchPlan:
+def plan_match(
+    clauses: tuple[Clause, ...],
+    top: Top | None = None,
+    outer: tuple[str, ...] = (),
+    weigh: Weigh | None = None,
+) -> MatchPlan:
     """The plan of one clause list. With ``outer`` variables it is the inside of a negation."""
-    pattern = _Pattern(clauses, top)
+    pattern = _Pattern(clauses, top, weigh)
     plan = pattern.reach(Outer(outer), set(outer)) if outer else None
     for variable, node_type in pattern.starts():
         bound = {variable}
@@ -68,7 +80,8 @@ def plan_match(clauses: tuple[Clause, ...], top: Top | None = None, outer: tuple
     if plan is None:
         plan = pattern.reach(Outer(()), set())
     for negation in pattern.negations:
-        plan = Without(plan, plan_match(negation.clauses, outer=negation.outer), negation.outer)
+        inner = plan_match(negation.clauses, outer=negation.outer, weigh=weigh)
+        plan = Without(plan, inner, negation.outer)
     return plan if pattern.top is None else pattern.top.of(plan)
 
 
@@ -79,7 +92,7 @@ class _Pattern:
     time in proportion to the length of the match.
     """
 
-    def __init__(self, clauses: tuple[Clause, ...], top: Top | None) -> None:
+    def __init__(self, clauses: tuple[Clause, ...], top: Top | None, weigh: Weigh | None) -> None:
         self.top = top
         self.bound: set[str] = set()
         self.negations = [clause for clause in clauses if isinstance(clause, Exclude)]
@@ -92,6 +105,9 @@ class _Pattern:
         self._traversals_at = _by_name((n, _ends(traversal)) for n, traversal in self._traversals.items())
         self._predicates_on = _by_name(self._variables.items())
         self._constant = [number for number, names in self._variables.items() if not names]
+        if weigh is not None and not any(traversal.minimum > 1 for traversal in self._traversals.values()):
+            self._bindings += self._reached_with_conditions()
+            self._bindings.sort(key=lambda binding: weigh(self._scan_of(binding)))
 
     def starts(self) -> Iterator[tuple[str, str]]:
         """Variables to scan, with their types: each time the first that nothing in the plan has reached."""
@@ -109,6 +125,24 @@ class _Pattern:
             return plan
         ranked, self.top = self.top.of(plan), None
         return ranked
+
+    def _reached_with_conditions(self) -> list[Bind]:
+        """Ends of traversals that a match could begin at as well as at a binding."""
+        ends = [
+            end
+            for traversal in self._traversals.values()
+            for end in (
+                (traversal.source, traversal.source_type),
+                (traversal.destination, traversal.destination_type),
+            )
+        ]
+        declared = {binding.variable for binding in self._bindings}
+        return [Bind(name, type_, ()) for name, type_ in dict(ends).items() if name not in declared and self._own(name)]
+
+    def _scan_of(self, binding: Bind) -> Scan:
+        return Scan(
+            binding.variable, binding.node_type, tuple(self._predicates[n] for n in self._own(binding.variable))
+        )
 
     def reach(self, plan: MatchPlan, bound: set[str]) -> MatchPlan:
         """Follow every traversal that leads on from the ``bound`` variables of a plan; the set grows with it."""
@@ -145,8 +179,12 @@ class _Pattern:
         return None
 
     def _take_own(self, variable: str) -> tuple[Predicate, ...]:
-        own = [number for number in self._predicates_on[variable] if len(self._variables[number]) == 1]
-        return tuple(self._predicates.pop(number) for number in own if number in self._predicates)
+        return tuple(self._predicates.pop(number) for number in self._own(variable))
+
+    def _own(self, variable: str) -> list[int]:
+        """The conditions that speak of one variable alone and have no place yet."""
+        numbers = self._predicates_on[variable]
+        return [number for number in numbers if len(self._variables[number]) == 1 and number in self._predicates]
 
     def _step(self, plan: MatchPlan, traversal: Traverse, bound: set[str]) -> MatchPlan:
         if traversal.source not in bound:

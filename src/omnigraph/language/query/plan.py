@@ -249,3 +249,18 @@ class Project:
 
 ReadPlan: TypeAlias = Project | Group | Sort | Limit
 Plan: TypeAlias = MatchPlan | ReadPlan
+
+
+def inputs_of(plan: Plan) -> tuple[Plan, ...]:
+    """The operators right below one."""
+    match plan:
+        case Scan() | Outer():
+            return ()
+        case Cross():
+            return plan.left, plan.right
+        case Fuse():
+            return plan.first, plan.second
+        case Without():
+            return plan.input, plan.inner
+        case _:
+            return (plan.input,)
