@@ -53,6 +53,15 @@ def test_stage_and_commit(table: Table) -> None:
     assert table.transactions(table.version - 1, table.version)[0].operation_id == "op"
 
 
+def test_a_detached_version_is_refused_where_it_would_become_head(ddb_location: Location) -> None:
+    table = create(ddb_location.join("nodes/people"), people(ann=3), "op", Access(ddb_location.options()))
+    staged = append(table, people(bob=4))
+    assert staged is not None
+    with pytest.raises(ValueError, match="DynamoDB"):
+        audit_version(table, staged)
+    assert put(table, staged).head_version() == 2
+
+
 def test_the_later_of_two_loses(table: Table) -> None:
     merge_rows(table, people(ann=4), on="id")
     with pytest.raises(PublishContention):

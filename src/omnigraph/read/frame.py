@@ -10,17 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.storage.columns import Values
+from omnigraph.storage.columns import Values, value_codes
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 """Places in a population, or in the rows of a frame."""
 Mask: TypeAlias = npt.NDArray[np.bool_]
+
+_SPARSE: Final = 4
+"""An array of this many places for each row is filled faster than its rows are hashed."""
 
 
 class Population(Protocol):
@@ -114,12 +117,44 @@ def no_rows() -> Positions:
 
 def distinct(columns: Sequence[Positions]) -> tuple[Positions, Positions]:
     """Number the distinct tuples of some columns: a row that has each, and for each row the number of its tuple."""
-    if len(columns) == 1:
-        _, first, numbers = np.unique(columns[0], return_index=True, return_inverse=True)
-        return first, numbers
-    codes = columns[0]
+    first, numbers = _numbered(columns[0])
     for column in columns[1:]:
-        # Codes stay below the square of the number of rows, so they never overflow.
-        codes = np.unique(codes, return_inverse=True)[1] * (int(column.max(initial=0)) + 1) + column
-    _, first, numbers = np.unique(codes, return_index=True, return_inverse=True)
-    return cast("Positions", first), cast("Positions", numbers)
+        # Codes stay below the number of rows times the largest position, so they never overflow.
+        first, numbers = _numbered(numbers * (int(column.max(initial=0)) + 1) + column)
+    return first, numbers
+
+
+def _numbered(codes: Positions) -> tuple[Positions, Positions]:
+    """The same of one column; nothing is sorted, which would take far longer."""
+    size = int(codes.max(initial=0)) + 1
+    if size > _SPARSE * (len(codes) + 1):
+        return _numbered(value_codes(cast("Values", pa.array(codes))))
+    row_of = np.full(size, -1, np.int64)
+    # Of several rows with the same code the first one stays, because it is written last.
+    row_of[codes[::-1]] = np.arange(len(codes))[::-1]
+    present = np.flatnonzero(row_of >= 0)
+    first = row_of[present]
+    row_of[present] = np.arange(len(present))
+    return first, row_of[codes]
+
+
+def one_below_the_other(frames: Sequence[Frame]) -> Frame:
+    """Frames with the same variables in the same populations as one."""
+    first, *rest = frames
+    if not rest:
+        return first
+    return Frame(
+        sum(frame.num_rows for frame in frames),
+        {
+            name: Binding(each.population, np.concatenate([frame.bindings[name].positions for frame in frames]))
+            for name, each in first.bindings.items()
+        },
+        _stacked([frame.weights for frame in frames]),
+        _stacked([frame.ranks for frame in frames]),
+        _stacked([frame.tags for frame in frames]),
+    )
+
+
+def _stacked(columns: Sequence[Positions | None]) -> Positions | None:
+    present = [column for column in columns if column is not None]
+    return np.concatenate(present) if present else None

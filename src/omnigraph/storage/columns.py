@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, cast
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ def column_of(rows: Rows, name: str) -> Values:
 
 def absent(count: int, type_: pa.DataType) -> Values:
     """A column of nulls."""
-    return pa.array([None] * count, type_)
+    return cast("Values", pa.nulls(count, cast("pa.StructType", type_)))
 
 
 def compute(function: str, *operands: Operand, options: pc.FunctionOptions | None = None) -> Values:
@@ -42,11 +43,16 @@ def as_text(values: Values) -> pa.StringArray:
     return cast("pa.StringArray", values.cast(pa.string()))
 
 
-def places(mask: Values) -> npt.NDArray[np.int64]:
-    """Where a mask is true; null is not."""
+def truths(mask: Values) -> npt.NDArray[np.bool_]:
+    """Where a mask is true, as NumPy has it; null is not."""
     if mask.null_count:
         mask = compute("coalesce", mask, pa.scalar(value=False))
-    return np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+    return mask.to_numpy(zero_copy_only=False)
+
+
+def places(mask: Values) -> npt.NDArray[np.int64]:
+    """Where a mask is true; null is not."""
+    return np.flatnonzero(truths(mask))
 
 
 def is_among(values: Values, others: Values) -> pa.BooleanArray:
@@ -57,6 +63,34 @@ def is_among(values: Values, others: Values) -> pa.BooleanArray:
 def is_not_among(values: Values, others: Values) -> pa.BooleanArray:
     """For each value whether it is none of the others."""
     return cast("pa.BooleanArray", compute("invert", cast("Values", is_among(values, others))))
+
+
+def rewritten(texts: Values, chosen: Values, rewrite: Callable[[str], str]) -> Values:
+    """The chosen texts, which are few, written anew."""
+    at = places(chosen)
+    if not len(at):
+        return texts
+    found = texts.to_numpy(zero_copy_only=False).copy()
+    found[at] = [rewrite(text) for text in found[at]]
+    return pa.array(found, texts.type)
+
+
+def with_one_zero(values: Values) -> Values:
+    """The values, 0.0 for -0.0: the two are equal, but not as members of a set or a dictionary."""
+    return compute("add", values, pa.scalar(0, values.type)) if pa.types.is_floating(values.type) else values
+
+
+class _Encoded(Protocol):
+    """A dictionary array, as far as it is looked at here."""
+
+    indices: Values
+
+
+def value_codes(values: Values) -> npt.NDArray[np.int64]:
+    """A number for each value, the same for equal ones and none below 0; -1 for null."""
+    encoded = cast("_Encoded", compute("dictionary_encode", with_one_zero(values)))
+    codes = compute("coalesce", encoded.indices, pa.scalar(-1, pa.int32()))
+    return codes.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def to_list(values: Values) -> list[object]:

@@ -25,6 +25,9 @@ from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
 MOST_LISTED: Final = 2_000
 """Beyond so many values one scan of the column is cheaper than a filter that lists them."""
 
+_MOST_JOINED: Final = 50
+"""Conditions side by side nest in the engine, one level for each."""
+
 Mask: TypeAlias = pa.BooleanArray
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _LEAST_I64: Final = -(2**63)
@@ -121,6 +124,53 @@ _KERNELS: Final = {
     Comparison.GREATER: "greater",
     Comparison.GREATER_OR_EQUAL: "greater_equal",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The column has no value."""
+
+    column: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column."""
+        return (self.column,)
+
+    def sql(self) -> str:
+        """The test in the SQL of Lance filters."""
+        return f"{quoted_name(self.column)} IS NULL"
+
+    def mask(self, rows: pa.Table) -> Mask:
+        """The test by Arrow."""
+        return pc.is_null(rows[self.column])
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """One of several conditions on a column holds; without any, nothing matches."""
+
+    column: str
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column."""
+        return (self.column,)
+
+    def sql(self) -> str | None:
+        """The conditions side by side, if they are few."""
+        texts = [condition.sql() for condition in self.conditions]
+        if len(texts) > _MOST_JOINED or None in texts:
+            return None
+        return " OR ".join(f"({text})" for text in texts) or "false"
+
+    def mask(self, rows: pa.Table) -> Mask:
+        """The conditions one after the other, by Arrow."""
+        mask: Mask = pa.array(np.zeros(rows.num_rows, np.bool_))
+        for condition in self.conditions:
+            mask = pc.or_kleene(mask, condition.mask(rows))
+        return mask
 
 
 # --------------------------------------------------------------------------------------------- sets of ids

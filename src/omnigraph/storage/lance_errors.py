@@ -96,6 +96,11 @@ def _no_dynamodb_table(subject: str, text: str) -> Exception:
     return StorageError(f"{subject}: there is no such DynamoDB table", hint=hint)
 
 
+def _too_fuzzy(subject: str, text: str) -> Exception:
+    del subject, text
+    return ParameterError("the words are too long to be found with so many edits", hint="use at most 2 edits")
+
+
 def _read_only(subject: str, text: str) -> Exception:
     return ReadOnly(f"{subject} cannot be written: {text}", hint="open it read-only, or change its permissions")
 
@@ -127,6 +132,7 @@ _MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str], Exception]], ...] =
             r"^Ref is invalid|^Invalid user input|Ambiguous merge insert|^Append with different schema",
             _saying(ParameterError),
         ),
+        (r"Levenshtein automaton exceeds", _too_fuzzy),
         (r"\(os error (1|13|30)\)", _read_only),
     )
 )
