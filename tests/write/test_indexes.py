@@ -1,20 +1,86 @@
-"""Indexes on ids and ends: a commit of their own, once, and only where they pay."""
+"""Indexes: those on ids and ends, and those that are declared; a commit of their own, once, and only where they pay."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from omnigraph.errors import ConflictError
+import omnigraph
+from omnigraph.errors import ConflictError, NotFound
 from omnigraph.graph import Graph
+from omnigraph.storage.staging import IndexKind
 from omnigraph.write import indexes, load
-from omnigraph.write.indexes import ensure_indexes
+from omnigraph.write.indexes import MeantIndex, ensure_id_indexes, ensure_indexes
 from tests.graphs import written
 from tests.write.interleaving import meanwhile
+
+SHELF = """
+node Book {
+  code: String @key
+  title: String? @index
+  kind: enum(novel, poem)? @index
+  pages: I32? @index
+  rating: F64? @index
+  lent: Bool? @index
+  printed: Date? @index
+  seen: DateTime? @index
+  gist: Vector(2)? @index
+  tags: [String]?
+  note: String?
+  @index(tags)
+}
+node Box { name: String @index }
+edge Near: Book -> Book { why: String? @index  @index(src, dst) }
+"""
+B, T, V = IndexKind.BTREE, IndexKind.INVERTED, IndexKind.IVF_FLAT
+KINDS = {
+    "id": B,
+    "code": T,
+    "title": T,
+    "kind": B,
+    "pages": B,
+    "rating": B,
+    "lent": B,
+    "printed": B,
+    "seen": B,
+    "gist": V,
+}
+BOOK: dict[str, object] = {
+    "code": "b1",
+    "title": "The running foxes",
+    "kind": "novel",
+    "pages": 7,
+    "rating": 0.5,
+    "lent": True,
+    "printed": "2001-05-04",
+    "seen": "2024-01-01T08:00:00Z",
+    "gist": [1.0, 0.0],
+}
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Graph:
+    graph = omnigraph.init(tmp_path / "shelf.og", SHELF)
+    records = [
+        {"type": "Book", "data": BOOK},
+        {"type": "Book", "data": {"code": "b2"}},
+        {"edge": "Near", "from": "b1", "to": "b2", "data": {"why": "a shelf"}},
+    ]
+    path = tmp_path / "shelf.jsonl"
+    path.write_text("\n".join(json.dumps(record) for record in records))
+    graph.load(path)
+    return graph
 
 
 def indexed(graph: Graph, name: str, branch: str = "main") -> dict[str, int]:
     return {index.columns[0]: index.rows for index in graph.snapshot(branch).table(name).indexes().values()}
+
+
+def kinds(graph: Graph, name: str) -> dict[str, str]:
+    return {index.columns[0]: index.kind for index in graph.snapshot().table(name).indexes().values()}
 
 
 def ports(first: int, count: int) -> pa.Table:
@@ -22,11 +88,108 @@ def ports(first: int, count: int) -> pa.Table:
     return pa.table({"code": codes, "name": codes})
 
 
-def test_all_tables_with_rows_in_one_commit(fleet: Graph) -> None:
+# --------------------------------------------------------------------------------------------- what is declared
+
+
+def test_each_declaration_means_the_index_of_its_type(shelf: Graph) -> None:
+    report = ensure_indexes(shelf._manifest, "main", actor="act-ann")
+    assert kinds(shelf, "Book") == KINDS
+    assert kinds(shelf, "Near") == {"id": B, "src": B, "dst": B, "why": T}
+    assert set(report.built) == {
+        *(MeantIndex("node:Book", column, kind) for column, kind in KINDS.items()),
+        *(MeantIndex("edge:Near", column, B) for column in ("id", "src", "dst")),
+        MeantIndex("edge:Near", "why", T),
+    }
+    assert (report.commit, report.present) == (shelf.commits()[0], ())
+    assert report.commit is not None
+    assert report.commit.actor == "act-ann"
+
+
+def test_what_cannot_be_built_is_put_off_with_the_reason(shelf: Graph) -> None:
+    reasons = {
+        (each.index.table_key, each.index.column): each.reason
+        for each in ensure_indexes(shelf._manifest, "main").deferred
+    }
+    assert reasons == {
+        ("node:Book", "tags"): "lists and blobs have no index",
+        ("node:Box", "id"): "the table has no rows",
+        ("node:Box", "name"): "the table has no rows",
+    }
+
+
+def test_vectors_are_put_off_until_a_row_has_one(tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "g.og", SHELF)
+    graph.mutate('query q() { insert Book { code: "b1" } }')
+    report = ensure_indexes(graph._manifest, "main", ["Book"])
+    assert {each.index.column: each.reason for each in report.deferred}["gist"] == "no row has a vector"
+    assert "title" in indexed(graph, "Book"), "a column of nulls has an index that finds nothing"
+    graph.mutate('query q() { insert Book { code: "b2", gist: [1.0, 2.0] } }')
+    again = ensure_indexes(graph._manifest, "main", ["Book"])
+    assert MeantIndex("node:Book", "gist", V) in again.built
+
+
+def test_a_vector_that_no_index_can_hold_stops_nothing_else(shelf: Graph) -> None:
+    shelf.mutate('query q($v: Vector(2)) { insert Book { code: "b3", gist: $v } }', params={"v": [1e30, 0.0]})
+    report = ensure_indexes(shelf._manifest, "main", ["Book"])
+    reasons = {each.index.column: each.reason for each in report.deferred}
+    assert reasons["gist"] == "a vector is too long for an index"
+    assert indexed(shelf, "Book")["title"] == 3
+
+
+def test_a_second_time_there_is_nothing_to_do(shelf: Graph) -> None:
+    first = ensure_indexes(shelf._manifest, "main")
+    before = written(shelf)
+    second = ensure_indexes(shelf._manifest, "main")
+    assert (second.commit, second.built) == (None, ())
+    assert set(second.present) == set(first.built)
+    assert second.deferred == first.deferred
+    assert written(shelf) == before
+
+
+def test_only_what_lags_behind_is_built_anew(shelf: Graph) -> None:
+    ensure_indexes(shelf._manifest, "main")
+    near = shelf.snapshot().pins["edge:Near"]
+    shelf.mutate('query q() { insert Book { code: "b3", title: "A fox" } }')
+    report = ensure_indexes(shelf._manifest, "main")
+    assert {index.table_key for index in report.built} == {"node:Book"}
+    assert set(indexed(shelf, "Book").values()) == {3}
+    assert shelf.snapshot().pins["edge:Near"] == near
+
+
+def test_rows_that_were_deleted_do_not_make_an_index_lag(shelf: Graph) -> None:
+    ensure_indexes(shelf._manifest, "main")
+    shelf.mutate('query q() { delete Book where code = "b2" }')
+    assert ensure_indexes(shelf._manifest, "main", ["Book"]).commit is None
+
+
+def test_some_types_by_name_or_table_key(shelf: Graph) -> None:
+    ensure_indexes(shelf._manifest, "main", ["Near"])
+    assert indexed(shelf, "Book") == {}
+    ensure_indexes(shelf._manifest, "main", ["node:Book", "Book"])
+    assert set(indexed(shelf, "Book")) == set(KINDS)
+    with pytest.raises(NotFound, match="no type 'Boook'") as caught:
+        ensure_indexes(shelf._manifest, "main", ["Boook"])
+    assert caught.value.hint == "did you mean 'Book'?"
+
+
+def test_a_branch_is_not_forked_for_an_index(fleet: Graph) -> None:
+    fleet.create_branch("b")
+    fleet.load(nodes={"Port": ports(0, 5)}, branch="b")
+    report = ensure_indexes(fleet._manifest, "b")
+    assert indexed(fleet, "Port", "b")["id"] == 7
+    assert fleet.snapshot("b").pins["node:Vessel"].branch is None
+    assert indexed(fleet, "Port") == {}
+    reasons = {each.index.table_key: each.reason for each in report.deferred}
+    assert reasons["node:Vessel"] == "the table is that of branch 'main' until something is written to it here"
+
+
+# --------------------------------------------------------------------------------------------- ids and ends
+
+
+def test_ids_and_ends_in_one_commit(fleet: Graph) -> None:
     before = fleet.snapshot()
-    made = ensure_indexes(fleet._manifest, "main", actor="act-ann")
-    assert made is not None
-    assert (made, made.actor) == (fleet.commits()[0], "act-ann")
+    report = ensure_id_indexes(fleet._manifest, "main", fleet.snapshot().pins, actor="act-ann")
+    assert report.commit == fleet.commits()[0]
     assert indexed(fleet, "Vessel") == {"id": 3}
     assert indexed(fleet, "Tows") == {"id": 1, "src": 1, "dst": 1}
     assert indexed(fleet, "HomePort") == {}
@@ -34,31 +197,15 @@ def test_all_tables_with_rows_in_one_commit(fleet: Graph) -> None:
     assert after.pins["edge:Tows"].version == before.pins["edge:Tows"].version + 1
 
 
-def test_a_second_time_there_is_nothing_to_do(fleet: Graph) -> None:
-    ensure_indexes(fleet._manifest, "main")
-    before = written(fleet)
-    assert ensure_indexes(fleet._manifest, "main") is None
-    assert written(fleet) == before
-
-
-def test_an_index_is_built_anew_when_many_rows_lie_beyond_it(fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_leaves_small_gaps(fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexes, "MOST_UNCOVERED", 10)
-    ensure_indexes(fleet._manifest, "main")
+    ensure_id_indexes(fleet._manifest, "main", ["node:Port"])
     fleet.load(nodes={"Port": ports(0, 10)})
-    assert ensure_indexes(fleet._manifest, "main") is None
+    assert ensure_id_indexes(fleet._manifest, "main", ["node:Port"]).commit is None
     fleet.load(nodes={"Port": ports(10, 1)})
-    assert ensure_indexes(fleet._manifest, "main") is not None
+    assert ensure_id_indexes(fleet._manifest, "main", ["node:Port"]).commit is not None
     assert indexed(fleet, "Port") == {"id": 13}
     assert fleet.snapshot().table("Port").count_rows("id = 'x10'") == 1
-
-
-def test_a_branch_is_not_forked_for_an_index(fleet: Graph) -> None:
-    fleet.create_branch("b")
-    fleet.load(nodes={"Port": ports(0, 5)}, branch="b")
-    ensure_indexes(fleet._manifest, "b")
-    assert indexed(fleet, "Port", "b") == {"id": 7}
-    assert fleet.snapshot("b").pins["node:Vessel"].branch is None
-    assert indexed(fleet, "Port") == {}
 
 
 def test_large_loads_are_indexed_afterwards(fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,9 +223,10 @@ def test_large_loads_are_indexed_afterwards(fleet: Graph, monkeypatch: pytest.Mo
 
 def test_rows_that_come_meanwhile_are_not_lost(fleet: Graph) -> None:
     with meanwhile(lambda: fleet.load(nodes={"Port": ports(0, 5)})):
-        ensure_indexes(fleet._manifest, "main", ["node:Port"])
+        report = ensure_indexes(fleet._manifest, "main", ["node:Port"])
     assert fleet.snapshot().pins["node:Port"].row_count == 7
-    assert indexed(fleet, "Port") == {"id": 7}
+    assert indexed(fleet, "Port")["id"] == 7
+    assert MeantIndex("node:Port", "id", B) in report.built
 
 
 def test_an_index_that_fails_does_not_fail_the_load(
@@ -87,6 +235,6 @@ def test_an_index_that_fails_does_not_fail_the_load(
     def busy(*_: object) -> None:
         raise ConflictError("busy")
 
-    monkeypatch.setattr(load, "ensure_indexes", busy)
+    monkeypatch.setattr(load, "ensure_id_indexes", busy)
     assert fleet.load(nodes={"Port": ports(0, 1)}, indexes="always").commit is not None
     assert "were not built: busy" in caplog.text

@@ -1,65 +1,218 @@
-"""Indexes on ``id``, ``src`` and ``dst``: derived, in a commit of their own, so that small writes need not scan.
+"""The indexes that a schema means: derived, in a commit of their own, so that small reads and writes need not scan.
 
-Rows are the same without them. One that exists is left alone until many rows lie beyond it.
+Every table has them on ``id``, and an edge table on its ends; a declared ``@index`` or ``@key`` adds the one that fits
+its type. Rows are the same without them. What cannot be built now is put off, with the reason, and stops nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import NotFound
+from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.types import Scalar, ValueType
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
+from omnigraph.manifest.opening import current_schema
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table as tables
+from omnigraph.storage.columns import column_of, compute
+from omnigraph.storage.filters import quoted_name
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import IndexKind, Staged
 from omnigraph.write.commit import Change, Prepared, Terms, commit
 from omnigraph.write.sidecars import WriterKind
 
 MOST_UNCOVERED: Final = 100_000
-"""How many rows beyond an index are scanned rather than covered by building it anew."""
+"""How many rows beyond an index a load leaves to be scanned, rather than building it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeantIndex:
+    """One index of one column; without a kind, one that no table can have."""
+
+    table_key: str
+    column: str
+    kind: IndexKind | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """An index that was not built, and why."""
+
+    index: MeantIndex
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """What became of each index that was asked for. ``commit`` is None when nothing had to be built."""
+
+    built: tuple[MeantIndex, ...] = ()
+    present: tuple[MeantIndex, ...] = ()
+    deferred: tuple[Deferred, ...] = ()
+    commit: Commit | None = None
+
+
+def ensure_indexes(
+    manifest: Manifest, branch: str, types: Iterable[str] | None = None, actor: str | None = None
+) -> IndexReport:
+    """Build what the schema means on a branch, for all types or some, and build anew what does not cover all rows.
+
+    Types are given by name, or by table key where a node and an edge type share a name.
+    """
+    catalog = current_schema(manifest).catalog
+    chosen = catalog.types() if types is None else [_named(catalog, name) for name in dict.fromkeys(types)]
+    wanted = tuple(index for type_ in chosen for index in (*_of_ids(type_), *_declared(type_)))
+    return _ensured(manifest, branch, EnsureIndexes(wanted), actor)
+
+
+def ensure_id_indexes(
+    manifest: Manifest, branch: str, table_keys: Iterable[str], actor: str | None = None
+) -> IndexReport:
+    """Index ``id``, ``src`` and ``dst`` of some tables, so that later writes need not scan; small gaps may stay."""
+    catalog = current_schema(manifest).catalog
+    wanted = tuple(index for key in table_keys for index in _of_ids(_named(catalog, key)))
+    return _ensured(manifest, branch, EnsureIndexes(wanted, MOST_UNCOVERED), actor)
+
+
+# --------------------------------------------------------------------------------------------- what is meant
+
+
+def _of_ids(type_: NodeType | EdgeType) -> Iterator[MeantIndex]:
+    for column in ("id", "src", "dst") if isinstance(type_, EdgeType) else ("id",):
+        yield MeantIndex(type_.table_key, column, IndexKind.BTREE)
+
+
+def _declared(type_: NodeType | EdgeType) -> Iterator[MeantIndex]:
+    """One for each column of ``@index`` and ``@key``: Lance has none over several columns."""
+    for column in dict.fromkeys(column for columns in type_.indexes for column in columns):
+        if column in type_.properties:
+            yield MeantIndex(type_.table_key, column, _kind_for(type_.properties[column].type))
+
+
+def _kind_for(type_: ValueType) -> IndexKind | None:
+    if type_.is_list or type_.scalar is Scalar.BLOB:
+        return None
+    if type_.scalar is Scalar.VECTOR:
+        return IndexKind.IVF_FLAT
+    is_text = type_.scalar is Scalar.STRING and type_.enum_values is None
+    return IndexKind.INVERTED if is_text else IndexKind.BTREE
+
+
+def _named(catalog: Catalog, name: str) -> NodeType | EdgeType:
+    known = {type_.table_key: type_ for type_ in catalog.types()}
+    for table_key in (name, f"node:{name}", f"edge:{name}"):
+        if table_key in known:
+            return known[table_key]
+    hint = did_you_mean(name, [type_.name for type_ in known.values()])
+    raise NotFound(f"no type '{name}' in the schema", hint=hint, details={"type": name})
+
+
+# --------------------------------------------------------------------------------------------- the work
 
 
 @dataclass(frozen=True, slots=True)
 class EnsureIndexes:
-    """Build what is missing on some tables; its outcome is the columns that get an index, by table key."""
+    """Build the wanted indexes that are missing, or that leave more rows uncovered than they may."""
 
-    table_keys: frozenset[str]
+    wanted: tuple[MeantIndex, ...]
+    most_uncovered: int = 0
     kind: WriterKind = WriterKind.ENSURE_INDICES
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[dict[str, tuple[str, ...]]]:
-        """Look which indexes are missing. A table that another branch owns is not forked for that."""
-        wanted: dict[str, tuple[str, ...]] = {}
-        for key in sorted(self.table_keys & snapshot.pins.keys()):
-            if (snapshot.pins[key].branch or MAIN) == snapshot.branch:
-                missing = _missing(key, snapshot.table(key))
-                wanted |= {key: missing} if missing else {}
-        changes = tuple(Change(key, partial(_stage, columns=columns)) for key, columns in wanted.items())
-        return Prepared(changes, frozenset(), wanted)
+    def prepare(self, snapshot: Snapshot) -> Prepared[IndexReport]:
+        """Look what is there. A table that another branch owns is not forked for an index."""
+        present: list[MeantIndex] = []
+        missing: list[MeantIndex] = []
+        deferred: list[Deferred] = []
+        states = {key: _State.of(snapshot, key) for key in dict.fromkeys(index.table_key for index in self.wanted)}
+        for index in self.wanted:
+            state = states[index.table_key]
+            if state.covers(index, self.most_uncovered):
+                present.append(index)
+            elif (reason := state.obstacle(index)) is not None:
+                deferred.append(Deferred(index, reason))
+            else:
+                missing.append(index)
+        return Prepared(_changes(missing), frozenset(), IndexReport(tuple(missing), tuple(present), tuple(deferred)))
 
 
-def ensure_indexes(
-    manifest: Manifest, branch: str, table_keys: Iterable[str] | None = None, actor: str | None = None
-) -> Commit | None:
-    """Index the tables of a branch, or some of them; None when there was nothing to do."""
-    keys = manifest.view(branch).tables.visible() if table_keys is None else table_keys
-    terms = Terms(branch, manifest.schema_hash(), actor, "ensure indexes")
-    made = commit(manifest, EnsureIndexes(frozenset(keys)), terms).commit
-    return None if made is None else commit_of(made)
+def _ensured(manifest: Manifest, branch: str, work: EnsureIndexes, actor: str | None) -> IndexReport:
+    result = commit(manifest, work, Terms(branch, manifest.schema_hash(), actor, "ensure indexes"))
+    report = result.outcome
+    made = None if result.commit is None else commit_of(result.commit)
+    return IndexReport(report.built, report.present, report.deferred, made)
 
 
-def _missing(table_key: str, table: Table) -> tuple[str, ...]:
-    rows = table.count_rows()
-    covered = {index.columns: index.rows for index in table.indexes().values() if index.kind == IndexKind.BTREE}
-    columns = ("id", "src", "dst") if table_key.startswith("edge:") else ("id",)
-    enough = max(1, rows - MOST_UNCOVERED)
-    return tuple(column for column in columns if rows and covered.get((column,), 0) < enough)
+def _changes(missing: Iterable[MeantIndex]) -> tuple[Change, ...]:
+    by_table: dict[str, dict[str, IndexKind]] = {}
+    for index in missing:
+        assert index.kind is not None
+        by_table.setdefault(index.table_key, {})[index.column] = index.kind
+    return tuple(Change(key, partial(_stage, kinds=kinds)) for key, kinds in by_table.items())
 
 
-def _stage(table: Table, *, columns: tuple[str, ...]) -> Staged | None:
-    return tables.build_indexes(table, dict.fromkeys(columns, IndexKind.BTREE))
+def _stage(table: Table, *, kinds: Mapping[str, IndexKind]) -> Staged | None:
+    return tables.build_indexes(table, kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What matters of one table: whose it is, its rows, and how many of them its indexes cover."""
+
+    table: Table | None
+    owner: str
+    branch: str
+    rows: int
+    covered: Mapping[tuple[str, str], int]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, table_key: str) -> _State:
+        """The state of a table in a snapshot; a type may be younger than the branch and have no table there."""
+        pin = snapshot.pins.get(table_key)
+        if pin is None:
+            return cls(None, snapshot.branch, snapshot.branch, 0, {})
+        table = snapshot.table(table_key)
+        covered = {(index.columns[0], index.kind): index.rows for index in table.indexes().values()}
+        return cls(table, pin.branch or MAIN, snapshot.branch, table.count_rows(), covered)
+
+    def covers(self, index: MeantIndex, most_uncovered: int) -> bool:
+        """Whether there is nothing to do: an index is there and leaves no more rows uncovered than it may."""
+        if index.kind is None or not self.rows:
+            return False
+        return self.covered.get((index.column, index.kind.value), 0) >= max(1, self.rows - most_uncovered)
+
+    def obstacle(self, index: MeantIndex) -> str | None:
+        """Why an index cannot be built now."""
+        if index.kind is None:
+            return "lists and blobs have no index"
+        if self.table is None or not self.rows:
+            return "the table has no rows"
+        if self.owner != self.branch:
+            return f"the table is that of branch '{self.owner}' until something is written to it here"
+        if index.column not in self.table.schema.names:
+            return "the table has no such column on this branch yet"
+        return _obstacle_of_vectors(self.table, index.column) if index.kind is IndexKind.IVF_FLAT else None
+
+
+def _obstacle_of_vectors(table: Table, column: str) -> str | None:
+    """Why Lance would refuse to index vectors: there are none, or a distance among them is no finite F32."""
+    largest: float | None = None
+    dimension = cast("pa.FixedSizeListType[pa.DataType, int]", table.schema.field(column).type).list_size
+    for batch in table.scan([column], filter=f"{quoted_name(column)} IS NOT NULL"):
+        numbers = compute("list_flatten", column_of(batch, column)).to_numpy(zero_copy_only=False)
+        largest = max(largest or 0.0, float(np.abs(numbers).max(initial=0.0)))
+    if largest is None:
+        return "no row has a vector"
+    longest = 2 * largest * math.sqrt(dimension)
+    return "a vector is too long for an index" if longest >= math.sqrt(np.finfo(np.float32).max) else None

@@ -1,0 +1,193 @@
+"""Filling the vectors of ``@embed`` properties that are missing, from the texts that they are declared to come from.
+
+Only rows without a vector are looked at, so what was interrupted goes on where it stopped. The provider is asked before
+anything is written. A row whose text changed meanwhile, or that has got a vector, is left as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import NotFound, ParameterError
+from omnigraph.language.schema import Schema
+from omnigraph.language.schema.arrow import arrow_field
+from omnigraph.language.schema.catalog import Embedding, NodeType, Property
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.history import Commit, commit_of
+from omnigraph.manifest.references import take_snapshot
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.embedding import Embedder, EmbeddingSettings, embedder
+from omnigraph.storage.columns import Values, column_of, compute, places, to_list
+from omnigraph.storage.filters import AnyOf, quoted_name
+from omnigraph.write.commit import Prepared, Terms, commit
+from omnigraph.write.sidecars import WriterKind
+from omnigraph.write.staging import Staging
+
+BATCH: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedResult:
+    """What was filled: how many rows by property, and in which commits.
+
+    ``skipped`` counts the rows that others changed while their texts were embedded.
+    """
+
+    type: str
+    branch: str
+    embedded: Mapping[str, int]
+    skipped: int
+    commits: tuple[Commit, ...]
+
+    def with_more(self, embedded: Mapping[str, int], texts: int, commits: tuple[Commit, ...]) -> EmbedResult:
+        """The same and what became of some more texts."""
+        total = {name: count + embedded.get(name, 0) for name, count in self.embedded.items()}
+        skipped = self.skipped + texts - sum(embedded.values())
+        return replace(self, embedded=total, skipped=skipped, commits=self.commits + commits)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A vector property and how it is embedded."""
+
+    type: NodeType
+    vector: Property
+    embedding: Embedding
+
+    @property
+    def dimension(self) -> int:
+        """The length of its vectors."""
+        assert self.vector.type.dimension is not None
+        return self.vector.type.dimension
+
+
+def embed(
+    manifest: Manifest,
+    schema: Schema,
+    type_name: str,
+    terms: Terms | None = None,
+    *,
+    settings: EmbeddingSettings | None = None,
+    batch: int = BATCH,
+    commit_each: bool = False,
+) -> EmbedResult:
+    """Fill the missing vectors of a node type: in one commit at the end, or in one for each batch of texts."""
+    if batch < 1:
+        raise ParameterError(f"batch is {batch}", hint="give 1 or more")
+    terms = terms or Terms(MAIN)
+    terms = Terms(terms.branch, schema.hash, terms.actor, terms.message or f"embed {type_name}")
+    targets = _targets(schema, type_name)
+    # Before anything is read: settings that do not fit are wrong whether or not a vector is missing.
+    embedders = [embedder(settings, target.embedding.model) for target in targets]
+    snapshot = take_snapshot(manifest, terms.branch)
+    filled = (
+        piece
+        for target, by in zip(targets, embedders, strict=True)
+        for piece in _filled(target, snapshot, by, batch, whole=not commit_each)
+    )
+    result = EmbedResult(type_name, terms.branch, {target.vector.name: 0 for target in targets}, 0, ())
+    for pieces in ((piece,) for piece in filled) if commit_each else (tuple(filled),):
+        done = commit(manifest, FillVectors(pieces), terms)
+        made = () if done.commit is None else (commit_of(done.commit),)
+        result = result.with_more(done.outcome, sum(piece.rows.num_rows for piece in pieces), made)
+    return result
+
+
+def _targets(schema: Schema, type_name: str) -> list[Target]:
+    type_ = schema.catalog.nodes.get(type_name)
+    if type_ is None:
+        hint = did_you_mean(type_name, schema.catalog.nodes)
+        raise NotFound(f"no node type '{type_name}' in the schema", hint=hint, details={"type": type_name})
+    found = [Target(type_, each, each.embedding) for each in type_.properties.values() if each.embedding is not None]
+    if not found:
+        hint = 'declare one in the schema, such as gist: Vector(384)? @embed("title")'
+        raise ParameterError(f"{type_name} has no property with @embed", hint=hint)
+    return found
+
+
+# --------------------------------------------------------------------------------------------- texts to vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Vectors for rows of a type: each with the id of its row and the text that it was made from."""
+
+    target: Target
+    rows: pa.Table
+
+
+def _filled(target: Target, snapshot: Snapshot, by: Embedder, batch: int, *, whole: bool) -> Iterator[Filled]:
+    """The vectors that are missing: a batch at a time, or all of them."""
+    pieces: list[pa.Table] = []
+    for rows in _missing(target, snapshot, batch):
+        texts = [str(text) for text in to_list(column_of(rows, "text"))]
+        vectors = by.vectors(texts, target.dimension)
+        flat = pa.array(vectors.reshape(-1), pa.float32())
+        column = cast("Values", pa.FixedSizeListArray.from_arrays(flat, target.dimension))
+        pieces.append(rows.append_column("vector", column))
+        if not whole:
+            yield Filled(target, pieces.pop())
+    if pieces:
+        yield Filled(target, pa.concat_tables(pieces))
+
+
+def _missing(target: Target, snapshot: Snapshot, batch: int) -> Iterator[pa.Table]:
+    """The ids and texts of the rows without a vector; a text without a word in it has none to give."""
+    if target.type.table_key not in snapshot.pins:
+        return
+    table = snapshot.table(target.type.table_key)
+    source, vector = target.embedding.source, target.vector.name
+    if not {source, vector} <= set(table.schema.names):
+        # A table that lags behind the schema has no place for a vector yet.
+        return
+    lacking = f"{quoted_name(vector)} IS NULL AND {quoted_name(source)} IS NOT NULL"
+    for piece in table.scan(["id", source], filter=lacking):
+        rows = pa.Table.from_batches([piece]).rename_columns(["id", "text"])
+        blank = compute("equal", compute("utf8_trim_whitespace", column_of(rows, "text")), "")
+        rows = rows.take(places(compute("invert", blank)))
+        for begin in range(0, rows.num_rows, batch):
+            yield rows.slice(begin, batch)
+
+
+# --------------------------------------------------------------------------------------------- vectors to rows
+
+
+@dataclass(frozen=True, slots=True)
+class FillVectors:
+    """Vectors for rows that still lack them and still have the text; the outcome is how many, by property."""
+
+    pieces: tuple[Filled, ...]
+    kind: WriterKind = WriterKind.MUTATION
+    strict: bool = False
+
+    def prepare(self, snapshot: Snapshot) -> Prepared[Mapping[str, int]]:
+        """Put each vector into its row as the snapshot has it. No rule speaks of vectors that come from a provider."""
+        staging = Staging(snapshot)
+        counts: dict[str, int] = {}
+        for piece in self.pieces:
+            ids = cast("pa.StringArray", column_of(piece.rows, "id"))
+            rows = _with_vectors(staging.matching(piece.target.type, AnyOf(("id",), ids)), piece)
+            counts[piece.target.vector.name] = rows.num_rows
+            if rows.num_rows:
+                staging.table(piece.target.type).put(rows)
+        return Prepared(tuple(table.change() for table in staging.touched()), frozenset(staging.reads), counts)
+
+
+def _with_vectors(rows: pa.Table, piece: Filled) -> pa.Table:
+    """The rows that wait for their vector, with it."""
+    declared = piece.target.vector
+    among = pc.SetLookupOptions(column_of(piece.rows, "id"))
+    filled = piece.rows.take(compute("index_in", column_of(rows, "id"), options=among).to_numpy())
+    waits = compute("is_null", column_of(rows, declared.name))
+    has_its_text = compute("equal", column_of(rows, piece.target.embedding.source), column_of(filled, "text"))
+    kept = places(compute("and", waits, has_its_text))
+    field = arrow_field(declared.name, declared.type)
+    vectors = column_of(filled, "vector").take(kept).cast(field.type)
+    return rows.take(kept).set_column(rows.column_names.index(declared.name), field, vectors)

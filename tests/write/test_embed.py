@@ -1,0 +1,199 @@
+"""Missing vectors are filled from their texts; what others did meanwhile is left as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph.errors import EmbeddingError, NotFound, ParameterError
+from omnigraph.graph import Graph
+from omnigraph.language.schema import Schema
+from omnigraph.read.embedding import EmbeddingSettings, embedder
+from omnigraph.write.commit import Terms
+from omnigraph.write.embed import EmbedResult, embed
+from tests.graphs import rows_of, written
+from tests.read.embedding_server import Answer, Asked, serving, vectors
+from tests.write.interleaving import meanwhile
+
+SCHEMA = """
+node Paper {
+  code: String @key
+  title: String?
+  abstract: String?
+  pages: I32?
+  scan: Blob?
+  gist: Vector(4)? @embed("title", model="m1")
+  deep: Vector(2)? @embed("abstract")
+}
+node Author { name: String @key }
+"""
+MOCK = EmbeddingSettings("mock")
+
+
+@pytest.fixture
+def papers(tmp_path: Path) -> Graph:
+    graph = omnigraph.init(tmp_path / "papers.og", SCHEMA)
+    with graph.transaction() as tx:
+        for n in range(5):
+            tx.mutate(f'query q() {{ insert Paper {{ code: "p{n}", title: "title {n}", pages: {n} }} }}')
+        tx.mutate('query q() { insert Paper { code: "untitled" } }')
+        tx.mutate('query q() { insert Paper { code: "blank", title: "  " } }')
+        tx.mutate('query q() { insert Paper { code: "done", title: "x", gist: [1.0, 0.0, 0.0, 0.0] } }')
+    return graph
+
+
+def fill(graph: Graph, branch: str = "main", *, batch: int = 1_000, commit_each: bool = False) -> EmbedResult:
+    terms = Terms(branch, actor="act-ann")
+    return embed(graph._manifest, graph.schema, "Paper", terms, settings=MOCK, batch=batch, commit_each=commit_each)
+
+
+def gists(graph: Graph, branch: str = "main") -> dict[object, object]:
+    return {row["code"]: row["gist"] for row in rows_of(graph, "Paper", branch)}
+
+
+def mock(text: str, dimension: int = 4) -> Sequence[float]:
+    return embedder(MOCK, None).vectors([text], dimension)[0].tolist()
+
+
+EXPECTED = {
+    **{f"p{n}": mock(f"title {n}") for n in range(5)},
+    "untitled": None,
+    "blank": None,
+    "done": [1.0, 0.0, 0.0, 0.0],
+}
+
+
+def test_missing_vectors_are_filled_in_one_commit(papers: Graph) -> None:
+    before = {row["code"]: row for row in rows_of(papers, "Paper")}
+    result = fill(papers)
+    assert gists(papers) == EXPECTED
+    assert (result.embedded, result.skipped, len(result.commits)) == ({"deep": 0, "gist": 5}, 0, 1)
+    assert result.commits[0] == papers.commits()[0]
+    assert (result.commits[0].actor, result.commits[0].message) == ("act-ann", "embed Paper")
+    after = {row["code"]: {**row, "gist": before[row["code"]]["gist"]} for row in rows_of(papers, "Paper")}
+    assert after == before, "nothing else of a row changes"
+
+
+def test_a_second_time_there_is_nothing_to_do(papers: Graph) -> None:
+    fill(papers)
+    before = written(papers)
+    assert fill(papers).commits == ()
+    assert written(papers) == before
+
+
+def test_a_commit_for_each_batch(papers: Graph) -> None:
+    result = fill(papers, batch=2, commit_each=True)
+    assert len(result.commits) == 3
+    assert [commit.id for commit in papers.commits(limit=3)] == [commit.id for commit in result.commits[::-1]]
+    assert gists(papers) == EXPECTED
+
+
+def test_batches_may_become_one_commit(papers: Graph) -> None:
+    assert len(fill(papers, batch=2).commits) == 1
+    assert gists(papers) == EXPECTED
+
+
+def test_all_embedded_properties_and_blobs_stay_with_their_rows(papers: Graph) -> None:
+    papers.mutate('query q() { insert Paper { code: "z", title: "t", abstract: "a" } }')
+    papers.mutate('query q($b: Blob) { update Paper set { scan: $b } where code = "z" }', params={"b": "base64:aGk="})
+    result = fill(papers)
+    assert (result.embedded, len(result.commits)) == ({"deep": 1, "gist": 6}, 1)
+    (row,) = (row for row in rows_of(papers, "Paper") if row["code"] == "z")
+    assert (row["gist"], row["deep"]) == (mock("t"), mock("a", 2))
+    table = papers.snapshot().table("Paper")
+    at = table.scan(["code"], with_row_address=True).read_all()
+    address = at["_rowaddr"][at["code"].to_pylist().index("z")].as_py()
+    assert [bytes(data or b"") for _, data in table.dataset.read_blobs("scan", addresses=[address])] == [b"hi"]
+
+
+def test_a_row_that_changes_meanwhile_is_left_as_it_is(papers: Graph) -> None:
+    def others() -> None:
+        papers.mutate('query q() { update Paper set { title: "new" } where code = "p0" }')
+        papers.mutate('query q() { update Paper set { gist: [0.0, 1.0, 0.0, 0.0] } where code = "p1" }')
+        papers.mutate('query q() { delete Paper where code = "p2" }')
+        papers.mutate('query q() { update Paper set { pages: 99 } where code = "p3" }')
+
+    with meanwhile(others):
+        result = fill(papers)
+    found = gists(papers)
+    assert (found["p0"], found["p1"]) == (None, [0.0, 1.0, 0.0, 0.0])
+    assert "p2" not in found
+    assert (found["p3"], found["p4"]) == (EXPECTED["p3"], EXPECTED["p4"])
+    pages = {row["code"]: row["pages"] for row in rows_of(papers, "Paper")}
+    assert pages["p3"] == 99
+    assert (result.embedded["gist"], result.skipped) == (2, 3)
+    fill(papers)
+    assert gists(papers)["p0"] == mock("new")
+
+
+def test_when_all_were_filled_meanwhile_there_is_no_commit(papers: Graph) -> None:
+    filled: list[EmbedResult] = []
+    with meanwhile(lambda: filled.append(fill(papers))):
+        late = fill(papers)
+    assert (late.commits, late.skipped) == ((), 5)
+    assert filled[0].embedded["gist"] == 5
+
+
+def test_a_provider_that_fails_halfway_keeps_what_is_committed_and_goes_on_later(papers: Graph) -> None:
+    def respond(asked: Asked, number: int) -> Answer:
+        return Answer(400) if number == 1 else vectors([[1.0, 0.0, 0.0, float(len(text))] for text in asked.texts])
+
+    with serving(respond) as server:
+        settings = EmbeddingSettings("openai-compatible", server.url)
+
+        def run(*, commit_each: bool) -> EmbedResult:
+            return embed(
+                papers._manifest, only_gist(papers), "Paper", settings=settings, batch=2, commit_each=commit_each
+            )
+
+        with pytest.raises(EmbeddingError, match="400"):
+            run(commit_each=True)
+        assert sum(gist is not None for gist in gists(papers).values()) == 3
+        result = run(commit_each=True)
+    assert result.embedded == {"gist": 3}
+    # Two of the five texts were kept; the other three are asked for again.
+    assert [len(asked.texts) for asked in server.asked] == [2, 2, 2, 1]
+    assert {asked.body["model"] for asked in server.asked} == {"m1"}
+
+
+def only_gist(graph: Graph) -> Schema:
+    """The schema as it is, without the property that has no recorded model."""
+    catalog = graph.schema.catalog
+    paper = catalog.nodes["Paper"]
+    deep = replace(paper.properties["deep"], embedding=None)
+    node = replace(paper, properties={**paper.properties, "deep": deep})
+    return replace(graph.schema, catalog=replace(catalog, nodes={**catalog.nodes, "Paper": node}))
+
+
+def test_a_provider_that_fails_leaves_nothing_when_all_is_one_commit(papers: Graph) -> None:
+    before = written(papers)
+    settings = EmbeddingSettings("openai-compatible", "http://127.0.0.1:9/v1", attempts=1)
+    with pytest.raises(EmbeddingError):
+        embed(papers._manifest, only_gist(papers), "Paper", settings=settings)
+    assert written(papers) == before
+
+
+def test_on_a_branch(papers: Graph) -> None:
+    papers.create_branch("b")
+    assert fill(papers, "b").branch == "b"
+    assert gists(papers, "b") == EXPECTED
+    assert gists(papers)["p0"] is None
+
+
+def test_another_model_than_the_recorded_one_is_refused_before_anything_is_asked(papers: Graph) -> None:
+    with pytest.raises(EmbeddingError, match="of the model 'm1'"):
+        embed(papers._manifest, papers.schema, "Paper", settings=EmbeddingSettings("mock", model="m2"))
+
+
+def test_types_that_have_nothing_to_embed(papers: Graph) -> None:
+    with pytest.raises(ParameterError, match="Author has no property with @embed"):
+        embed(papers._manifest, papers.schema, "Author", settings=MOCK)
+    with pytest.raises(NotFound, match="no node type 'Papr'") as caught:
+        embed(papers._manifest, papers.schema, "Papr", settings=MOCK)
+    assert caught.value.hint == "did you mean 'Paper'?"
+    with pytest.raises(ParameterError, match="batch is 0"):
+        fill(papers, batch=0)
