@@ -1,0 +1,107 @@
+"""A query from its text to its result: compiled for the schema of the snapshot, planned for its sizes, run on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from omnigraph.errors import ParameterError
+from omnigraph.language.query import bind_parameters, compile_query
+from omnigraph.language.query.lower import plan_read
+from omnigraph.language.query.plan import ReadPlan
+from omnigraph.language.query.typed import TypedMutation
+from omnigraph.language.source import Source
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.opening import schema_of
+from omnigraph.manifest.references import Reference, take_snapshot
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.answer import answer_schema, answered
+from omnigraph.read.cache import shared_cache
+from omnigraph.read.embedding import EmbeddingSettings
+from omnigraph.read.estimate import sizes_of
+from omnigraph.read.expand import Reach, Strategy
+from omnigraph.read.explain import Profile, explained
+from omnigraph.read.expressions import Request
+from omnigraph.read.profile import Recorder
+from omnigraph.read.reading import Reading
+from omnigraph.read.result import Result
+from omnigraph.read.search import Search
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: a query of a text, with the values of its parameters."""
+
+    source: str | Path | Source
+    name: str | None = None
+    params: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How it is answered. A strategy other than ``AUTO`` is for tests that compare them."""
+
+    embed: EmbeddingSettings | None = None
+    strategy: Strategy = Strategy.AUTO
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A query that is ready to run on its snapshot."""
+
+    name: str
+    plan: ReadPlan
+    reading: Reading
+
+
+def planned(manifest: Manifest, snapshot: Snapshot, question: Question, manner: Manner) -> Planned:
+    """Compile and plan a query; raises everything that is wrong with it and with its parameters."""
+    catalog = schema_of(manifest, snapshot.schema_ir_hash).catalog
+    compiled = compile_query(question.source, catalog, question.name)
+    if isinstance(compiled.typed, TypedMutation):
+        raise ParameterError(f"'{compiled.name}' is a mutation", hint="run it with mutate")
+    parameters = bind_parameters(compiled.typed.parameters, question.params)
+    search = Search(snapshot, catalog, shared_cache(), parameters, manner.embed)
+    request = Request(parameters, time.time_ns() // 1_000_000, search)
+    reach = Reach(snapshot, catalog, shared_cache(), manner.strategy)
+    reading = Reading(reach, request, search, Recorder())
+    return Planned(compiled.name, plan_read(compiled.typed, sizes_of(snapshot, catalog).weigh), reading)
+
+
+def query(
+    manifest: Manifest, question: Question, branch: str, at: Reference | None = None, manner: Manner | None = None
+) -> Result:
+    """Answer a query on one snapshot. The rows are made when they are asked for, from that same snapshot."""
+    return answer(planned(manifest, take_snapshot(manifest, branch, at), question, manner or Manner()))
+
+
+def answer(asked: Planned) -> Result:
+    """The result of a planned query."""
+    snapshot = asked.reading.snapshot
+    return Result(
+        asked.name,
+        answer_schema(asked.plan),
+        lambda: answered(asked.plan, asked.reading),
+        branch=snapshot.branch,
+        commit=snapshot.commit,
+    )
+
+
+def explain(
+    manifest: Manifest, question: Question, branch: str, at: Reference | None = None, manner: Manner | None = None
+) -> str:
+    """The plan that would run, with guesses; no row is read."""
+    asked = planned(manifest, take_snapshot(manifest, branch, at), question, manner or Manner())
+    return explained(asked.plan, asked.reading)
+
+
+def profile(
+    manifest: Manifest, question: Question, branch: str, at: Reference | None = None, manner: Manner | None = None
+) -> Profile:
+    """Run a query and tell what each step of it took."""
+    begun = time.perf_counter()
+    asked = planned(manifest, take_snapshot(manifest, branch, at), question, manner or Manner())
+    rows = sum(batch.num_rows for batch in answered(asked.plan, asked.reading))
+    return Profile(asked.plan, rows, time.perf_counter() - begun, asked.reading.recorder)
