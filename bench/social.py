@@ -1,0 +1,447 @@
+"""A social graph for ``query.py``: who follows whom, where they live and what they like; eleven questions about it.
+
+By default 100,000 people, 2.4 million follows, 250,000 interests of people, 7,000 cities in three countries. All of it
+is made up, from a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from scans import Parameters, Row, Tables, most_reached, reached_in_two_hops, rows_of
+from workload import Question, Skew, Workload, edge_table, simple_edges, skewed
+
+SEED: Final = 7
+TODAY: Final = date(2025, 1, 1)
+INTERESTS_PER_PERSON: Final = 2.5
+PEOPLE_PER_CITY: Final = 100_000 / 7_000
+STATES: Final = 150
+COUNTRIES: Final = ("Arvenia", "Belmark", "Corland")
+SHARES: Final = (0.5, 0.3, 0.2)
+# fmt: off
+INTERESTS: Final = (
+    "Archery", "Astronomy", "Baking", "Basketball", "Boxing", "Camping", "Ceramics", "Chess", "Cinema", "Climbing",
+    "Coding", "Cooking", "Cricket", "Cycling", "Dancing", "Drawing", "Fencing", "Fishing", "Football", "Gardening",
+    "Genealogy", "Guitar", "Hiking", "Judo", "Knitting", "Magic", "Origami", "Painting", "Philately", "Photography",
+    "Piano", "Poetry", "Pottery", "Rowing", "Running", "Sailing", "Singing", "Skiing", "Tennis", "Wrestling", "Yoga",
+)
+FIRST_NAMES: Final = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Hana", "Ivo", "Jana", "Kai", "Lea", "Max", "Nia")
+LAST_NAMES: Final = ("Abel", "Brandt", "Costa", "Dahl", "Engel", "Ferro", "Grau", "Holm", "Ivers", "Jansen", "Kerr")
+# fmt: on
+LEAST_PEOPLE: Final = 1_000
+
+
+# ------------------------------------------------------------------------------------------------ the graph
+
+
+def make(people: int, follows: int) -> dict[str, pa.Table]:
+    """The rows of each type."""
+    random = np.random.default_rng(SEED)
+    cities = max(STATES, int(people / PEOPLE_PER_CITY))
+    return {
+        "Person": _people(random, people),
+        "City": _places("City", cities),
+        "State": _places("State", STATES),
+        "Country": _named(COUNTRIES),
+        "Interest": _named(INTERESTS),
+        "Follows": simple_edges(random, people, follows, Skew(source=1.5, destination=2.0)),
+        "LivesIn": edge_table(np.arange(people), skewed(random, cities, people, 1.5)),
+        "CityIn": _within(random, cities, STATES),
+        "StateIn": _within(random, STATES, len(COUNTRIES), SHARES),
+        "HasInterest": _interests(random, people),
+    }
+
+
+def _people(random: np.random.Generator, people: int) -> pa.Table:
+    ages = np.clip(random.normal(40, 14, people), 16, 95).astype(np.int32)
+    days_lived = (ages * 365.25 + random.integers(1, 365, people)).astype("timedelta64[D]")
+    first, last = _any_of(random, FIRST_NAMES, people), _any_of(random, LAST_NAMES, people)
+    return pa.Table.from_pydict(
+        {
+            "number": np.arange(people),
+            "name": [f"{one} {other}" for one, other in zip(first, last, strict=True)],
+            "gender": _any_of(random, ("female", "male"), people),
+            "age": ages,
+            "birthday": np.datetime64(TODAY, "D") - days_lived,
+            "married": random.random(people) < ages / 100,
+        }
+    )
+
+
+def _any_of(random: np.random.Generator, words: Sequence[str], count: int) -> list[str]:
+    return [words[int(number)] for number in random.integers(0, len(words), count)]
+
+
+def _named(names: Sequence[str]) -> pa.Table:
+    return pa.Table.from_pydict({"number": np.arange(len(names)), "name": list(names)})
+
+
+def _places(kind: str, count: int) -> pa.Table:
+    return _named([f"{kind} {number}" for number in range(count)])
+
+
+def _within(random: np.random.Generator, parts: int, wholes: int, shares: Sequence[float] | None = None) -> pa.Table:
+    """Each part in a whole; every whole has a part, however the dice fall."""
+    others = random.choice(wholes, parts - wholes, p=shares)
+    return edge_table(np.arange(parts), np.append(np.arange(wholes), others))
+
+
+def _interests(random: np.random.Generator, people: int) -> pa.Table:
+    wanted, kinds = int(people * INTERESTS_PER_PERSON), len(INTERESTS)
+    codes = np.zeros(0, np.int64)
+    while len(codes) < wanted:
+        more = random.integers(0, people, wanted) * kinds + skewed(random, kinds, wanted, 1.3)
+        codes = np.union1d(codes, more)
+    picked = random.permutation(codes)[:wanted]
+    return edge_table(picked // kinds, picked % kinds)
+
+
+# ------------------------------------------------------------------------------------------------ its schema
+
+SCHEMA = """
+node Person   { number: I64 @key  name: String  gender: enum(female, male)  age: I32  birthday: Date  married: Bool }
+node City     { number: I64 @key  name: String }
+node State    { number: I64 @key  name: String }
+node Country  { number: I64 @key  name: String }
+node Interest { number: I64 @key  name: String }
+edge Follows:     Person -> Person
+edge LivesIn:     Person -> City @card(1..1)
+edge CityIn:      City -> State @card(1..1)
+edge StateIn:     State -> Country @card(1..1)
+edge HasInterest: Person -> Interest
+"""
+
+SQL_SCHEMA = """
+CREATE TABLE Person (
+  number BIGINT PRIMARY KEY, name VARCHAR, gender VARCHAR, age INTEGER, birthday DATE, married BOOLEAN
+);
+CREATE TABLE City (number BIGINT PRIMARY KEY, name VARCHAR);
+CREATE TABLE State (number BIGINT PRIMARY KEY, name VARCHAR);
+CREATE TABLE Country (number BIGINT PRIMARY KEY, name VARCHAR);
+CREATE TABLE Interest (number BIGINT PRIMARY KEY, name VARCHAR);
+CREATE TABLE Follows (src BIGINT, dst BIGINT);
+CREATE TABLE LivesIn (src BIGINT, dst BIGINT);
+CREATE TABLE CityIn (src BIGINT, dst BIGINT);
+CREATE TABLE StateIn (src BIGINT, dst BIGINT);
+CREATE TABLE HasInterest (src BIGINT, dst BIGINT);
+"""
+
+CYPHER_SCHEMA = """
+CREATE NODE TABLE Person (
+  number INT64, name STRING, gender STRING, age INT32, birthday DATE, married BOOL, PRIMARY KEY (number)
+);
+CREATE NODE TABLE City (number INT64, name STRING, PRIMARY KEY (number));
+CREATE NODE TABLE State (number INT64, name STRING, PRIMARY KEY (number));
+CREATE NODE TABLE Country (number INT64, name STRING, PRIMARY KEY (number));
+CREATE NODE TABLE Interest (number INT64, name STRING, PRIMARY KEY (number));
+CREATE REL TABLE Follows (FROM Person TO Person);
+CREATE REL TABLE LivesIn (FROM Person TO City);
+CREATE REL TABLE CityIn (FROM City TO State);
+CREATE REL TABLE StateIn (FROM State TO Country);
+CREATE REL TABLE HasInterest (FROM Person TO Interest);
+"""
+
+
+# ------------------------------------------------------------------------------------------------ the questions
+
+
+def _person(tables: Tables, parameters: Parameters) -> list[Row]:
+    people = tables("node:Person")
+    return rows_of(people.to_table(columns=["name", "gender", "age"], filter=f"id = '{parameters['number']}'"))
+
+
+def _most_followed(tables: Tables, _: Parameters) -> list[Row]:
+    return most_reached(tables, "Follows", "Person", ["number", "name"])
+
+
+def _two_hops(tables: Tables, parameters: Parameters) -> list[Row]:
+    return reached_in_two_hops(tables, "Follows", parameters["number"])
+
+
+QUESTIONS: tuple[Question, ...] = (
+    Question(
+        "one person by key",
+        gq="""query q($number: I64) {
+  match { $p: Person { number: $number } }
+  return { $p.name, $p.gender, $p.age }
+}""",
+        sql="SELECT name, gender, age FROM Person WHERE number = $number",
+        cypher="MATCH (p:Person {number: $number}) RETURN p.name, p.gender, p.age",
+        parameters={"number": 17},
+        scan=_person,
+        walks=False,
+    ),
+    Question(
+        "one or two hops from one person",
+        gq="""query q($number: I64) {
+  match {
+    $p: Person { number: $number }
+    $p follows{1,2} $q
+  }
+  return { count($q) as people }
+}""",
+        sql="""WITH near AS (SELECT dst FROM Follows WHERE src = $number)
+SELECT count(*) FROM (
+  SELECT dst FROM near UNION SELECT f.dst FROM near JOIN Follows f ON f.src = near.dst
+) WHERE dst <> $number""",
+        cypher="MATCH (:Person {number: $number})-[:Follows* SHORTEST 1..2]->(:Person) RETURN count(*)",
+        parameters={"number": 17},
+        scan=_two_hops,
+    ),
+    Question(
+        "the three most followed",
+        gq="""query q() {
+  match {
+    $p: Person
+    $follower follows $p
+  }
+  return { $p.number as number, $p.name as name, count($follower) as followers }
+  order { followers desc, number }
+  limit 3
+}""",
+        sql="""WITH best AS (
+  SELECT dst, count(*) AS followers FROM Follows GROUP BY dst ORDER BY followers DESC, dst LIMIT 3
+)
+SELECT p.number, p.name, followers
+FROM best JOIN Person p ON p.number = dst
+ORDER BY followers DESC, p.number""",
+        cypher="""MATCH (p:Person)<-[:Follows]-(:Person)
+RETURN p.number AS number, p.name AS name, count(*) AS followers
+ORDER BY followers DESC, number
+LIMIT 3""",
+        scan=_most_followed,
+    ),
+    Question(
+        "where the most followed lives",
+        gq="""query q() {
+  match {
+    $p: Person
+    $follower follows $p
+    $p livesIn $c
+    $c cityIn $s
+    $s stateIn $n
+  }
+  return { $p.number as number, $c.name as city, $s.name as state, $n.name as country, count($follower) as followers }
+  order { followers desc, number }
+  limit 1
+}""",
+        sql="""WITH best AS (
+  SELECT dst AS number, count(*) AS followers FROM Follows GROUP BY dst ORDER BY followers DESC, number LIMIT 1
+)
+SELECT best.number, c.name, s.name, n.name, best.followers
+FROM best
+JOIN LivesIn l ON l.src = best.number JOIN City c ON c.number = l.dst
+JOIN CityIn ci ON ci.src = c.number JOIN State s ON s.number = ci.dst
+JOIN StateIn si ON si.src = s.number JOIN Country n ON n.number = si.dst""",
+        cypher="""MATCH (p:Person)<-[:Follows]-(:Person)
+WITH p.number AS number, count(*) AS followers
+ORDER BY followers DESC, number
+LIMIT 1
+MATCH (p:Person)-[:LivesIn]->(c:City)-[:CityIn]->(s:State)-[:StateIn]->(n:Country)
+WHERE p.number = number
+RETURN number, c.name, s.name, n.name, followers""",
+    ),
+    Question(
+        "the youngest cities of a country",
+        gq="""query q($country: String) {
+  match {
+    $n: Country { name: $country }
+    $s stateIn $n
+    $c cityIn $s
+    $p livesIn $c
+  }
+  return { $c.number as number, $c.name as city, avg($p.age) as age }
+  order { age, number }
+  limit 5
+}""",
+        sql="""SELECT c.number, c.name, avg(p.age) AS age
+FROM Country n JOIN StateIn si ON si.dst = n.number JOIN CityIn ci ON ci.dst = si.src
+JOIN City c ON c.number = ci.src JOIN LivesIn l ON l.dst = c.number JOIN Person p ON p.number = l.src
+WHERE n.name = $country
+GROUP BY c.number, c.name
+ORDER BY age, c.number
+LIMIT 5""",
+        cypher="""MATCH (p:Person)-[:LivesIn]->(c:City)-[:CityIn]->(:State)-[:StateIn]->(n:Country {name: $country})
+RETURN c.number AS number, c.name AS city, avg(p.age) AS age
+ORDER BY age, number
+LIMIT 5""",
+        parameters={"country": "Belmark"},
+    ),
+    Question(
+        "people of an age, by country",
+        gq="""query q($least: I32, $most: I32) {
+  match {
+    $p: Person
+    $p.age >= $least
+    $p.age <= $most
+    $p livesIn $c
+    $c cityIn $s
+    $s stateIn $n
+  }
+  return { $n.name as country, count($p) as people }
+  order { people desc, country }
+}""",
+        sql="""SELECT n.name, count(*) AS people
+FROM Person p JOIN LivesIn l ON l.src = p.number JOIN CityIn ci ON ci.src = l.dst
+JOIN StateIn si ON si.src = ci.dst JOIN Country n ON n.number = si.dst
+WHERE p.age >= $least AND p.age <= $most
+GROUP BY n.name
+ORDER BY people DESC, n.name""",
+        cypher="""MATCH (p:Person)-[:LivesIn]->(:City)-[:CityIn]->(:State)-[:StateIn]->(n:Country)
+WHERE p.age >= $least AND p.age <= $most
+RETURN n.name AS country, count(*) AS people
+ORDER BY people DESC, country""",
+        parameters={"least": 30, "most": 40},
+    ),
+    Question(
+        "men of a city with an interest",
+        gq="""query q($city: String, $interest: String) {
+  match {
+    $c: City { name: $city }
+    $p: Person { gender: "male" }
+    $i: Interest { name: $interest }
+    $p livesIn $c
+    $p hasInterest $i
+  }
+  return { count($p) as people }
+}""",
+        sql="""SELECT count(*)
+FROM Person p JOIN LivesIn l ON l.src = p.number JOIN City c ON c.number = l.dst
+JOIN HasInterest h ON h.src = p.number JOIN Interest i ON i.number = h.dst
+WHERE p.gender = 'male' AND c.name = $city AND i.name = $interest""",
+        cypher="""MATCH (p:Person {gender: 'male'})-[:LivesIn]->(:City {name: $city})
+MATCH (p)-[:HasInterest]->(:Interest {name: $interest})
+RETURN count(*)""",
+        parameters={"city": "City 0", "interest": "Chess"},
+    ),
+    Question(
+        "cities of most women with an interest",
+        gq="""query q($interest: String) {
+  match {
+    $i: Interest { name: $interest }
+    $p: Person { gender: "female" }
+    $p hasInterest $i
+    $p livesIn $c
+  }
+  return { $c.number as number, $c.name as city, count($p) as people }
+  order { people desc, number }
+  limit 5
+}""",
+        sql="""SELECT c.number, c.name, count(*) AS people
+FROM Interest i JOIN HasInterest h ON h.dst = i.number JOIN Person p ON p.number = h.src
+JOIN LivesIn l ON l.src = p.number JOIN City c ON c.number = l.dst
+WHERE i.name = $interest AND p.gender = 'female'
+GROUP BY c.number, c.name
+ORDER BY people DESC, c.number
+LIMIT 5""",
+        cypher="""MATCH (:Interest {name: $interest})<-[:HasInterest]-(p:Person {gender: 'female'})-[:LivesIn]->(c:City)
+RETURN c.number AS number, c.name AS city, count(*) AS people
+ORDER BY people DESC, number
+LIMIT 5""",
+        parameters={"interest": "Sailing"},
+    ),
+    Question(
+        "the state of most young with an interest",
+        gq="""query q($interest: String) {
+  match {
+    $i: Interest { name: $interest }
+    $p hasInterest $i
+    $p.age >= 23
+    $p.age <= 30
+    $p livesIn $c
+    $c cityIn $s
+    $s stateIn $n
+  }
+  return { $s.number as number, $s.name as state, $n.name as country, count($p) as people }
+  order { people desc, number }
+  limit 1
+}""",
+        sql="""SELECT s.number, s.name, n.name, count(*) AS people
+FROM Interest i JOIN HasInterest h ON h.dst = i.number JOIN Person p ON p.number = h.src
+JOIN LivesIn l ON l.src = p.number JOIN CityIn ci ON ci.src = l.dst JOIN State s ON s.number = ci.dst
+JOIN StateIn si ON si.src = s.number JOIN Country n ON n.number = si.dst
+WHERE i.name = $interest AND p.age BETWEEN 23 AND 30
+GROUP BY s.number, s.name, n.name
+ORDER BY people DESC, s.number
+LIMIT 1""",
+        cypher="""MATCH (:Interest {name: $interest})<-[:HasInterest]-(p:Person)
+WHERE p.age >= 23 AND p.age <= 30
+MATCH (p)-[:LivesIn]->(:City)-[:CityIn]->(s:State)-[:StateIn]->(n:Country)
+RETURN s.number AS number, s.name AS state, n.name AS country, count(*) AS people
+ORDER BY people DESC, number
+LIMIT 1""",
+        parameters={"interest": "Tennis"},
+    ),
+    Question(
+        "paths of two follows",
+        gq="""query q() {
+  match {
+    $a: Person
+    $a follows $b
+    $b follows $c
+  }
+  return { count($c) as paths }
+}""",
+        sql="SELECT count(*) FROM Follows ab JOIN Follows bc ON bc.src = ab.dst",
+        cypher="MATCH (:Person)-[:Follows]->(:Person)-[:Follows]->(:Person) RETURN count(*)",
+    ),
+    Question(
+        "paths by people under 50 to over 25",
+        gq="""query q() {
+  match {
+    $a: Person
+    $a follows $b
+    $b.age < 50
+    $b follows $c
+    $c.age > 25
+  }
+  return { count($c) as paths }
+}""",
+        sql="""SELECT count(*)
+FROM Follows ab JOIN Person b ON b.number = ab.dst JOIN Follows bc ON bc.src = b.number
+JOIN Person c ON c.number = bc.dst
+WHERE b.age < 50 AND c.age > 25""",
+        cypher="""MATCH (:Person)-[:Follows]->(b:Person)-[:Follows]->(c:Person)
+WHERE b.age < 50 AND c.age > 25
+RETURN count(*)""",
+    ),
+)
+
+# What an engine may find by itself, a person can write into the SQL: products of degrees instead of a join of edges.
+BY_HAND = (
+    replace(
+        QUESTIONS[-2],
+        name=f"{QUESTIONS[-2].name}, SQL by hand",
+        sql="""WITH followers AS (SELECT dst AS number, count(*) AS n FROM Follows GROUP BY dst),
+follows AS (SELECT src AS number, count(*) AS n FROM Follows GROUP BY src)
+SELECT sum(followers.n * follows.n)::BIGINT FROM followers JOIN follows USING (number)""",
+    ),
+    replace(
+        QUESTIONS[-1],
+        name=f"{QUESTIONS[-1].name}, SQL by hand",
+        sql="""WITH followers AS (SELECT dst AS number, count(*) AS n FROM Follows GROUP BY dst),
+follows AS (
+  SELECT src AS number, count(*) AS n FROM Follows JOIN Person c ON c.number = dst WHERE c.age > 25 GROUP BY src
+)
+SELECT sum(followers.n * follows.n)::BIGINT
+FROM followers JOIN follows USING (number) JOIN Person b USING (number)
+WHERE b.age < 50""",
+    ),
+)
+
+SOCIAL = Workload(
+    "social",
+    SCHEMA,
+    SQL_SCHEMA,
+    CYPHER_SCHEMA,
+    nodes=("Person", "City", "State", "Country", "Interest"),
+    edges=("Follows", "LivesIn", "CityIn", "StateIn", "HasInterest"),
+    make=make,
+    questions=QUESTIONS + BY_HAND,
+)
