@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias, overload
+
+import pyarrow as pa
 
 from omnigraph.errors import ParameterError, ReadOnly
 from omnigraph.language.schema import Schema, parse_schema
+from omnigraph.language.schema.catalog import Catalog
 from omnigraph.language.source import Source
 from omnigraph.manifest import branches, genesis, history, opening, references
 from omnigraph.manifest.branches import Branch
@@ -19,13 +22,23 @@ from omnigraph.manifest.history import Commit
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read import blob, export, neighbors, query, scan
+from omnigraph.read.conditions import Filter
+from omnigraph.read.embedding import EmbeddingSettings, settings_of
+from omnigraph.read.explain import Profile
+from omnigraph.read.export import ExportResult, Format, Target
+from omnigraph.read.neighbors import Direction
+from omnigraph.read.result import Result
+from omnigraph.read.scan import Key, Scan
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockKind, LockSettings
 from omnigraph.storage.pinned import Access
-from omnigraph.write import audit, load, mutation, recovery
+from omnigraph.write import audit, embed, indexes, load, mutation, recovery
 from omnigraph.write.audit import Recovery
 from omnigraph.write.commit import Terms
+from omnigraph.write.embed import EmbedResult
 from omnigraph.write.frames import Frame
+from omnigraph.write.indexes import IndexReport
 from omnigraph.write.load import Engine, Indexes, LoadResult, OnError
 from omnigraph.write.load_work import Mode as LoadMode
 from omnigraph.write.mutation import MutationResult
@@ -53,9 +66,12 @@ class GraphInfo:
 class Graph:
     """A versioned, typed property graph. Safe to share between threads; pickled, it is opened again."""
 
-    def __init__(self, manifest: Manifest, mode: Mode, actor: str | None) -> None:
+    def __init__(
+        self, manifest: Manifest, mode: Mode, actor: str | None, embed: EmbeddingSettings | None = None
+    ) -> None:
         self._manifest = manifest
         self._schema: Schema | None = None
+        self._manner = query.Manner(embed)
         self.mode: Mode = mode
         self.actor = actor
 
@@ -120,6 +136,42 @@ class Graph:
             lambda: mutation.mutate(self._manifest, self.schema, source, name, params, terms), retries
         )
 
+    def query(
+        self,
+        source: str | Path | Source,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+    ) -> Result:
+        """Answer a query on one snapshot: now, or at a commit, a manifest version or a time."""
+        return query.query(self._manifest, query.Question(source, name, params), branch, at, self._manner)
+
+    def explain(
+        self,
+        source: str | Path | Source,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+    ) -> str:
+        """The plan that a query would run by, with the rows that each step is thought to give; nothing is read."""
+        return query.explain(self._manifest, query.Question(source, name, params), branch, at, self._manner)
+
+    def profile(
+        self,
+        source: str | Path | Source,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+    ) -> Profile:
+        """Run a query and tell what each step really gave and took."""
+        return query.profile(self._manifest, query.Question(source, name, params), branch, at, self._manner)
+
     def load(
         self,
         source: RecordSource | None = None,
@@ -146,10 +198,35 @@ class Graph:
         terms = Terms(branch, actor=actor or self.actor, message=message, txn=txn)
         return load.load(self._manifest, self.schema, given, manner, terms)
 
+    def ensure_indexes(
+        self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None
+    ) -> IndexReport:
+        """Build the indexes that the schema declares, where they are missing or do not cover all rows."""
+        self._writable()
+        return indexes.ensure_indexes(self._manifest, branch, types, actor or self.actor)
+
+    def embed(
+        self,
+        type_name: str,
+        *,
+        branch: str = MAIN,
+        batch: int = embed.BATCH,
+        commit_each: bool = False,
+        actor: str | None = None,
+    ) -> EmbedResult:
+        """Fill the missing ``@embed`` vectors of a type, with one commit at the end or one for each batch."""
+        self._writable()
+        terms = Terms(branch, actor=actor or self.actor)
+        settings = self._manner.embed
+        return embed.embed(
+            self._manifest, self.schema, type_name, terms, settings=settings, batch=batch, commit_each=commit_each
+        )
+
     def transaction(self, branch: str = MAIN, message: str | None = None, actor: str | None = None) -> Transaction:
         """A ``with`` block whose mutations become one commit, or nothing if an exception leaves it."""
         self._writable()
-        return Transaction(self._manifest, self.schema, Terms(branch, actor=actor or self.actor, message=message))
+        terms = Terms(branch, actor=actor or self.actor, message=message)
+        return Transaction(self._manifest, self.schema, terms, self._manner)
 
     def commits(
         self,
@@ -170,6 +247,96 @@ class Graph:
         """The whole graph at one moment: now, or at a commit, a manifest version or a time."""
         return references.take_snapshot(self._manifest, branch, at)
 
+    def nodes(
+        self,
+        name: str,
+        filter: Filter | None = None,  # noqa: A002  the word that Lance and Arrow use
+        columns: Sequence[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+    ) -> Scan:
+        """The nodes of a type as Arrow, not read yet: ``[("age", ">", 30)]`` or ``{"name": "Ann"}`` leaves some."""
+        return scan.scan_nodes(*self._read(branch, at), name, filter, columns)
+
+    def edges(
+        self,
+        name: str,
+        filter: Filter | None = None,  # noqa: A002  as in nodes
+        columns: Sequence[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+    ) -> Scan:
+        """The edges of a type as Arrow, not read yet; their ends are the columns ``from`` and ``to``."""
+        return scan.scan_edges(*self._read(branch, at), name, filter, columns)
+
+    def get(
+        self,
+        name: str,
+        id: Key,  # noqa: A002  what it is called everywhere
+        columns: Sequence[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+    ) -> dict[str, object] | None:
+        """One node or edge by its id, or a node by the values of its key; None if there is none."""
+        return scan.get(*self._read(branch, at), name, id, columns)
+
+    def neighbors(
+        self,
+        name: str,
+        id: Key,  # noqa: A002  as in get
+        edge: str | None = None,
+        direction: Direction = "out",
+        branch: str = MAIN,
+        at: Reference | None = None,
+    ) -> pa.Table:
+        """The edges that leave a node, come to it, or both, with the node at the other end of each."""
+        return neighbors.neighbors(*self._read(branch, at), name, id, edge, direction)
+
+    def blob(
+        self,
+        name: str,
+        id: Key,  # noqa: A002  as in get
+        property: str,  # noqa: A002  as the schema calls it
+        offset: int = 0,
+        length: int | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+    ) -> bytes | None:
+        """The bytes of a blob, whole or a part of them; None if there is no blob."""
+        return blob.read_blob(*self._read(branch, at), name, id, property, offset, length)
+
+    @overload
+    def export(
+        self,
+        target: None = None,
+        types: Iterable[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        format: Literal["jsonl"] = "jsonl",
+    ) -> Iterator[str]: ...
+
+    @overload
+    def export(
+        self,
+        target: Target,
+        types: Iterable[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        format: Format = "jsonl",
+    ) -> ExportResult: ...
+
+    def export(
+        self,
+        target: Target | None = None,
+        types: Iterable[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        format: Format = "jsonl",  # noqa: A002  what it is called everywhere
+    ) -> Iterator[str] | ExportResult:
+        """Write the graph, or some types, to a path or an open stream; without a target, give the lines of JSONL."""
+        chosen = export.export_of(*self._read(branch, at), types)
+        return export.export_lines(chosen, format) if target is None else export.export_to(chosen, target, format)
+
     def recoveries(self) -> list[Recovery]:
         """Every write that somebody else than its writer brought to an end, newest first."""
         return audit.recoveries(self._manifest)
@@ -177,6 +344,11 @@ class Graph:
     def close(self) -> None:
         """Let go of what is kept in memory; the graph itself needs no closing."""
         self._manifest.forget_all()
+
+    def _read(self, branch: str, at: Reference | None) -> tuple[Snapshot, Catalog]:
+        """A moment of the graph, and the catalog that it is read with."""
+        snapshot = self.snapshot(branch, at)
+        return snapshot, opening.schema_of(self._manifest, snapshot.schema_ir_hash).catalog
 
     def _writable(self) -> None:
         if self.mode == "ro":
@@ -194,8 +366,8 @@ class Graph:
         return f"Graph({self.uri!r}, mode={self.mode!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        location, locks = self._manifest.location, self._manifest.locks
-        return _reopened, (location.uri, self.mode, self.actor, dict(location.storage_options), locks.kind)
+        location, locks, embed = self._manifest.location, self._manifest.locks, self._manner.embed
+        return _reopened, (location.uri, self.mode, self.actor, dict(location.storage_options), locks.kind, embed)
 
 
 def init(
@@ -220,6 +392,7 @@ def open(  # noqa: A001  the public name
     actor: str | None = None,
     storage_options: StorageOptions = None,
     lock: LockKind | None = None,
+    embed: EmbeddingSettings | Mapping[str, object] | None = None,
 ) -> Graph:
     """Open a graph. Read-only never writes a byte; read-write updates an older format and finishes dead writes."""
     if mode not in ("rw", "ro"):
@@ -229,11 +402,18 @@ def open(  # noqa: A001  the public name
     if mode == "rw":
         opening.bring_up_to_date(manifest)
         recovery.heal_all(manifest)
-    return Graph(manifest, mode, actor)
+    return Graph(manifest, mode, actor, None if embed is None else settings_of(embed))
 
 
-def _reopened(uri: str, mode: Mode, actor: str | None, storage_options: StorageOptions, lock: LockKind | None) -> Graph:
-    return open(uri, mode, actor=actor, storage_options=storage_options, lock=lock)
+def _reopened(
+    uri: str,
+    mode: Mode,
+    actor: str | None,
+    storage_options: StorageOptions,
+    lock: LockKind | None,
+    embed: EmbeddingSettings | None,
+) -> Graph:
+    return open(uri, mode, actor=actor, storage_options=storage_options, lock=lock, embed=embed)
 
 
 def _manifest(uri: str | Path, options: StorageOptions, lock: LockKind | None) -> Manifest:

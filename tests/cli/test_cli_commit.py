@@ -88,6 +88,13 @@ def test_each_filter_and_all_together(omnigraph: Command, stocked: Stocked) -> N
     ]
 
 
+def test_a_filter_by_branch_looks_at_the_history_of_that_branch(omnigraph: Command, stocked: Stocked) -> None:
+    assert ids(omnigraph, "--filter", f"branch={BRANCH}") == [stocked.branch_head]
+    assert ids(omnigraph, "--filter", f"branch={BRANCH}", "--filter", "actor=nobody") == []
+    # Asked for explicitly, it is that history: main shows nothing that was made on the branch.
+    assert ids(omnigraph, "--branch", "main", "--filter", f"branch={BRANCH}") == []
+
+
 def test_the_limit_counts_what_the_filter_left(omnigraph: Command, stocked: Stocked) -> None:
     commit_rows(og.open("brain.og"), {"Firm": ["acme"]}, BRANCH)
     found = ids(omnigraph, "--branch", BRANCH, "--filter", "branch=main", "--limit", "1")
@@ -116,6 +123,7 @@ def test_show_finds_a_commit_by_id_on_any_branch_by_version_and_by_time(omnigrap
         (["list", "--branch", "nope"], 1, "not_found", "no branch 'nope' in brain.og"),
         (["list", "--filter", "author=x"], 2, "parameter_error", "--filter takes actor=, branch=, since=, until="),
         (["list", "--filter", "actor"], 2, "parameter_error", "not 'actor'"),
+        (["list", "--filter", "branch=nope"], 1, "not_found", "no branch 'nope' in brain.og"),
         (["list", "--filter", "actor=a", "--filter", "actor=b"], 2, "parameter_error", "actor= is given twice"),
         (["list", "--filter", "since=soon"], 1, "parameter_error", "'soon' is no date or time"),
         (["list", "--limit", "0"], 2, "parameter_error", "--limit"),

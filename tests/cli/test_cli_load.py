@@ -133,6 +133,21 @@ def test_json_of_a_refused_load_has_the_violations(omnigraph: Command) -> None:
     assert [(each["file"], each["line"]) for each in violations[:2]] == [("bad.jsonl", 2), ("bad.jsonl", 3)]
 
 
+def test_what_set_rules_find_is_listed_by_file_and_line_too(omnigraph: Command, files: Path) -> None:
+    (files / "a.jsonl").write_text(
+        '{"edge": "Knows", "from": "ann", "to": "nobody"}\n{"edge": "Knows", "from": "bob", "to": "nobody"}\n'
+    )
+    (files / "b.jsonl").write_text(
+        '{"edge": "Knows", "from": "nobody", "to": "ann"}\n{"type": "Person", "data": {"name": "ann"}}\n'
+    )
+    places = ["a.jsonl:1", "a.jsonl:2", "b.jsonl:1", "b.jsonl:2"]
+    lines = omnigraph("load", "b.jsonl", "a.jsonl", "--quiet", *GRAPH).err.splitlines()
+    assert [line.split()[0] for line in lines[:-2]] == places
+    found = error_of(omnigraph("load", "b.jsonl", "a.jsonl", "--json", *GRAPH))
+    violations = cast("list[dict[str, Json]]", found["violations"])
+    assert [f"{each['file']}:{each['line']}" for each in violations] == places
+
+
 @pytest.mark.usefixtures("stocked")
 def test_records_on_stdin_have_a_place_too_and_a_hundred_are_enough(omnigraph: Command) -> None:
     answer = omnigraph("load", "-", *GRAPH, stdin=b"no record\n" * 300)

@@ -16,7 +16,8 @@ from omnigraph.language.query.typed import ConstantValue
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.schema.arrow import arrow_values
 from omnigraph.language.schema.catalog import NodeType
-from omnigraph.write.ids import ids_of, new_ids
+from omnigraph.storage.keys import ids_of
+from omnigraph.write.ids import new_ids
 
 TEXTS = st.text(st.characters(codec="utf-8"))
 

@@ -191,3 +191,55 @@ def test_it_is_open_in_its_block_only(fleet: Graph) -> None:
         tx.mutate(ADD, params={"code": "v9"})
     with pytest.raises(ParameterError, match="begun already"), tx:
         pass
+
+
+# --------------------------------------------------------------------------------------------- asking inside of one
+
+TOWED = "query towed() { match { $a: Vessel  $a tows $b } return { $a, $b } order { $a.code, $b.code } }"
+NAMES = "query names() { match { $v: Vessel } return { $v, $v.name as name } order { $v.code } }"
+
+
+def test_a_query_sees_what_the_transaction_did_and_nobody_else_does(fleet: Graph) -> None:
+    before = fleet.query(NAMES).rows
+    with fleet.transaction() as tx:
+        assert tx.query(NAMES).rows == before
+        tx.mutate(ADD, params={"code": "v9"})
+        tx.mutate(TOW, params={"from": "v9", "to": "v2"})
+        tx.mutate(RENAME, params={"code": "v2", "name": "Bo"})
+        tx.mutate(DROP, params={"code": "v1"})
+        inside, towed = tx.query(NAMES), tx.query(TOWED)
+        assert {"v": "v9", "name": "v9"} in inside.rows
+        assert {"v": "v2", "name": "Bo"} in inside.rows
+        assert "v1" not in [row["v"] for row in inside.rows]
+        assert {"a": "v9", "b": "v2"} in towed.rows
+        assert inside.commit == fleet.commits()[0]
+        assert fleet.query(NAMES).rows == before
+    assert fleet.query(NAMES).rows == inside.rows
+    assert fleet.query(TOWED).rows == towed.rows
+
+
+def test_a_query_in_a_transaction_on_a_branch_forks_nothing(fleet: Graph) -> None:
+    fleet.create_branch("draft")
+    with fleet.transaction("draft") as tx:
+        tx.mutate(ADD, params={"code": "v9"})
+        assert "v9" in [row["v"] for row in tx.query(NAMES).rows]
+        assert {pin.branch for pin in fleet.snapshot("draft").pins.values()} == {None}
+    assert "v9" in [row["v"] for row in fleet.query(NAMES, branch="draft").rows]
+    assert "v9" not in [row["v"] for row in fleet.query(NAMES).rows]
+
+
+def test_a_query_is_refused_while_a_rule_is_broken_and_the_transaction_goes_on(fleet: Graph) -> None:
+    with fleet.transaction() as tx:
+        tx.mutate(TOW, params={"from": "v9", "to": "v2"})
+        with pytest.raises(ValidationError, match="v9"):
+            tx.query(TOWED)
+        tx.mutate(ADD, params={"code": "v9"})
+        assert {"a": "v9", "b": "v2"} in tx.query(TOWED).rows
+    assert ("v9", "v2") in tows(fleet)
+
+
+def test_a_query_after_the_end_is_refused(fleet: Graph) -> None:
+    with fleet.transaction() as tx:
+        pass
+    with pytest.raises(ParameterError, match="not open"):
+        tx.query(NAMES)

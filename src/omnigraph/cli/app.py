@@ -11,7 +11,7 @@ from typing import Annotated, cast
 
 import typer
 
-from omnigraph.cli import branch, commit, graph, lint, load, mutate, schema, version
+from omnigraph.cli import branch, commit, export, graph, index, lint, load, mutate, query, schema, version
 from omnigraph.cli.render.output import JsonOutput, Output, TextOutput
 from omnigraph.cli.session import VARIABLE, Session, read_storage_options
 from omnigraph.cli.words import VERBOSE_FLAGS, asks_for_json, split_globals
@@ -34,7 +34,10 @@ app = typer.Typer(
 app.command("init")(graph.init)
 app.command("info")(graph.info)
 app.command("load")(load.load)
+app.command("query")(query.query)
 app.command("mutate")(mutate.mutate)
+app.command("export")(export.export)
+app.command("index")(index.index)
 app.add_typer(branch.app, name="branch")
 app.add_typer(commit.app, name="commit")
 app.command("snapshot")(graph.snapshot)

@@ -25,7 +25,12 @@ app = typer.Typer(help="Show the history of the graph.", rich_markup_mode=None)
 def list_(
     context: typer.Context,
     branch: Annotated[
-        str | None, typer.Option("--branch", help="The branch whose history is listed.", show_default="main")
+        str | None,
+        typer.Option(
+            "--branch",
+            help="The branch whose history is listed; else the one of --filter branch=B.",
+            show_default="main",
+        ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 20,
     filters: Annotated[
@@ -58,7 +63,7 @@ def list_(
             session.output.show(Recoveries(audited[:limit], more=len(audited) > limit))
             return 0
         # One more than is shown, to know whether there is one.
-        found = _matching(graph, branch or MAIN, limit + 1, wanted)
+        found = _matching(graph, branch or wanted.get("branch", MAIN), limit + 1, wanted)
         session.output.show(Commits(found[:limit], more=len(found) > limit))
     return 0
 

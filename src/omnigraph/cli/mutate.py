@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from omnigraph.cli.files import STDIN, read_all
-from omnigraph.cli.parameters import read_parameters
+from omnigraph.cli.options import Pairs, Params, ParamsFile, QueryFile, QueryName, QueryText, read_query
 from omnigraph.cli.render.write import Mutated
 from omnigraph.cli.session import session_of
-from omnigraph.errors import Problem, QueryError
 from omnigraph.language.query import compile_query
-from omnigraph.language.query.parser import SYNTAX_CODE
-from omnigraph.language.source import Source, source_of
 
 
 def mutate(
     context: typer.Context,
-    file: Annotated[
-        str | None, typer.Argument(metavar="FILE", help="The query file (.gq); - is stdin.", show_default=False)
-    ] = None,
-    text: Annotated[str | None, typer.Option("-e", metavar="SRC", help="The text itself.", show_default=False)] = None,
-    name: Annotated[
-        str | None,
-        typer.Option("--name", help="Which query, where the text has several.", show_default=False),
-    ] = None,
-    pairs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-p",
-            metavar="NAME=VALUE",
-            help="A parameter: JSON, unless it is declared as String. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    params: Annotated[
-        str | None, typer.Option("--params", metavar="JSON", help="Parameters as an object.", show_default=False)
-    ] = None,
-    params_file: Annotated[
-        str | None,
-        typer.Option("--params-file", metavar="FILE", help="A file of such an object; - is stdin.", show_default=False),
-    ] = None,
+    file: QueryFile = None,
+    text: QueryText = None,
+    name: QueryName = None,
+    pairs: Pairs = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
     branch: Annotated[str, typer.Option("--branch", help="The branch to change.")] = "main",
     if_commit: Annotated[
         str | None,
@@ -61,10 +38,7 @@ def mutate(
       omnigraph mutate curation.gq --name review_trial -p trial=tri-104 -p curator=ines --as act-ines
     """
     session = session_of(context)
-    if file == params_file == STDIN:
-        raise typer.TyperException("'-' (stdin) can be read only once")
-    source = _source(file, text)
-    given = read_parameters(pairs or (), params, params_file)
+    source, given = read_query("mutate", file, text, pairs, params, params_file)
     session.output.say(f"changing branch {branch} in {session.target()}")
     with session.open("rw") as graph:
         query = compile_query(source, graph.schema.catalog, name)
@@ -72,12 +46,3 @@ def mutate(
         result = graph.mutate(source, query.name, parameters, branch=branch, if_commit=if_commit, message=message)
         session.output.show(Mutated(query.name, branch, session.actor, result))
     return 0
-
-
-def _source(file: str | None, text: str | None) -> Source:
-    if (file is None) == (text is None):
-        raise typer.TyperException("'mutate' takes either a FILE or -e SRC")
-    found = source_of((text or "").encode("utf-8", "surrogateescape"), "-e") if file is None else read_all([file])[0]
-    if isinstance(found, Problem):
-        raise QueryError([replace(found, code=SYNTAX_CODE)])
-    return found

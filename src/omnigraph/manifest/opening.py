@@ -37,7 +37,11 @@ def bring_up_to_date(manifest: Manifest) -> None:
 
 def current_schema(manifest: Manifest) -> Schema:
     """The schema that the graph has now."""
-    schema_hash = manifest.schema_hash()
+    return schema_of(manifest, manifest.schema_hash())
+
+
+def schema_of(manifest: Manifest, schema_hash: str | None) -> Schema:
+    """The schema of a hash, such as a snapshot names; None: the graph never kept its schema, and has only one."""
     if schema_hash is None:
         return contract.root_schema(manifest.objects)
     known = manifest.schemas.get(schema_hash)

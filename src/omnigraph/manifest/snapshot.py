@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from omnigraph.errors import HistoryGone, NotFound
 from omnigraph.language.suggest import did_you_mean
@@ -39,7 +39,8 @@ class Pin:
 class Snapshot:
     """The whole graph at one manifest version. It stays as it is, whatever is written meanwhile.
 
-    ``commit`` is the newest commit in it, ``schema_ir_hash`` the schema that it is read with.
+    ``commit`` is the newest commit in it, ``schema_ir_hash`` the schema that it is read with. Each table is opened
+    when it is first asked for, and once.
     """
 
     branch: str
@@ -48,6 +49,7 @@ class Snapshot:
     schema_ir_hash: str | None
     pins: Mapping[str, Pin]
     _manifest: Manifest = field(repr=False, compare=False)
+    _opened: dict[Pin, Table] = field(default_factory=dict[Pin, Table], repr=False, compare=False)
 
     def pin(self, name: str) -> Pin:
         """The pin of a type, by its name, or by its table key where a node and an edge type share a name."""
@@ -59,7 +61,23 @@ class Snapshot:
 
     def table(self, name: str) -> Table:
         """The table of a type, pinned at this snapshot's version, to be read."""
-        return open_pin(self._manifest, self.pin(name))
+        pin = self.pin(name)
+        # Two threads may both open it; either handle will do.
+        return self._opened.get(pin) or self._opened.setdefault(pin, open_pin(self._manifest, pin))
+
+    def showing(self, tables: Mapping[str, Table]) -> Snapshot:
+        """The same, with other versions of some tables, such as ones that nobody else can see."""
+        shown = {
+            key: replace(self.pins[key], version=table.version, branch=table.branch, row_count=table.count_rows())
+            for key, table in tables.items()
+        }
+        opened = {pin: tables[key] for key, pin in shown.items()}
+        return replace(self, pins={**self.pins, **shown}, _opened=opened)
+
+    def owning(self, table_keys: Collection[str]) -> Snapshot:
+        """The same rows, where the forks of these tables were published on the branch at the very versions shown."""
+        pins = {key: replace(pin, branch=self.branch) if key in table_keys else pin for key, pin in self.pins.items()}
+        return replace(self, pins=pins, _opened={})
 
 
 def pins_of(view: View) -> dict[str, Pin]:

@@ -9,16 +9,14 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Final, TypeAlias, TypedDict, cast
+from typing import TypedDict, cast
 
 import pyarrow as pa
 
 from omnigraph.language.schema.arrow import BLOB
+from omnigraph.read.blob import EXTERNAL, INLINE, Descriptor
 from omnigraph.storage.lance_errors import translated
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
-
-INLINE: Final = "base64:"
-_EXTERNAL: Final = 3
 
 
 class BlobValue(TypedDict):
@@ -28,9 +26,6 @@ class BlobValue(TypedDict):
     uri: str | None
     position: int | None
     size: int | None
-
-
-Descriptor: TypeAlias = "dict[str, int | str] | None"
 
 
 class NotBase64(ValueError):
@@ -63,7 +58,7 @@ def with_blobs(table: Table, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _whole(table: Table, column: str, rows: pa.Table) -> pa.Array[pa.Scalar[pa.DataType]]:
     descriptors = cast("list[Descriptor]", rows[column].to_pylist())
-    stored = [at for at, found in enumerate(descriptors) if found is not None and found["kind"] != _EXTERNAL]
+    stored = [at for at, found in enumerate(descriptors) if found is not None and found["kind"] != EXTERNAL]
     addresses = cast("list[int]", rows[ROW_ADDRESS].take(pa.array(stored, pa.int64())).to_pylist())
     contents: dict[int, bytes | None] = {}
     if addresses:
@@ -76,7 +71,7 @@ def _whole(table: Table, column: str, rows: pa.Table) -> pa.Array[pa.Scalar[pa.D
 def _written_again(found: Descriptor, data: bytes | None) -> BlobValue | None:
     if found is None:
         return None
-    if found["kind"] != _EXTERNAL:
+    if found["kind"] != EXTERNAL:
         return _blob(data=data)
     size = cast(int, found["size"])
     part = (cast(int, found["position"]), size) if size else (None, None)

@@ -11,8 +11,8 @@ from typing import Final
 from omnigraph.errors import LegacyRowIds, Violation
 from omnigraph.language.schema.catalog import NodeType
 from omnigraph.language.types import INTEGERS, Scalar
+from omnigraph.storage.keys import ids_of
 from omnigraph.storage.pinned import Table
-from omnigraph.write.ids import ids_of
 
 _LOOKED_AT: Final = 100
 # Single keys of these types were always spelled as they are now.

@@ -83,7 +83,7 @@ class Mutate:
             done = Begun(Staging(snapshot))
             for call in self.calls:
                 done = done.then(self.catalog, call)
-        return _checked(self.catalog, done)
+        return checked(self.catalog, done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def result_of(result: Result[Affected]) -> MutationResult:
     return MutationResult(made, result.outcome.nodes, result.outcome.edges)
 
 
-def _checked(catalog: Catalog, done: Begun) -> Prepared[Affected]:
+def checked(catalog: Catalog, done: Begun) -> Prepared[Affected]:
     """What is pending as changes to commit, once every rule holds for it; else ``ValidationError``."""
     staging, touched = done.staging, list(done.staging.touched())
     broken = [one for table in touched for one in check_rows(table.type, table.rows, limit=MOST_VIOLATIONS)]
@@ -154,7 +154,8 @@ def _checked(catalog: Catalog, done: Begun) -> Prepared[Affected]:
     found = check_changes(catalog, staging.snapshot, [table.image() for table in touched], limit=MOST_VIOLATIONS)
     if found.violations:
         raise _broken(found.violations)
-    return Prepared(tuple(table.change() for table in touched), found.reads | staging.reads, done.affected)
+    changes = tuple(table.change(found.standing.get(table.type.table_key)) for table in touched)
+    return Prepared(changes, found.reads | staging.reads, done.affected)
 
 
 def _broken(violations: Sequence[Violation]) -> ValidationError:

@@ -20,7 +20,7 @@ from omnigraph.language.schema.arrow import arrow_field
 from omnigraph.language.schema.catalog import EdgeType, NodeType, PatternRule, Property, RangeRule
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, Scalar, ValueType
 from omnigraph.storage.columns import Rows, Values, absent, column_of, compute, joined, places
-from omnigraph.write.ids import canonical_text, value_text
+from omnigraph.storage.keys import canonical_text, value_text
 from omnigraph.write.rule_texts import (
     FINITE,
     ID,

@@ -8,12 +8,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from omnigraph.errors import ParameterError
+from omnigraph.errors import ParameterError, Unsupported
 from omnigraph.language.schema import Schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import take_snapshot
-from omnigraph.write.commit import Terms, commit
-from omnigraph.write.mutation import Begun, Call, Mutate, MutationResult, compile_call, result_of
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.query import Manner, Question, answer, planned
+from omnigraph.read.result import Result
+from omnigraph.storage.pinned import Table
+from omnigraph.storage.table import audit_version
+from omnigraph.write.commit import Change, Terms, commit
+from omnigraph.write.mutation import Begun, Call, Mutate, MutationResult, checked, compile_call, result_of
 from omnigraph.write.staging import Staging
 
 
@@ -24,8 +29,9 @@ class Transaction:
     before it ends, its end raises ``ConflictError``. ``result`` is there afterwards. It is for one thread.
     """
 
-    def __init__(self, manifest: Manifest, schema: Schema, terms: Terms) -> None:
+    def __init__(self, manifest: Manifest, schema: Schema, terms: Terms, manner: Manner | None = None) -> None:
         self._manifest = manifest
+        self._manner = manner or Manner()
         self._catalog = schema.catalog
         self._terms = replace(terms, schema_ir_hash=schema.hash)
         self._calls: list[Call] = []
@@ -42,6 +48,18 @@ class Transaction:
         self._calls.append(call)
         affected = self._begun.affected - begun.affected
         return MutationResult(None, affected.nodes, affected.edges)
+
+    def query(self, source: str | Path, name: str | None = None, params: Mapping[str, object] | None = None) -> Result:
+        """Answer a query on what the transaction made so far, which must break no rule of the schema by then.
+
+        ``commit`` of the result is the one that the transaction began on.
+        """
+        begun = self._open()
+        snapshot = begun.staging.snapshot
+        changes = checked(self._catalog, begun).changes
+        pending = {change.table_key: _pending(snapshot, change) for change in changes}
+        shown = snapshot.showing({key: table for key, table in pending.items() if table is not None})
+        return answer(planned(self._manifest, shown, Question(source, name, params), self._manner))
 
     def _open(self) -> Begun:
         if self._begun is None:
@@ -61,3 +79,15 @@ class Transaction:
         if kind is None:
             work = Mutate(self._catalog, tuple(self._calls), begun)
             self.result = result_of(commit(self._manifest, work, self._terms, begun.staging.snapshot))
+
+
+def _pending(snapshot: Snapshot, change: Change) -> Table | None:
+    """A table with the rows of a change, which nobody else sees; None, where they change nothing.
+
+    What is written for it is left to cleanup by its age, as all rows are that were staged and never committed.
+    """
+    pinned = snapshot.table(change.table_key)
+    if pinned.uri.startswith("s3+ddb://"):
+        raise Unsupported("a transaction cannot be asked where DynamoDB keeps the versions", hint="query it afterwards")
+    staged = change.stage(pinned)
+    return None if staged is None else audit_version(pinned, staged)

@@ -11,7 +11,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from rich.text import Text
 
@@ -37,6 +37,9 @@ class Result(ABC):
 class Output(ABC):
     """Everything that a command may say."""
 
+    is_json: ClassVar[bool]
+    """Whether stdout is for one object and nothing else."""
+
     @abstractmethod
     def show(self, result: Result) -> None:
         """What the command found or made."""
@@ -61,6 +64,8 @@ class Output(ABC):
 class JsonOutput(Output):
     """One JSON object on stdout."""
 
+    is_json = True
+
     def show(self, result: Result) -> None:
         """The object of the result."""
         _print_json(result.to_json())
@@ -83,6 +88,8 @@ class JsonOutput(Output):
 
 class TextOutput(Output):
     """Text, in colour on a terminal."""
+
+    is_json = False
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._page = Page(quiet=quiet)
@@ -130,5 +137,10 @@ def _ignore(count: int) -> None:
     """Nobody wants to know."""
 
 
+def json_text(found: Mapping[str, Json]) -> str:
+    """One object, as a command prints it."""
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+
 def _print_json(found: Mapping[str, Json]) -> None:
-    sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_text(found))

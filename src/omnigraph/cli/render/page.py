@@ -17,6 +17,7 @@ Cell: TypeAlias = str | int | None
 
 MAX_LINE = 160
 MAX_CELL = 40
+MIN_CELL = 4
 _GAP = "  "
 # A terminal would obey control characters in a text. Their pictures are as wide as a caret expects.
 _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) != "\t"} | {127: 0x2421}
@@ -60,13 +61,30 @@ class Page:
         longest = MAX_CELL if self.out.is_terminal else None
         shown = [[_cell_text(cell, longest) for cell in row] for row in rows]
         numbers = [all(isinstance(row[column], int) for row in rows) for column in range(len(header))]
-        widths = [max(map(cell_len, column)) for column in zip(header, *shown, strict=True)]
-        for cells, style in ((header, "bold"), *((row, "") for row in shown)):
+        self._lines(header, shown, numbers, _widths(header, shown))
+
+    def grid(self, header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> None:
+        """A table of texts on one line each. On a terminal the widest columns give way, so that all can be seen."""
+        widths = _widths(header, rows)
+        if self.out.is_terminal:
+            widths = fitted(widths, self.out.width - len(_GAP) * (len(header) - 1))
+        self._lines(header, rows, numbers, widths)
+
+    def _lines(
+        self, header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool], widths: Sequence[int]
+    ) -> None:
+        for cells, style in ((header, "bold"), *((row, "") for row in rows)):
             aligned = zip(cells, widths, numbers, strict=True)
-            line = Text(_GAP.join(_aligned(*cell) for cell in aligned).rstrip(), style)
+            line = Text(_GAP.join(_aligned(_cut_to(cell, width), width, number) for cell, width, number in aligned))
+            line.stylize(style)
+            line.rstrip()
             if self.out.is_terminal:
                 line.truncate(self.out.width, overflow="ellipsis")
             self.print(line)
+
+    def write(self, text: str) -> None:
+        """A part of the result that is meant for programs: as it is, without the cost of drawing it."""
+        self.out.file.write(text)
 
     def moment(self, instant: datetime) -> str:
         """When something was, as a person says it: how long ago if that is less than a day, else the date."""
@@ -86,6 +104,22 @@ def many(number: int, one: str, more: str | None = None) -> str:
 def tamed(text: str) -> str:
     """A text whose control characters no terminal obeys."""
     return "\n".join(line.translate(_PICTURES) for line in text.split("\n"))
+
+
+def in_one_line(text: str) -> str:
+    """A text whose control characters, line ends among them, no terminal obeys."""
+    return text.replace("\t", " ").translate(_PICTURES)
+
+
+def fitted(widths: Sequence[int], room: int) -> list[int]:
+    """Widths that fit into a room: narrow columns keep theirs, the others share what is left."""
+    found = list(widths)
+    columns = sorted(range(len(widths)), key=lambda column: widths[column])
+    for place, column in enumerate(columns):
+        share = max(MIN_CELL, room // (len(columns) - place))
+        found[column] = min(widths[column], share)
+        room -= found[column]
+    return found
 
 
 def draw_problem(problem: Problem, colour: str) -> Text:
@@ -133,7 +167,15 @@ def _cell_text(cell: Cell, longest: int | None) -> str:
     if isinstance(cell, int):
         return f"{cell:,}"
     text = tamed(next(iter((cell or "").splitlines()), ""))
-    return text if longest is None or cell_len(text) <= longest else set_cell_size(text, longest - 1) + "…"
+    return text if longest is None else _cut_to(text, longest)
+
+
+def _cut_to(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
+
+
+def _widths(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
 
 
 def _aligned(cell: str, width: int, number: bool) -> str:  # noqa: FBT001  how a column stands, not a switch

@@ -1,0 +1,51 @@
+"""``omnigraph export``: the graph as records that can be loaded again, or as Parquet."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Literal, TypeAlias
+
+import typer
+
+from omnigraph.cli.options import At
+from omnigraph.cli.render.read import Exported
+from omnigraph.cli.session import session_of
+
+# As the library names them; importing them from there would bring Lance along.
+ExportFormat: TypeAlias = Literal["jsonl", "parquet"]
+
+
+def export(
+    context: typer.Context,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="T", help="Only this type. May be repeated.", show_default=False),
+    ] = None,
+    branch: Annotated[str, typer.Option("--branch", help="The branch to read.")] = "main",
+    at: At = None,
+    form: Annotated[ExportFormat, typer.Option("--format", help="What is written.")] = "jsonl",
+    path: Annotated[
+        str | None,
+        typer.Option("-o", metavar="PATH", help="The file, or the folder of Parquet.", show_default="stdout"),
+    ] = None,
+) -> int:
+    """Write the graph out, or some types of it: as JSONL that 'load' reads back, or as Parquet.
+
+    A file appears under its name when it is complete. Parquet goes into a new folder, with one more for each type.
+
+    \b
+    Example:
+      omnigraph export --type Trial --type Tests --at v12 -o trials.jsonl
+    """
+    session = session_of(context)
+    if path is None and form == "parquet":
+        raise typer.TyperException("--format parquet needs -o PATH")
+    if path is None and session.output.is_json:
+        raise typer.TyperException("--json needs -o PATH, since stdout cannot hold the records too")
+    with session.open("ro") as graph:
+        if path is None:
+            sys.stdout.flush()
+            graph.export(sys.stdout.buffer, types or None, branch, at)
+        else:
+            session.output.show(Exported(graph.export(path, types or None, branch, at, form)))
+    return 0

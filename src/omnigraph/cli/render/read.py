@@ -1,0 +1,220 @@
+"""Results of the commands that read data, and of ``index``, which makes reading quicker."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+import orjson
+
+from omnigraph.cli.render.output import Result, json_text
+from omnigraph.cli.render.page import Page, in_one_line, many
+from omnigraph.errors import Json
+
+if TYPE_CHECKING:
+    from omnigraph.read.explain import Profile
+    from omnigraph.read.export import ExportResult
+    from omnigraph.read.result import Result as QueryResult
+    from omnigraph.write.indexes import IndexReport, MeantIndex
+
+Format: TypeAlias = Literal["table", "json", "jsonl", "csv", "kv"]
+Row: TypeAlias = Mapping[str, Json]
+
+MOST_ROWS = 200
+"""A person at a terminal looks at so many."""
+_SHOWN_ITEMS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Result):
+    """The rows of a query, in one of the forms that they can be written in."""
+
+    result: QueryResult
+    format: Format
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The query, its columns and rows, and where they come from."""
+        return self.result.to_json()
+
+    def draw(self, page: Page) -> None:
+        """The rows; only a table has to have them all before it begins."""
+        match self.format:
+            case "table":
+                self._draw_table(page)
+            case "json":
+                page.write(json_text(self.to_json()))
+            case "jsonl":
+                for rows in self._rows():
+                    page.write(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows).decode())
+            case "csv":
+                page.write(_csv([self.result.columns]))
+                for rows in self._rows():
+                    page.write(_csv([map(_csv_cell, row.values()) for row in rows]))
+            case "kv":
+                self._draw_properties(page)
+
+    def _rows(self) -> Iterator[list[dict[str, Json]]]:
+        # Imported here, because it brings Arrow along.
+        from omnigraph.read.values import json_rows
+
+        return (json_rows(batch) for batch in self.result.batches())
+
+    def _draw_table(self, page: Page) -> None:
+        watched = page.out.is_terminal
+        shown: list[list[str]] = []
+        count = 0
+        for rows in self._rows():
+            count += len(rows)
+            wanted = rows[: MOST_ROWS - len(shown)] if watched else rows
+            shown += [[_cell(value, short=watched) for value in row.values()] for row in wanted]
+        page.grid([in_one_line(name) for name in self.result.columns], shown, self._numbers())
+        if count > len(shown):
+            page.say(f"and {count - len(shown):,} more; --format jsonl shows all")
+        if not count:
+            page.say("no rows")
+
+    def _numbers(self) -> list[bool]:
+        return [str(type_).startswith(("int", "uint", "float", "double")) for type_ in self.result.schema.types]
+
+    def _draw_properties(self, page: Page) -> None:
+        width = max(map(len, self.result.columns))
+        gap = ""
+        for rows in self._rows():
+            for row in rows:
+                lines = (f"{name:<{width}}  {_cell(value, short=False)}\n" for name, value in row.items())
+                page.write(gap + "".join(lines))
+                gap = "\n"
+
+
+def _cell(value: Json, *, short: bool) -> str:
+    """A value on one line. On a terminal a list shows how it begins, and how long it is."""
+    if isinstance(value, str):
+        return in_one_line(value)
+    if short and isinstance(value, Sequence) and len(value) > _SHOWN_ITEMS:
+        first = ", ".join(_json(item) for item in value[:_SHOWN_ITEMS])
+        return f"[{first}, … {len(value)} items]"
+    return _json(value)
+
+
+def _csv_cell(value: Json) -> Json:
+    """Texts as they are, nothing for null, everything else as JSON."""
+    return value if value is None or isinstance(value, str) else _json(value)
+
+
+def _csv(rows: Iterable[Iterable[Json]]) -> str:
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _json(value: Json) -> str:
+    return orjson.dumps(value).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Explained(Result):
+    """The plan of a query that did not run."""
+
+    query_name: str
+    branch: str
+    plan: str
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The plan as a text."""
+        return {"query_name": self.query_name, "branch": self.branch, "plan": self.plan}
+
+    def draw(self, page: Page) -> None:
+        """The plan as it is."""
+        page.write(f"{self.plan}\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Profiled(Result):
+    """The plan of a query that ran, and what it took."""
+
+    query_name: str
+    branch: str
+    profile: Profile
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The plan as a tree."""
+        return {"query_name": self.query_name, "branch": self.branch, **cast("Row", self.profile.to_json())}
+
+    def draw(self, page: Page) -> None:
+        """The plan with its notes."""
+        page.write(f"{self.profile}\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported(Result):
+    """What was written where."""
+
+    result: ExportResult
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Every field, the commit as its id."""
+        result = self.result
+        return {
+            "commit": None if result.commit is None else result.commit.id,
+            "branch": result.branch,
+            "format": result.format,
+            "path": result.path,
+            "nodes": dict(result.nodes),
+            "edges": dict(result.edges),
+        }
+
+    def draw(self, page: Page) -> None:
+        """One line, and the rows of each type."""
+        result = self.result
+        nodes, edges = (sum(counts.values()) for counts in (result.nodes, result.edges))
+        commit = "" if result.commit is None else f", at commit {result.commit.id}"
+        page.print(f"{result.path}: {many(nodes, 'node')}, {many(edges, 'edge')}{commit}")
+        kinds = {"node": result.nodes, "edge": result.edges}
+        page.print("")
+        page.table(
+            ("kind", "type", "rows"),
+            [(kind, name, count) for kind, counts in kinds.items() for name, count in counts.items()],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed(Result):
+    """What became of the indexes of a branch."""
+
+    branch: str
+    report: IndexReport
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The commit, and the indexes by what became of them."""
+        report = self.report
+        return {
+            "branch": self.branch,
+            "commit": None if report.commit is None else report.commit.id,
+            "built": [_index_json(each) for each in report.built],
+            "present": [_index_json(each) for each in report.present],
+            "deferred": [{**_index_json(each.index), "reason": each.reason} for each in report.deferred],
+        }
+
+    def draw(self, page: Page) -> None:
+        """One line that counts them, and what was built or put off."""
+        report = self.report
+        commit = "no commit" if report.commit is None else f"commit {report.commit.id}"
+        counts = f"{len(report.built)} built, {len(report.present)} present, {len(report.deferred)} deferred"
+        page.print(f"{self.branch}: {counts}, {commit}")
+        rows = [(*_index_cells(each), "built") for each in report.built]
+        rows += [(*_index_cells(each.index), each.reason) for each in report.deferred]
+        if rows:
+            page.print("")
+            page.table(("kind", "type", "column", "index", "outcome"), rows)
+
+
+def _index_cells(index: MeantIndex) -> tuple[str, str, str, str | None]:
+    kind, _, type_ = index.table_key.partition(":")
+    return kind, type_, index.column, index.kind
+
+
+def _index_json(index: MeantIndex) -> dict[str, Json]:
+    return {"table_key": index.table_key, "column": index.column, "kind": index.kind}

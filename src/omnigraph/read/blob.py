@@ -1,0 +1,135 @@
+"""Blobs, read: one cell whole or by range, and whole columns of them while rows stream by.
+
+A scan shows only where the bytes of a blob lie. Bytes that were given as the URI of an object stay there, and are
+fetched from there.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Final, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import NotFound, ParameterError, StorageError
+from omnigraph.language.schema.catalog import Catalog
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.rows import blobs_of, rows_of, type_of
+from omnigraph.read.scan import Key, id_of, with_id
+from omnigraph.storage.columns import Values, column_of, compute, to_list
+from omnigraph.storage.lance_errors import translated
+from omnigraph.storage.pinned import ROW_ADDRESS, Table
+
+INLINE: Final = "base64:"
+EXTERNAL: Final = 3
+"""The kind of a blob whose bytes lie outside of the graph."""
+
+_UNMEASURED: Final = 1024 * 1024
+
+Descriptor: TypeAlias = "dict[str, int | str] | None"
+
+
+def read_blob(
+    snapshot: Snapshot, catalog: Catalog, name: str, key: Key, property_: str, offset: int, length: int | None
+) -> bytes | None:
+    """The bytes of one blob, or a part of them; None if there is no blob. Beyond its end there is nothing."""
+    if offset < 0 or (length is not None and length < 0):
+        raise ParameterError(f"offset is {offset} and length is {length}", hint="neither may be negative")
+    type_ = type_of(catalog, name)
+    blobs = blobs_of(type_)
+    if property_ not in blobs:
+        hint = did_you_mean(property_, blobs) or (f"its blobs are {', '.join(blobs)}" if blobs else "it has no blobs")
+        raise ParameterError(f"{type_.name} has no blob '{property_}'", hint=hint)
+    rows = rows_of(snapshot, type_)
+    addresses = [
+        address
+        for batch in rows.read(["id"], [with_id(type_, key)], with_address=True)
+        for address in cast("list[int]", to_list(column_of(batch, ROW_ADDRESS)))
+    ]
+    if rows.table is None or not addresses:
+        raise NotFound(f"no {type_.name} '{id_of(type_, key)}' in this snapshot")
+    if property_ not in rows.table.schema.names:
+        return None
+    return _part(rows.table, property_, addresses[0], offset, length)
+
+
+def _part(table: Table, column: str, address: int, offset: int, length: int | None) -> bytes | None:
+    with translated(f"{table.subject}, blob '{column}'"):
+        (file,) = table.dataset.take_blobs(column, addresses=[address])
+        if file is None:
+            return None
+        with file:
+            size = file.size()
+            start = min(offset, size)
+            file.seek(start)
+            wanted = size - start if length is None else min(length, size - start)
+            found = file.read(wanted) if wanted else b""
+    if len(found) != wanted:
+        raise StorageError(f"{table.subject}: blob '{column}' ended after {start + len(found)} of {size} bytes")
+    return found
+
+
+# --------------------------------------------------------------------------------------------- whole columns
+
+
+def blob_sizes(rows: pa.RecordBatch, column: str) -> npt.NDArray[np.float64]:
+    """About how many bytes each blob has; nobody has measured those that lie elsewhere."""
+    blobs = column_of(rows, column)
+    if blobs.null_count == len(blobs):
+        return np.zeros(len(blobs))
+    kinds, sizes = (_numbers(blobs, name) for name in ("kind", "size"))
+    return np.where((kinds == EXTERNAL) & (sizes == 0), _UNMEASURED, sizes)
+
+
+def _numbers(blobs: Values, name: str) -> npt.NDArray[np.float64]:
+    found = compute("struct_field", blobs, options=pc.StructFieldOptions([name]))
+    return compute("coalesce", found.cast(pa.float64()), pa.scalar(0.0)).to_numpy(zero_copy_only=False)
+
+
+def blob_bytes(table: Table, column: str, rows: pa.RecordBatch) -> Values:
+    """The blobs of rows that came with their addresses, with what lies elsewhere fetched."""
+    descriptors = _descriptors(rows, column)
+    there = [at for at, found in enumerate(descriptors) if found is not None]
+    return pa.array(_fetched(table, column, rows, there), pa.large_binary())
+
+
+def blob_texts(table: Table, column: str, rows: pa.RecordBatch) -> pa.LargeStringArray:
+    """The blobs of rows that came with their addresses, as records give them: their bytes, or the URI of an object."""
+    descriptors = _descriptors(rows, column)
+    stored = [at for at, found in enumerate(descriptors) if found is not None and not _is_whole_object(found)]
+    contents = _fetched(table, column, rows, stored)
+    texts = [
+        None
+        if found is None
+        else cast(str, found["blob_uri"])
+        if data is None
+        else INLINE + base64.b64encode(data).decode()
+        for found, data in zip(descriptors, contents, strict=True)
+    ]
+    return pa.array(texts, pa.large_string())
+
+
+def _descriptors(rows: pa.RecordBatch, column: str) -> list[Descriptor]:
+    return cast("list[Descriptor]", to_list(column_of(rows, column)))
+
+
+def _is_whole_object(found: dict[str, int | str]) -> bool:
+    """A part of an object has no text form: its bytes have to be taken."""
+    return found["kind"] == EXTERNAL and not found["size"]
+
+
+def _fetched(table: Table, column: str, rows: pa.RecordBatch, places: Sequence[int]) -> list[bytes | None]:
+    """The bytes at some places, and None at the others."""
+    found: list[bytes | None] = [None] * rows.num_rows
+    if places:
+        addresses = to_list(column_of(rows, ROW_ADDRESS).take(pa.array(places, pa.int64())))
+        with translated(f"{table.subject}, blob '{column}'"):
+            read = table.dataset.read_blobs(column, addresses=cast("list[int]", addresses), preserve_order=True)
+        for at, (_, data) in zip(places, read, strict=True):
+            found[at] = data
+    return found

@@ -1,0 +1,61 @@
+"""Files and folders that appear under their names when they are complete, and not before."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import BinaryIO
+
+from omnigraph.errors import AlreadyExists, NotFound, ParameterError, StorageError
+
+
+@contextmanager
+def new_file(path: Path) -> Generator[BinaryIO]:
+    """A file to write to. It takes the place of one that was there; if something fails, that one stays."""
+    with _writing(path) as part:
+        if path.is_dir():
+            raise ParameterError(f"'{path}' is a folder", hint="name a file in it")
+        try:
+            with part.open("xb") as file:
+                yield file
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: Path) -> Generator[Path]:
+    """A folder to fill. What is there already is left alone: only an empty folder is taken."""
+    with _writing(path) as part:
+        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+            raise AlreadyExists(f"there is something at '{path}' already", hint="name a new folder, or an empty one")
+        try:
+            part.mkdir()
+            yield part
+            part.replace(path)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def local_path(target: str | os.PathLike[str]) -> Path:
+    """The path that is meant; object stores are none."""
+    text = os.fspath(target)
+    if "://" in text:
+        raise ParameterError(f"cannot write to '{text}'", hint="give a local path, or an open stream")
+    return Path(text)
+
+
+@contextmanager
+def _writing(path: Path) -> Generator[Path]:
+    """Where it is until it is complete: in the same folder, so that it can be renamed."""
+    folder = path.absolute().parent
+    try:
+        if not folder.is_dir():
+            raise NotFound(f"there is no folder '{path.parent}'", hint="make it first")
+        yield folder / f".omnigraph-{token_hex(8)}.part"
+    except OSError as error:
+        raise StorageError(f"'{path}' cannot be written: {error.strerror or error}") from error

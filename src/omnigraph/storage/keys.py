@@ -1,0 +1,65 @@
+"""Keys as texts: the one spelling that the values of a key have, wherever a row comes from.
+
+The id of a keyed node is its key as text. Values that ``@unique`` compares are spelled the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.language.schema.catalog import NodeType
+from omnigraph.storage.columns import Rows, Values, as_text, column_of, compute, joined, rewritten
+from omnigraph.storage.json_text import json_strings
+
+
+def ids_of(node_type: NodeType, rows: Rows) -> pa.StringArray:
+    """The id of each row of a keyed type, from its key columns; null where a part of the key is null or not finite.
+
+    One column: the canonical text of its value. Several, by name: the compact JSON array of their texts.
+    """
+    if node_type.key is None:
+        raise ValueError(f"{node_type.name} has no key")
+    return canonical_text(rows, sorted(node_type.key))
+
+
+def canonical_text(rows: Rows, columns: Sequence[str]) -> pa.StringArray:
+    """The text that stands for the values of these columns together; null where one of them is null or not finite."""
+    texts = [value_text(_finite(column_of(rows, name))) for name in columns]
+    return texts[0] if len(texts) == 1 else _json_array(texts)
+
+
+def value_text(values: Values) -> pa.StringArray:
+    """Each value as a key spells it: numbers in full without exponent, dates in days, times in milliseconds."""
+    if pa.types.is_string(values.type):
+        return cast("pa.StringArray", values)
+    if pa.types.is_date32(values.type):
+        return as_text(values.cast(pa.int32()))
+    if pa.types.is_date64(values.type):
+        return as_text(values.cast(pa.int64()))
+    if pa.types.is_floating(values.type):
+        return _float_text(values)
+    return as_text(values)
+
+
+def _finite(values: Values) -> Values:
+    if not pa.types.is_floating(values.type):
+        return values
+    return compute("if_else", compute("is_finite", values), values, pa.scalar(None, values.type))
+
+
+def _float_text(values: Values) -> pa.StringArray:
+    # Adding zero turns -0.0 into 0.0. Arrow gives the shortest text that reads back, but with exponents.
+    texts = cast("Values", as_text(compute("add", values, pa.scalar(0, values.type))))
+    with_exponent = compute("match_substring", texts, options=pc.MatchSubstringOptions("e"))
+    written = rewritten(texts, with_exponent, lambda text: format(Decimal(text), "f"))
+    return cast("pa.StringArray", written)
+
+
+def _json_array(texts: Sequence[pa.StringArray]) -> pa.StringArray:
+    first, *rest = (cast("pa.StringArray", json_strings(cast("Values", text))) for text in texts)
+    return joined("[", first, *(part for text in rest for part in (",", text)), "]")
