@@ -12,6 +12,7 @@ import pyarrow as pa
 from omnigraph.errors import Json
 from omnigraph.graph import Graph
 from omnigraph.language.schema import Schema
+from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.storage.pinned import open_table
 from omnigraph.write.transaction import Transaction
@@ -31,9 +32,9 @@ def insert(into: Graph | Transaction, schema: Schema, record: Mapping[str, objec
     into.mutate(f"query add({', '.join(declared)}) {{ insert {name} {{ {values} }} }}", params={**ends, **data})
 
 
-def rows_of(graph: Graph, name: str, branch: str = MAIN) -> list[dict[str, Json]]:
+def rows_of(graph: Graph, name: str, branch: str = MAIN, at: Reference | None = None) -> list[dict[str, Json]]:
     """All rows of a type's table, dates as texts."""
-    rows = graph.snapshot(branch).table(name).scan().read_all()
+    rows = graph.snapshot(branch, at).table(name).scan().read_all()
     columns = {column: _readable(rows, column) for column in rows.column_names}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 

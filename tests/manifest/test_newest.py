@@ -71,6 +71,20 @@ def test_a_table_that_is_gone_has_no_answer(table: Table) -> None:
         table.has_successor()
 
 
+def test_the_newest_version_of_an_open_table_is_that_table_until_something_is_committed(table: Table) -> None:
+    assert table.newest() is table
+    newer = append_row(table)
+    assert table.newest() == newer
+    assert newer.newest() is newer
+
+
+def test_the_newest_version_is_found_after_the_next_one_was_dropped(table: Table) -> None:
+    newest = append_row(append_row(table))
+    assert tables.drop_versions(newest, [2]) > 0
+    assert not table.has_successor()
+    assert table.newest() == newest
+
+
 def heads(graph: Graph, branch: str = MAIN) -> set[str | None]:
     """The head as every way of reading finds it: kept, read anew, and from the whole history."""
     fresh = manifest_of(

@@ -9,6 +9,7 @@ import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
+from omnigraph.write import gathering
 from tests.case_files import CASES
 from tests.graphs import insert
 
@@ -38,3 +39,15 @@ def fleet_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fleet(fleet_template: Path, tmp_path: Path) -> Graph:
     """Three vessels, two ports, a tow and a call."""
     return omnigraph.open(shutil.copytree(fleet_template, tmp_path / "fleet.og"))
+
+
+@pytest.fixture(params=["held", "staged"])
+def staged_at(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Loads with their rows in memory, and with their rows staged while they are read, as if they were many.
+
+    Gives the first durable step that a load makes on its snapshot.
+    """
+    if request.param == "held":
+        return "table.stage"
+    monkeypatch.setattr(gathering, "MOST_HELD", 0)
+    return "table.audit"

@@ -9,12 +9,15 @@ from omnigraph.storage.failpoints import Step, When, _arming
 
 
 @contextmanager
-def meanwhile(other: Callable[[], object]) -> Generator[None]:
-    """Run ``other`` once, when the writer in this block has staged its first rows and holds no lock yet."""
+def meanwhile(other: Callable[[], object], step_name: str = "table.stage") -> Generator[None]:
+    """Run ``other`` once, when the writer in this block has staged its first rows and holds no lock yet.
+
+    A load that stages while it reads has begun its commit when it audits what it staged: ``table.audit``.
+    """
     waiting = [other]
 
     def act(when: When, step: Step) -> None:
-        if when == "after" and step.name == "table.stage" and waiting:
+        if when == "after" and step.name == step_name and waiting:
             waiting.pop()()
 
     with _arming(act):

@@ -12,32 +12,14 @@ from omnigraph.graph import Graph
 from omnigraph.storage.failpoints import When, failing
 from omnigraph.write.audit import RecoveryKind
 from tests import crash
-from tests.graphs import rows_of
-
-# It writes two tables, so there is a moment at which one is committed and the other is not.
-MOVE = 'query move() { insert Vessel { code: "v9", name: "Nona", kind: "tug" }  insert Tows { from: "v9", to: "v1" } }'
-DROP = 'query drop() { delete Vessel where code = "v1" }'
-NEXT = 'query next() { insert Vessel { code: "v8", name: "Octa", kind: "tug" }  insert Tows { from: "v8", to: "v2" } }'
-
-
-def shown(graph: Graph, branch: str = "main") -> tuple[list[str], list[tuple[str, str]]]:
-    vessels = sorted(str(row["id"]) for row in rows_of(graph, "Vessel", branch))
-    return vessels, sorted((str(row["src"]), str(row["dst"])) for row in rows_of(graph, "Tows", branch))
-
-
-def mutate(uri: str, text: str, branch: str = "main") -> None:
-    omnigraph.open(uri).mutate(text, branch=branch)
+from tests.write.fleet import DROP, MOVE, NEXT, copied, mutate, shown, states_around
 
 
 @pytest.mark.parametrize("text", [MOVE, DROP])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_interrupt_leaves_all_or_nothing(fleet_template: Path, text: str, when: When) -> None:
     steps = crash.record(mutate, str(crash.fresh_copy(fleet_template)), text)
-    done = omnigraph.open(crash.fresh_copy(fleet_template))
-    before = shown(done)
-    done.mutate(text)
-    states = [before, shown(done)]
-    assert states[0] != states[1]
+    states = states_around(fleet_template, text)
     for step in steps:
         graph = omnigraph.open(crash.fresh_copy(fleet_template))
         with pytest.raises(KeyboardInterrupt), failing(step.number, when, KeyboardInterrupt()):
@@ -46,14 +28,6 @@ def test_an_interrupt_leaves_all_or_nothing(fleet_template: Path, text: str, whe
         graph.mutate(NEXT)
         assert "v8" in shown(graph)[0]
         assert list(graph._manifest.objects.list("__recovery")) == []
-
-
-def copied(template: Path, branch: str) -> str:
-    """A fresh graph with a branch. A copy of one that has branches already would share their files with it."""
-    folder = crash.fresh_copy(template)
-    if branch != "main":
-        omnigraph.open(folder).create_branch(branch)
-    return str(folder)
 
 
 def killed(template: Path, name: str, when: When, branch: str = "main") -> Graph:

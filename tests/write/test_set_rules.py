@@ -11,6 +11,7 @@ from omnigraph.language.query.values import narrowed
 from omnigraph.language.schema.arrow import arrow_values
 from omnigraph.storage.filters import MOST_LISTED
 from omnigraph.storage.location import Location
+from omnigraph.storage.pinned import ROW_ADDRESS
 from omnigraph.write import images
 from omnigraph.write.rules import Arrival, Image, rule_columns
 from omnigraph.write.set_rules import set_rules
@@ -217,6 +218,18 @@ def test_only_what_the_rules_need_is_read(graph: Graph) -> None:
     assert check(graph, image(graph, "node:Port", removed=["q"])).reads == {"edge:CallsAt", "edge:HomePort"}
 
 
+def test_where_replaced_rows_lie_is_seen_on_the_way(graph: Graph) -> None:
+    """A check that looks for ids says where those lie that the change replaces or removes, and only those."""
+    ships = image(graph, "node:Ship", [{"code": "b"}, {"code": "x"}], ["c"])
+    checked = check(graph, ships, image(graph, "edge:Tows", [edge("e", "x", "a")], arrival=Arrival.FRESH))
+    (table_key, standing), *others = checked.standing.items()
+    ship = graph.snapshot().table("Ship")
+    lying = ship.scan(["id"], with_row_address=True).read_all().to_pylist()
+    assert (table_key, standing.branch, standing.version, others) == ("node:Ship", None, ship.version, [])
+    assert {row["id"] for row in lying if row[ROW_ADDRESS] in standing.addresses} == {"b", "c"}
+    assert check(graph, ships).standing == {}
+
+
 def test_many_values_are_found_by_a_scan_as_few_are_by_a_filter(graph: Graph) -> None:
     filler: list[Row] = [{"code": f"s{n}", "name": f"n{n}", "flag": "xx", "hull": n} for n in range(MOST_LISTED + 1)]
     wrong: list[Row] = [{"code": "x", "name": "Aurora"}, {"code": "y", "flag": "no", "hull": 2}]
@@ -268,6 +281,16 @@ def test_values_of_every_type_are_found(
     same = check(graph, Image("node:T", rows("new", 0))).violations
     assert {each.property for each in same} == {f"p{type_}" for type_ in values}
     assert {each.ids for each in same} == {("new", "old")}
+
+
+@pytest.mark.parametrize("by_scan", [False, True])
+def test_zero_has_no_sign(local_location: Location, monkeypatch: pytest.MonkeyPatch, by_scan: bool) -> None:
+    graph = omnigraph.init(local_location.uri, "node T { code: String @key  depth: F64? @unique }")
+    append_rows(graph, {"node:T": pa.table({"id": ["old"], "code": ["old"], "depth": [-0.0]})})
+    if by_scan:
+        monkeypatch.setattr(images, "MOST_LISTED", 0)
+    same = pa.table({"id": ["new"], "code": ["new"], "depth": [0.0]})
+    assert found(graph, Image("node:T", same)) == [("T", "@unique(depth)", "0", ("new", "old"))]
 
 
 def test_only_so_many_violations_are_given(graph: Graph) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from omnigraph.graph import Graph
 from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.storage.location import locate
-from omnigraph.write import images
+from omnigraph.write import images, rules
 from omnigraph.write.rules import Arrival
 
 from .rule_graphs import Contents, Row, check, image, make_ship_graph
@@ -96,14 +96,19 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(CHANGES, st.booleans())
+@given(CHANGES, st.sampled_from(["looked up", "scanned", "in parts"]))
 def test_the_sql_says_what_plain_python_says(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, TableChange], by_scan: bool
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, TableChange], way: str
 ) -> None:
     made = [image(graph, key, each.incoming, sorted(each.removed), each.arrival) for key, each in changes.items()]
     with monkeypatch.context() as patch:
-        if by_scan:
+        if way == "scanned":
             patch.setattr(images, "MOST_LISTED", 0)
+        elif way == "in parts":
+            patch.setattr(rules, "MANY_ROWS", -1)
+            patch.setattr(rules, "_ROWS_IN_A_PART", 2)
+            # Else no part would be large enough for the SQL.
+            patch.setattr(rules, "_FEW_ROWS", -1)
         checked = check(graph, *made)
     found: Found = Counter((v.type, v.rule, str(v.value), v.ids) for v in checked.violations)
     assert found == expected_violations(graph.schema.catalog, changes)

@@ -13,7 +13,9 @@ from omnigraph.language.query.ast import Comparison
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.storage import table as tables
 from omnigraph.storage.filters import AnyOf, Condition, comparison
+from omnigraph.storage.pinned import ROW_ADDRESS
 from omnigraph.storage.staging import Kind
+from omnigraph.write.images import Standing
 from omnigraph.write.staging import PendingTable, Staging
 
 
@@ -136,6 +138,22 @@ def test_a_change_fits_a_newer_version_too(ports: PendingTable) -> None:
     staged = change.stage(newer)
     assert staged is not None
     assert names(tables.commit(newer, staged, "test").scan().read_all())["p8"] == "mine"
+
+
+def test_where_rows_were_seen_counts_for_that_version_only(ports: PendingTable) -> None:
+    ports.put(rows(ports, p1="Bergen"))
+    lying = ports.pinned.scan(["id"], filter="id = 'p1'", with_row_address=True).read_all()[ROW_ADDRESS].to_numpy()
+    change = ports.change(Standing(None, ports.pinned.version, lying))
+    staged = change.stage(ports.pinned)
+    assert staged is not None
+    assert (staged.kind, staged.updated) == (Kind.UPSERT, 1)
+    gone = tables.delete_where(ports.pinned, "id = 'p1'")
+    assert gone is not None
+    newer = tables.commit(ports.pinned, gone, "test")
+    staged = change.stage(newer)
+    assert staged is not None
+    assert (staged.kind, staged.inserted) == (Kind.APPEND, 1)
+    assert names(tables.commit(newer, staged, "test").scan().read_all()) == {"p1": "Bergen", "p2": "Kiel"}
 
 
 def test_a_copy_goes_its_own_way(fleet: Graph, staging: Staging, ports: PendingTable) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -23,7 +24,7 @@ CREATED_VERSION = "_row_created_at_version"
 _MAX_CHUNKS = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lineage:
     """The commits that one branch of the manifest shows, in no particular order, each with its manifest version."""
 
@@ -44,6 +45,10 @@ class Lineage:
 
     def head(self) -> CommitRecord | None:
         """The newest commit; None where history has not begun."""
+        return self._head
+
+    @cached_property
+    def _head(self) -> CommitRecord | None:
         if not len(self):
             return None
         newest = np.flatnonzero(self.versions == self.versions.max())

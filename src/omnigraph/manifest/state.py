@@ -113,6 +113,8 @@ class View:
     @property
     def head(self) -> CommitRecord | None:
         """The newest commit; None where history has not begun."""
+        if self.lineage is not None:
+            return self.lineage.head()
         return lineage_of(self.newest, row_versions=CREATED_VERSION in self.newest.column_names).head()
 
     @property

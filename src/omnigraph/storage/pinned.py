@@ -22,6 +22,7 @@ from lance.debug import list_transactions
 
 from omnigraph.errors import ConflictError, HistoryGone, NotFound
 from omnigraph.storage.lance_errors import RefsMoved, translated
+from omnigraph.storage.staging import IndexKind
 
 Result = TypeVar("Result")
 
@@ -133,20 +134,26 @@ class Table:
         with_row_id: bool = False,
         with_row_address: bool = False,
         after_fragment: int | None = None,
+        one_by_one: bool = False,
     ) -> pa.RecordBatchReader:
         """Stream rows; projection, filter and limit are pushed down. Row versions are columns like any other.
 
         ``after_fragment`` leaves out all fragments up to that id: what was written since it was the newest is newer.
+        ``one_by_one`` reads one fragment after the other: slower from an object store, in memory that does not grow
+        with their number.
         """
         with translated(self.subject):
-            fragments = self.dataset.get_fragments()
+            newer = None
+            if after_fragment is not None:
+                newer = [each for each in self.dataset.get_fragments() if each.fragment_id > after_fragment]
             reader = self.dataset.scanner(
-                fragments=None if after_fragment is None else [f for f in fragments if f.fragment_id > after_fragment],
+                fragments=newer,
                 columns=None if columns is None else list(columns),
                 filter=filter,
                 limit=limit,
                 with_row_id=with_row_id,
                 with_row_address=with_row_address,
+                fragment_readahead=1 if one_by_one else None,
             ).to_reader()
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
 
@@ -182,6 +189,15 @@ class Table:
         if "://" in self.uri or not self._has_file(self.version):
             return self.head_version() != self.version
         return self._has_file(self.version + 1)
+
+    def newest(self) -> Table:
+        """This branch at its newest version now, which is this very table if nothing was committed since.
+
+        Unlike :meth:`has_successor` it does not need every version to be there still: cleanup may have dropped the next
+        one and left a later one, which Lance's hint then names.
+        """
+        moved = self.has_successor() or (_hinted_version(self.uri, self.branch) or 0) > self.version
+        return self.at(None) if moved else self
 
     def _has_file(self, version: int) -> bool:
         return _version_file(self.uri, self.branch, version).exists()
@@ -318,7 +334,7 @@ def open_newest(uri: str, branch: str | None, access: Access) -> Table:
 
     Lance keeps a hint there, which may lag behind: the newest version is the last one that follows it.
     """
-    version = None if "://" in uri else _hinted_version(uri, branch)
+    version = _hinted_version(uri, branch)
     if version is None:
         return open_table(uri, branch, None, access)
     while _version_file(uri, branch, version + 1).exists():
@@ -327,6 +343,8 @@ def open_newest(uri: str, branch: str | None, access: Access) -> Table:
 
 
 def _hinted_version(uri: str, branch: str | None) -> int | None:
+    if "://" in uri:
+        return None
     hint = Path(branch_uri(uri, branch), "_versions", "latest_version_hint.json")
     try:
         version = cast("int", orjson.loads(hint.read_bytes())["version"])
@@ -377,6 +395,16 @@ def _operation_name(dataset: LanceDataset, version: int, transaction: Transactio
     printed = list_transactions(dataset.checkout_version(version), 1)[0]
     found = re.search(r"operation: (\w+)", printed)
     return found.group(1) if found else name
+
+
+def index_name(column: str) -> str:
+    """The name of the index over a column."""
+    return f"{column}_idx"
+
+
+def has_any(table: Table, column: str, kind: IndexKind) -> bool:
+    """Whether a column holds anything that an index of that kind could cover."""
+    return table.count_rows(f"`{column}` IS NOT NULL" if kind is IndexKind.IVF_FLAT else None) > 0
 
 
 def index_segments(table: Table, name: str) -> list[LanceIndex]:

@@ -34,12 +34,14 @@ from omnigraph.manifest.state import View
 from omnigraph.storage import table as tables
 from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
 from omnigraph.storage.locks import Held, LeaseLost, branch_lock
-from omnigraph.storage.pinned import Table, open_table
+from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
+from omnigraph.write.handoff import hand_over
 from omnigraph.write.recovery import (
     RECOVERY_ACTOR,
     ROUNDS,
     Found,
+    audit_discarded_drift,
     commits_beyond,
     discard_drift,
     heal,
@@ -58,6 +60,8 @@ from omnigraph.write.sidecars import (
 )
 
 VALIDATION_ROUNDS: Final = 4
+HANDED_OVER: Final = "tables forked for a load"
+"""The message of the commit that comes before one that stages for long on tables its branch did not own."""
 _STAGING_THREADS: Final = 8
 _log = logging.getLogger("omnigraph")
 
@@ -67,10 +71,16 @@ OutcomeOf = TypeVar("OutcomeOf", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one table gets. ``stage`` writes it on a pinned table, invisibly, and may be called again on a newer pin."""
+    """What one table gets. ``stage`` writes it on a pinned table, invisibly, and may be called again on a newer pin.
+
+    ``is_long``: staging takes so long that a fork of the table, if it needs one, is published before. ``is_small``: it
+    writes so little that a thread for it costs more than it saves.
+    """
 
     table_key: str
     stage: Callable[[Table], Staged | None]
+    is_long: bool = False
+    is_small: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +112,10 @@ class Work(Protocol[OutcomeOf]):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On which branch, by whom, why, and on what conditions."""
+    """On which branch, by whom, why, and on what conditions.
+
+    ``incarnation`` is that of the branch when something was first written to it; None, when nothing was.
+    """
 
     branch: str = MAIN
     schema_ir_hash: str | None = None
@@ -110,6 +123,7 @@ class Terms:
     message: str | None = None
     if_commit: str | None = None
     txn: tuple[str, int] | None = None
+    incarnation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +145,17 @@ def commit(
     if any_sidecar(manifest.objects):
         with branch_lock(manifest.location, terms.branch, manifest.locks) as held:
             heal(manifest, held, terms.branch)
-    attempt = _Attempt(manifest, work, terms, str(ULID()), str(ULID()), manifest.view(terms.branch).incarnation)
+    incarnation = manifest.incarnation(terms.branch)
+    if terms.incarnation not in (None, incarnation):
+        raise _made_anew(terms)
+    attempt = _Attempt(manifest, work, terms, str(ULID()), str(ULID()), incarnation)
     for round_ in range(VALIDATION_ROUNDS):
         basis = first_basis if first_basis and round_ == 0 else take_snapshot(manifest, terms.branch)
         prepared = work.prepare(basis)
         if not prepared.changes:
             _check_head(terms, basis.commit.id if basis.commit else None)
             return Result(None, prepared.outcome)
+        basis = _handed_over(attempt, basis, prepared)
         staged = _stage_owned(attempt, basis, prepared)
         with branch_lock(manifest.location, terms.branch, manifest.locks) as held:
             heal(manifest, held, terms.branch)
@@ -164,6 +182,18 @@ class _Attempt(Generic[Outcome]):
     started_at: int = field(default_factory=lambda: time.time_ns() // 1000)
 
 
+def _handed_over(attempt: _Attempt[Outcome], basis: Snapshot, prepared: Prepared[Outcome]) -> Snapshot:
+    """The basis, with the branch as the owner of each table that takes long to stage."""
+    terms = attempt.terms
+    long = [basis.pins[change.table_key] for change in prepared.changes if change.is_long]
+    inherited = [pin for pin in long if (pin.branch or MAIN) != terms.branch]
+    # With a condition on the head there is no room for another commit: the lock is held while rows are staged.
+    if not inherited or terms.if_commit is not None:
+        return basis
+    intent = CommitIntent(str(ULID()), terms.schema_ir_hash, terms.actor, HANDED_OVER)
+    return basis.owning(hand_over(attempt.manifest, terms.branch, inherited, intent, attempt.incarnation))
+
+
 def _stage_owned(attempt: _Attempt[Outcome], basis: Snapshot, prepared: Prepared[Outcome]) -> dict[str, Staged | None]:
     """Stage the tables that the branch owns already; the others wait for their fork, which the lock guards."""
     owned = [
@@ -171,9 +201,11 @@ def _stage_owned(attempt: _Attempt[Outcome], basis: Snapshot, prepared: Prepared
     ]
 
     def stage(change: Change) -> Staged | None:
-        return change.stage(open_pin(attempt.manifest, basis.pins[change.table_key]))
+        return change.stage(basis.table(change.table_key))
 
-    if len(owned) < 2:
+    # On an object store every change waits for its answers, a small one too.
+    at_once = attempt.manifest.location.is_local and all(change.is_small for change in owned)
+    if len(owned) < 2 or at_once:
         return {change.table_key: stage(change) for change in owned}
     with ThreadPoolExecutor(min(len(owned), _STAGING_THREADS)) as pool:
         return dict(zip((change.table_key for change in owned), pool.map(stage, owned), strict=True))
@@ -208,6 +240,7 @@ def _commit_section(section: _Section[Outcome], *, last: bool) -> Result[Outcome
     attempt, held = section.attempt, section.held
     for _ in range(ROUNDS):
         view = attempt.manifest.writable_view(attempt.terms.branch)
+        audit_discarded_drift(attempt.manifest, held, view)
         replayed = _check_terms(section, view)
         if replayed is not None:
             return replayed
@@ -219,17 +252,14 @@ def _commit_section(section: _Section[Outcome], *, last: bool) -> Result[Outcome
                 return Result(None, section.prepared.outcome)
         heads = _heads(section, view)
         if not discard_drift(attempt.manifest, held, attempt.terms.branch, heads):
-            return _write(section, view)
+            return _write(section, view, {each.pin.table_key: each.head for each in heads})
     raise ConflictError("the tables of this write kept moving without being published", hint="retry")
 
 
 def _check_terms(section: _Section[Outcome], view: View) -> Result[Outcome] | None:
     terms = section.attempt.terms
     if _was_made_anew(section, view):
-        raise ConflictError(
-            f"branch '{terms.branch}' was deleted and made anew while this write was prepared",
-            hint="read again and retry",
-        )
+        raise _made_anew(terms)
     if terms.txn is not None:
         last = view.tables.txns.get(terms.txn[0])
         if last is not None and terms.txn[1] <= last.number:
@@ -237,6 +267,12 @@ def _check_terms(section: _Section[Outcome], view: View) -> Result[Outcome] | No
     head = view.history.head()
     _check_head(terms, head.id if head else None)
     return None
+
+
+def _made_anew(terms: Terms) -> ConflictError:
+    return ConflictError(
+        f"branch '{terms.branch}' was deleted and made anew while this write was prepared", hint="read again and retry"
+    )
 
 
 def _check_head(terms: Terms, head: str | None) -> None:
@@ -285,7 +321,8 @@ def _heads(section: _Section[Outcome], view: View) -> list[Found]:
     for table_key in section.touched:
         pin = pins[table_key]
         if (pin.branch or MAIN) == section.attempt.terms.branch:
-            head = open_table(manifest.location.join(pin.location), pin.branch, None, manifest.access)
+            known = section.basis.pins.get(table_key) == pin
+            head = (section.basis.table(table_key) if known else open_pin(manifest, pin)).newest()
             found.append(Found(pin, head, commits_beyond(head, pin)))
     return found
 
@@ -302,8 +339,9 @@ class _Ready:
     staged: Staged
 
 
-def _write(section: _Section[Outcome], view: View) -> Result[Outcome]:
-    ready = _ready(section, view)
+def _write(section: _Section[Outcome], view: View, owned: Mapping[str, Table]) -> Result[Outcome]:
+    """Commit and publish. ``owned`` are the tables that the branch has as its own, which stand at their pins."""
+    ready = _ready(section, view, owned)
     if not ready:
         return Result(None, section.prepared.outcome)
     attempt = section.attempt
@@ -333,13 +371,13 @@ def _write(section: _Section[Outcome], view: View) -> Result[Outcome]:
     return Result(published.commit, section.prepared.outcome)
 
 
-def _ready(section: _Section[Outcome], view: View) -> list[_Ready]:
+def _ready(section: _Section[Outcome], view: View, owned: Mapping[str, Table]) -> list[_Ready]:
     """Fork what has to be forked, stage what is not staged on the current pin, leave out what changes nothing."""
     manifest, pins = section.attempt.manifest, pins_of(view)
     ready: list[_Ready] = []
     for change in section.prepared.changes:
         pin = pins[change.table_key]
-        table = fork_table(manifest, section.held, section.attempt.terms.branch, pin)
+        table = owned.get(change.table_key) or fork_table(manifest, section.held, section.attempt.terms.branch, pin)
         known = section.staged.get(change.table_key)
         fits = known is not None and (known.branch, known.version) == (table.branch, table.version)
         staged = known if fits else change.stage(table)

@@ -1,12 +1,12 @@
 """What tables look like after a change, in the parts that set rules speak of.
 
-Nothing is read before a rule asks for it. Few rows are found by their values, so that an index serves them; for
-many, the columns are scanned once.
+Nothing is read before a rule asks for it. Few rows are found by their values, so that an index serves them; what rules
+will look for in one column is announced, and then found together. For many, the columns are scanned once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -21,7 +21,8 @@ from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.columns import Values, absent, column_of, compute, is_among, is_not_among, places, to_list
 from omnigraph.storage.filters import MOST_LISTED, Compared, quoted_name, quoted_text
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.staging import Addresses
 from omnigraph.write.set_rules import Part
 
 _MOST_COMPARED: Final = 100
@@ -67,6 +68,29 @@ class Wanted:
     values: Values
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the rows lie that a change replaces or removes, in one version of their table."""
+
+    branch: str | None
+    version: int
+    addresses: Addresses
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The rows of the pinned version that have one of the texts in a column."""
+
+    texts: Values
+    rows: pa.Table
+    addresses: Addresses
+
+    def covers(self, columns: Iterable[str], texts: Values) -> bool:
+        """Whether all rows of these texts are here, and all that is wanted of them."""
+        there = set(self.rows.column_names)
+        return all(column in there for column in columns) and not len(_without(texts, self.texts))
+
+
 class ChangedTable:
     """One table before and after a change. It knows whether anything had to be read of it."""
 
@@ -76,6 +100,8 @@ class ChangedTable:
         self._snapshot = snapshot
         self._image = image or Image(type_.table_key, self._schema.empty_table())
         self._scans: dict[tuple[str, ...], pa.Table] = {}
+        self._announced: dict[str, list[tuple[Sequence[str], Values]]] = {}
+        self._found: dict[str, _Found] = {}
         self.was_read = False
 
     def part(self, part: Part, columns: Sequence[str], wanted: Wanted | None = None) -> pa.Table:
@@ -89,6 +115,19 @@ class ChangedTable:
                 return self._gone(columns)
             case Part.LOST:
                 return self._lost(columns)
+
+    def announce(self, columns: Sequence[str], wanted: Wanted) -> None:
+        """Say which kept rows will be asked for, so that the first read brings them all. Few values only."""
+        self._announced.setdefault(wanted.column, []).append((columns, wanted.values))
+
+    def standing(self) -> Standing | None:
+        """Where the rows lie that are replaced or removed; None where no rule had a reason to look for ids."""
+        found = self._found.get("id")
+        pinned = None if found is None else self._pinned
+        if found is None or pinned is None or not found.covers((), self._gone_ids):
+            return None
+        gone = is_among(column_of(found.rows, "id"), self._gone_ids)
+        return Standing(pinned.branch, pinned.version, found.addresses[places(cast("Values", gone))])
 
     @property
     def _incoming_ids(self) -> Values:
@@ -137,16 +176,16 @@ class ChangedTable:
     def _read(self, columns: Sequence[str], wanted: Wanted | None) -> pa.Table:
         columns = tuple(dict.fromkeys(columns))
         values = None if wanted is None else wanted.values.unique().drop_null()
-        if self._pinned is None or (values is not None and not len(values)):
+        if (values is not None and not len(values)) or self._pinned is None:
             return self._none(columns)
         self.was_read = True
         if wanted is None or values is None:
             return self._scan(columns)
-        listed = self._listed(wanted.column, values)
-        if listed is not None:
-            return self._shaped(self._pinned.scan(self._there(columns), filter=listed).read_all(), columns)
+        if self._are_few(wanted.column, values):
+            return self._find(columns, wanted.column, values)
         found = self._scan(tuple(dict.fromkeys((*columns, wanted.column))))
-        return found.filter(is_among(column_of(found, wanted.column), values)).select(columns)
+        held = column_of(found, wanted.column)
+        return found.filter(is_among(_without_sign_of_zero(held), _without_sign_of_zero(values))).select(columns)
 
     def _scan(self, columns: tuple[str, ...]) -> pa.Table:
         assert self._pinned is not None
@@ -154,15 +193,43 @@ class ChangedTable:
             self._scans[columns] = self._shaped(self._pinned.scan(self._there(columns)).read_all(), columns)
         return self._scans[columns]
 
-    def _listed(self, column: str, values: Values) -> str | None:
-        """The filter that lists the values; None where they are too many, or the pin lacks the column."""
-        if len(values) > MOST_LISTED or not self._there((column,)):
-            return None
+    def _find(self, columns: Sequence[str], column: str, values: Values) -> pa.Table:
+        """The rows that have one of the values in a column; what was announced for it is read with them."""
+        if not pa.types.is_string(values.type):
+            return self._looked_up(columns, column, values).rows.select(columns)
+        found = self._found.get(column)
+        if found is None or not found.covers(columns, values):
+            found = self._found[column] = self._looked_up(*self._with_announced(columns, column, values))
+        if len(found.texts) == len(values):
+            return found.rows.select(columns)
+        return found.rows.select(columns).filter(is_among(column_of(found.rows, column), values))
+
+    def _with_announced(self, columns: Sequence[str], column: str, texts: Values) -> tuple[Sequence[str], str, Values]:
+        announced = self._announced.get(column, [])
+        together = [texts, *(each for _, each in announced)]
+        if column == "id" and len(self._gone_ids) <= MOST_LISTED:
+            # Whoever stages the change looks for these next.
+            together.append(self._gone_ids)
+        all_columns = dict.fromkeys((column, *columns, *(name for names, _ in announced for name in names)))
+        all_texts = pa.concat_arrays(together).unique().drop_null()
+        return tuple(all_columns), column, all_texts if self._are_few(column, all_texts) else texts
+
+    def _looked_up(self, columns: Sequence[str], column: str, values: Values) -> _Found:
+        assert self._pinned is not None
+        reader = self._pinned.scan(self._there(columns), filter=self._listed(column, values), with_row_address=True)
+        found = reader.read_all()
+        return _Found(values, self._shaped(found, columns), found[ROW_ADDRESS].to_numpy())
+
+    def _are_few(self, column: str, values: Values) -> bool:
+        """Whether the values can be listed in a filter. A column that the pin lacks has no value of them anyway."""
+        most = MOST_LISTED if pa.types.is_string(values.type) else min(MOST_LISTED, _MOST_COMPARED)
+        return len(values) <= most and bool(self._there((column,)))
+
+    def _listed(self, column: str, values: Values) -> str:
+        """The filter that lists the values."""
         if pa.types.is_string(values.type):
             texts = ", ".join(quoted_text(text) for text in cast("list[str]", to_list(values)))
             return f"{quoted_name(column)} IN ({texts})" if texts else "false"
-        if len(values) > _MOST_COMPARED:
-            return None
         type_ = self._type.properties[column].type
         compared = (Compared(column, type_, Comparison.EQUAL, value).sql() for value in _constants(values))
         return " OR ".join(compared) or "false"
@@ -193,6 +260,11 @@ def _without(values: Values, others: Values) -> Values:
     if not len(values) or not len(others):
         return values
     return values.filter(is_not_among(values, others))
+
+
+def _without_sign_of_zero(values: Values) -> Values:
+    """Arrow tells -0.0 from 0.0, rules do not."""
+    return compute("add", values, pa.scalar(0, values.type)) if pa.types.is_floating(values.type) else values
 
 
 def _constants(values: Values) -> list[ConstantValue]:

@@ -69,10 +69,8 @@ class Collected:
 def rejected_load(
     violations: Iterable[Violation], kind: type[ValidationError] = ValidationError, *, more: bool = False
 ) -> ValidationError:
-    """The error of a load that changed nothing: its problems by file, in the order in which they came, and line."""
-    given = list(violations)
-    files = {file: at for at, file in enumerate(dict.fromkeys(violation.file for violation in given))}
-    found = sorted(given, key=lambda violation: (files[violation.file], violation.line or 0))
+    """The error of a load that changed nothing: its problems by file and line, the same ones in the same order."""
+    found = sorted(violations, key=_place)
     first = found[0]
     place = f"{first.file or 'record'}:{first.line}: " if first.line is not None else ""
     others = f" (and {len(found) - 1}{' or more' if more else ''} more)" if len(found) > 1 else ""
@@ -80,6 +78,17 @@ def rejected_load(
     error = kind(f"{place}{first.message}{others}", found, hint=hint)
     error.details["more"] = more
     return error
+
+
+def _place(violation: Violation) -> tuple[bool, str, int, str, str]:
+    """What to sort by. Rows that were in the graph before stand in no file, and come last."""
+    return (
+        violation.line is None,
+        violation.file or "",
+        violation.line or 0,
+        violation.type,
+        violation.id or "",
+    )
 
 
 # --------------------------------------------------------------------------------------------- the file

@@ -7,19 +7,23 @@ Nothing here needs a reopen, an operator or a restart; what cannot be decided is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from itertools import takewhile
 from typing import Final
 
 from ulid import ULID
 
-from omnigraph.errors import ConflictError, DriftDetected, NotFound, RecoveryError
+from omnigraph.errors import ConflictError, DriftDetected, HistoryGone, NotFound, RecoveryError
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.history import commit_of
 from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
-from omnigraph.manifest.rows import MAIN, TableVersion
-from omnigraph.manifest.snapshot import Pin, entry_of, pins_of
+from omnigraph.manifest.rows import MAIN, CommitRecord, TableVersion
+from omnigraph.manifest.snapshot import Pin, entry_of, open_pin, pins_of
 from omnigraph.manifest.state import View
 from omnigraph.storage import table as tables
 from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
@@ -188,7 +192,7 @@ def roll_back(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar) -> 
     ]
     if not restored:
         return None
-    return _publish_restored(manifest, held, branch, found, restored, instead_of=sidecar.commit_id)
+    return _publish_restored(manifest, held, branch, found, restored, str(ULID()), instead_of=sidecar.commit_id)
 
 
 def discard_drift(manifest: Manifest, held: Held, branch: str, heads: Sequence[Found]) -> bool:
@@ -208,23 +212,54 @@ def discard_drift(manifest: Manifest, held: Held, branch: str, heads: Sequence[F
             )
     if not drifted:
         return False
-    operation_id = str(ULID())
-    restored = [_restored(manifest, held, each, operation_id) for each in drifted]
-    published = _publish_restored(manifest, held, branch, drifted, restored, instead_of=None)
-    outcomes = tuple(TableOutcome(each.pin.table_key, each.head.version, each.pin.version) for each in drifted)
-    audit.record(
-        manifest,
-        Recovery(
-            published.commit.id,
-            RecoveryKind.DRIFT_DISCARDED,
-            None,
-            operation_id,
-            "Drift",
-            outcomes,
-            datetime.now(UTC),
-        ),
-    )
+    # One id for the commit and its Restores: by that it is known as a repair, and gets its row in the audit.
+    commit_id = str(ULID())
+    restored = [_restored(manifest, held, each, commit_id) for each in drifted]
+    _publish_restored(manifest, held, branch, drifted, restored, commit_id)
     return True
+
+
+def audit_discarded_drift(manifest: Manifest, held: Held, view: View) -> None:
+    """Tell of the newest repair of drift, if nobody has: who made it tells next, or whoever comes after it died.
+
+    No commit but those of recovery can lie on top of a repair that was not told of, since every writer looks here.
+    """
+    head = view.history.head()
+    if head is None or not _is_recovery(head, view.branch):
+        return
+    audited = {recovery.graph_commit_id for recovery in audit.recoveries(manifest)}
+    recovered = takewhile(partial(_is_recovery, branch=view.branch), view.history.newest_first())
+    untold = next((commit for commit in recovered if commit.id not in audited), None)
+    outcomes = () if untold is None else _discarded_by(manifest, view.branch, untold)
+    if untold is None or not outcomes:
+        # The roll-back of a writer that gave up by itself is nobody's recovery.
+        return
+    held.check()
+    made_at = commit_of(untold).created_at
+    kind = RecoveryKind.DRIFT_DISCARDED
+    audit.record(manifest, Recovery(untold.id, kind, None, untold.id, "Drift", outcomes, made_at))
+
+
+def _is_recovery(commit: CommitRecord, branch: str) -> bool:
+    return commit.actor == RECOVERY_ACTOR and (commit.branch or MAIN) == branch
+
+
+def _discarded_by(manifest: Manifest, branch: str, commit: CommitRecord) -> tuple[TableOutcome, ...]:
+    """The tables that a commit restored as a repair of drift: those whose Restore carries the id of the commit."""
+    outcomes: list[TableOutcome] = []
+    # What was cleaned up since, or does not say what made it, must not stand in the way of every writer.
+    with suppress(NotFound):
+        for pin in pins_of(manifest.view_at(branch, commit.manifest_version)).values():
+            if (pin.branch or MAIN) == branch:
+                with suppress(HistoryGone):
+                    outcomes += _discarded_from(open_pin(manifest, pin), pin, commit)
+    return tuple(outcomes)
+
+
+def _discarded_from(table: Table, pin: Pin, commit: CommitRecord) -> Iterator[TableOutcome]:
+    for last in table.transactions(pin.version - 1, pin.version):
+        if last.restored is not None and last.operation_id == commit.id:
+            yield TableOutcome(pin.table_key, pin.version - 1, last.restored)
 
 
 _OWN_WITHOUT_ID: Final = _MAINTENANCE | {"Restore"}
@@ -242,11 +277,11 @@ def _publish_restored(
     branch: str,
     found: Sequence[Found],
     restored: Sequence[TableVersion],
-    *,
-    instead_of: str | None,
+    commit_id: str,
+    instead_of: str | None = None,
 ) -> Published:
     request = PublishRequest(
-        CommitIntent(str(ULID()), manifest.schema_hash(), RECOVERY_ACTOR),
+        CommitIntent(commit_id, manifest.schema_hash(), RECOVERY_ACTOR),
         updates=tuple(restored),
         expected={each.pin.table_key: each.pin.version for each in found},
         instead_of=instead_of,

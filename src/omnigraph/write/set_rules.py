@@ -16,9 +16,9 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from omnigraph.errors import Violation
-from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.schema.catalog import Cardinality, Catalog, EdgeType, NodeType
 from omnigraph.storage.columns import Rows
-from omnigraph.write.ids import canonical_text
+from omnigraph.storage.keys import canonical_text
 from omnigraph.write.row_rules import is_comparable
 from omnigraph.write.rule_texts import cardinality_text, ends_text, key_text, shortened, unique_text
 
@@ -62,6 +62,11 @@ class Relation:
         """The columns of the table that it is made of."""
         return tuple(dict.fromkeys(column for columns in self.columns.values() for column in columns))
 
+    @property
+    def compared(self) -> str:
+        """The column by which its rows are compared with others, of this relation or of another one of the rule."""
+        return next(column for column in ("value", "node", "id") if column in self.columns)
+
     def texts(self, rows: Rows) -> pa.RecordBatch:
         """The relation itself, made of rows in the columns of its table."""
         return pa.record_batch({name: canonical_text(rows, columns) for name, columns in self.columns.items()})
@@ -73,6 +78,9 @@ class RuleKind(StrEnum):
     UNIQUE = "unique"
     ENDS = "ends"
     CARDINALITY = "cardinality"
+
+
+_ANY_NUMBER: Final = Cardinality()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +101,8 @@ class SetRule:
     triggers: tuple[str, ...]
     about: str = ""
     """The node type that an end of an edge must be in."""
+    limits: Cardinality = _ANY_NUMBER
+    """How many edges may leave a node, of a rule on that."""
 
 
 ANSWERS: Final = pa.schema(
@@ -292,4 +302,5 @@ def _cardinality(edge: EdgeType) -> SetRule:
             Relation("kept", edge.table_key, Part.KEPT, ends, Matching("node", touched)),
         ),
         triggers=("incoming", "gone"),
+        limits=limits,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import cast
+from typing import Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +23,10 @@ from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import Staged
 from omnigraph.write.blobs import with_blobs
 from omnigraph.write.commit import Change
-from omnigraph.write.images import Arrival, Image, no_ids
+from omnigraph.write.images import Arrival, Image, Standing, no_ids
 from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
+
+_FEW_ROWS: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -140,10 +142,10 @@ class PendingTable:
         """The change as the rules look at it."""
         return Image(self.type.table_key, self.rows, self.removed, Arrival.FRESH if self._only_new else Arrival.UPSERT)
 
-    def change(self) -> Change:
-        """The change as the commit stages it."""
-        stage = partial(_stage, rows=self.rows, removed=self.removed, only_new=self._only_new)
-        return Change(self.type.table_key, stage)
+    def change(self, standing: Standing | None = None) -> Change:
+        """The change as the commit stages it. ``standing``: where the rows lie that make room, if that is known."""
+        stage = partial(_stage, rows=self.rows, removed=self.removed, only_new=self._only_new, standing=standing)
+        return Change(self.type.table_key, stage, is_small=self.rows.num_rows + len(self._removed) <= _FEW_ROWS)
 
     def _committed(self, condition: Condition, columns: list[str] | None) -> pa.Table:
         """The rows of the pinned version that fulfil a condition and are neither replaced nor removed."""
@@ -155,12 +157,17 @@ class PendingTable:
         return found if columns else with_blobs(pinned, found, self.schema)
 
 
-def _stage(table: Table, *, rows: pa.Table, removed: pa.StringArray, only_new: bool) -> Staged | None:
+def _stage(
+    table: Table, *, rows: pa.Table, removed: pa.StringArray, only_new: bool, standing: Standing | None
+) -> Staged | None:
     """The change on a version of its table: rows that make room are looked for there, since another may have others."""
     if only_new and not len(removed):
         return tables.append(table, rows)
-    named = AnyOf(("id",), _united(_ids(rows["id"]), removed))
-    addresses = _scan(table, named, ["id"], with_row_address=True)[ROW_ADDRESS].to_numpy()
+    if standing is not None and (standing.branch, standing.version) == (table.branch, table.version):
+        addresses = standing.addresses
+    else:
+        named = AnyOf(("id",), _united(_ids(rows["id"]), removed))
+        addresses = _scan(table, named, ["id"], with_row_address=True)[ROW_ADDRESS].to_numpy()
     if not len(addresses):
         return tables.append(table, rows)
     return tables.replace_rows(table, addresses, rows) if rows.num_rows else tables.delete_at(table, addresses)
@@ -178,6 +185,8 @@ def _scan(table: Table, condition: Condition, columns: list[str] | None, *, with
 
 
 def _last_of_each_id(rows: pa.Table) -> pa.Table:
+    if rows.num_rows < 2:
+        return rows
     positions = rows.select(["id"]).append_column("position", pa.array(range(rows.num_rows), pa.int64()))
     last = positions.group_by("id").aggregate([("position", "max")])["position_max"]
     return rows if len(last) == rows.num_rows else rows.take(last.take(pc.array_sort_indices(last)))

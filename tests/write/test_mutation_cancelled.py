@@ -1,0 +1,115 @@
+"""Ctrl-C in the middle of a mutation: a real signal, at every durable write, to a process that goes on afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeAlias
+
+import lance
+import pytest
+
+from omnigraph.manifest.rows import MAIN
+from omnigraph.storage.failpoints import Step, When, _arming
+from omnigraph.storage.locks import LockSettings
+from tests import crash
+from tests.write.fleet import DROP, MOVE, NEXT, Fleet, copied, graph_at, shown, states_around, with_next
+from tests.write.writers import assert_settled
+
+# A lock that was not let go of would be waited for, and then be an error.
+IMPATIENT = LockSettings(timeout=5.0)
+_EIGHT_DAYS = 8 * 24 * 3600
+_FOR_EVER = timedelta(days=3650)
+
+Point: TypeAlias = tuple[str, int, When]
+"""A graph, and the durable write at which the signal comes."""
+
+
+def cancel_at(point: Point, text: str, branch: str) -> tuple[Fleet, bool]:
+    """What the graph shows right after a mutation was cancelled, and whether it was. Then the process writes on."""
+    uri, number, when = point
+
+    def act(now: When, step: Step) -> None:
+        if (step.number, now) == (number, when):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    graph, cancelled = graph_at(uri, IMPATIENT), False
+    with _arming(act):
+        try:
+            graph.mutate(text, branch=branch)
+        except KeyboardInterrupt:
+            cancelled = True
+    found = shown(graph, branch)
+    graph.mutate(NEXT, branch=branch)
+    assert shown(graph, branch) == with_next(found), point
+    assert_settled(graph._manifest, branch)
+    return found, cancelled
+
+
+def cancel_at_each(points: Sequence[Point], text: str, branch: str) -> list[tuple[Fleet, bool]]:
+    """One process that is interrupted again and again."""
+    return [cancel_at(point, text, branch) for point in points]
+
+
+def mutate(uri: str, text: str, branch: str) -> None:
+    """The same mutation, undisturbed."""
+    graph_at(uri).mutate(text, branch=branch)
+
+
+@pytest.mark.parametrize(
+    ("text", "branch"),
+    [
+        pytest.param(MOVE, MAIN, id="insert"),
+        pytest.param(DROP, MAIN, id="delete", marks=pytest.mark.slow),
+        pytest.param(MOVE, "review", id="insert on a branch", marks=pytest.mark.slow),
+        pytest.param(DROP, "review", id="delete on a branch", marks=pytest.mark.slow),
+    ],
+)
+def test_a_cancelled_mutation_is_all_there_or_not_at_all(
+    fleet_template: Path, text: str, branch: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = states_around(fleet_template, text, branch)
+    steps = crash.record(mutate, copied(fleet_template, branch), text, branch)
+    publish = next(step.number for step in steps if step.name == "table.merge")
+    points: list[Point] = [(copied(fleet_template, branch), *each) for each in crash.every_crash(steps)]
+    outcomes = crash.run(cancel_at_each, points, text, branch)
+    for (_, number, when), (found, cancelled) in zip(points, outcomes, strict=True):
+        committed = number > publish or (number, when) == (publish, "after")
+        assert (found, cancelled) == (states[committed], True), (when, steps[number - 1])
+    with capsys.disabled():
+        sys.stdout.write(f"\n{branch}: cancelled at {len(points)} points\n")
+
+
+# --------------------------------------------------------------------------------------------- what it staged
+
+
+def tables_of(uri: str) -> list[Path]:
+    return [path.parent for kind in ("nodes", "edges") for path in Path(uri, kind).glob("*/_versions")]
+
+
+def data_files(uri: str) -> set[Path]:
+    return {file for table in tables_of(uri) for file in table.glob("data/*")}
+
+
+def test_what_a_cancelled_mutation_staged_is_reclaimed_by_its_age(fleet_template: Path) -> None:
+    steps = crash.record(mutate, copied(fleet_template), MOVE, MAIN)
+    sidecar = next(step.number for step in steps if step.name == "objects.put")
+    uri = copied(fleet_template)
+    needed = data_files(uri)
+    crash.run(cancel_at, (uri, sidecar, "before"), MOVE, MAIN)
+    now = shown(graph_at(uri))
+    # A row in each of two tables, once cancelled and once by the mutation after it.
+    assert len(data_files(uri) - needed) == 4
+    for file in data_files(uri):
+        long_ago = file.stat().st_mtime - _EIGHT_DAYS
+        os.utime(file, (long_ago, long_ago))
+    for table in tables_of(uri):
+        # Removes no version: only what no version has shown for a week.
+        lance.dataset(str(table)).cleanup_old_versions(older_than=_FOR_EVER)
+    assert needed < data_files(uri)
+    assert len(data_files(uri) - needed) == 2
+    assert shown(graph_at(uri)) == now
