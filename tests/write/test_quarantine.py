@@ -26,6 +26,9 @@ LINES = [
     '{"type": "Vessel", "data": {"code": "v1", "name": "taken", "kind": "tug"}}',
 ]
 
+# Once with the rows in memory, once with rows that were staged before they were turned away.
+pytestmark = pytest.mark.usefixtures("staged_at")
+
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:

@@ -16,6 +16,8 @@ from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata
 from lance.optimize import RewriteResult
 
+from omnigraph.storage.objects import Objects
+
 Addresses: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint64]]
 """Rows by where they lie: a fragment id and an offset in one number each."""
 
@@ -82,6 +84,16 @@ def fragment_text(fragment: FragmentMetadata) -> FragmentText:
 def fragments_of(texts: Iterable[FragmentText]) -> list[FragmentMetadata]:
     """The fragments that the texts stand for."""
     return [FragmentMetadata.from_json(text) for text in texts]
+
+
+def discard(objects: Objects, folder: str, fragments: Iterable[FragmentText]) -> None:
+    """Delete the files of fragments in a folder of the graph. No version, published or not, may show them."""
+    for fragment in fragments_of(fragments):
+        for file in fragment.files:
+            data = f"{folder}/data/{file.path}"
+            objects.delete(data)
+            # Large blobs lie in files of their own, in a folder named like the file of their rows.
+            objects.delete_prefix(data.removesuffix(".lance"))
 
 
 def row_count(fragments: Iterable[FragmentMetadata]) -> int:

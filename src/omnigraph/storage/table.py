@@ -32,6 +32,8 @@ from omnigraph.storage.pinned import (
     ROW_ADDRESS,
     Access,
     Table,
+    has_any,
+    index_name,
     index_segments,
     open_table,
     purge_hint,
@@ -142,17 +144,7 @@ def replace_rows(table: Table, addresses: Addresses, rows: Rows) -> Staged:
 
     Unlike :func:`upsert` it can remove without replacing, and it takes blobs that lie elsewhere.
     """
-    gone, shrunk = _without(table, addresses)
-    operation = LanceOperation.Update(gone, shrunk, _write(table, rows, "append"), fields_modified=[])
-    came, went = row_count(operation.new_fragments), len(addresses)
-    return _staged(
-        table,
-        Kind.UPSERT,
-        operation,
-        inserted=max(0, came - went),
-        updated=min(came, went),
-        deleted=max(0, went - came),
-    )
+    return _replaced(table, addresses, _write(table, rows, "append"))
 
 
 def delete_ids(table: Table, ids: Rows, on: str = "id") -> Staged | None:
@@ -192,6 +184,11 @@ def overwrite_fragments(table: Table, schema: pa.Schema, fragments: Iterable[Fra
     return _overwritten(table, schema, fragments_of(fragments))
 
 
+def replace_by_fragments(table: Table, addresses: Addresses, new: Iterable[FragmentText]) -> Staged:
+    """Stage the removal of the rows at these addresses and the arrival of those in fragments, as one change."""
+    return _replaced(table, addresses, fragments_of(new))
+
+
 def update_fragments(
     table: Table, removed: Sequence[int], updated: Iterable[FragmentText], new: Iterable[FragmentText]
 ) -> Staged:
@@ -219,10 +216,10 @@ def build_index(table: Table, column: str, kind: IndexKind) -> Staged | None:
 
 def build_indexes(table: Table, kinds: Mapping[str, IndexKind]) -> Staged | None:
     """Stage an index for each column, all in one change; a column with nothing to index is left out."""
-    built = {column: _built(table, column, kind) for column, kind in kinds.items() if _has_any(table, column, kind)}
+    built = {column: _built(table, column, kind) for column, kind in kinds.items() if has_any(table, column, kind)}
     if not built:
         return None
-    replaced = [segment for column in built for segment in index_segments(table, _index_name(column))]
+    replaced = [segment for column in built for segment in index_segments(table, index_name(column))]
     return _staged(table, Kind.INDEX, LanceOperation.CreateIndex(list(built.values()), replaced))
 
 
@@ -279,10 +276,13 @@ def commit(table: Table, staged: Staged, operation_id: str) -> Table:
 def audit_version(table: Table, staged: Staged) -> Table:
     """A detached version that shows the staged rows before they exist: HEAD stays, only this handle sees it.
 
-    Row ids and row versions mean nothing in it. Its manifest is left for cleanup by age.
+    Row ids and row versions mean nothing in it. Its manifest is left for cleanup by age. Not with DynamoDB commits:
+    there Lance lists it as the newest version, and nobody could commit any more.
     """
     if not isinstance(staged.change, Transaction):
         raise ValueError("a compaction has no rows to audit")
+    if table.uri.startswith("s3+ddb://"):
+        raise ValueError("a detached version would become HEAD in DynamoDB")
     # A uuid of its own: recovery must not take the audit for the commit.
     transaction = Transaction(staged.version, staged.change.operation)
     with _writing("table.audit", table.subject):
@@ -462,6 +462,14 @@ def _overwritten(table: Table, schema: pa.Schema, new: list[FragmentMetadata]) -
     return _staged(table, Kind.OVERWRITE, LanceOperation.Overwrite(schema, new), inserted=row_count(new))
 
 
+def _replaced(table: Table, addresses: Addresses, new: list[FragmentMetadata]) -> Staged:
+    gone, shrunk = _without(table, addresses)
+    operation = LanceOperation.Update(gone, shrunk, new, fields_modified=[])
+    came, went = row_count(new), len(addresses)
+    inserted, updated, deleted = max(0, came - went), min(came, went), max(0, went - came)
+    return _staged(table, Kind.UPSERT, operation, inserted=inserted, updated=updated, deleted=deleted)
+
+
 def _remove(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentMetadata | None:
     fragment = table.dataset.get_fragment(fragment_id)
     if fragment is None:
@@ -479,20 +487,12 @@ def _without(table: Table, addresses: Addresses) -> tuple[list[int], list[Fragme
     return gone, [fragment for fragment in left.values() if fragment is not None]
 
 
-def _index_name(column: str) -> str:
-    return f"{column}_idx"
-
-
-def _has_any(table: Table, column: str, kind: IndexKind) -> bool:
-    return table.count_rows(f"`{column}` IS NOT NULL" if kind is IndexKind.IVF_FLAT else None) > 0
-
-
 def _built(table: Table, column: str, kind: IndexKind) -> LanceIndex:
     with _writing("table.stage", table.subject):
         built = table.dataset.create_index_uncommitted(
             column,
             kind.value,
-            name=_index_name(column),
+            name=index_name(column),
             replace=True,
             num_partitions=1 if kind is IndexKind.IVF_FLAT else None,
             fragment_ids=[fragment.fragment_id for fragment in table.dataset.get_fragments()],

@@ -17,8 +17,9 @@ from omnigraph.errors import Json, Violation
 from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.storage.columns import Values, absent, column_of, compute, places, to_list
+from omnigraph.storage.keys import ids_of
 from omnigraph.write.conversion import Converted
-from omnigraph.write.ids import ids_of, new_ids
+from omnigraph.write.ids import new_ids
 from omnigraph.write.row_rules import row_violations
 from omnigraph.write.rule_texts import REQUIRED, key_text, shortened
 

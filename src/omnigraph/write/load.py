@@ -1,8 +1,8 @@
 """Loads: records and frames of any size, read once, checked against every rule, made one commit.
 
-The input is read in blocks. Rows that pass the row rules are spooled; then set rules look at them and the snapshot
-together, and each table is staged and committed once. What fails is reported with nothing changed, or goes into
-quarantine while the rest is loaded.
+The input is read in blocks. Rows that pass the row rules are gathered, in memory or as fragments that nobody sees; then
+set rules look at them and the snapshot together, and each table is committed once. What fails is reported with nothing
+changed, or goes into quarantine while the rest is loaded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias, cast, get_args
@@ -22,16 +22,21 @@ from omnigraph.manifest.branches import branch_names, create_branch
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.references import Reference, branch_point, take_snapshot
-from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import Snapshot, open_pin, pins_of
+from omnigraph.manifest.state import View
+from omnigraph.storage.pinned import branch_uri
+from omnigraph.storage.table import WriteMode
 from omnigraph.write.commit import Terms, commit
 from omnigraph.write.frames import Frame, TypedFrame, frame_types, read_frame
-from omnigraph.write.indexes import ensure_indexes
+from omnigraph.write.gathering import Gathering
+from omnigraph.write.incoming import Home
+from omnigraph.write.indexes import ensure_id_indexes
 from omnigraph.write.intake import Draft, Rejected, admit
 from omnigraph.write.load_work import Load, Loaded, Mode
 from omnigraph.write.quarantine import MOST_VIOLATIONS, Collected, Quarantine, Rejects, target_of
 from omnigraph.write.records import read_records
 from omnigraph.write.sources import Source
-from omnigraph.write.spool import Spool
 
 OnError: TypeAlias = Literal["fail", "quarantine"]
 Engine: TypeAlias = Literal["auto", "local", "spark"]
@@ -97,12 +102,21 @@ def load(manifest: Manifest, schema: Schema, given: Input, manner: Manner, terms
             target = target_of(manifest.location, manner.rejects)
             quarantine = stack.enter_context(Quarantine(folder / "rejected.jsonl", target))
         collected = Collected(None if manner.check else MOST_VIOLATIONS)
-        spool = _spooled(schema.catalog, given, folder, quarantine or collected)
-        work = Load(schema.catalog, spool.tables(), manner.mode, quarantine, manner.check)
-        if collected.violations:
-            basis = _basis(manifest, manner, terms, missing=missing)
-            raise collected.error(work.also_wrong(basis, collected.violations))
-        return _committed(manifest, work, manner, terms, missing=missing)
+        # With DynamoDB no table can be audited in place.
+        closed = manner.check or missing or manifest.location.scheme == "s3+ddb"
+        homes = _Homes(manifest, terms.branch, manner.mode, closed=closed)
+        gathering = Gathering(folder, homes.of)
+        try:
+            _gather(schema.catalog, given, gathering, quarantine or collected)
+            work = Load(schema.catalog, gathering.rows(), manner.mode, quarantine, manner.check)
+            if collected.violations:
+                basis = _basis(manifest, manner, terms, missing=missing)
+                raise collected.error(work.also_wrong(basis, collected.violations))
+        except BaseException:
+            gathering.discard(manifest.objects)
+            raise
+        terms = replace(terms, incarnation=homes.incarnation)
+        return _committed(manifest, work, gathering, manner, terms, missing=missing)
 
 
 def _check_manner(given: Input, manner: Manner, terms: Terms) -> None:
@@ -136,21 +150,46 @@ def _check_txn(txn: object) -> None:
 # --------------------------------------------------------------------------------------------- reading
 
 
-def _spooled(catalog: Catalog, given: Input, folder: Path, rejects: Rejects) -> Spool:
-    """Read the input once; what passes the row rules is spooled, everything else is rejected."""
+class _Homes:
+    """Where rows are written while a load is read: to the tables that its branch owns already, and to no others."""
+
+    def __init__(self, manifest: Manifest, branch: str, mode: Mode, *, closed: bool) -> None:
+        self._manifest = manifest
+        self._branch = branch
+        self._mode: WriteMode = "overwrite" if mode == "overwrite" else "append"
+        self._closed = closed
+        self._begun_on: View | None = None
+
+    @property
+    def incarnation(self) -> str | None:
+        """That of the branch when rows were first to be written to it; None, if that never was."""
+        return self._begun_on and self._begun_on.incarnation
+
+    def of(self, table_key: str) -> Home | None:
+        """The home of a table's rows; None while nothing may be written to the table."""
+        if self._closed:
+            return None
+        self._begun_on = self._begun_on or self._manifest.view(self._branch)
+        pin = pins_of(self._begun_on).get(table_key)
+        if pin is None or (pin.branch or MAIN) != self._branch:
+            return None
+        return Home(open_pin(self._manifest, pin), self._mode, branch_uri(pin.location, pin.branch))
+
+
+def _gather(catalog: Catalog, given: Input, gathering: Gathering, rejects: Rejects) -> None:
+    """Read the input once; what passes the row rules is gathered, everything else is rejected."""
     frames = frame_types(catalog, given.nodes, given.edges)
-    with Spool(folder) as spool:
+    with gathering:
         for type_, _, _ in frames:
-            spool.touch(type_)
+            gathering.touch(type_)
         for found in _found(catalog, given.source, frames):
             if isinstance(found, Rejected):
                 rejects.take(found)
                 continue
             admitted = admit(found)
-            spool.add(admitted)
+            gathering.add(admitted)
             for rejected in admitted.rejected:
                 rejects.take(rejected)
-    return spool
 
 
 def _found(catalog: Catalog, source: Source | None, frames: Iterable[TypedFrame]) -> Iterator[Draft | Rejected]:
@@ -163,7 +202,9 @@ def _found(catalog: Catalog, source: Source | None, frames: Iterable[TypedFrame]
 # --------------------------------------------------------------------------------------------- committing
 
 
-def _committed(manifest: Manifest, work: Load, manner: Manner, terms: Terms, *, missing: bool) -> LoadResult:
+def _committed(
+    manifest: Manifest, work: Load, gathering: Gathering, manner: Manner, terms: Terms, *, missing: bool
+) -> LoadResult:
     if manner.check or missing:
         # A branch that is made for a load that then fails would be a change.
         loaded = work.prepare(_basis(manifest, manner, terms, missing=missing)).outcome
@@ -174,11 +215,16 @@ def _committed(manifest: Manifest, work: Load, manner: Manner, terms: Terms, *, 
     try:
         result = commit(manifest, work, terms)
     except ValidationError:
+        # Rules are looked at before anything is committed. After any other failure what was written stays for cleanup:
+        # a commit that was not taken back yet may still show it.
+        gathering.discard(manifest.objects)
         # The rows that are in the way may be our own: of two retries at once the other one was first.
         replayed = _replayed(manifest, manner, terms)
         if replayed is None:
             raise
         return replayed
+    if result.commit is None:
+        gathering.discard(manifest.objects)
     if result.replayed:
         return _result(result.commit and commit_of(result.commit), Loaded({}), manner, terms, replayed=True)
     _index(manifest, manner, terms, result.outcome)
@@ -217,7 +263,7 @@ def _index(manifest: Manifest, manner: Manner, terms: Terms, loaded: Loaded) -> 
     if not wanted:
         return
     try:
-        ensure_indexes(manifest, terms.branch, loaded.rows, terms.actor)
+        ensure_id_indexes(manifest, terms.branch, loaded.rows, terms.actor)
     except OmniGraphError as error:
         # The rows are committed, and are the same without an index.
         _log.warning("the indexes after a load on '%s' were not built: %s", terms.branch, error)

@@ -1,0 +1,87 @@
+"""What a table looks like after a large change, in the parts that set rules speak of, and in no memory that grows.
+
+Nothing is looked up by value here. The columns that a rule needs are streamed into files; which rows make room for
+incoming ones is known by their addresses, eight bytes each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.acero as acero
+import pyarrow.compute as pc
+import pyarrow.dataset as datasets
+
+from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.staging import Addresses
+from omnigraph.write.images import Arrival, ChangedTable, Wanted
+from omnigraph.write.spilling import spilled
+
+_IDS_AT_ONCE: Final = 1_000_000
+
+
+class LargeChangedTable(ChangedTable):
+    """One table before and after a change of many rows. Kept rows are given whether they are wanted or not."""
+
+    def _kept(self, columns: Sequence[str], wanted: Wanted | None) -> pa.Table:  # noqa: ARG002  see the class
+        if self._image.arrival is Arrival.OVERWRITE:
+            return self._none(columns)
+        return self._streamed(columns, met=False)
+
+    def _gone(self, columns: Sequence[str]) -> pa.Table:
+        return self._streamed(columns, met=None if self._image.arrival is Arrival.OVERWRITE else True)
+
+    def _lost(self, columns: Sequence[str]) -> pa.Table:
+        if self._image.arrival is Arrival.OVERWRITE:
+            return self._streamed(columns, met=False)
+        return super()._lost(columns)
+
+    def _streamed(self, columns: Sequence[str], *, met: bool | None) -> pa.Table:
+        """The rows of the pin, or those of them that the change meets, or those that it does not."""
+        self.was_read = True
+        if self._pinned is None or not self._pinned.count_rows():
+            return self._none(columns)
+        return spilled(self._none(columns).schema, self._pieces(self._pinned, columns, met=met))
+
+    def _pieces(self, pinned: Table, columns: Sequence[str], *, met: bool | None) -> Iterator[pa.Table]:
+        for batch in pinned.scan(self._there(columns), with_row_address=True, one_by_one=True):
+            piece = pa.Table.from_batches([batch])
+            if met is not None and len(self._met):
+                addresses = piece[ROW_ADDRESS].to_numpy()
+                at = np.minimum(np.searchsorted(self._met, addresses), len(self._met) - 1)
+                piece = piece.take(np.flatnonzero((self._met[at] == addresses) == met))
+            elif met:
+                continue
+            yield self._shaped(piece, columns).cast(self._none(columns).schema)
+
+    @cached_property
+    def _met(self) -> Addresses:
+        """Where the rows lie, in order, whose ids come in or are removed; of an insert only the latter can be there."""
+        removed, incoming = pa.table({"id": self._image.removed}), self._image.incoming.select(["id"])
+        comes_in = self._image.arrival in (Arrival.UPSERT, Arrival.OVERWRITE)
+        ids = pa.concat_tables([removed, incoming.cast(removed.schema)]) if comes_in else removed
+        return np.zeros(0, np.uint64) if self._pinned is None else np.sort(addresses_of(self._pinned, ids))
+
+
+def addresses_of(table: Table, ids: pa.Table) -> Addresses:
+    """Where the rows lie that have one of many ids. So many ids are held at once and no more, and no row."""
+    parts = (ids.slice(start, _IDS_AT_ONCE) for start in range(0, ids.num_rows, _IDS_AT_ONCE))
+    found = [_semi_join(table.scan(["id"], with_row_address=True, one_by_one=True), part) for part in parts]
+    return np.concatenate([np.zeros(0, np.uint64), *found])
+
+
+def _semi_join(stream: pa.RecordBatchReader, ids: pa.Table) -> Addresses:
+    """The addresses of the rows of a stream whose id is one of these."""
+    scan = acero.Declaration(
+        "scan",
+        acero.ScanNodeOptions(datasets.InMemoryDataset(stream)),  # pyright: ignore  the stubs lack both
+    )
+    other = acero.Declaration("table_source", acero.TableSourceNodeOptions(ids))
+    join = acero.HashJoinNodeOptions("left semi", ["id"], ["id"])
+    joined = acero.Declaration("hashjoin", join, inputs=[scan, other])
+    addresses = acero.ProjectNodeOptions([pc.field(ROW_ADDRESS)])
+    return acero.Declaration("project", addresses, inputs=[joined]).to_table()[0].to_numpy()
