@@ -81,6 +81,9 @@ class Loaded:
     def __len__(self) -> int:
         return self.rows.num_rows
 
+    def identifies(self, column: str) -> bool:
+        return column == "id"
+
     def ids(self, positions: Positions) -> pa.StringArray:
         return cast("pa.StringArray", column_of(self.rows, "id").take(positions))
 

@@ -151,6 +151,9 @@ class Rows:
     def __len__(self) -> int:
         return self.rows.num_rows
 
+    def identifies(self, column: str) -> bool:
+        return column == "id"
+
     def ids(self, positions: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.StringArray:
         return cast("pa.StringArray", self.rows["id"].combine_chunks().take(positions))
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.language.query.ast import AggregateFunction
 from omnigraph.language.query.pattern import variables_of
-from omnigraph.language.query.typed import Aggregate, Column, Expression, Identity
+from omnigraph.language.query.typed import Aggregate, Column, Expression, Identity, PropertyValue
 from omnigraph.read.counting import by_position
 from omnigraph.read.expressions import Request, evaluate, shown_type
 from omnigraph.read.frame import Frame, Mask, Positions, distinct
@@ -59,18 +59,31 @@ class _Groups:
 def _groups(keys: Sequence[Expression], frame: Frame, request: Request) -> _Groups:
     if not keys:
         return _Groups(np.zeros(frame.num_rows, np.int64), 1, np.zeros(0, np.int64))
-    shown = {key.variable for key in keys if isinstance(key, Identity)}
-    # The properties of a variable that is a key itself tell nothing more about its groups.
-    telling = [key for key in keys if isinstance(key, Identity) or not variables_of(key) <= shown or not shown]
-    first, numbers = distinct([_codes(key, frame, request) for key in telling])
+    entities = [key for key in keys if _is_entity(key, frame)]
+    shown = frozenset[str]().union(*map(variables_of, entities))
+    # The properties of a variable that is grouped by itself tell nothing more about its groups.
+    others = [key for key in keys if key not in entities and not (variables_of(key) and variables_of(key) <= shown)]
+    first, numbers = distinct([_codes(key, frame, request) for key in (*entities, *others)])
     return _Groups(numbers, len(first), first)
+
+
+def _is_entity(expression: Expression, frame: Frame) -> bool:
+    """Whether the values of an expression tell the entities of its variable apart."""
+    match expression:
+        case Identity():
+            return True
+        case PropertyValue(variable, name):
+            return frame.bindings[variable].population.identifies(name)
+        case _:
+            return False
 
 
 def _codes(expression: Expression, frame: Frame, request: Request) -> Positions:
     """A number for each row, the same for equal values; 0 for null."""
-    if isinstance(expression, Identity):
-        return frame.bindings[expression.variable].positions + 1
     variables = variables_of(expression)
+    if _is_entity(expression, frame):
+        (variable,) = variables
+        return frame.bindings[variable].positions + 1
     if not variables:
         return _encoded(evaluate(expression, frame, request))
     first, numbers = distinct([frame.bindings[name].positions for name in variables])

@@ -36,6 +36,10 @@ class Population(Protocol):
 
     def __len__(self) -> int: ...
 
+    def identifies(self, column: str) -> bool:
+        """Whether no two of them can have the same value of a property, and each has one."""
+        ...
+
     def ids(self, positions: Positions) -> pa.StringArray:
         """The ids at some positions, in their order."""
         ...
@@ -119,6 +123,9 @@ def distinct(columns: Sequence[Positions]) -> tuple[Positions, Positions]:
     """Number the distinct tuples of some columns: a row that has each, and for each row the number of its tuple."""
     first, numbers = _numbered(columns[0])
     for column in columns[1:]:
+        if len(first) == len(numbers):
+            # Every row is apart already.
+            break
         # Codes stay below the number of rows times the largest position, so they never overflow.
         first, numbers = _numbered(numbers * (int(column.max(initial=0)) + 1) + column)
     return first, numbers

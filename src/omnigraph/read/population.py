@@ -72,6 +72,7 @@ class WholeTable:
         self.contents = contents
         self._num_rows = contents.num_rows
         self._type = type_
+        self._identity = _key_of(type_)
         self._cache = cache
         self._opened = opened
 
@@ -88,6 +89,10 @@ class WholeTable:
 
     def __hash__(self) -> int:
         return hash(self.contents)
+
+    def identifies(self, column: str) -> bool:
+        """Whether a column is the key."""
+        return column == self._identity
 
     def ids(self, positions: Positions) -> pa.StringArray:
         """The ids at some positions, in their order."""
@@ -225,6 +230,11 @@ def _in_one_piece(chunks: Sequence[Values], type_: pa.DataType) -> Values:
     return pa.concat_arrays([_none(type_), *(_narrow(chunk, type_) for chunk in chunks)])
 
 
+def _key_of(type_: NodeType | EdgeType) -> str | None:
+    """The column that alone is the key of a type."""
+    return type_.key[0] if isinstance(type_, NodeType) and type_.key and len(type_.key) == 1 else None
+
+
 def _none(type_: pa.DataType) -> Values:
     return absent(0, type_)
 
@@ -267,6 +277,7 @@ class SeenRows:
         self.table_key = type_.table_key
         self._table = table
         self._schema = arrow_schema(type_)
+        self._identity = _key_of(type_)
         self._ids = _none(pa.string())
         self._columns: dict[str, _Known] = {}
 
@@ -287,6 +298,10 @@ class SeenRows:
             if column != "id":
                 self._remember(column, at, _shaped(rows, column, _type_of(self._schema, column)))
         return at
+
+    def identifies(self, column: str) -> bool:
+        """Whether a column is the key."""
+        return column == self._identity
 
     def ids(self, positions: Positions) -> pa.StringArray:
         """The ids at some positions, in their order."""
