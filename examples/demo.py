@@ -2,7 +2,7 @@
 
 An evidence base of clinical trials, kept by two curators. The walk reads the schema, checks and plans every
 query, shows what a mistake looks like, plans the move to the second version of the schema, makes the graph, fills it,
-changes it on a branch, has a load refused, and looks at what lies on disk.
+asks it, changes it on a branch, has a load refused, and looks at what lies on disk.
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ def show_graph(place: Path) -> None:
     title(f"A graph on disk: {place.name}")
     with og.init(place, PROJECT / "evidence.pg", actor="act-ines") as graph:
         show_load(graph)
+        show_answers(graph)
         graph.create_branch("review/june")
         show_mutation(graph, "review/june")
         show_refusal(graph)
@@ -124,12 +125,31 @@ def show_load(graph: Graph) -> None:
         print(f"  loaded {rows:>2} {name}")
 
 
+def show_answers(graph: Graph) -> None:
+    """Questions, and how one of them was answered."""
+    questions: tuple[tuple[str, str, dict[str, object]], ...] = (
+        ("questions.gq", "trials_of_compound", {"compound": "cmp-001"}),
+        ("questions.gq", "evidence_for_condition", {"condition": "asthma"}),
+        ("search.gq", "papers_about", {"words": "velorin gout"}),
+    )
+    for file, name, parameters in questions:
+        title(f"A question: {name}({', '.join(map(str, parameters.values()))})")
+        for row in graph.query(PROJECT / file, name, parameters):
+            print("  " + ", ".join(f"{column}={value}" for column, value in row.items()))
+    print(
+        "\n" + indented(str(graph.profile(PROJECT / "questions.gq", "evidence_for_condition", {"condition": "asthma"})))
+    )
+
+
 def show_mutation(graph: Graph, branch: str) -> None:
     """A curator reviews a trial on a branch; main stays as it is."""
     title(f"A mutation on {branch}: review_trial")
     parameters = {"trial": "tri-104", "curator": "ines"}
     result = graph.mutate(PROJECT / "curation.gq", "review_trial", parameters, branch=branch, message="reviewed")
     print(f"  {result.affected_nodes} node changed by commit {result.commit.id if result.commit else None}")
+    question = 'query q() { match { $t: Trial { code: "tri-104" } } return { $t.reviewed_by } }'
+    for name in ("main", branch):
+        print(f"  asked on {name}: {graph.query(question, branch=name).rows[0]}")
 
 
 def show_refusal(graph: Graph) -> None:
