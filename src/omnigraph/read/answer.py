@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -56,25 +57,39 @@ def _frames(plan: Project, reading: Reading) -> Iterator[Frame]:
         below, limit = below.input, reading.number(below.count)
     if isinstance(below, Sort):
         assert not isinstance(below.input, Group)
-        frame = matched(below.input, needed, reading).repeated()
+        frame = matched(below.input, needed, reading)
         with reading.recorder.measuring(below) as note:
-            yield note.counted(frame.take(sorted_rows(frame, below.keys, below.tie_break, reading.request, limit)))
+            # Equal rows stay together, so they can be made after they are sorted.
+            order = sorted_rows(frame, below.keys, below.tie_break, reading.request, limit)
+            frame = note.counted(frame.take(order))
+        yield from _first([frame], limit)
         return
     yield from _first(matched_in_pieces(below, needed, reading), limit)
 
 
 def _first(frames: Iterable[Frame], limit: int | None) -> Iterator[Frame]:
-    """Frames until there are enough rows; what comes after is never computed."""
+    """The rows of frames until there are enough; what comes after is never computed."""
     left = limit
     for frame in frames if left != 0 else ():
-        rows = frame.repeated()
-        if left is None:
-            yield rows
-            continue
-        yield rows.take(np.arange(min(left, rows.num_rows)))
-        left -= rows.num_rows
-        if left <= 0:
-            return
+        for rows in _repeated(frame):
+            if left is None:
+                yield rows
+                continue
+            yield rows.take(np.arange(min(left, rows.num_rows)))
+            left -= rows.num_rows
+            if left <= 0:
+                return
+
+
+def _repeated(frame: Frame) -> Iterator[Frame]:
+    """Every row as often as it stands for, a bounded number of them at a time."""
+    if frame.weights is None:
+        yield frame
+        return
+    ends = np.cumsum(frame.weights)
+    for begin in range(0, frame.total, _BATCH):
+        numbers = np.arange(begin, min(begin + _BATCH, frame.total))
+        yield replace(frame.take(np.searchsorted(ends, numbers, "right")), weights=None)
 
 
 def _projected(plan: Project, frame: Frame, schema: pa.Schema, reading: Reading) -> pa.RecordBatch:

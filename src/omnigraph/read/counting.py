@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
 from typing import Final
 
 import numpy as np
 
 from omnigraph.errors import Unsupported
-from omnigraph.read.frame import Binding, Frame, Positions
+from omnigraph.read.frame import Binding, Frame, Positions, distinct
 from omnigraph.read.liveness import Variables
 
 _WORTH_COLLAPSING: Final = 1_000
 """Fewer rows are carried along faster than they are counted."""
+_ROWS_FOR_EACH: Final = 2
+"""Rows of several variables are counted if there are so many for each that can be different from the others."""
 _MOST_EXACT: Final = 2.0**53
 _MOST: Final = 2.0**63
 
 
 def reduced(frame: Frame, needed: Variables) -> Frame:
-    """The frame without the variables that nobody asks for; where none or one is left, equal rows become one."""
+    """The frame without the variables that nobody asks for; equal rows become one, where that is sure to pay."""
+    if frame.weights is not None:
+        check_countable(float(frame.weights.sum(dtype=np.float64)))
     dropped = any(name not in needed for name in frame.bindings)
     frame = frame.only(needed)
     if frame.ranks is not None or not (dropped or not frame.bindings):
@@ -26,8 +32,10 @@ def reduced(frame: Frame, needed: Variables) -> Frame:
         return frame if frame.bindings else _tags_once(frame, frame.tags)
     if not frame.bindings:
         return counted(frame.total)
-    if len(frame.bindings) > 1 or frame.num_rows < _WORTH_COLLAPSING:
+    if frame.num_rows < _WORTH_COLLAPSING:
         return frame
+    if len(frame.bindings) > 1:
+        return _tuples_once(frame) if _is_repetitive(frame) else frame
     (variable, binding), *_ = frame.bindings.items()
     return _collapsed(frame, variable, binding)
 
@@ -43,9 +51,17 @@ def _tags_once(frame: Frame, tags: Positions) -> Frame:
     return Frame(len(once), tags=once) if len(once) < frame.num_rows else Frame(len(tags), tags=tags)
 
 
+def _is_repetitive(frame: Frame) -> bool:
+    """Whether many rows must be equal to others, since their entities cannot be combined in so many ways."""
+    return _ROWS_FOR_EACH * prod(len(binding.population) for binding in frame.bindings.values()) <= frame.num_rows
+
+
+def _tuples_once(frame: Frame) -> Frame:
+    first, numbers = distinct([binding.positions for binding in frame.bindings.values()])
+    return replace(frame.take(first), weights=by_position(numbers, frame.weights, len(first)))
+
+
 def _collapsed(frame: Frame, variable: str, binding: Binding) -> Frame:
-    weights = weights_of(frame)
-    check_countable(float(weights.sum(dtype=np.float64)))
     if len(binding.population) <= 4 * frame.num_rows:
         numbers = by_position(binding.positions, frame.weights, len(binding.population))
         positions = np.flatnonzero(numbers)

@@ -12,7 +12,7 @@ from omnigraph.language.query.ast import Comparison
 from omnigraph.language.query.pattern import variables_of
 from omnigraph.language.query.plan import Cross, Select
 from omnigraph.language.query.typed import Compare
-from omnigraph.read.counting import check_countable, weights_of
+from omnigraph.read.counting import check_countable, times, weights_of
 from omnigraph.read.expressions import evaluate
 from omnigraph.read.frame import Frame, Positions, one_below_the_other
 from omnigraph.read.liveness import StepPlan, bound_by
@@ -71,14 +71,19 @@ def _rows(frame: Frame, begin: int, count: int) -> Frame:
 
 def _paired(left: Frame, right: Frame, left_rows: Positions, right_rows: Positions) -> Frame:
     one, other = left.take(left_rows), right.take(right_rows)
-    weighted = one.weights is not None or other.weights is not None
     return Frame(
         len(left_rows),
         {**one.bindings, **other.bindings},
-        weights_of(one) * weights_of(other) if weighted else None,
+        _multiplied(one, other),
         one.ranks if one.ranks is not None else other.ranks,
         one.tags,
     )
+
+
+def _multiplied(one: Frame, other: Frame) -> Positions | None:
+    if one.weights is None and other.weights is None:
+        return None
+    return times(one, weights_of(other)).weights
 
 
 def _equal_pairs(left: Values, right: Values) -> tuple[Positions, Positions]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from omnigraph.language.query.ast import Comparison
 from omnigraph.language.query.plan import Scan
 from omnigraph.language.query.typed import Predicate, TextMatch
+from omnigraph.language.schema.arrow import arrow_type
 from omnigraph.language.schema.catalog import NodeType
 from omnigraph.language.types import INTEGERS, Scalar
 from omnigraph.read.expand import Strategy
@@ -39,7 +40,7 @@ def scanned(plan: Scan, reading: Reading) -> Frame:
     texts = [predicate for predicate in rest if isinstance(predicate, TextMatch)]
     pushed += [AnyOf(("id",), reading.search.matches(text, type_.table_key)) for text in texts]
     rest = [predicate for predicate in rest if not isinstance(predicate, TextMatch)]
-    if pushed and not _is_worth_loading(type_, reading) and None not in [each.sql() for each in pushed]:
+    if pushed and not _is_worth_loading(type_, reading) and _are_for_storage(pushed, type_, reading):
         population, positions = _filtered_by_storage(pushed, type_, reading)
     else:
         whole = whole_table(reading.snapshot, type_.table_key, type_, reading.reach.cache)
@@ -99,6 +100,17 @@ def _is_worth_loading(type_: NodeType, reading: Reading) -> bool:
     if reading.reach.strategy is Strategy.INDEX:
         return False
     return pin.row_count <= _SMALL or is_loaded(reading.snapshot, type_.table_key, reading.reach.cache)
+
+
+def _are_for_storage(conditions: Sequence[Condition], type_: NodeType, reading: Reading) -> bool:
+    """Whether the storage can decide them all. It refuses values that a column which lags behind cannot hold."""
+    if any(condition.sql() is None for condition in conditions):
+        return False
+    asked = {column for condition in conditions for column in condition.columns}
+    schema = reading.snapshot.table(type_.table_key).schema
+    there = dict(zip(schema.names, schema.types, strict=True))
+    known = asked & there.keys() & type_.properties.keys()
+    return all(there[name].equals(arrow_type(type_.properties[name].type)) for name in known)
 
 
 def _filtered_by_storage(

@@ -1,0 +1,441 @@
+"""What a query answers, from the meaning of the language alone: loops over bindings, and no plan.
+
+A match is every assignment of its variables that satisfies every clause. An anonymous end is a variable like any other,
+an edge variable ranges over edges, and a traversal is a condition on its two ends; so nothing here depends on an order
+of clauses. Two things do, and follow the text as the language has it: a walk of two hops or more at least begins at
+its left end (whoever writes such a walk for this model sees to it that the match gets there first), and a ranking
+looks at its variable before the rest of the match where that variable is the first binding of its part.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+from math import dist
+from typing import Any, TypeAlias, TypeVar, cast
+
+from omnigraph.errors import Json
+from omnigraph.language.query.ast import AggregateFunction, Comparison
+from omnigraph.language.query.typed import (
+    Aggregate,
+    Bind,
+    Clause,
+    ColumnValue,
+    Compare,
+    Constant,
+    ConstantValue,
+    Direction,
+    Distance,
+    Exclude,
+    Expression,
+    Identity,
+    IsNull,
+    Now,
+    Order,
+    ParameterValue,
+    PropertyValue,
+    TextMatch,
+    Traverse,
+    TypedRead,
+)
+from omnigraph.language.types import Scalar, ValueType
+
+Value: TypeAlias = Any  # what a property holds: None, or a value of its type that compares with its like
+Line: TypeAlias = tuple[tuple[str, object], ...]
+"""A row of a result as JSON shows it, in a form that can be counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A node, or an edge with its ends."""
+
+    id: str
+    properties: Mapping[str, ConstantValue]
+    source: str = ""
+    destination: str = ""
+
+
+Row: TypeAlias = Mapping[str, Entity]
+Sorted = TypeVar("Sorted")
+_Key: TypeAlias = tuple[Callable[[Sorted], Value], bool]
+"""What is sorted by, and whether the greatest come first."""
+_Walk: TypeAlias = tuple[str, Direction, str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Nodes by type and id, and edges by type and id."""
+
+    nodes: Mapping[str, Mapping[str, Entity]]
+    edges: Mapping[str, Mapping[str, Entity]]
+    walks: dict[_Walk, frozenset[str]] = field(default_factory=dict[_Walk, frozenset[str]], repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A graph, and what is the same for all rows: the parameters and the time."""
+
+    graph: Graph
+    parameters: Mapping[str, ConstantValue]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a result may be: all rows in runs, first things first; within a run nothing says which row comes first."""
+
+    runs: tuple[tuple[Line, ...], ...]
+    limit: int | None
+
+    def allows(self, rows: Iterable[Mapping[str, Json]]) -> bool:
+        """Whether the rows are the first ones, as many as there should be."""
+        found = [line(row) for row in rows]
+        left = len(found) if self.limit is None else self.limit
+        for run in self.runs:
+            wanted = len(run) if self.limit is None else min(left, len(run))
+            part, found = found[:wanted], found[wanted:]
+            if len(part) < wanted or Counter(part) - Counter(run):
+                return False
+            left -= wanted
+        return not found
+
+
+def line(row: Mapping[str, Json]) -> Line:
+    """A row that equals another if JSON shows the same columns and values; both zeros are one."""
+    return tuple((name, _frozen(value)) for name, value in row.items())
+
+
+def _frozen(value: Json) -> object:
+    if isinstance(value, list):
+        return tuple(_frozen(item) for item in value)
+    # What is true is no number here, though Python holds it for one; nor is an integer a float.
+    return (type(value).__name__, value + 0.0 if isinstance(value, float) else value)
+
+
+# ------------------------------------------------------------------------------------------------ result
+
+
+def expected(query: TypedRead, asked: Asked) -> Expected:
+    """What a query may answer."""
+    limit = None if query.limit is None else cast(int, _value(query.limit, {}, asked))
+    if any(isinstance(column.expression, Aggregate) for column in query.columns):
+        return Expected(_grouped(query, asked), limit)
+    rows, ranks = _matched(query, asked, limit)
+    keys: list[_Key[Row]] = [_row_key(order, query, ranks, asked) for order in query.order]
+    if keys:
+        keys += [_id_key(name) for name in sorted(query.variables)]
+
+    def shown_row(row: Row) -> Line:
+        return line({each.name: _shown(_value(each.expression, row, asked), each.expression) for each in query.columns})
+
+    return Expected(tuple(tuple(map(shown_row, run)) for run in _in_runs(rows, keys)), limit)
+
+
+def _row_key(order: Order, query: TypedRead, ranks: Mapping[str, int], asked: Asked) -> _Key[Row]:
+    expression = order.expression
+    if isinstance(expression, Distance):
+        return lambda row: ranks[row[expression.target.variable].id], False
+    shown = _unaliased(expression, query)
+    return lambda row: _value(shown, row, asked), order.descending
+
+
+def _id_key(variable: str) -> _Key[Row]:
+    return lambda row: row[variable].id, False
+
+
+def _group_key(order: Order) -> _Key[Mapping[str, Value]]:
+    column = order.expression
+    assert isinstance(column, ColumnValue)
+    return lambda row: row[column.name], order.descending
+
+
+def _unaliased(expression: Expression, query: TypedRead) -> Expression:
+    if isinstance(expression, ColumnValue):
+        return next(column.expression for column in query.columns if column.name == expression.name)
+    return expression
+
+
+def _in_runs(rows: Iterable[Sorted], keys: Sequence[_Key[Sorted]]) -> list[list[Sorted]]:
+    """Rows in order, those that no key tells apart together. Null is below everything."""
+    ordered = list(rows)
+    for key, descending in reversed(keys):
+        # Sorting in reverse keeps the order of what is equal.
+        ordered.sort(key=lambda row: _nulls_first(key(row)), reverse=descending)
+    return [list(run) for _, run in groupby(ordered, lambda row: [key(row) for key, _ in keys])]
+
+
+def _nulls_first(value: Value) -> tuple[Value, ...]:
+    return () if value is None else (value,)
+
+
+def _grouped(query: TypedRead, asked: Asked) -> tuple[tuple[Line, ...], ...]:
+    plain = [column.expression for column in query.columns if not isinstance(column.expression, Aggregate)]
+    groups: dict[tuple[Value, ...], list[Row]] = defaultdict(list)
+    for row in solutions(query.clauses, asked, {}):
+        groups[tuple(_value(key, row, asked) for key in plain)].append(row)
+    if not plain and not groups:
+        groups[()] = []
+    made: list[Mapping[str, Value]] = [
+        {each.name: _of_group(each.expression, rows, asked) for each in query.columns} for rows in groups.values()
+    ]
+    keys = [_group_key(order) for order in query.order]
+    types = {column.name: column.expression for column in query.columns}
+    return tuple(
+        tuple(line({name: _shown(value, types[name]) for name, value in row.items()}) for row in run)
+        for run in _in_runs(made, keys)
+    )
+
+
+def _of_group(expression: Expression, rows: list[Row], asked: Asked) -> Value:
+    if not isinstance(expression, Aggregate):
+        return _value(expression, rows[0], asked)
+    found = (_value(expression.argument, row, asked) for row in rows)
+    values = [value for value in found if value is not None]
+    if expression.distinct:
+        values = list(dict.fromkeys(values))
+    if expression.function is AggregateFunction.COUNT:
+        return len(values)
+    if not values:
+        return None
+    match expression.function:
+        case AggregateFunction.SUM:
+            return float(sum(values))
+        case AggregateFunction.AVG:
+            return sum(values) / len(values)
+        case AggregateFunction.MIN:
+            return min(values)
+        case AggregateFunction.MAX:
+            return max(values)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _shown(value: Value, expression: Expression) -> Json:
+    """A value as JSON has it."""
+    return _as_json(value, expression.type)
+
+
+def _as_json(value: Value, type_: ValueType) -> Json:
+    if value is None:
+        return None
+    if type_.is_list:
+        return [_as_json(item, type_.item) for item in value]
+    match type_.scalar:
+        case Scalar.DATE:
+            return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+        case Scalar.DATETIME:
+            moment = _EPOCH + timedelta(milliseconds=value)
+            return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+        case Scalar.VECTOR:
+            return [float(number) for number in value]
+        case Scalar.F32 | Scalar.F64:
+            return float(value)
+        case _:
+            return value
+
+
+# ------------------------------------------------------------------------------------------------ ranking
+
+
+def _matched(query: TypedRead, asked: Asked, limit: int | None) -> tuple[list[Row], Mapping[str, int]]:
+    """The rows of a match, and the rank of each entity of the ranked variable, if there is one."""
+    ranking = query.order[0].expression if query.order else None
+    if not isinstance(ranking, Distance):
+        return list(solutions(query.clauses, asked, {})), {}
+    variable = ranking.target.variable
+    if variable in _starts(query.clauses):
+        node_type = query.variables[variable].removeprefix("node:")
+        own = [clause for clause in query.clauses if not isinstance(clause, Exclude) and _names(clause) == {variable}]
+        alone = [clause for clause in own if not isinstance(clause, Traverse)]
+        candidates = solutions([Bind(variable, node_type, ()), *alone], asked, {})
+    else:
+        candidates = solutions(query.clauses, asked, {})
+    distances = {row[variable].id: _value(ranking, row, asked) for row in candidates}
+    best = sorted((far, id_) for id_, far in distances.items() if far is not None)[:limit]
+    ranks = {id_: rank for rank, (_, id_) in enumerate(best)}
+    return [row for row in solutions(query.clauses, asked, {}) if row[variable].id in ranks], ranks
+
+
+def _starts(clauses: Sequence[Clause]) -> set[str]:
+    """The first binding of each part of a pattern; the left end of the first traversal where a part has none."""
+    parts: list[set[str]] = []
+    mentioned = [(clause, _names(clause)) for clause in clauses if isinstance(clause, Bind | Traverse)]
+    for _, names in mentioned:
+        joined = [part for part in parts if part & names]
+        parts = [part for part in parts if not part & names] + [names.union(*joined)]
+    starts: set[str] = set()
+    for part in parts:
+        bindings = [clause.variable for clause, _ in mentioned if isinstance(clause, Bind) and clause.variable in part]
+        ends = [clause.source for clause, _ in mentioned if isinstance(clause, Traverse) and clause.source in part]
+        starts.add((bindings + ends)[0])
+    return starts
+
+
+# ------------------------------------------------------------------------------------------------ match
+
+
+def solutions(clauses: Sequence[Clause], asked: Asked, fixed: Row) -> Iterator[Row]:
+    """Every assignment of the variables that satisfies every clause; ``fixed`` ones are given."""
+    choices: dict[str, Iterable[Entity]] = {}
+    for clause in clauses:
+        for name, found in _choices(clause, asked.graph).items():
+            if name not in fixed:
+                choices.setdefault(name, found)
+    levels = [set(fixed)]
+    for name in choices:
+        levels.append({*levels[-1], name})
+    # A clause is looked at as soon as all of its variables are chosen.
+    at_level: list[list[Clause]] = [[] for _ in levels]
+    for clause in clauses:
+        at_level[next(n for n, known in enumerate(levels) if _names(clause) <= known)].append(clause)
+    yield from _chosen(fixed, list(choices.items()), at_level, asked)
+
+
+def _chosen(
+    row: Row, left: list[tuple[str, Iterable[Entity]]], at_level: list[list[Clause]], asked: Asked
+) -> Iterator[Row]:
+    if not all(_satisfied(clause, row, asked) for clause in at_level[0]):
+        return
+    if not left:
+        yield row
+        return
+    (name, found), *rest = left
+    for entity in found:
+        yield from _chosen({**row, name: entity}, rest, at_level[1:], asked)
+
+
+def _choices(clause: Clause, graph: Graph) -> Mapping[str, Iterable[Entity]]:
+    match clause:
+        case Bind():
+            return {clause.variable: graph.nodes[clause.node_type].values()}
+        case Traverse():
+            ends = {
+                clause.source: graph.nodes[clause.source_type].values(),
+                clause.destination: graph.nodes[clause.destination_type].values(),
+            }
+            edge = clause.edge_variable
+            return ends if edge is None else {**ends, edge: graph.edges[clause.edge_type].values()}
+        case _:
+            return {}
+
+
+def _names(part: Clause | Expression) -> set[str]:
+    """The variables that a clause or an expression speaks of."""
+    match part:
+        case Bind():
+            return {part.variable}
+        case Traverse():
+            return {part.source, part.destination} | ({part.edge_variable} if part.edge_variable else set())
+        case Exclude():
+            return set(part.outer)
+        case Compare():
+            return _names(part.left) | _names(part.right)
+        case IsNull():
+            return _names(part.operand)
+        case TextMatch() | Distance():
+            return _names(part.target)
+        case PropertyValue() | Identity():
+            return {part.variable}
+        case _:
+            return set()
+
+
+def _satisfied(clause: Clause, row: Row, asked: Asked) -> bool:
+    match clause:
+        case Bind():
+            return all(_satisfied(predicate, row, asked) for predicate in clause.predicates)
+        case Traverse():
+            return _leads(clause, row, asked.graph)
+        case Exclude():
+            fixed = {name: row[name] for name in clause.outer}
+            return next(solutions(clause.clauses, asked, fixed), None) is None
+        case IsNull():
+            return (_value(clause.operand, row, asked) is None) is not clause.negated
+        case TextMatch():
+            return bool(_value(clause, row, asked))
+        case Compare():
+            left, right = _value(clause.left, row, asked), _value(clause.right, row, asked)
+            return left is not None and right is not None and _COMPARISONS[clause.operator](left, right)
+
+
+_COMPARISONS: Mapping[Comparison, Callable[[Value, Value], bool]] = {
+    Comparison.EQUAL: lambda left, right: left == right,
+    Comparison.NOT_EQUAL: lambda left, right: left != right,
+    Comparison.LESS: lambda left, right: left < right,
+    Comparison.LESS_OR_EQUAL: lambda left, right: left <= right,
+    Comparison.GREATER: lambda left, right: left > right,
+    Comparison.GREATER_OR_EQUAL: lambda left, right: left >= right,
+    Comparison.CONTAINS: lambda left, right: right in left,
+    Comparison.STARTS_WITH: lambda left, right: left.startswith(right),
+}
+
+
+def _value(expression: Expression, row: Row, asked: Asked) -> Value:
+    match expression:
+        case Constant():
+            return expression.value
+        case ParameterValue():
+            return asked.parameters[expression.name]
+        case Now():
+            return asked.now_ms
+        case PropertyValue():
+            return row[expression.variable].properties.get(expression.name)
+        case Identity():
+            return row[expression.variable].id
+        case Distance():
+            vector, to = _value(expression.target, row, asked), _value(expression.query, row, asked)
+            return None if vector is None or to is None else dist(vector, to)
+        case TextMatch():
+            text, words = _value(expression.target, row, asked), _value(expression.query, row, asked)
+            # Words of one stem, or none at all, are for others to test.
+            return (
+                text is not None
+                and words is not None
+                and not set(text.lower().split()).isdisjoint(words.lower().split())
+            )
+        case _:
+            raise NotImplementedError(type(expression).__name__)
+
+
+# ------------------------------------------------------------------------------------------------ traversal
+
+
+def _leads(step: Traverse, row: Row, graph: Graph) -> bool:
+    source, destination = row[step.source].id, row[step.destination].id
+    if step.edge_variable is not None:
+        edge = row[step.edge_variable]
+        along = (edge.source, edge.destination) == (source, destination)
+        against = (edge.destination, edge.source) == (source, destination)
+        return {Direction.OUT: along, Direction.IN: against, Direction.BOTH: along or against}[step.direction]
+    if step.source_type != step.destination_type:
+        # Between two types a walk ends after its first step.
+        return step.minimum == 1 and destination in _neighbours(graph, step.edge_type, step.direction, source)
+    walk = (step.edge_type, step.direction, source, step.minimum, step.maximum)
+    if walk not in graph.walks:
+        graph.walks[walk] = _reached(graph, *walk)
+    return destination in graph.walks[walk]
+
+
+def _neighbours(graph: Graph, edge_type: str, direction: Direction, node: str) -> set[str]:
+    edges = graph.edges[edge_type].values()
+    out = {edge.destination for edge in edges if edge.source == node and direction is not Direction.IN}
+    return out | {edge.source for edge in edges if edge.destination == node and direction is not Direction.OUT}
+
+
+def _reached(
+    graph: Graph, edge_type: str, direction: Direction, source: str, minimum: int, maximum: int
+) -> frozenset[str]:
+    """The nodes whose shortest distance is in bounds, and those with an edge to themselves one hop later as well."""
+    frontier, visited, found = {source}, {source}, set[str]()
+    for hop in range(1, maximum + 1):
+        around = {node: _neighbours(graph, edge_type, direction, node) for node in frontier}
+        loops = {node for node, others in around.items() if node in others}
+        frontier = set[str]().union(*around.values()) - visited
+        visited |= frontier
+        if hop >= minimum:
+            found |= frontier | loops
+    return frozenset(found)

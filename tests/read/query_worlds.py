@@ -1,0 +1,203 @@
+"""Small fleets with a past: graphs on disk that were written step by step, and each step as the model has it.
+
+The values are few and awkward, so that they are often equal, null, or equal only after rounding. Sums of the floats are
+exact in any order, and so are all distances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Final, cast
+
+import omnigraph
+from omnigraph.errors import Json
+from omnigraph.language.query.typed import ConstantValue
+from omnigraph.language.schema import parse_schema
+from omnigraph.language.schema.catalog import Catalog, Property
+from omnigraph.language.types import Scalar, ValueType
+from omnigraph.manifest.rows import MAIN
+from tests.model import query_model
+from tests.model.query_model import Entity
+
+SCHEMA: Final = """
+node Vessel {
+  code: String @key
+  name: String @index
+  kind: enum(ferry, tanker, tug) @index
+  crew: I32? @index
+  serial: U64?
+  debt: I64?
+  score: F64?
+  draft: F32?
+  launched: Date?
+  seen: DateTime?
+  tags: [String]?
+  marks: [I64]?
+  safe: Bool?
+  prof: Vector(2)?
+}
+node Port { code: String @key  name: String?  depth: F64?  berths: U32?  opened: Date? }
+edge Tows: Vessel -> Vessel { since: I64?  note: String? }
+edge Near: Port -> Port
+edge CallsAt: Vessel -> Port { at: DateTime?  fee: F32? }
+"""
+CATALOG: Final[Catalog] = parse_schema(SCHEMA).catalog
+SIDE: Final = "side"
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+POOLS: Final[Mapping[Scalar, Sequence[ConstantValue]]] = {
+    Scalar.I32: [-3, 0, 1, 900, 2**31 - 1],
+    Scalar.U32: [0, 1, 3, 2**32 - 1],
+    Scalar.I64: [-(2**63), -1, 0, 3, 2**53, 2**53 + 1],
+    Scalar.U64: [0, 1, 900, 2**53 + 1, 2**63, 2**64 - 1],
+    Scalar.F32: [-1.5, 0.0, 0.5, 3.0, 900.0],
+    Scalar.F64: [-1.5, 0.0, 0.5, 1.0, 3.0],
+    Scalar.STRING: ["", "a", "ab", "b", "fox", "Fox dog", "dog", "é", "%_", '"q\\'],
+    Scalar.BOOL: [True, False],
+    Scalar.DATE: [-1, 0, 11_446, 19_782],
+    Scalar.DATETIME: [-1, 0, 1_704_096_000_123, 253_402_300_799_999],
+    Scalar.VECTOR: [(0.0, 0.0), (3.0, 4.0), (6.0, 8.0), (-3.0, -4.0)],
+}
+
+
+def json_value(value: ConstantValue, type_: ValueType) -> Json:
+    """A value as records and parameters spell it."""
+    if isinstance(value, tuple):
+        item = type_.item if type_.is_list else ValueType(Scalar.F32)
+        return [json_value(each, item) for each in value]
+    if value is None or type_.scalar not in {Scalar.DATE, Scalar.DATETIME}:
+        return value
+    if type_.scalar is Scalar.DATE:
+        return (date(1970, 1, 1) + timedelta(days=cast(int, value))).isoformat()
+    return (_EPOCH + timedelta(milliseconds=cast(int, value))).isoformat()
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The graph at some commit, as it is asked for and as the model has it."""
+
+    branch: str
+    at: str | None
+    model: query_model.Graph
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A graph, and moments of its past and present."""
+
+    graph: omnigraph.Graph
+    moments: tuple[Moment, ...]
+
+
+class _Written:
+    """A branch of a graph while it is written, beside the model of it."""
+
+    def __init__(self, graph: omnigraph.Graph, chance: Random, branch: str) -> None:
+        self.graph, self.chance, self.branch = graph, chance, branch
+        self.nodes: dict[str, dict[str, Entity]] = {name: {} for name in CATALOG.nodes}
+        self.edges: dict[str, dict[str, Entity]] = {name: {} for name in CATALOG.edges}
+
+    def branched(self, name: str) -> _Written:
+        self.graph.create_branch(name, self.branch)
+        other = _Written(self.graph, self.chance, name)
+        other.nodes = {key: dict(found) for key, found in self.nodes.items()}
+        other.edges = {key: dict(found) for key, found in self.edges.items()}
+        return other
+
+    def load(self, codes: Sequence[str], edges: int) -> None:
+        """New or replaced nodes, and edges between any; one text may be the code of a vessel and of a port."""
+        records: list[dict[str, object]] = []
+        for node_type in CATALOG.nodes:
+            for code in self.chance.sample(codes, self.chance.randint(len(codes) // 2, len(codes))):
+                values = {**self._values(CATALOG.nodes[node_type].properties), "code": code}
+                self.nodes[node_type][code] = Entity(code, values)
+                data = _data(values, CATALOG.nodes[node_type].properties)
+                records.append({"type": node_type, "data": data})
+        for edge_type in CATALOG.edges:
+            records += self._new_edges(edge_type, self.chance.randint(edges // 2, edges))
+        self.graph.load(records, mode="merge", branch=self.branch)
+
+    def _new_edges(self, edge_type: str, count: int) -> list[dict[str, object]]:
+        declared = CATALOG.edges[edge_type]
+        ends = [sorted(self.nodes[name]) for name in (declared.from_type, declared.to_type)]
+        records: list[dict[str, object]] = []
+        for _ in range(count if all(ends) else 0):
+            source, destination = (self.chance.choice(some) for some in ends)
+            id_ = f"{self.chance.getrandbits(64):016x}"
+            values = self._values(declared.properties)
+            self.edges[edge_type][id_] = Entity(id_, values, source, destination)
+            data = {"id": id_, **_data(values, declared.properties)}
+            records.append({"edge": edge_type, "from": source, "to": destination, "data": data})
+        return records
+
+    def delete(self) -> None:
+        """A vessel, with all edges at it."""
+        if not self.nodes["Vessel"]:
+            return
+        gone = self.chance.choice(sorted(self.nodes["Vessel"]))
+        text = "query gone($code: String) { delete Vessel where code = $code }"
+        self.graph.mutate(text, params={"code": gone}, branch=self.branch)
+        del self.nodes["Vessel"][gone]
+        for name, found in self.edges.items():
+            declared = CATALOG.edges[name]
+            self.edges[name] = {
+                id_: edge
+                for id_, edge in found.items()
+                if not (declared.from_type == "Vessel" and edge.source == gone)
+                and not (declared.to_type == "Vessel" and edge.destination == gone)
+            }
+
+    def _values(self, properties: Mapping[str, Property]) -> dict[str, ConstantValue]:
+        return {name: self._value(declared.type) for name, declared in properties.items()}
+
+    def _value(self, type_: ValueType) -> ConstantValue:
+        if type_.nullable and self.chance.random() < 0.3:
+            return None
+        pool = type_.enum_values or POOLS[type_.scalar]
+        return (
+            tuple(self.chance.choices(pool, k=self.chance.randint(0, 3))) if type_.is_list else self.chance.choice(pool)
+        )
+
+    def moment(self, *, now: bool = False) -> Moment:
+        model = query_model.Graph(
+            {name: dict(found) for name, found in self.nodes.items()},
+            {name: dict(found) for name, found in self.edges.items()},
+        )
+        return Moment(self.branch, None if now else self.graph.commits(self.branch)[0].id, model)
+
+
+def _data(values: Mapping[str, ConstantValue], properties: Mapping[str, Property]) -> dict[str, Json]:
+    """What a record says of an entity: a null may as well be left out."""
+    return {name: json_value(each, properties[name].type) for name, each in values.items() if each is not None}
+
+
+def new_world(folder: Path, seed: int) -> World:
+    """A graph that was loaded, added to, branched, changed on both branches, indexed and changed again.
+
+    The first one is empty at first, and the second has few nodes.
+    """
+    chance = Random(seed)  # noqa: S311  no secret
+    graph = omnigraph.init(folder / f"world{seed}.og", SCHEMA)
+    codes = ["a", "ab", "b", "c", "é"][: 5 if seed > 1 else 2 * seed]
+    main = _Written(graph, chance, MAIN)
+    moments = [main.moment()] if seed == 0 else []
+    main.load(codes, edges=3 * len(codes))
+    moments.append(main.moment())
+    main.load(["y", "z"], edges=4)
+    moments.append(main.moment())
+    side = main.branched(SIDE)
+    side.load([*codes, "s"], edges=6)
+    moments.append(side.moment())
+    side.delete()
+    main.delete()
+    main.load([*codes, "m"], edges=6)
+    moments.append(main.moment())
+    graph.ensure_indexes()
+    moments.append(main.moment())
+    main.load(["a", "n"], edges=4)
+    graph.ensure_indexes(SIDE)
+    return World(graph, (*moments, main.moment(now=True), side.moment(now=True)))

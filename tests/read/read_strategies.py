@@ -1,0 +1,415 @@
+"""Hypothesis strategies for reads that type-check: texts over the schema of ``query_worlds``, with their parameters.
+
+A walk of two hops or more at least depends on the end that it begins at. Here it stands to the right of what a match
+has reached by then from its very first binding, or from the rows that a negation is asked about: it begins there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Final
+
+from hypothesis import strategies as st
+
+from omnigraph.language.query.check_traversal import edge_word
+from omnigraph.language.query.typed import ConstantValue
+from omnigraph.language.schema.catalog import EdgeType, NodeType
+from omnigraph.language.types import NUMBERS, Scalar, ValueType
+from tests.read.query_worlds import CATALOG, POOLS, json_value
+
+NUMBER_LITERALS: Final = [-2, 0, 1, 3, 900, 2**53, 2**53 + 1, 2**63, -0.5, 0.5, 2.75, 3.0, 9007199254740992.0]
+OPERATORS: Final = ["=", "!=", "<", "<=", ">", ">=", "!=", "<=", ">="]
+WITHIN_A_TYPE: Final = ["{0}", "<{0}>", "{0}{{1,2}}", "<{0}>{{1,3}}", "{0}{{1,1}}", "{0}{{1,7}}"]
+FAR: Final = ["{0}{{2}}", "{0}{{2,3}}", "<{0}>{{2,3}}", "{0}{{3,5}}"]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A query and the values of its parameters."""
+
+    text: str
+    params: dict[str, object]
+
+
+@dataclass(slots=True)
+class _Scope:
+    """What a clause can speak of, and what is written so far. ``reached``: where a far walk may begin."""
+
+    draw: st.DrawFn
+    nodes: dict[str, NodeType] = field(default_factory=dict[str, NodeType])
+    edges: dict[str, EdgeType] = field(default_factory=dict[str, EdgeType])
+    reached: set[str] = field(default_factory=set[str])
+    declared: dict[str, str] = field(default_factory=dict[str, str])
+    params: dict[str, object] = field(default_factory=dict[str, object])
+    numbers: count[int] = field(default_factory=count)
+
+    def inner(self) -> _Scope:
+        """The inside of a negation."""
+        return replace(self, nodes=dict(self.nodes), edges=dict(self.edges), reached=set(self.nodes))
+
+    def chosen(self, choices: Sequence[str]) -> str:
+        return self.draw(st.sampled_from(choices))
+
+    def is_so(self, chances: int = 2) -> bool:
+        """True once in so many times."""
+        return self.draw(st.integers(1, chances)) == chances
+
+    def new_name(self, stem: str) -> str:
+        return f"{stem}{next(self.numbers)}"
+
+    def parameter(self, value: ConstantValue, type_: ValueType) -> str:
+        """A new parameter; one that may be null is sometimes left out."""
+        name = self.new_name("x")
+        nullable = self.is_so(3)
+        self.declared[name] = str(replace(type_, nullable=nullable, enum_values=None))
+        if not nullable or self.is_so():
+            self.params[name] = json_value(value, type_)
+        return f"${name}"
+
+    def properties(self, fits: Callable[[ValueType], bool]) -> list[tuple[str, ValueType]]:
+        """Properties of bound variables, each as it is written."""
+        bound = [*self.nodes.items(), *self.edges.items()]
+        return sorted(
+            (
+                (f"${variable}.{name}", declared.type)
+                for variable, of in bound
+                for name, declared in of.properties.items()
+                if fits(declared.type)
+            ),
+            key=lambda found: found[0],
+        )
+
+
+def literal(value: ConstantValue, type_: ValueType) -> str:
+    """A value as a query writes it."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(literal(item, type_.item) for item in value)}]"
+    spelled = json.dumps(json_value(value, type_), ensure_ascii=False)
+    match type_.scalar:
+        case Scalar.DATE:
+            return f"date({spelled})"
+        case Scalar.DATETIME:
+            return f"datetime({spelled})"
+        case _:
+            return spelled
+
+
+def _value(scope: _Scope, type_: ValueType) -> str:
+    """A literal or a parameter of a type."""
+    found = scope.draw(st.sampled_from(type_.enum_values or POOLS[type_.scalar]))
+    return scope.parameter(found, type_.item) if scope.is_so(3) else literal(found, type_.item)
+
+
+# ------------------------------------------------------------------------------------------------ conditions
+
+
+def _is_single(type_: ValueType) -> bool:
+    return not type_.is_list and type_.scalar is not Scalar.VECTOR
+
+
+def _alike(type_: ValueType) -> Callable[[ValueType], bool]:
+    """Types that values of a type can be compared with."""
+    scalars = NUMBERS if type_.scalar in NUMBERS else {type_.scalar}
+    return lambda other: _is_single(other) and other.scalar in scalars
+
+
+def _compared(scope: _Scope) -> str:
+    left, type_ = scope.draw(st.sampled_from(scope.properties(_is_single)))
+    operator = scope.chosen(OPERATORS)
+    match scope.chosen(["value", "value", "number", "property", "now"]):
+        case "number" if type_.scalar in NUMBERS:
+            right = str(scope.draw(st.sampled_from(NUMBER_LITERALS)))
+        case "property":
+            right, _ = scope.draw(st.sampled_from(scope.properties(_alike(type_))))
+        case "now" if type_.scalar is Scalar.DATETIME:
+            right = "now()"
+        case _:
+            right = _value(scope, type_)
+    return f"{right} {operator} {left}" if scope.is_so(3) else f"{left} {operator} {right}"
+
+
+def _null_test(scope: _Scope) -> str:
+    found, _ = scope.draw(st.sampled_from(scope.properties(lambda _: True)))
+    return f"{found} {scope.chosen(['is null', 'is not null'])}"
+
+
+def _text_test(scope: _Scope) -> str:
+    texts = scope.properties(lambda type_: _is_single(type_) and type_.scalar is Scalar.STRING)
+    if not texts:
+        return _compared(scope)
+    left, type_ = scope.draw(st.sampled_from(texts))
+    plain = replace(type_, enum_values=None)
+    right = scope.draw(st.sampled_from(texts))[0] if scope.is_so(4) else _value(scope, plain)
+    return f"{left} {scope.chosen(['contains', 'starts_with'])} {right}"
+
+
+def _membership(scope: _Scope) -> str:
+    lists = scope.properties(lambda type_: type_.is_list)
+    if lists and scope.is_so():
+        left, type_ = scope.draw(st.sampled_from(lists))
+        others = scope.properties(_alike(type_.item))
+        right = scope.draw(st.sampled_from(others))[0] if others and scope.is_so(3) else _value(scope, type_)
+        return f"{left} contains {right}"
+    right, type_ = scope.draw(st.sampled_from(scope.properties(_is_single)))
+    items = tuple(
+        scope.draw(st.lists(st.sampled_from(type_.enum_values or POOLS[type_.scalar]), min_size=1, max_size=3))
+    )
+    listed = replace(type_, is_list=True, nullable=False)
+    left = scope.parameter(items, listed) if scope.is_so(3) else literal(items, listed)
+    return f"{left} contains {right}"
+
+
+def _search(scope: _Scope) -> str:
+    names = [f"${variable}.name" for variable in sorted(scope.nodes)]
+    function = scope.chosen(["search", "match_text"])
+    return f'{function}({scope.chosen(names)}, "{scope.chosen(["fox", "dog", "dog fox", "horse"])}")'
+
+
+def _condition(scope: _Scope) -> str:
+    tests = [_compared] * 4 + [_membership] * 2 + [_text_test, _null_test]
+    return scope.draw(st.sampled_from(tests))(scope)
+
+
+# ------------------------------------------------------------------------------------------------ clauses
+
+
+def _binding(scope: _Scope) -> str:
+    """A new variable, or one that is bound already; a new one sometimes by its key."""
+    if scope.nodes and scope.is_so(3):
+        name = scope.chosen(sorted(scope.nodes))
+        type_ = scope.nodes[name]
+    else:
+        type_ = CATALOG.nodes[scope.chosen(["Vessel", "Vessel", "Port"])]
+        name = scope.new_name(type_.name[0].lower())
+        scope.nodes[name] = type_
+    able = sorted(key for key, declared in type_.properties.items() if declared.type.scalar is not Scalar.VECTOR)
+    matched = scope.draw(st.lists(st.sampled_from(["code", *able]), max_size=2, unique=True)) if scope.is_so(3) else []
+    inside = ", ".join(f"{key}: {_value(scope, type_.properties[key].type)}" for key in matched)
+    return f"${name}: {type_.name} {{ {inside} }}"
+
+
+def _end(scope: _Scope, type_: NodeType) -> str:
+    """Where a traversal may lead: a new variable, one that is bound, or none."""
+    bound = sorted(name for name, found in scope.nodes.items() if found is type_)
+    match scope.chosen(["new", "new", "bound", "anonymous"]):
+        case "bound" if bound:
+            return scope.chosen(bound)
+        case "anonymous":
+            return "_"
+        case _:
+            return scope.new_name(type_.name[0].lower())
+
+
+def _traversal(scope: _Scope) -> str:
+    begin = scope.chosen(sorted(scope.nodes))
+    edge = scope.draw(st.sampled_from(list(CATALOG.edges_of(scope.nodes[begin].name))))
+    within = edge.from_type == edge.to_type
+    types = {edge.from_type, edge.to_type} - ({scope.nodes[begin].name} if not within else set())
+    type_ = CATALOG.nodes[types.pop()]
+    end = _end(scope, type_)
+    word = edge_word(edge.name)
+    if scope.is_so(4):
+        variable = scope.new_name("e")
+        walked = f"${variable}:" + (scope.chosen([word, f"<{word}>"]) if within else word)
+        scope.edges[variable] = edge
+    elif within and begin in scope.reached and scope.is_so(4):
+        _reach(scope, begin, end, type_)
+        return f"${begin} {scope.chosen(FAR).format(word)} ${end}"
+    else:
+        walked = scope.chosen(WITHIN_A_TYPE if within else ["{0}", "{0}", "{0}{{1,4}}", "{0}{{2,4}}"]).format(word)
+    _reach(scope, begin, end, type_)
+    return f"${begin} {walked} ${end}" if scope.is_so() else f"${end} {walked} ${begin}"
+
+
+def _reach(scope: _Scope, begin: str, end: str, type_: NodeType) -> None:
+    if end != "_":
+        scope.nodes.setdefault(end, type_)
+        if begin in scope.reached or end in scope.reached:
+            scope.reached |= {begin, end}
+
+
+def _negation(scope: _Scope, depth: int) -> str:
+    inner = scope.inner()
+    first = scope.draw(st.sampled_from([_condition, _traversal]))(inner)
+    return f"not {{ {' '.join([first, *_clauses(inner, scope.draw(st.integers(0, 2)), depth + 1)])} }}"
+
+
+def _clauses(scope: _Scope, number: int, depth: int = 0) -> list[str]:
+    found: list[str] = []
+    for _ in range(number):
+        kinds = ["traversal"] * 4 + ["condition"] * 2 + ["binding"] + ["negation"] * (2 if depth < 2 else 0)
+        match scope.chosen(kinds):
+            case "traversal":
+                found.append(_traversal(scope))
+            case "binding":
+                found.append(_binding(scope))
+            case "negation":
+                found.append(_negation(scope, depth))
+            case _:
+                found.append(_condition(scope))
+    return found
+
+
+def _match(scope: _Scope) -> list[str]:
+    first = _binding(scope)
+    scope.reached |= set(scope.nodes)
+    return [first, *_clauses(scope, scope.draw(st.integers(0, 4)))]
+
+
+# ------------------------------------------------------------------------------------------------ results
+
+
+def _plain_columns(scope: _Scope) -> list[str]:
+    return [*(f"${name}" for name in sorted(scope.nodes)), *(name for name, _ in scope.properties(lambda _: True))]
+
+
+def _aggregate(scope: _Scope) -> str:
+    able = scope.properties(lambda type_: _is_single(type_) and type_.scalar in NUMBERS | {Scalar.STRING})
+    numbers = scope.properties(lambda type_: _is_single(type_) and type_.scalar in NUMBERS)
+    match scope.chosen(["count", "count", "distinct", "sum", "avg", "min", "max"]):
+        case "distinct":
+            return f"count(distinct {scope.chosen(_plain_columns(scope))})"
+        case "sum" | "avg" as function if numbers:
+            return f"{function}({scope.draw(st.sampled_from(numbers))[0]})"
+        case "min" | "max" as function:
+            return f"{function}({scope.draw(st.sampled_from(able))[0]})"
+        case _:
+            return f"count({scope.chosen(_plain_columns(scope))})"
+
+
+def _ordered(scope: _Scope, keys: Sequence[str]) -> str:
+    chosen = scope.draw(st.lists(st.sampled_from(keys), min_size=1, max_size=2, unique=True))
+    return f"order {{ {', '.join(key + scope.chosen(['', ' asc', ' desc']) for key in chosen)} }}"
+
+
+def _limited(scope: _Scope) -> str:
+    most = scope.draw(st.integers(0, 6))
+    if scope.is_so():
+        return f"limit {most}"
+    scope.declared["most"] = scope.chosen(["U32", "I64", "U64"])
+    scope.params["most"] = most
+    return "limit $most"
+
+
+def _result(scope: _Scope) -> str:
+    grouped = scope.is_so(3)
+    plain = scope.draw(
+        st.lists(st.sampled_from(_plain_columns(scope)), min_size=0 if grouped else 1, max_size=3, unique=True)
+    )
+    names = {name: f"c{number}" if scope.is_so() else name for number, name in enumerate(plain)}
+    columns = [name if name == shown else f"{name} as {shown}" for name, shown in names.items()]
+    sortable = {name for name, _ in scope.properties(_is_single)} | {f"${name}" for name in scope.nodes}
+    keys = [shown for name, shown in names.items() if name in sortable]
+    if grouped:
+        numbers = range(scope.draw(st.integers(1, 3)))
+        columns += [f"{_aggregate(scope)} as n{number}" for number in numbers]
+        keys += [f"n{number}" for number in numbers]
+    else:
+        keys += [name for name, _ in scope.properties(_is_single)]
+    parts = [f"return {{ {', '.join(columns)} }}"]
+    if scope.is_so():
+        parts.append(_ordered(scope, keys))
+    if scope.is_so(3):
+        parts.append(_limited(scope))
+    return " ".join(parts)
+
+
+def _as_read(scope: _Scope, match: Sequence[str], result: str) -> Read:
+    declared = ", ".join(f"${name}: {type_}" for name, type_ in scope.declared.items())
+    return Read(f"query q({declared}) {{\n  match {{ {' '.join(match)} }}\n  {result}\n}}", scope.params)
+
+
+@st.composite
+def reads(draw: st.DrawFn) -> Read:
+    """Patterns of all kinds, with plain columns or aggregates, in order or not."""
+    scope = _Scope(draw)
+    return _as_read(scope, _match(scope), _result(scope))
+
+
+@st.composite
+def filters(draw: st.DrawFn) -> Read:
+    """The nodes of a type, or the edges at them, that satisfy a condition or two, or that do not."""
+    scope = _Scope(draw)
+    match = [_new_part(scope)]
+    scope.reached |= set(scope.nodes)
+    match += [_traversal(scope)] if scope.is_so(3) else []
+    for _ in range(draw(st.integers(1, 2))):
+        condition = _condition(scope)
+        match.append(f"not {{ {condition} }}" if scope.is_so(4) else condition)
+    return _as_read(scope, match, f"return {{ {', '.join(f'${name}' for name in sorted(scope.nodes))} }}")
+
+
+@st.composite
+def counts(draw: st.DrawFn) -> Read:
+    """Walks of which only a number is asked, or a number for each of something."""
+    scope = _Scope(draw)
+    first = _binding(scope)
+    scope.reached |= set(scope.nodes)
+    match = [first, *(_traversal(scope) for _ in range(draw(st.integers(1, 4))))]
+    keys = draw(st.lists(st.sampled_from(_plain_columns(scope)), max_size=2, unique=True))
+    return _as_read(scope, match, f"return {{ {', '.join([*keys, f'{_aggregate(scope)} as n'])} }}")
+
+
+@st.composite
+def joins(draw: st.DrawFn) -> Read:
+    """Parts that no edge connects, and comparisons of their properties; sometimes inside a negation."""
+    scope = _Scope(draw)
+    match = [_new_part(scope)]
+    scope.reached |= set(scope.nodes)
+    match += _clauses(scope, draw(st.integers(0, 1)))
+    if scope.is_so(3):
+        inner = scope.inner()
+        compared = [
+            _new_part(inner),
+            _across(inner, list(scope.nodes)),
+            *_clauses(inner, draw(st.integers(0, 1)), depth=1),
+        ]
+        match.append(f"not {{ {' '.join(compared)} }}")
+    else:
+        before = list(scope.nodes)
+        match += [_new_part(scope), _across(scope, before), *_clauses(scope, draw(st.integers(0, 1)))]
+    return _as_read(scope, match, _result(scope))
+
+
+def _new_part(scope: _Scope) -> str:
+    type_ = CATALOG.nodes[scope.chosen(["Vessel", "Vessel", "Port"])]
+    name = scope.new_name(type_.name[0].lower())
+    scope.nodes[name] = type_
+    return f"${name}: {type_.name}"
+
+
+def _across(scope: _Scope, before: Sequence[str]) -> str:
+    """A comparison of a property of the newest variable with one of a variable before it; equality more often."""
+    *_, newest = scope.nodes
+    of_newest = [found for found in scope.properties(_is_single) if found[0].startswith(f"${newest}.")]
+    left, type_ = scope.draw(st.sampled_from(of_newest))
+    owners = tuple(f"${name}." for name in before)
+    others = [found for found, _ in scope.properties(_alike(type_)) if found.startswith(owners)]
+    if not others:
+        left, others = f"${newest}.code", [f"{owner}code" for owner in owners]
+    operator = scope.chosen(["=", "=", "=", *OPERATORS])
+    sides = (left, scope.chosen(others))
+    return f" {operator} ".join(sides if scope.is_so() else sides[::-1])
+
+
+@st.composite
+def searches(draw: st.DrawFn) -> Read:
+    """Patterns with conditions on words, or ranked by distance."""
+    scope = _Scope(draw)
+    match = _match(scope)
+    vessels = sorted(name for name, type_ in scope.nodes.items() if type_.name == "Vessel")
+    if vessels and scope.is_so():
+        target = f"${scope.chosen(vessels)}.prof"
+        query = scope.parameter(draw(st.sampled_from(POOLS[Scalar.VECTOR])), ValueType(Scalar.VECTOR, dimension=2))
+        scope.declared[query[1:]] = "Vector(2)"
+        scope.params.setdefault(query[1:], [3, 4])
+        shown = ", ".join(f"${name}" for name in sorted(scope.nodes))
+        distance = f"nearest({target}, {query})"
+        return _as_read(
+            scope, match, f"return {{ {shown}, {distance} as far }} order {{ {distance} }} {_limited(scope)}"
+        )
+    search = _search(scope)
+    return _as_read(scope, [*match, draw(st.sampled_from([search, f"not {{ {search} }}"]))], _result(scope))

@@ -1,0 +1,138 @@
+"""Random queries over random graphs answer what the meaning of the language says, whichever way they run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import cast
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from omnigraph.errors import Json
+from omnigraph.language.query import bind_parameters, compile_query
+from omnigraph.language.query.typed import TypedRead
+from omnigraph.read import answer, counting, execute, expanding, joining, starting
+from omnigraph.read.cache import shared_cache
+from omnigraph.read.expand import Strategy
+from omnigraph.read.query import Manner, Question, query
+from tests.model.query_model import Asked, expected
+from tests.read.query_worlds import CATALOG, Moment, World, new_world
+from tests.read.read_strategies import Read, counts, filters, joins, reads, searches
+
+LARGE = os.environ.get("OMNIGRAPH_FUZZ") == "large"
+WORLDS = 12 if LARGE else 5
+THRESHOLDS = {
+    (counting, "_WORTH_COLLAPSING"): 1,
+    (counting, "_ROWS_FOR_EACH"): 0,
+    (expanding, "_WORTH_PASSING_ON"): 1,
+    (execute, "_FIRST_PIECE"): 1,
+    (execute, "_PIECE"): 3,
+    (joining, "_AT_ONCE"): 3,
+    (answer, "_BATCH"): 2,
+    (starting, "_SMALL"): 0,
+}
+"""Where the way of a query depends on how many rows there are: as low as they go, a few rows are many."""
+
+
+def budget(examples: int) -> settings:
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+    return settings(max_examples=examples * (50 if LARGE else 1), deadline=None, suppress_health_check=slow)
+
+
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> list[World]:
+    """Graphs that no test changes."""
+    folder = tmp_path_factory.mktemp("worlds")
+    # Hypothesis prefers what comes first: the largest.
+    return [new_world(folder, seed) for seed in reversed(range(WORLDS))]
+
+
+@contextmanager
+def thresholds(sizes: str) -> Generator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for (module, name), lowest in THRESHOLDS.items() if sizes == "few rows are many" else ():
+            patch.setattr(module, name, lowest)
+        yield
+
+
+def assert_answered(world: World, moment: Moment, read: Read, strategy: Strategy) -> None:
+    """The answer is one that the model allows."""
+    typed = compile_query(read.text, CATALOG).typed
+    assert isinstance(typed, TypedRead)
+    asked = Asked(moment.model, bind_parameters(typed.parameters, read.params), time.time_ns() // 1_000_000)
+    question = Question(read.text, params=read.params)
+    result = query(world.graph._manifest, question, moment.branch, moment.at, Manner(strategy=strategy))
+    found = cast("list[Mapping[str, Json]]", result.to_json()["rows"])
+    allowed = expected(typed, asked)
+    assert allowed.allows(found), f"by {strategy} on {moment.branch}: {found}\nis not among the allowed {allowed}"
+
+
+def drawn(worlds: list[World], data: st.DataObject, reading: st.SearchStrategy[Read]) -> tuple[World, Read]:
+    number = data.draw(st.integers(0, len(worlds) - 1), "world")
+    read = data.draw(reading)
+    note(f"{read.text}\n{read.params}")
+    return worlds[number], read
+
+
+def check(worlds: list[World], data: st.DataObject, reading: st.SearchStrategy[Read], sizes: str) -> None:
+    """By every strategy, with nothing in memory and then with what that left there."""
+    world, read = drawn(worlds, data, reading)
+    place = -1 - data.draw(st.integers(0, len(world.moments) - 1), "moment, from the last")
+    with thresholds(sizes):
+        for strategy in Strategy:
+            shared_cache().drop_all()
+            for _ in ("cold", "warm"):
+                assert_answered(world, world.moments[place], read, strategy)
+
+
+both_sizes = pytest.mark.parametrize("sizes", ["as they are", "few rows are many"])
+
+
+@both_sizes
+@budget(80)
+@given(data=st.data())
+def test_patterns(worlds: list[World], sizes: str, data: st.DataObject) -> None:
+    check(worlds, data, reads(), sizes)
+
+
+@budget(120)
+@given(data=st.data())
+def test_conditions(worlds: list[World], data: st.DataObject) -> None:
+    check(worlds, data, filters(), "as they are")
+
+
+@both_sizes
+@budget(40)
+@given(data=st.data())
+def test_counts_of_walks(worlds: list[World], sizes: str, data: st.DataObject) -> None:
+    check(worlds, data, counts(), sizes)
+
+
+@both_sizes
+@budget(40)
+@given(data=st.data())
+def test_joins(worlds: list[World], sizes: str, data: st.DataObject) -> None:
+    check(worlds, data, joins(), sizes)
+
+
+@both_sizes
+@budget(15)
+@given(data=st.data())
+def test_searches(worlds: list[World], sizes: str, data: st.DataObject) -> None:
+    check(worlds, data, searches(), sizes)
+
+
+@budget(40)
+@given(data=st.data())
+def test_what_other_moments_left_in_memory_changes_nothing(worlds: list[World], data: st.DataObject) -> None:
+    """Arrays of one version are made from those of another, and tables that nothing changed are shared."""
+    world, read = drawn(worlds, data, reads())
+    places = data.draw(st.lists(st.sampled_from(range(len(world.moments))), min_size=2, max_size=6, unique=True))
+    shared_cache().drop_all()
+    for place in places if data.draw(st.booleans(), "in any order") else sorted(places):
+        for strategy in (Strategy.ARRAYS, Strategy.AUTO):
+            assert_answered(world, world.moments[place], read, strategy)

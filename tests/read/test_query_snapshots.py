@@ -1,0 +1,114 @@
+"""A query sees one moment of the graph, however long its rows are being read, and never needs them all at once."""
+
+from __future__ import annotations
+
+import resource
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import omnigraph
+from omnigraph.errors import Unsupported
+from omnigraph.graph import Graph
+from omnigraph.read import execute
+from omnigraph.read.cache import shared_cache
+from omnigraph.read.expand import Strategy
+from omnigraph.read.query import Manner, Question, query
+from tests import crash
+from tests.read.walked_graphs import Links, new_graph, people
+
+MEGABYTE = 1024  # in the kilobytes of getrusage
+MANY = 30_000
+TWO_HOPS = """query q() {
+  match { $a: Person  $a.age >= 0  $a knows $b  $b knows $c  not { $c.age < 0 } }
+  return { $a.name, $a.age, $b.age, $c, $c.note }
+}"""
+
+CHANGES = [
+    'query q($code: String) { update Person set { age: -1, note: "new" } where name = $code }',
+    "query q($code: String) { delete Person where name = $code }",
+    """query q($code: String, $new: String) {
+      insert Person { name: $new, age: 5 }
+      insert Knows { from: $new, to: $code }
+    }""",
+]
+
+
+def ring(folder: Path, size: int) -> Graph:
+    """People in a ring, each of whom knows the next two."""
+    graph = new_graph(folder)
+    names = [f"p{number}" for number in range(size)]
+    links = Links([(names[at], names[(at + step) % size]) for at in range(size) for step in (1, 2)])
+    graph.load(nodes={"Person": people(names)}, edges={"Knows": links.table()})
+    return graph
+
+
+def change(graph: Graph, number: int) -> None:
+    """A small commit that a query running over it would see in every way: values, rows and edges."""
+    text, code = CHANGES[number % len(CHANGES)], f"p{number}"
+    graph.mutate(text, params={"code": code, "new": f"new {code}"} if "$new" in text else {"code": code})
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("commits", [30, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_commits_that_land_meanwhile_are_not_seen(
+    tmp_path: Path, strategy: Strategy, commits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execute, "_FIRST_PIECE", 1)
+    monkeypatch.setattr(execute, "_PIECE", 2)
+    graph = ring(tmp_path, commits)
+    asked = Question(TWO_HOPS)
+    before = query(graph._manifest, asked, "main").to_arrow()
+    result = query(graph._manifest, asked, "main", manner=Manner(strategy=strategy))
+    head = graph.commits()[0].id
+    found: list[pa.RecordBatch] = []
+    for number, batch in enumerate(result.batches(4)):
+        found.append(batch)
+        if number < commits:
+            change(graph, number)
+            # What is in memory would hide a look at the wrong version.
+            shared_cache().drop_all()
+    assert len(graph.commits()) > commits
+    assert _sorted(pa.Table.from_batches(found)) == _sorted(before)
+    assert before.num_rows == 4 * commits
+    assert result.commit is not None
+    assert result.commit.id == head
+    assert _sorted(graph.query(TWO_HOPS, at=head).to_arrow()) == _sorted(before)
+    assert graph.query(TWO_HOPS).row_count != before.num_rows
+
+
+def _sorted(rows: pa.Table) -> list[str]:
+    return sorted(map(str, rows.to_pylist()))
+
+
+# ------------------------------------------------------------------------------------------------ memory
+
+
+def product_in_batches(uri: str) -> tuple[int, int, int]:
+    """Of all pairs of people and people: rows in the first batches, with a limit, and how much memory grew."""
+    graph = omnigraph.open(uri, "ro")
+    pairs = "query q() { match { $a: Person  $b: Person } return { $a.name, $b.name, $b.age } %s }"
+    assert graph.query(pairs % "limit 10").row_count == 10
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    taken = sum(batch.num_rows for batch in islice(graph.query(pairs % "").batches(10_000), 30))
+    limited = sum(batch.num_rows for batch in graph.query(pairs % "limit 200000").batches())
+    return taken, limited, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+
+def test_a_product_that_no_memory_holds_is_read_in_batches(tmp_path: Path) -> None:
+    graph = new_graph(tmp_path)
+    graph.load(nodes={"Person": people([f"person {number}" for number in range(MANY)])})
+    taken, limited, grown = crash.run(product_in_batches, graph.uri)
+    assert (taken, limited) == (300_000, 200_000)
+    assert grown < 300 * MEGABYTE, grown
+
+
+def test_what_needs_such_a_product_at_once_is_refused_and_what_only_counts_it_is_not(tmp_path: Path) -> None:
+    graph = new_graph(tmp_path)
+    graph.load(nodes={"Person": people([f"person {number}" for number in range(50_000)])})
+    pairs = "query q() { match { $a: Person  $b: Person } return { %s } }"
+    assert graph.query(pairs % "count($a) as n").rows == [{"n": 2_500_000_000}]
+    with pytest.raises(Unsupported, match="does not fit into memory"):
+        graph.query((pairs % "$a, $b").replace("} }", "} order { $a.age } limit 1 }")).rows  # noqa: B018  it is made then
