@@ -1,7 +1,8 @@
 """The format of case files: a title, then sections, each ``--- word arguments`` with a body below it.
 
 A section that states an outcome (``error``, ``plan``, ``table`` ...) belongs to the section before it that
-does something (``schema``, ``mutate`` ...): together they are one :class:`Step`.
+does something (``schema``, ``mutate`` ...): together they are one :class:`Step`. The steps after the schema count
+from 1; ``@2`` in an option is the commit that step 2 made.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias, cast
+
+from omnigraph.errors import Json
 
 CASES = Path(__file__).parent / "cases"
-OUTCOMES = frozenset({"error", "plan", "columns", "lint", "steps", "ir", "hash", "affected", "table"})
+OUTCOMES = frozenset({"error", "plan", "columns", "lint", "steps", "ir", "hash", "affected", "table", "owners", "rows"})
+Row: TypeAlias = Mapping[str, Json]
 _OPTION = re.compile(r"([a-z_]+)=")
 
 
@@ -30,6 +35,36 @@ class Section:
     options: Mapping[str, str]
     body: str
     line: int
+
+    def rows(self) -> list[Row]:
+        """The body as rows: one JSON object per line."""
+        lines = enumerate(self.body.split("\n"), start=self.line + 1)
+        return [_row(line, number) for number, line in lines if line.strip()]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows that a query must give: in this order, or as a bag."""
+
+    rows: tuple[Row, ...]
+    ordered: bool
+
+
+def stated_answer(section: Section) -> Answer:
+    """Read a section ``rows`` or ``rows ordered``."""
+    if section.arguments not in {(), ("ordered",)} or section.options:
+        raise CaseSyntaxError(f"line {section.line}: it is 'rows', or 'rows ordered'")
+    return Answer(tuple(section.rows()), bool(section.arguments))
+
+
+def _row(text: str, number: int) -> Row:
+    try:
+        row = cast(Json, json.loads(text))
+    except ValueError as error:
+        raise CaseSyntaxError(f"line {number}: no JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise CaseSyntaxError(f"line {number}: a row is a JSON object")
+    return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +89,9 @@ class Case:
     steps: tuple[Step, ...]
 
 
-def find_cases() -> list[Path]:
-    """Every case file, in order."""
-    return sorted(CASES.rglob("*.case"))
+def find_cases(folder: str = ".") -> list[Path]:
+    """Every case file, or those in a folder of theirs, in order."""
+    return sorted((CASES / folder).rglob("*.case"))
 
 
 def read_case(path: Path) -> Case:

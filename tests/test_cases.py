@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from difflib import unified_diff
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
@@ -19,38 +20,73 @@ from omnigraph.graph import Graph
 from omnigraph.language.query import CompiledQuery, Severity, compile_query, explain, lint_queries
 from omnigraph.language.query.typed import TypedRead
 from omnigraph.language.schema import Schema, ir_json, parse_schema, plan_migration
+from omnigraph.manifest.rows import MAIN
+from omnigraph.read.query import Question
+from omnigraph.write.load import LoadResult
 from omnigraph.write.load_work import Mode as LoadMode
+from omnigraph.write.mutation import MutationResult
 
-from .case_files import CASES, Case, Section, Step, find_cases, read_case
+from .case_expectations import (
+    Mismatch,
+    expect_answer,
+    expect_lines,
+    expect_problems,
+    expect_subset,
+    expect_table,
+    expect_text,
+    line_of,
+)
+from .case_files import CASES, Case, Row, Section, Step, find_cases, read_case
+from .executors import EXECUTORS, LOCAL, Executor, Way, on_spark
 from .graphs import insert, rows_of, written
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-class Mismatch(Exception):
-    """What happened is not what a section of the case states."""
-
-    def __init__(self, section: Section, message: str) -> None:
-        super().__init__(message)
-        self.section = section
+Written = TypeVar("Written", MutationResult, LoadResult)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the steps of a case have built so far; a graph is made when a step first needs one."""
+    """What the steps of a case have built so far; a graph is made when a step first needs one.
+
+    ``made`` is the commit of the step that runs, ``commits`` those of the steps before it.
+    """
 
     folder: Path
+    executor: Executor
     schema: Schema | None = None
     graph: Graph | None = None
+    made: str | None = None
+    commits: tuple[str | None, ...] = ()
 
 
-Runner: TypeAlias = Callable[[State, Step], State]
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of step: what runs it, what may be stated of it, its options, and how many names follow its words."""
+
+    run: Callable[[State, Step], State]
+    outcomes: frozenset[str]
+    options: frozenset[str] = frozenset()
+    names: int = 0
 
 
-@pytest.mark.parametrize("path", find_cases(), ids=lambda path: str(cast(Path, path).relative_to(CASES)))
+@pytest.mark.parametrize("path", find_cases(), ids=lambda path: str(path.relative_to(CASES)))
 def test_case(path: Path) -> None:
+    assert_so(path, LOCAL)
+
+
+@pytest.mark.parametrize("path", find_cases("read"), ids=lambda path: str(path.relative_to(CASES)))
+def test_case_on_spark(path: Path, spark: SparkSession) -> None:
+    assert_so(path, on_spark(spark))
+
+
+def assert_so(path: Path, executor: Executor) -> None:
+    """What a case file states is what happens."""
     case = read_case(path)
     failure = None
     try:
-        run(case)
+        run(case, executor)
     except Mismatch as mismatch:
         failure = f"{case.title}\n{path}:{mismatch.section.line}: {mismatch}"
     # Outside of the handler, so that the report is the difference and not a chain of exceptions.
@@ -58,19 +94,30 @@ def test_case(path: Path) -> None:
         pytest.fail(failure, pytrace=False)
 
 
-def run(case: Case) -> None:
+def run(case: Case, executor: Executor = LOCAL) -> None:
     """Run the steps of a case, in order."""
     with TemporaryDirectory() as folder:
-        state = State(Path(folder))
+        state = State(Path(folder), executor)
         for step in case.steps:
-            words = (step.action.word, *step.action.arguments)
-            if words not in RUNNERS:
-                raise Mismatch(step.action, f"there is no step '{' '.join(words)}'")
-            runner, outcomes = RUNNERS[words]
-            for outcome in step.outcomes:
-                if outcome.word not in outcomes:
-                    raise Mismatch(outcome, f"'{outcome.word}' says nothing about '{' '.join(words)}'")
-            state = runner(state, step)
+            state = _kind(step).run(replace(state, made=None), step)
+            if step.action.word != "schema":
+                state = replace(state, commits=(*state.commits, state.made))
+
+
+def _kind(step: Step) -> Kind:
+    """The kind of a step; what the kind does not know is a mistake in the case."""
+    words = (step.action.word, *step.action.arguments)
+    found = ((length, KINDS.get(words[:length])) for length in (2, 1))
+    kind = next((kind for length, kind in found if kind and len(words) == length + kind.names), None)
+    if kind is None:
+        raise Mismatch(step.action, f"there is no step '{' '.join(words)}'")
+    for option in step.action.options:
+        if option not in kind.options:
+            raise Mismatch(step.action, f"'{' '.join(words)}' takes no {option}=")
+    for outcome in step.outcomes:
+        if outcome.word not in kind.outcomes:
+            raise Mismatch(outcome, f"'{outcome.word}' says nothing about '{' '.join(words)}'")
+    return kind
 
 
 # ------------------------------------------------------------------------------------------------ steps
@@ -82,9 +129,9 @@ def run_schema(state: State, step: Step) -> State:
         return state
     for outcome in step.outcomes:
         if outcome.word == "ir":
-            _expect_subset(outcome, json.loads(ir_json(schema.ir)))
+            expect_subset(outcome, json.loads(ir_json(schema.ir)))
         else:
-            _expect_text(outcome, schema.hash)
+            expect_text(outcome, schema.hash)
     return replace(state, schema=schema)
 
 
@@ -96,8 +143,8 @@ def run_evolution(state: State, step: Step) -> State:
     plan = plan_migration(_schema(state, step).ir, new.ir, allow_data_loss=hard)
     for outcome in step.outcomes:
         expected = [cast(Json, json.loads(line)) for line in outcome.body.splitlines() if line.strip()]
-        _expect_lines(outcome, map(_line, expected), (_line(found.to_json()) for found in plan.steps))
-        _expect_lines(outcome, [outcome.options.get("supported", "true")], [_line(plan.supported)])
+        expect_lines(outcome, map(line_of, expected), (line_of(found.to_json()) for found in plan.steps))
+        expect_lines(outcome, [outcome.options.get("supported", "true")], [line_of(plan.supported)])
     return replace(state, schema=new)
 
 
@@ -106,15 +153,57 @@ def run_query(state: State, step: Step) -> State:
     text = _text(step.action)
     # Lint output states the problems itself; a case need not state them twice.
     if step.errors or all(outcome.word != "lint" for outcome in step.outcomes):
-        _expect_problems(step, _query_problems(text, schema))
+        # What is wrong with the text is found without data; else the case means what happens when it runs.
+        problems = _query_problems(text, schema)
+        if step.errors and not problems:
+            return run_wrong_query(state, step)
+        expect_problems(step, problems)
     for outcome in step.outcomes:
         if outcome.word == "lint":
-            _expect_subset(outcome, lint_queries(text, schema.catalog, "case.pg").to_json())
+            expect_subset(outcome, lint_queries(text, schema.catalog, "case.pg").to_json())
         elif outcome.word == "plan":
-            _expect_text(outcome, explain(_compiled(step, text, schema)))
+            expect_text(outcome, explain(_compiled(step, text, schema)))
         elif outcome.word == "columns":
-            _expect_text(outcome, _columns(outcome, _compiled(step, text, schema)))
+            expect_text(outcome, _columns(outcome, _compiled(step, text, schema)))
+        elif outcome.word == "rows":
+            state = replace(state, graph=_graph(state, step))
+            for name, way in _ways(state, step).items():
+                with _telling(name):
+                    expect_answer(outcome, _answer(state, step, way))
     return state
+
+
+def run_wrong_query(state: State, step: Step) -> State:
+    """A query that fails only when it runs; it fails in the same way whichever way it takes."""
+    state = replace(state, graph=_graph(state, step))
+    for name, way in _ways(state, step).items():
+        with _telling(name):
+            expect_problems(step, _problems_of(partial(_answer, state, step, way)))
+    return state
+
+
+def _ways(state: State, step: Step) -> Mapping[str, Way]:
+    """The ways in which a query runs here; none, if it is for another executor."""
+    only = step.action.options.get("only", state.executor.name)
+    if only not in EXECUTORS:
+        raise Mismatch(step.action, f"only={only}: there are {' and '.join(EXECUTORS)}")
+    return state.executor.ways if only == state.executor.name else {}
+
+
+@contextmanager
+def _telling(way: str) -> Generator[None]:
+    """Say which way gave the answer that is wrong."""
+    try:
+        yield
+    except Mismatch as mismatch:
+        raise Mismatch(mismatch.section, f"{way}: {mismatch}") from None
+
+
+def _answer(state: State, step: Step, way: Way) -> list[Row]:
+    options = step.action.options
+    params = cast("dict[str, object]", json.loads(options.get("params", "{}")))
+    question = Question(_text(step.action), options.get("name"), params)
+    return way(_graph(state, step), question, _branch(step), _reference(state, step.action, "at"))
 
 
 def run_data(state: State, step: Step) -> State:
@@ -122,58 +211,118 @@ def run_data(state: State, step: Step) -> State:
     with graph.transaction() as tx:
         for line in filter(str.strip, step.action.body.splitlines()):
             insert(tx, graph.schema, cast("dict[str, object]", json.loads(line)))
-    return replace(state, graph=graph)
+    return replace(state, graph=graph, made=_made(tx.result))
 
 
 def run_mutation(state: State, step: Step) -> State:
-    graph = _graph(state, step)
-    options, before = step.action.options, written(graph)
+    graph, options = _graph(state, step), step.action.options
     params = cast("dict[str, object]", json.loads(options.get("params", "{}")))
-    result, problems = None, list[Problem]()
-    try:
-        result = graph.mutate(_text(step.action), options.get("name"), params)
-    except OmniGraphError as error:
-        problems = _problems(error)
-    _expect_problems(step, problems)
-    if (result is None or result.commit is None) and written(graph) != before:
-        raise Mismatch(step.action, "the mutation made no commit, and yet something was written")
+    result = _written(
+        step, graph, lambda: graph.mutate(_text(step.action), options.get("name"), params, branch=_branch(step))
+    )
     for outcome in step.outcomes:
         if outcome.word == "affected":
             assert result is not None
             found = {"nodes": result.affected_nodes, "edges": result.affected_edges}
             stated = {name: int(outcome.options.get(name, "0")) for name in found}
-            _expect_lines(outcome, [_line(stated)], [_line(found)])
-        elif outcome.word == "table":
-            _expect_rows(outcome, graph)
-    return replace(state, graph=graph)
+            expect_lines(outcome, [line_of(stated)], [line_of(found)])
+    return _looked_at(replace(state, graph=graph, made=_made(result)), step)
 
 
 def run_load(state: State, step: Step) -> State:
     graph = _graph(state, step)
-    options, before = step.action.options, written(graph)
-    mode = cast(LoadMode, options.get("mode", "append"))
-    result, problems = None, list[Problem]()
-    try:
-        result = graph.load(io.StringIO(step.action.body), mode=mode)
-    except OmniGraphError as error:
-        problems = _problems(error)
-    _expect_problems(step, problems)
-    if result is None and written(graph) != before:
-        raise Mismatch(step.action, "the load failed, and yet something was written")
-    for outcome in step.outcomes:
-        if outcome.word == "table":
-            _expect_rows(outcome, graph)
-    return replace(state, graph=graph)
+    mode = cast(LoadMode, step.action.options.get("mode", "append"))
+    result = _written(step, graph, lambda: graph.load(io.StringIO(_text(step.action)), mode=mode, branch=_branch(step)))
+    return _looked_at(replace(state, graph=graph, made=_made(result)), step)
 
 
-RUNNERS: Mapping[tuple[str, ...], tuple[Runner, frozenset[str]]] = {
-    ("schema",): (run_schema, frozenset({"error", "ir", "hash"})),
-    ("schema", "evolve"): (run_evolution, frozenset({"error", "steps"})),
-    ("query",): (run_query, frozenset({"error", "lint", "plan", "columns"})),
-    ("data",): (run_data, frozenset()),
-    ("load",): (run_load, frozenset({"error", "table"})),
-    ("mutate",): (run_mutation, frozenset({"error", "affected", "table"})),
+def run_branch_create(state: State, step: Step) -> State:
+    graph = _graph(state, step)
+    source = _reference(state, step.action, "from") or MAIN
+    expect_problems(step, _problems_of(lambda: graph.create_branch(_branch(step), source)))
+    return _looked_at(replace(state, graph=graph), step)
+
+
+def run_branch_delete(state: State, step: Step) -> State:
+    graph = _graph(state, step)
+    expect_problems(step, _problems_of(lambda: graph.delete_branch(step.action.arguments[1])))
+    return _looked_at(replace(state, graph=graph), step)
+
+
+_LOOKS = frozenset({"error", "table", "owners"})
+KINDS: Mapping[tuple[str, ...], Kind] = {
+    ("schema",): Kind(run_schema, frozenset({"error", "ir", "hash"}), frozenset({"file"})),
+    ("schema", "evolve"): Kind(run_evolution, frozenset({"error", "steps"}), frozenset({"file", "allow_data_loss"})),
+    ("query",): Kind(
+        run_query,
+        frozenset({"error", "lint", "plan", "columns", "rows"}),
+        frozenset({"file", "name", "params", "branch", "at", "only"}),
+    ),
+    ("data",): Kind(run_data, frozenset()),
+    ("load",): Kind(run_load, _LOOKS, frozenset({"file", "mode", "branch"})),
+    ("mutate",): Kind(run_mutation, _LOOKS | {"affected"}, frozenset({"file", "name", "params", "branch"})),
+    ("branch", "create"): Kind(run_branch_create, _LOOKS, frozenset({"from"}), names=1),
+    ("branch", "delete"): Kind(run_branch_delete, _LOOKS, names=1),
 }
+
+
+def _written(step: Step, graph: Graph, write: Callable[[], Written]) -> Written | None:
+    """Write to a branch. The others stay as they are; and that one too, unless there is a commit."""
+    before = _all_branches(graph)
+    results = list[Written]()
+    expect_problems(step, _problems_of(lambda: results.append(write())))
+    result = results[0] if results else None
+    after = _all_branches(graph)
+    if _made(result) is None and after != before:
+        raise Mismatch(step.action, "there is no commit, and yet something was written")
+    for name in before.keys() - {_branch(step)}:
+        # The files of a table are shared until a branch forks it: their newest version is nobody's alone.
+        if any(before[name][fact] != after[name][fact] for fact in ("commit", "pins")):
+            raise Mismatch(step.action, f"branch '{name}' shows it too")
+    return result
+
+
+def _all_branches(graph: Graph) -> dict[str, dict[str, object]]:
+    return {branch.name: written(graph, branch.name) for branch in graph.branches()}
+
+
+def _made(result: MutationResult | LoadResult | None) -> str | None:
+    return None if result is None or result.commit is None else result.commit.id
+
+
+def _branch(step: Step) -> str:
+    """The branch that a step is about."""
+    action = step.action
+    return action.arguments[1] if action.word == "branch" else action.options.get("branch", MAIN)
+
+
+def _reference(state: State, section: Section, option: str) -> str | None:
+    """The reference in an option: ``@2`` is the commit of step 2."""
+    text = section.options.get(option)
+    if text is None or not text.startswith("@"):
+        return text
+    number = int(text[1:]) if text[1:].isdecimal() else 0
+    if not 0 < number <= len(state.commits):
+        raise Mismatch(section, f"{option}={text}: there is no such step before this")
+    commit = state.commits[number - 1]
+    if commit is None:
+        raise Mismatch(section, f"{option}={text}: step {number} made no commit")
+    return commit
+
+
+def _looked_at(state: State, step: Step) -> State:
+    """The same state; what the step says about the tables is so."""
+    graph = _graph(state, step)
+    # A branch that was deleted shows nothing any more.
+    shown = MAIN if step.action.arguments[:1] == ("delete",) else _branch(step)
+    for outcome in step.outcomes:
+        branch = outcome.options.get("branch", shown)
+        if outcome.word == "table":
+            expect_table(outcome, rows_of(graph, outcome.arguments[0], branch, _reference(state, outcome, "at")))
+        elif outcome.word == "owners":
+            pins = graph.snapshot(branch).pins.values()
+            expect_subset(outcome, {pin.type_name: pin.branch or MAIN for pin in pins})
+    return state
 
 
 def _text(section: Section) -> str:
@@ -194,13 +343,9 @@ def _graph(state: State, step: Step) -> Graph:
 
 def _parsed(step: Step) -> Schema | None:
     """The schema of a step, or nothing if the case expects its problems."""
-    schema, problems = None, list[Problem]()
-    try:
-        schema = parse_schema(_text(step.action))
-    except OmniGraphError as error:
-        problems = _problems(error)
-    _expect_problems(step, problems)
-    return schema
+    schemas = list[Schema]()
+    expect_problems(step, _problems_of(lambda: schemas.append(parse_schema(_text(step.action)))))
+    return schemas[0] if schemas else None
 
 
 def _query_problems(text: str, schema: Schema) -> list[Problem]:
@@ -221,6 +366,14 @@ def _columns(section: Section, compiled: CompiledQuery) -> str:
     return "\n".join(f"{column.name}: {column.expression.type}" for column in compiled.typed.columns)
 
 
+def _problems_of(act: Callable[[], object]) -> list[Problem]:
+    try:
+        act()
+    except OmniGraphError as error:
+        return _problems(error)
+    return []
+
+
 def _problems(error: OmniGraphError) -> list[Problem]:
     """The problems of an error; one that is not about a place in a text counts as one problem at its beginning."""
     nowhere = Position(None, 1, 1, 2, "")
@@ -232,78 +385,3 @@ def _problems(error: OmniGraphError) -> list[Problem]:
             for each in error.violations
         ]
     return [Problem(error.code, error.message, nowhere, error.hint)]
-
-
-# ------------------------------------------------------------------------------------------------ expectations
-
-
-def _expect_problems(step: Step, found: Sequence[Problem]) -> None:
-    expected = step.errors
-    shown = "\n".join(problem.render() for problem in found) or "no problem"
-    stated = [_stated(section) for section in expected]
-    happened = [
-        _place(problem, expected[number] if number < len(expected) else None) for number, problem in enumerate(found)
-    ]
-    if stated != happened:
-        raise Mismatch(step.action, f"{_diff(stated, happened)}\n\nfound:\n{shown}")
-    for section, problem in zip(expected, found, strict=True):
-        words = f"{problem.message}\n{problem.hint or ''}"
-        for line in section.body.splitlines():
-            if line.strip() not in words:
-                raise Mismatch(section, f"neither message nor hint has {line.strip()!r}:\n{problem.render()}")
-
-
-def _stated(section: Section) -> str:
-    return " ".join([section.arguments[0], *(f"{name}={value}" for name, value in sorted(section.options.items()))])
-
-
-def _place(problem: Problem, section: Section | None) -> str:
-    """A problem in the words of the section that expects it, or in full."""
-    place = {"column": problem.position.column, "line": problem.position.line}
-    shown = place if section is None else {name: place.get(name) for name in sorted(section.options)}
-    return " ".join([problem.code, *(f"{name}={value}" for name, value in shown.items())])
-
-
-def _expect_text(section: Section, found: str) -> None:
-    _expect_lines(section, section.body.split("\n"), found.split("\n"))
-
-
-def _expect_lines(section: Section, expected: Iterable[str], found: Iterable[str]) -> None:
-    stated, happened = list(expected), list(found)
-    if stated != happened:
-        raise Mismatch(section, _diff(stated, happened))
-
-
-def _expect_subset(section: Section, found: Json) -> None:
-    expected = cast(Json, json.loads(section.body))
-    shown = _shown(expected, found)
-    if shown != expected:
-        raise Mismatch(section, _diff(_pretty(expected), _pretty(shown)))
-
-
-def _expect_rows(section: Section, graph: Graph) -> None:
-    """The rows of a type's table, in any order; the case may leave columns out."""
-    expected = [cast("dict[str, Json]", json.loads(line)) for line in section.body.splitlines() if line.strip()]
-    columns = set(expected[0]) if expected else set[str]()
-    found = rows_of(graph, section.arguments[0])
-    shown = [{name: value for name, value in row.items() if name in columns} for row in found]
-    _expect_lines(section, sorted(map(_line, expected)), sorted(map(_line, shown)))
-
-
-def _shown(expected: Json, found: Json) -> Json:
-    """Of what was found, the part that a case speaks of: the same keys in objects, lists whole."""
-    if isinstance(expected, Mapping) and isinstance(found, Mapping):
-        return {key: _shown(value, found[key]) for key, value in expected.items() if key in found}
-    return found
-
-
-def _pretty(value: Json) -> list[str]:
-    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False).split("\n")
-
-
-def _line(value: Json) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
-
-
-def _diff(stated: Sequence[str], happened: Sequence[str]) -> str:
-    return "\n".join(unified_diff(stated, happened, "stated", "happened", lineterm=""))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, overload
 
 import pyarrow as pa
 
@@ -30,6 +30,7 @@ from omnigraph.read.export import ExportResult, Format, Target
 from omnigraph.read.neighbors import Direction
 from omnigraph.read.result import Result
 from omnigraph.read.scan import Key, Scan
+from omnigraph.spark import engines
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockKind, LockSettings
 from omnigraph.storage.pinned import Access
@@ -44,6 +45,11 @@ from omnigraph.write.load_work import Mode as LoadMode
 from omnigraph.write.mutation import MutationResult
 from omnigraph.write.sources import Source as RecordSource
 from omnigraph.write.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from omnigraph.spark.graph import SparkGraph
 
 Mode: TypeAlias = Literal["rw", "ro"]
 StorageOptions: TypeAlias = Mapping[str, str] | None
@@ -196,7 +202,7 @@ class Graph:
         given = load.Input(source, nodes or {}, edges or {})
         manner = load.Manner(mode, on_error, rejects, engine, check, indexes, from_branch)
         terms = Terms(branch, actor=actor or self.actor, message=message, txn=txn)
-        return load.load(self._manifest, self.schema, given, manner, terms)
+        return engines.load(self._manifest, self.schema, given, manner, terms)
 
     def ensure_indexes(
         self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None
@@ -336,6 +342,13 @@ class Graph:
         """Write the graph, or some types, to a path or an open stream; without a target, give the lines of JSONL."""
         chosen = export.export_of(*self._read(branch, at), types)
         return export.export_lines(chosen, format) if target is None else export.export_to(chosen, target, format)
+
+    def spark(self, session: SparkSession | None = None) -> SparkGraph:
+        """The graph in the hands of Spark: in the given session, the running one, or a new one."""
+        # Nothing else needs PySpark, and only this may start Java.
+        from omnigraph.spark.graph import SparkGraph
+
+        return SparkGraph(self._manifest, session, actor=self.actor, writable=self.mode == "rw")
 
     def recoveries(self) -> list[Recovery]:
         """Every write that somebody else than its writer brought to an end, newest first."""

@@ -16,7 +16,6 @@ from omnigraph.errors import (
     NotFound,
     ParameterError,
     ReadOnly,
-    Unsupported,
     ValidationError,
 )
 from omnigraph.graph import Graph
@@ -190,8 +189,8 @@ def test_what_is_asked_for_wrongly(fleet: Graph) -> None:
     for txn in (("app",), ("", 1), ("app", -1), ("app", "1"), ("app", True)):
         with pytest.raises(ParameterError, match="txn is"):
             fleet.load([], txn=txn)  # pyright: ignore[reportArgumentType]  that is the point
-    with pytest.raises(Unsupported, match="Spark"):
-        fleet.load([], engine="spark")
+    with pytest.raises(ParameterError, match="from files only"):
+        fleet.load([vessel("v9")], engine="spark")
 
 
 # --------------------------------------------------------------------------------------------- txn

@@ -7,7 +7,7 @@ which loses the time of day in many hands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -36,7 +36,12 @@ class TypeRows:
     table: Table | None
 
     def read(
-        self, columns: Sequence[str], conditions: Sequence[Condition] = (), *, with_address: bool = False
+        self,
+        columns: Sequence[str],
+        conditions: Sequence[Condition] = (),
+        *,
+        with_address: bool = False,
+        in_fragments: Collection[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Columns of the table, in the types of the schema, of the rows that fulfil all conditions.
 
@@ -52,7 +57,7 @@ class TypeRows:
         # The id stands for the rows where the table has none of the columns.
         scanned = [name for name in wanted if name in there] or ["id"]
         filter_ = " AND ".join(f"({sql})" for sql in pushed) or None
-        batches = self.table.scan(scanned, filter=filter_, with_row_address=with_address)
+        batches = self.table.scan(scanned, filter=filter_, with_row_address=with_address, in_fragments=in_fragments)
         if not rest and all(there.get(name) == declared[name] for name in columns):
             yield from batches
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 from urllib.parse import parse_qs, unquote
@@ -51,6 +51,13 @@ class Location:
             return f"{self.base.rstrip('/')}/{path}"
         query = f"?{self.query}" if self.query else ""
         return f"{self.scheme}://{self.base}/{path}{query}"
+
+    def beside(self, name: str) -> Location:
+        """A folder next to the graph and never inside of it, named like it; on an object store for plain objects."""
+        base = f"{self.base}.{name}"
+        if self.is_local:
+            return replace(self, uri=base, base=base)
+        return replace(self, uri=f"s3://{base}", scheme="s3", base=base, query="")
 
     @property
     def bucket(self) -> str:

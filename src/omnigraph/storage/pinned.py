@@ -6,7 +6,7 @@ A :class:`Table` never follows its dataset's HEAD and nothing in this module wri
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,20 +134,24 @@ class Table:
         with_row_id: bool = False,
         with_row_address: bool = False,
         after_fragment: int | None = None,
+        in_fragments: Collection[int] | None = None,
         one_by_one: bool = False,
     ) -> pa.RecordBatchReader:
         """Stream rows; projection, filter and limit are pushed down. Row versions are columns like any other.
 
         ``after_fragment`` leaves out all fragments up to that id: what was written since it was the newest is newer.
+        ``in_fragments`` leaves out all others: those of one task, where many share the work.
         ``one_by_one`` reads one fragment after the other: slower from an object store, in memory that does not grow
         with their number.
         """
         with translated(self.subject):
-            newer = None
+            chosen = None
             if after_fragment is not None:
-                newer = [each for each in self.dataset.get_fragments() if each.fragment_id > after_fragment]
+                chosen = [each for each in self.dataset.get_fragments() if each.fragment_id > after_fragment]
+            elif in_fragments is not None:
+                chosen = [each for each in self.dataset.get_fragments() if each.fragment_id in in_fragments]
             reader = self.dataset.scanner(
-                fragments=newer,
+                fragments=chosen,
                 columns=None if columns is None else list(columns),
                 filter=filter,
                 limit=limit,

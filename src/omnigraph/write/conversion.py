@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from decimal import Decimal
 from itertools import chain
 from typing import Final, TypeVar, cast
 
@@ -235,7 +236,8 @@ def can_convert(found: pa.DataType, type_: ValueType) -> bool:
     if type_.is_list or type_.scalar is Scalar.VECTOR:
         return _is_list(found) and can_convert(cast("pa.ListType[pa.DataType]", found).value_type, _item_of(type_))
     if type_.scalar in INTEGERS:
-        return pa.types.is_integer(found)
+        # Spark has no unsigned integers, and gives the large ones as decimals.
+        return pa.types.is_integer(found) or (pa.types.is_decimal128(found) and cast(int, found.scale) == 0)
     if type_.scalar in FLOATS:
         return pa.types.is_integer(found) or pa.types.is_floating(found)
     if type_.scalar is Scalar.BOOL:
@@ -271,7 +273,8 @@ def _from_arrow_plain(column: Values, type_: ValueType) -> Converted:
         # Only a float may be rounded: an integer that does not fit is refused.
         found = column.cast(arrow_type(replace(type_, enum_values=None)), safe=type_.scalar not in FLOATS)
     except pa.ArrowInvalid:
-        return _one_by_one(to_list(column), type_)
+        given = to_list(column)
+        return _one_by_one([int(each) if isinstance(each, Decimal) else each for each in given], type_)
     if type_.scalar is Scalar.F32 and not _all(compute("is_finite", found)):
         return _one_by_one(to_list(column), type_)
     return Converted(found)

@@ -57,16 +57,23 @@ def frame_types(catalog: Catalog, nodes: Mapping[str, Frame], edges: Mapping[str
 
 def read_frame(catalog: Catalog, type_: NodeType | EdgeType, name: str, frame: Frame) -> Iterator[Draft]:
     """The rows of one frame in batches; its columns are checked before the first."""
-    reader = _reader(name, frame)
-    shape = _Shape(catalog, type_, reader.schema)
-    _refuse([f"{name}: {problem}" for problem in shape.problems()])
+    reader = reader_of(name, frame)
+    shape = shape_of(catalog, type_, name, reader.schema)
     first = 1
     for batch in _batches(reader):
         yield shape.draft(name, first, batch)
         first += batch.num_rows
 
 
-def _reader(name: str, frame: object) -> pa.RecordBatchReader:
+def shape_of(catalog: Catalog, type_: NodeType | EdgeType, name: str, schema: pa.Schema) -> Shape:
+    """How columns become those of a type; all that is wrong with them is reported together."""
+    shape = Shape(catalog, type_, schema)
+    _refuse([f"{name}: {problem}" for problem in shape.problems()])
+    return shape
+
+
+def reader_of(name: str, frame: object) -> pa.RecordBatchReader:
+    """The rows of a frame as Arrow streams them."""
     if isinstance(frame, pa.RecordBatchReader):
         return frame
     if type(frame).__module__.partition(".")[0] == "pandas":
@@ -94,7 +101,7 @@ def _unknown(kind: str, name: str, known: Mapping[str, object]) -> str:
     return f"no {kind} '{name}'" + (f", {hint}" if hint else "")
 
 
-class _Shape:
+class Shape:
     """How the columns of a frame become those of a type."""
 
     def __init__(self, catalog: Catalog, type_: NodeType | EdgeType, schema: pa.Schema) -> None:
@@ -128,7 +135,7 @@ class _Shape:
         name = ENDS[column]
         if name in self.schema.names:
             found = self._type_of(name)
-            if not _can_be_end(found, node):
+            if not can_be_end(found, node):
                 yield f"column '{name}' is {found}, which is neither an id nor a key of {node.name}"
             return
         parts = _key_columns(column, node)
@@ -173,7 +180,8 @@ def _key_columns(column: str, node: NodeType) -> dict[str, Property]:
     return {f"{ENDS[column]}.{part}": node.properties[part] for part in node.key or ()}
 
 
-def _can_be_end(found: pa.DataType, node: NodeType) -> bool:
+def can_be_end(found: pa.DataType, node: NodeType) -> bool:
+    """Whether a column of an Arrow type may say which nodes stand at an end: by ids, or by the values of their key."""
     if can_convert(found, _TEXT):
         return True
     key = node.key or ()

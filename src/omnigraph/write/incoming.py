@@ -7,7 +7,7 @@ as often as the commit asks for it, and written once for each folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Protocol, cast
@@ -25,7 +25,7 @@ from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import WriteMode
 from omnigraph.write.blobs import with_blobs
-from omnigraph.write.places import Numbers, Places
+from omnigraph.write.places import Numbers, RowPlaces
 from omnigraph.write.spilling import spilled
 
 _ROWS_WITH_BLOBS: Final = 64
@@ -43,8 +43,8 @@ class Source(Protocol):
         """The rows of some ids, by pieces, with their numbers; in some columns, or as they can be written again."""
         ...
 
-    def whole(self) -> Iterator[pa.Table]:
-        """All rows by pieces, as they can be written again."""
+    def written_on(self, table: Table, mode: WriteMode, without: Values) -> tuple[FragmentText, ...]:
+        """All rows but those of some ids, written once more, as fragments in the folder of a table."""
         ...
 
 
@@ -54,7 +54,7 @@ class IncomingRows:
 
     type: NodeType | EdgeType
     fresh: bool
-    places: Places
+    places: RowPlaces
     source: Source
     _written: list[_Written] = field(default_factory=list["_Written"])
 
@@ -75,18 +75,9 @@ class IncomingRows:
         for known in self._written:
             if known.without.equals(without) and known.home.serves(table, mode):
                 return known.fragments
-        made = _Written(Home(table, mode), without, tables.write_rows(table, self._reader(without), mode))
+        made = _Written(Home(table, mode), without, self.source.written_on(table, mode, without))
         self._written.append(made)
         return made.fragments
-
-    def _reader(self, without: Values) -> pa.RecordBatchReader:
-        schema = arrow_schema(self.type)
-        batches = (
-            pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-            for piece in self.source.whole()
-            for batch in _without(piece, without).to_batches()
-        )
-        return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +121,9 @@ class HeldRows:
         rows = self.rows if names is None else self.rows.select(list(names))
         yield numbers, rows.take(numbers)
 
-    def whole(self) -> Iterator[pa.Table]:
-        """The rows."""
-        yield self.rows
+    def written_on(self, table: Table, mode: WriteMode, without: Values) -> tuple[FragmentText, ...]:
+        """The rows but those of some ids, in the folder of a table."""
+        return tables.write_rows(table, rows_again(self.rows.schema, [self.rows], without), mode)
 
 
 @dataclass
@@ -161,16 +152,14 @@ class StagedRows:
             found = piece.filter(is_among(column_of(piece, "id"), ids))
             yield self._numbers(found), self._whole(found) if names is None else found.select(list(names))
 
-    def whole(self) -> Iterator[pa.Table]:
-        """The rows, with their blobs."""
-        has_blobs = any(pa.types.is_struct(type_) for type_ in arrow_schema(self.type).types)
-        for piece in self._scan(None):
-            at_once = _ROWS_WITH_BLOBS if has_blobs else piece.num_rows
-            for start in range(0, piece.num_rows, at_once):
-                yield self._whole(piece.slice(start, at_once))
+    def written_on(self, table: Table, mode: WriteMode, without: Values) -> tuple[FragmentText, ...]:
+        """The rows but those of some ids, in the folder of a table."""
+        schema = arrow_schema(self.type)
+        pieces = whole_rows(self.audit, schema, self._scan(None))
+        return tables.write_rows(table, rows_again(schema, pieces, without), mode)
 
     @cached_property
-    def _audit(self) -> Table:
+    def audit(self) -> Table:
         """A detached version that shows the rows, behind those of the pin that are to stay."""
         if self.home.mode == "append":
             staged = tables.append_fragments(self.home.table, self.fragments)
@@ -180,21 +169,21 @@ class StagedRows:
         return tables.audit_version(self.home.table, staged)
 
     @cached_property
-    def _behind(self) -> int | None:
+    def behind(self) -> int | None:
         """The last fragment that is not of these rows: theirs are numbered after all others, replaced ones too."""
         return max(self.home.table.fragment_rows(), default=None)
 
     @cached_property
     def _fragment_rows(self) -> tuple[npt.NDArray[np.uint64], Numbers]:
         """The ids of the fragments, and the number of the first row in each: none has lost a row yet."""
-        rows = sorted(self._audit.fragment_rows().items())
-        own = [(id_, count) for id_, count in rows if self._behind is None or id_ > self._behind]
+        rows = sorted(self.audit.fragment_rows().items())
+        own = [(id_, count) for id_, count in rows if self.behind is None or id_ > self.behind]
         return np.array([id_ for id_, _ in own], np.uint64), np.cumsum([0, *(count for _, count in own)])
 
     def _scan(self, columns: Sequence[str] | None, filter_: str | None = None) -> Iterator[pa.Table]:
         """Rows in their order, by pieces, with their addresses."""
-        reader = self._audit.scan(
-            columns, filter=filter_, with_row_address=True, after_fragment=self._behind, one_by_one=True
+        reader = self.audit.scan(
+            columns, filter=filter_, with_row_address=True, after_fragment=self.behind, one_by_one=True
         )
         return (pa.Table.from_batches([batch]) for batch in reader)
 
@@ -204,7 +193,26 @@ class StagedRows:
         return starts[np.searchsorted(fragments, addresses >> 32)] + (addresses & 0xFFFFFFFF).astype(np.int64)
 
     def _whole(self, rows: pa.Table) -> pa.Table:
-        return with_blobs(self._audit, rows, arrow_schema(self.type))
+        return with_blobs(self.audit, rows, arrow_schema(self.type))
+
+
+def whole_rows(table: Table, schema: pa.Schema, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Rows of a table that were read with their addresses, as they can be written again: with their blobs."""
+    has_blobs = any(pa.types.is_struct(type_) for type_ in schema.types)
+    for piece in pieces:
+        at_once = _ROWS_WITH_BLOBS if has_blobs else max(1, piece.num_rows)
+        for start in range(0, piece.num_rows, at_once):
+            yield with_blobs(table, piece.slice(start, at_once), schema)
+
+
+def rows_again(schema: pa.Schema, pieces: Iterable[pa.Table], without: Values) -> pa.RecordBatchReader:
+    """Whole rows but those of some ids, to be written."""
+    batches = (
+        pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        for piece in pieces
+        for batch in _without(piece, without).to_batches()
+    )
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def _without(rows: pa.Table, ids: Values) -> pa.Table:

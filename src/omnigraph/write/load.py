@@ -8,14 +8,14 @@ changed, or goes into quarantine while the rest is loaded.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias, cast, get_args
 
-from omnigraph.errors import AlreadyExists, OmniGraphError, ParameterError, Unsupported, ValidationError
+from omnigraph.errors import AlreadyExists, OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.schema import Schema
 from omnigraph.language.schema.catalog import Catalog
 from omnigraph.manifest.branches import branch_names, create_branch
@@ -30,11 +30,11 @@ from omnigraph.storage.table import WriteMode
 from omnigraph.write.commit import Terms, commit
 from omnigraph.write.frames import Frame, TypedFrame, frame_types, read_frame
 from omnigraph.write.gathering import Gathering
-from omnigraph.write.incoming import Home
+from omnigraph.write.incoming import Home, IncomingRows
 from omnigraph.write.indexes import ensure_id_indexes
 from omnigraph.write.intake import Draft, Rejected, admit
-from omnigraph.write.load_work import Load, Loaded, Mode
-from omnigraph.write.quarantine import MOST_VIOLATIONS, Collected, Quarantine, Rejects, target_of
+from omnigraph.write.load_work import HERE, Load, Loaded, Means, Mode
+from omnigraph.write.quarantine import MOST_VIOLATIONS, Collected, Delivery, Quarantine, Rejects, target_of
 from omnigraph.write.records import read_records
 from omnigraph.write.sources import Source
 
@@ -58,12 +58,12 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How it is loaded."""
+    """How it is loaded. ``engine`` is the one that was chosen."""
 
     mode: Mode = "append"
     on_error: OnError = "fail"
     rejects: str | Path | None = None
-    engine: Engine = "auto"
+    engine: Engine = "local"
     check: bool = False
     indexes: Indexes = "auto"
     from_branch: Reference | None = None
@@ -87,36 +87,60 @@ class LoadResult:
     replayed: bool
 
 
-def load(manifest: Manifest, schema: Schema, given: Input, manner: Manner, terms: Terms) -> LoadResult:
-    """Load everything as one commit, or nothing."""
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What the input is read into. ``homes`` are the tables that rows may be written to while it is read."""
+
+    manifest: Manifest
+    catalog: Catalog
+    given: Input
+    manner: Manner
+    homes: Homes
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The input once it was read: the rows that passed the row rules, and what is wrong with the others.
+
+    ``discard`` deletes what was written to the graph meanwhile; no commit may ever have been asked to show it.
+    """
+
+    tables: Mapping[str, IncomingRows]
+    collected: Collected
+    quarantine: Delivery | None
+    means: Means
+    discard: Callable[[], None]
+
+
+Reader: TypeAlias = Callable[[Intake], AbstractContextManager[Read]]
+"""Reads the input; what it read is there until its context ends."""
+
+
+def load(
+    manifest: Manifest, schema: Schema, given: Input, manner: Manner, terms: Terms, reader: Reader | None = None
+) -> LoadResult:
+    """Load everything as one commit, or nothing. Without a reader the input is read in this process."""
     _check_manner(given, manner, terms)
     terms = Terms(terms.branch, schema.hash, terms.actor, terms.message, txn=terms.txn)
     missing = manner.from_branch is not None and terms.branch not in branch_names(manifest)
     replayed = None if missing else _replayed(manifest, manner, terms)
     if replayed is not None:
         return replayed
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="omnigraph-load-")))
-        quarantine = None
-        if manner.on_error == "quarantine":
-            target = target_of(manifest.location, manner.rejects)
-            quarantine = stack.enter_context(Quarantine(folder / "rejected.jsonl", target))
-        collected = Collected(None if manner.check else MOST_VIOLATIONS)
-        # With DynamoDB no table can be audited in place.
-        closed = manner.check or missing or manifest.location.scheme == "s3+ddb"
-        homes = _Homes(manifest, terms.branch, manner.mode, closed=closed)
-        gathering = Gathering(folder, homes.of)
+    # With DynamoDB no table can be audited in place.
+    closed = manner.check or missing or manifest.location.scheme == "s3+ddb"
+    homes = Homes(manifest, terms.branch, manner.mode, closed=closed)
+    intake = Intake(manifest, schema.catalog, given, manner, homes)
+    with (reader or _read_here)(intake) as read:
+        work = Load(schema.catalog, read.tables, manner.mode, read.quarantine, manner.check, read.means)
         try:
-            _gather(schema.catalog, given, gathering, quarantine or collected)
-            work = Load(schema.catalog, gathering.rows(), manner.mode, quarantine, manner.check)
-            if collected.violations:
+            if read.collected.violations:
                 basis = _basis(manifest, manner, terms, missing=missing)
-                raise collected.error(work.also_wrong(basis, collected.violations))
+                raise read.collected.error(work.also_wrong(basis, read.collected.violations))
         except BaseException:
-            gathering.discard(manifest.objects)
+            read.discard()
             raise
         terms = replace(terms, incarnation=homes.incarnation)
-        return _committed(manifest, work, gathering, manner, terms, missing=missing)
+        return _committed(manifest, work, read, manner, terms, missing=missing)
 
 
 def _check_manner(given: Input, manner: Manner, terms: Terms) -> None:
@@ -129,8 +153,6 @@ def _check_manner(given: Input, manner: Manner, terms: Terms) -> None:
         words = cast("tuple[str, ...]", get_args(allowed))
         if value not in words:
             raise ParameterError(f"{name} is {value!r}", hint=f"use {', '.join(words)}")
-    if manner.engine == "spark":
-        raise Unsupported("loads on Spark are not there yet", hint='use engine="local"')
     if given.source is None and not given.nodes and not given.edges:
         raise ParameterError("there is nothing to load", hint="give a source, or nodes= and edges=")
     if manner.rejects is not None and manner.on_error != "quarantine":
@@ -150,7 +172,7 @@ def _check_txn(txn: object) -> None:
 # --------------------------------------------------------------------------------------------- reading
 
 
-class _Homes:
+class Homes:
     """Where rows are written while a load is read: to the tables that its branch owns already, and to no others."""
 
     def __init__(self, manifest: Manifest, branch: str, mode: Mode, *, closed: bool) -> None:
@@ -174,6 +196,29 @@ class _Homes:
         if pin is None or (pin.branch or MAIN) != self._branch:
             return None
         return Home(open_pin(self._manifest, pin), self._mode, branch_uri(pin.location, pin.branch))
+
+
+@contextmanager
+def _read_here(intake: Intake) -> Generator[Read]:
+    """Read the input in this process, into memory or into files of this machine and staged fragments."""
+    manifest, manner = intake.manifest, intake.manner
+    with TemporaryDirectory(prefix="omnigraph-load-") as name:
+        folder, collected = Path(name), Collected(None if manner.check else MOST_VIOLATIONS)
+        gathering = Gathering(folder, intake.homes.of)
+
+        def discard() -> None:
+            gathering.discard(manifest.objects)
+
+        quarantine = None
+        if manner.on_error == "quarantine":
+            quarantine = Quarantine(folder / "rejected.jsonl", target_of(manifest.location, manner.rejects))
+        with quarantine or nullcontext():
+            try:
+                _gather(intake.catalog, intake.given, gathering, quarantine or collected)
+            except BaseException:
+                discard()
+                raise
+            yield Read(gathering.rows(), collected, quarantine, HERE, discard)
 
 
 def _gather(catalog: Catalog, given: Input, gathering: Gathering, rejects: Rejects) -> None:
@@ -203,7 +248,7 @@ def _found(catalog: Catalog, source: Source | None, frames: Iterable[TypedFrame]
 
 
 def _committed(
-    manifest: Manifest, work: Load, gathering: Gathering, manner: Manner, terms: Terms, *, missing: bool
+    manifest: Manifest, work: Load, read: Read, manner: Manner, terms: Terms, *, missing: bool
 ) -> LoadResult:
     if manner.check or missing:
         # A branch that is made for a load that then fails would be a change.
@@ -217,14 +262,14 @@ def _committed(
     except ValidationError:
         # Rules are looked at before anything is committed. After any other failure what was written stays for cleanup:
         # a commit that was not taken back yet may still show it.
-        gathering.discard(manifest.objects)
+        read.discard()
         # The rows that are in the way may be our own: of two retries at once the other one was first.
         replayed = _replayed(manifest, manner, terms)
         if replayed is None:
             raise
         return replayed
     if result.commit is None:
-        gathering.discard(manifest.objects)
+        read.discard()
     if result.replayed:
         return _result(result.commit and commit_of(result.commit), Loaded({}), manner, terms, replayed=True)
     _index(manifest, manner, terms, result.outcome)
@@ -274,7 +319,7 @@ def _result(made: Commit | None, loaded: Loaded, manner: Manner, terms: Terms, *
         made,
         terms.branch,
         manner.mode,
-        "local",
+        manner.engine,
         _by_type(loaded.rows, "node"),
         _by_type(loaded.rows, "edge"),
         loaded.rejected,

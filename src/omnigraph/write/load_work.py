@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +28,15 @@ from omnigraph.write.intake import ENDS, Rejected
 from omnigraph.write.large_images import addresses_of
 from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.places import Numbers, Place
-from omnigraph.write.quarantine import MOST_VIOLATIONS, Quarantine, record_texts, rejected_load
+from omnigraph.write.quarantine import MOST_VIOLATIONS, Delivery, record_texts, rejected_load
 from omnigraph.write.rule_texts import key_text
-from omnigraph.write.rules import Arrival, Image, check_changes, rule_columns
+from omnigraph.write.rules import Arrival, Checked, Image, check_changes, rule_columns
+from omnigraph.write.set_rules import Counts
 from omnigraph.write.sidecars import WriterKind
 
 Mode: TypeAlias = Literal["append", "merge", "overwrite"]
+_MOST_LOOKED_AT: Final = 10_000
+"""Of what goes wrong with the other rows of a load that fails anyway, so much is looked at."""
 _ARRIVALS: Final[Mapping[Mode, Arrival]] = {
     "append": Arrival.INSERT,
     "merge": Arrival.UPSERT,
@@ -51,6 +54,45 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
+class Coming:
+    """The incoming rows of one table but those of some ids, and how they meet the rows that are there."""
+
+    rows: IncomingRows
+    arrival: Arrival
+    without: Values
+
+    @property
+    def table_key(self) -> str:
+        """The table that they come to."""
+        return self.rows.type.table_key
+
+
+class Means(Protocol):
+    """Who does the work on all rows of a load: this process, or the executors of Spark."""
+
+    def check(self, catalog: Catalog, snapshot: Snapshot, coming: Sequence[Coming], limit: int | None) -> Checked:
+        """Run the set rules that these rows could break; at most ``limit`` violations are given."""
+        ...
+
+    def stage(self, table: Table, coming: Coming) -> Staged | None:
+        """Stage the rows on a pinned table. On another pin only which rows they replace is found anew."""
+        ...
+
+
+class _Here:
+    """Everything is done in this process."""
+
+    def check(self, catalog: Catalog, snapshot: Snapshot, coming: Sequence[Coming], limit: int | None) -> Checked:
+        return check_changes(catalog, snapshot, (_image(catalog, each) for each in coming), limit)
+
+    def stage(self, table: Table, coming: Coming) -> Staged | None:
+        return stage_rows(table, coming)
+
+
+HERE: Final = _Here()
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """The work of one load. With a quarantine, what breaks a rule goes there; else it fails the load.
 
@@ -60,8 +102,9 @@ class Load:
     catalog: Catalog
     tables: Mapping[str, IncomingRows]
     mode: Mode
-    quarantine: Quarantine | None = None
+    quarantine: Delivery | None = None
     trial: bool = False
+    means: Means = HERE
     kind: WriterKind = WriterKind.LOAD
 
     @property
@@ -74,11 +117,9 @@ class Load:
         self._refuse_legacy_ids(snapshot)
         away, reads = self._turned_away(snapshot)
         changes = tuple(
-            Change(
-                key, partial(stage_rows, rows=rows, arrival=self._arrival(rows), without=away[key].ids), rows.are_many
-            )
-            for key, rows in self.tables.items()
-            if rows.count > away[key].count or self.mode == "overwrite"
+            Change(each.table_key, partial(self.means.stage, coming=each), each.rows.are_many)
+            for each in self._coming(away)
+            if each.rows.count > away[each.table_key].count or self.mode == "overwrite"
         )
         counts = {key: rows.count - away[key].count for key, rows in self.tables.items()}
         return Prepared(changes, reads, self._delivered(counts, away))
@@ -97,33 +138,33 @@ class Load:
         away = {key: _Away(table) for key, table in self.tables.items()}
         reads: frozenset[str] = frozenset()
         while True:
-            checked = check_changes(self.catalog, snapshot, self._images(away), self._limit)
+            checked = self.means.check(self.catalog, snapshot, self._coming(away), self._limit)
             reads |= checked.reads
             if not checked.violations:
                 return away, reads
             if self.quarantine is None:
-                raise self._error(checked.violations)
+                raise self._error(checked.violations, checked.counts)
             known = sum(len(each.ids) for each in away.values())
             helped = set[int]().union(*(part.add(checked.violations) for part in away.values()))
             helpless = [each for at, each in enumerate(checked.violations) if at not in helped]
             if helpless or known == sum(len(each.ids) for each in away.values()):
-                raise self._error(helpless or checked.violations)
+                raise self._error(helpless or checked.violations, {})
 
     def also_wrong(self, snapshot: Snapshot, known: Sequence[Violation]) -> list[Violation]:
         """What the rows that came this far break together, without what follows from what is known already."""
         missing = {each.id for each in known if each.id is not None}
-        checked = check_changes(
-            self.catalog, snapshot, self._images({key: _Away(self.tables[key]) for key in self.tables})
-        )
+        coming = self._coming({key: _Away(rows) for key, rows in self.tables.items()})
+        checked = self.means.check(self.catalog, snapshot, coming, None if self.trial else _MOST_LOOKED_AT)
         found = (each for each in checked.violations if each.property not in ENDS or each.value not in missing)
         return [_placed(each, places) for each, places in self._places(list(islice(found, self._limit)))]
 
-    def _error(self, violations: Sequence[Violation]) -> ValidationError:
+    def _error(self, violations: Sequence[Violation], counts: Counts) -> ValidationError:
         found = self._places(violations)
         exist = all(len(places) == 1 and _is_of_id(self.tables.values(), violation) for violation, places in found)
         placed = [_placed(violation, places) for violation, places in found]
         kind = KeyConflict if exist else ValidationError
-        return rejected_load(placed, kind, more=self._limit is not None and len(placed) >= self._limit)
+        more = self._limit is not None and len(placed) >= self._limit
+        return rejected_load(placed, kind, more=more, counts=counts)
 
     def _places(self, violations: Sequence[Violation]) -> list[tuple[Violation, list[Place]]]:
         """Each violation with where its row stands; several places when its id came in several times."""
@@ -136,10 +177,8 @@ class Load:
     def _limit(self) -> int | None:
         return None if self.trial or self.quarantine is not None else MOST_VIOLATIONS
 
-    def _images(self, away: Mapping[str, _Away]) -> Iterator[Image]:
-        for key, rows in self.tables.items():
-            columns = rows.source.columns(rule_columns(self.catalog, key), away[key].ids)
-            yield Image(key, columns, arrival=self._arrival(rows))
+    def _coming(self, away: Mapping[str, _Away]) -> list[Coming]:
+        return [Coming(rows, self._arrival(rows), away[key].ids) for key, rows in self.tables.items()]
 
     def _delivered(self, counts: Mapping[str, int], away: Mapping[str, _Away]) -> Loaded:
         if self.quarantine is None:
@@ -216,7 +255,7 @@ def _placed(violation: Violation, found: Sequence[Place]) -> Violation:
     if not found:
         return violation
     file, line = found[-1]
-    before = ", ".join(f"{name or 'record'}:{number}" for name, number in found[:-1])
+    before = ", ".join(f"{name or 'record'}{'' if number is None else f':{number}'}" for name, number in found[:-1])
     message = f"{violation.message}, first in {before}" if before else violation.message
     return replace(violation, file=file, line=line, message=message)
 
@@ -231,14 +270,20 @@ def _texts(rows: pa.Table, column: str) -> list[str]:
     return cast("list[str]", to_list(column_of(rows, column)))
 
 
-# --------------------------------------------------------------------------------------------- staging
+# --------------------------------------------------------------------------------------------- in this process
 
 
-def stage_rows(table: Table, *, rows: IncomingRows, arrival: Arrival, without: Values) -> Staged | None:
-    """Stage incoming rows, but those of some ids, on a pinned table.
+def _image(catalog: Catalog, coming: Coming) -> Image:
+    columns = coming.rows.source.columns(rule_columns(catalog, coming.table_key), coming.without)
+    return Image(coming.table_key, columns, arrival=coming.arrival)
+
+
+def stage_rows(table: Table, coming: Coming) -> Staged | None:
+    """Stage incoming rows on a pinned table.
 
     On another pin only the fragments stay the same: which rows they replace is looked up there.
     """
+    rows, arrival, without = coming.rows, coming.arrival, coming.without
     if arrival is Arrival.OVERWRITE:
         fragments = rows.fragments_on(table, "overwrite", without)
         return tables.overwrite_fragments(table, arrow_schema(rows.type), fragments)

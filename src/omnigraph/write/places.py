@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeAlias, cast
+from typing import Protocol, Self, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from omnigraph.storage.columns import Values
 
-Place: TypeAlias = "tuple[str | None, int]"
-"""A file, if the row came from one, and a line of it."""
+Place: TypeAlias = "tuple[str | None, int | None]"
+"""A file, if the row came from one, and a line of it, if it has lines."""
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 """Rows by their numbers, in the order in which they came, from 0."""
+
+
+class RowPlaces(Protocol):
+    """Where the rows of one type stood, whoever keeps it."""
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        ...
+
+    def of(self, numbers: Numbers) -> list[Place]:
+        """Where these rows stood."""
+        ...
 
 
 class Places:

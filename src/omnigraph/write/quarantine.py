@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import shutil
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, TypedDict, cast
@@ -22,6 +21,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
 from omnigraph.write.blobs import INLINE, BlobValue
 from omnigraph.write.intake import ENDS, Rejected
+from omnigraph.write.set_rules import Counts
 
 MOST_VIOLATIONS: Final = 100
 
@@ -52,6 +52,8 @@ class Collected:
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
         self.violations: list[Violation] = []
+        self.counts: Counts = {}
+        """How often each rule was broken, where that was counted beyond the limit."""
 
     def take(self, rejected: Rejected) -> None:
         """Take note, and raise when there is enough to report."""
@@ -63,11 +65,15 @@ class Collected:
         """Everything that is wrong, and these besides."""
         found = [*self.violations, *others]
         more = self._limit is not None and len(found) >= self._limit
-        return rejected_load(found[: self._limit], more=more)
+        return rejected_load(found[: self._limit], more=more, counts=self.counts)
 
 
 def rejected_load(
-    violations: Iterable[Violation], kind: type[ValidationError] = ValidationError, *, more: bool = False
+    violations: Iterable[Violation],
+    kind: type[ValidationError] = ValidationError,
+    *,
+    more: bool = False,
+    counts: Counts | None = None,
 ) -> ValidationError:
     """The error of a load that changed nothing: its problems by file and line, the same ones in the same order."""
     found = sorted(violations, key=_place)
@@ -77,6 +83,10 @@ def rejected_load(
     hint = 'nothing was loaded; correct the records, or load the others with on_error "quarantine"'
     error = kind(f"{place}{first.message}{others}", found, hint=hint)
     error.details["more"] = more
+    if counts:
+        error.details["counts"] = [
+            {"type": type_, "rule": rule, "count": count} for (type_, rule), count in sorted(counts.items())
+        ]
     return error
 
 
@@ -92,6 +102,19 @@ def _place(violation: Violation) -> tuple[bool, str, int, str, str]:
 
 
 # --------------------------------------------------------------------------------------------- the file
+
+
+class Delivery(Protocol):
+    """Where rejected records are, and where they go in the end."""
+
+    @property
+    def count(self) -> int:
+        """How many there are so far."""
+        ...
+
+    def deliver(self, more: Iterable[Rejected]) -> str:
+        """Put them, and these besides, where they are looked for; where that is."""
+        ...
 
 
 class Quarantine:
@@ -127,8 +150,13 @@ class Quarantine:
 
 
 def _line(rejected: Rejected) -> bytes:
+    return orjson.dumps(rejected_row(rejected), option=orjson.OPT_APPEND_NEWLINE)
+
+
+def rejected_row(rejected: Rejected) -> RejectedRow:
+    """A record that was turned away, as files of such records have it; its first reason stands for all."""
     first = rejected.violations[0]
-    row = RejectedRow(
+    return RejectedRow(
         record=rejected.record,
         file=first.file,
         line=first.line,
@@ -137,7 +165,6 @@ def _line(rejected: Rejected) -> bytes:
         rule=first.rule,
         message="; ".join(violation.message for violation in rejected.violations),
     )
-    return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
 
 
 class Target(Protocol):
@@ -174,15 +201,13 @@ class _ToObject:
         return f"{self._folder.uri}/{self._name}"
 
 
-def target_of(graph: Location, rejects: str | Path | None) -> Target:
+def target_of(graph: Location, rejects: str | Path | None, suffix: str = ".jsonl") -> Target:
     """A file that was asked for, or a new one in a folder next to the graph; never one inside of it."""
     if rejects is not None:
         return _ToPath(_checked(graph, Path(rejects)))
-    name = f"{ULID()}.jsonl"
-    if graph.is_local:
-        return _ToPath(Path(f"{graph.base}.rejects") / name)
-    base = f"{graph.base}.rejects"
-    return _ToObject(replace(graph, uri=f"s3://{base}", scheme="s3", base=base, query=""), name)
+    name = f"{ULID()}{suffix}"
+    folder = graph.beside("rejects")
+    return _ToPath(Path(folder.base) / name) if graph.is_local else _ToObject(folder, name)
 
 
 def _checked(graph: Location, path: Path) -> Path:

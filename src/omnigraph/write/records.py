@@ -63,10 +63,11 @@ class _Group:
 def read_records(catalog: Catalog, source: Source) -> Iterator[Found]:
     """The rows of a source, in batches of one type, and the records that are none."""
     for block in read_blocks(source):
-        yield from _found_in(catalog, block)
+        yield from found_in(catalog, block)
 
 
-def _found_in(catalog: Catalog, block: Block) -> Iterator[Found]:
+def found_in(catalog: Catalog, block: Block) -> Iterator[Found]:
+    """The rows of one block, and the records in it that are none."""
     groups = _Groups(catalog)
     file, read = (block.file, block.lines) if isinstance(block, Lines) else (None, block.records)
     for number, each in enumerate(read):

@@ -25,6 +25,7 @@ from omnigraph.write.row_rules import row_violations
 from omnigraph.write.set_rules import (
     ANSWERS,
     Answer,
+    Counts,
     Matching,
     Relation,
     RuleKind,
@@ -40,7 +41,7 @@ from omnigraph.write.spilling import scattered
 if TYPE_CHECKING:
     from datafusion import SessionContext
 
-__all__ = ["Arrival", "Checked", "Image", "check_changes", "check_rows", "rule_columns"]
+__all__ = ["Arrival", "Checked", "Image", "check_changes", "check_rows", "rule_columns", "rules_at_stake"]
 
 _FEW_ROWS: Final = 10_000
 MANY_ROWS: Final = 250_000
@@ -55,11 +56,13 @@ class Checked:
     """What set rules found, and the tables that they read to find it: those belong to the read set of the commit.
 
     ``standing`` says where rows lie that a change replaces or removes, for the tables where that was seen on the way.
+    ``counts`` says how often each rule is broken, by type and rule, where that was counted beyond the limit.
     """
 
     violations: tuple[Violation, ...]
     reads: frozenset[str]
     standing: Mapping[str, Standing] = field(default_factory=dict[str, Standing])
+    counts: Counts = field(default_factory=dict[tuple[str, str], int])
 
 
 def check_rows(type_: NodeType | EdgeType, rows: Rows, limit: int | None = None) -> list[Violation]:
@@ -81,7 +84,7 @@ def check_changes(catalog: Catalog, snapshot: Snapshot, images: Iterable[Image],
     Row rules are not run: see :func:`check_rows`. At most ``limit`` violations are given.
     """
     by_key = {image.table_key: image for image in images}
-    rules = tuple(_rules_at_stake(catalog, by_key))
+    rules = tuple(rules_at_stake(catalog, {key: image.arrival for key, image in by_key.items()}))
     keys = {relation.table_key for rule in rules for relation in rule.relations}
     row_count = sum(image.incoming.num_rows + len(image.removed) for image in by_key.values())
     few, many = row_count <= _FEW_ROWS, row_count > MANY_ROWS
@@ -94,15 +97,15 @@ def check_changes(catalog: Catalog, snapshot: Snapshot, images: Iterable[Image],
     return Checked(found, frozenset(key for key, table in tables.items() if table.was_read), standing)
 
 
-def _rules_at_stake(catalog: Catalog, images: Mapping[str, Image]) -> Iterator[SetRule]:
+def rules_at_stake(catalog: Catalog, arrivals: Mapping[str, Arrival]) -> Iterator[SetRule]:
     """The rules on the changed tables, and those on edges whose nodes may be lost."""
-    for table_key, image in images.items():
+    for table_key, arrival in arrivals.items():
         # Ids that were just made for the rows are not compared with each other.
-        fresh = image.arrival is Arrival.FRESH
+        fresh = arrival is Arrival.FRESH
         yield from (rule for rule in set_rules(catalog, table_key) if not (fresh and _compares_ids(rule)))
     for edge in catalog.edges.values():
         ends = (f"node:{edge.from_type}", f"node:{edge.to_type}")
-        if edge.table_key not in images and any(end in images for end in ends):
+        if edge.table_key not in arrivals and any(end in arrivals for end in ends):
             yield from set_rules(catalog, edge.table_key)
 
 

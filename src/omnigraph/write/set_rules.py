@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -21,6 +21,9 @@ from omnigraph.storage.columns import Rows
 from omnigraph.storage.keys import canonical_text
 from omnigraph.write.row_rules import is_comparable
 from omnigraph.write.rule_texts import cardinality_text, ends_text, key_text, shortened, unique_text
+
+Counts: TypeAlias = Mapping[tuple[str, str], int]
+"""How often rules are broken, by type and rule."""
 
 
 class Part(StrEnum):

@@ -1,0 +1,1 @@
+"""The pipeline on PySpark: sessions, reading, queries, loads and pipelines as files."""

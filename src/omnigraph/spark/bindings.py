@@ -1,0 +1,79 @@
+"""Rows of a match as a DataFrame: which of its columns is the id, and which the properties, of each bound variable.
+
+Columns have made-up names, each used once in a query. So the sides of a join never share a name, whatever they were
+made from; and variables that differ only in case, which Spark would take for one, stay apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import count
+from typing import Final, TypeAlias
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from omnigraph.read.reading import Reading
+from omnigraph.spark.graph import SparkSnapshot
+
+ID: Final = "id"
+Slot: TypeAlias = tuple[str, str]
+"""A variable, and a property of it or its id."""
+RANKED_BY: Final[tuple[Slot, Slot]] = ("", "distance"), ("", "entity")
+"""What the ranking of a row goes by; no variable has this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One query: what is asked, where its rows are read, and names for the columns of its frames."""
+
+    reading: Reading
+    tables: SparkSnapshot
+    names: Iterator[str] = field(default_factory=lambda: (f"c{number}" for number in count()))
+
+    def name(self) -> str:
+        """A name that no other column of the query has."""
+        return next(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a match, and the column of each slot."""
+
+    frame: DataFrame
+    slots: Mapping[Slot, str]
+
+    def id_of(self, variable: str) -> str:
+        """The column of a variable's id."""
+        return self.slots[variable, ID]
+
+    def of(self, variables: Iterable[str]) -> Rows:
+        """The same rows, with the columns of some variables."""
+        wanted = frozenset(variables)
+        slots = {slot: column for slot, column in self.slots.items() if slot[0] in wanted}
+        return Rows(self.frame.select(*slots.values()), slots)
+
+    def where(self, condition: Column) -> Rows:
+        """The rows that fulfil a condition."""
+        return Rows(self.frame.where(condition), self.slots)
+
+    def joined(self, other: DataFrame, equal: Iterable[tuple[str, str]], bound: Mapping[Slot, str]) -> Rows:
+        """Each row with those of another frame that have equal values in some columns, which bind more slots."""
+        slots = {**self.slots, **bound}
+        return Rows(self.frame.join(other, _all_equal(equal)).select(*slots.values()), slots)
+
+    def among(self, other: DataFrame, equal: Iterable[tuple[str, str]]) -> Rows:
+        """The rows that have one or more such in another frame."""
+        return Rows(self.frame.join(other, _all_equal(equal), "left_semi"), self.slots)
+
+
+def _all_equal(columns: Iterable[tuple[str, str]]) -> Column:
+    return reduce(Column.__and__, (fn.col(left) == fn.col(right) for left, right in columns))
+
+
+def bound_rows(found: DataFrame, variable: str, properties: Iterable[str], asked: Asked) -> Rows:
+    """Rows of a type as those of a variable, with its id and some properties."""
+    slots = {(variable, name): asked.name() for name in (ID, *properties)}
+    return Rows(found.select(*(fn.col(name).alias(column) for (_, name), column in slots.items())), slots)

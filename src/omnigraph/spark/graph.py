@@ -1,0 +1,182 @@
+"""The graph in the hands of Spark: its types as DataFrames, and what runs on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from omnigraph.errors import ParameterError, ReadOnly
+from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.source import Source
+from omnigraph.manifest import opening, references
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.references import Reference
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.conditions import Filter
+from omnigraph.read.rows import edge_type, node_type
+from omnigraph.spark.reading import STORAGE, checked_columns, filter_text, pin_type
+from omnigraph.spark.session import session_for
+from omnigraph.storage.location import Location
+from omnigraph.write.commit import Terms
+from omnigraph.write.frames import Frame
+from omnigraph.write.load import Indexes, Input, LoadResult, Manner, OnError
+from omnigraph.write.load_work import Mode
+from omnigraph.write.sources import Source as RecordSource
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSnapshot:
+    """All types of a graph at one moment: DataFrames made from it agree with each other."""
+
+    session: SparkSession = field(repr=False)
+    snapshot: Snapshot
+    catalog: Catalog = field(repr=False)
+    location: Location
+
+    def nodes(
+        self,
+        name: str,
+        columns: Iterable[str] | None = None,
+        filter: Filter | None = None,  # noqa: A002  the word that Lance and Arrow use
+    ) -> DataFrame:
+        """The nodes of a type."""
+        return self.rows(node_type(self.catalog, name), columns, filter)
+
+    def edges(
+        self,
+        name: str,
+        columns: Iterable[str] | None = None,
+        filter: Filter | None = None,  # noqa: A002  as in nodes
+    ) -> DataFrame:
+        """The edges of a type; their ends are the columns ``from`` and ``to``."""
+        return self.rows(edge_type(self.catalog, name), columns, filter)
+
+    def rows(
+        self,
+        type_: NodeType | EdgeType,
+        columns: Iterable[str] | None = None,
+        filter: Filter | None = None,  # noqa: A002  as in nodes
+    ) -> DataFrame:
+        """The rows of a type, not read yet; Lance applies the filter."""
+        reader = self.session.read.format("omnigraph").option("pin", pin_type(self.snapshot, type_).text())
+        reader = reader.option("columns", ",".join(checked_columns(type_, columns)))
+        if filter is not None:
+            reader = reader.option("filter", filter_text(type_, filter))
+        for name, value in self.location.storage_options:
+            reader = reader.option(f"{STORAGE}{name}", value)
+        # Spark plans in a process of its own, which may stand in another folder.
+        return reader.load(self.location.base if self.location.is_local else self.location.uri)
+
+
+class SparkGraph:
+    """A graph as Spark works on it. ``graph.spark()`` makes one."""
+
+    def __init__(self, manifest: Manifest, session: SparkSession | None, *, actor: str | None, writable: bool) -> None:
+        self.manifest = manifest
+        self.session = session_for(session)
+        self.actor = actor
+        self.writable = writable
+
+    def snapshot(self, branch: str = MAIN, at: Reference | None = None) -> SparkSnapshot:
+        """The graph at one moment: now, or at a commit, a manifest version or a time."""
+        snapshot = references.take_snapshot(self.manifest, branch, at)
+        catalog = opening.schema_of(self.manifest, snapshot.schema_ir_hash).catalog
+        return SparkSnapshot(self.session, snapshot, catalog, self.manifest.location)
+
+    def nodes(
+        self,
+        name: str,
+        columns: Iterable[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        filter: Filter | None = None,  # noqa: A002  the word that Lance and Arrow use
+    ) -> DataFrame:
+        """The nodes of a type as they are now, or were; the DataFrame keeps to that moment.
+
+        ``filter`` is that of ``graph.nodes``, and Lance applies it; what ``where`` says Spark applies afterwards.
+        """
+        return self.snapshot(branch, at).nodes(name, columns, filter)
+
+    def edges(
+        self,
+        name: str,
+        columns: Iterable[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        filter: Filter | None = None,  # noqa: A002  as in nodes
+    ) -> DataFrame:
+        """The edges of a type; their ends are the columns ``from`` and ``to``."""
+        return self.snapshot(branch, at).edges(name, columns, filter)
+
+    def create_views(self, branch: str = MAIN, at: Reference | None = None) -> dict[str, str]:
+        """Make a temporary view of every type, all of one moment; gives the view of each table key."""
+        now = self.snapshot(branch, at)
+        types = list(now.catalog.types())
+        views = view_names(types)
+        for type_ in types:
+            now.rows(type_).createOrReplaceTempView(views[type_.table_key])
+        return views
+
+    def query(
+        self,
+        source: str | Path | Source,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+    ) -> DataFrame:
+        """Answer a query on one snapshot, by the same plan as ``graph.query``; the rows are a DataFrame."""
+        from omnigraph.spark.query import query
+
+        return query(self, source, name, params, branch, at)
+
+    def load(
+        self,
+        source: RecordSource | None = None,
+        *,
+        nodes: Mapping[str, Frame] | None = None,
+        edges: Mapping[str, Frame] | None = None,
+        mode: Mode = "append",
+        branch: str = MAIN,
+        from_branch: Reference | None = None,
+        on_error: OnError = "fail",
+        rejects: str | Path | None = None,
+        txn: tuple[str, int] | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+        check: bool = False,
+        indexes: Indexes = "auto",
+    ) -> LoadResult:
+        """Load records, or DataFrames per type, as one commit; the executors do the work."""
+        from omnigraph.spark.load import load
+
+        if not (check or self.writable):
+            raise ReadOnly(f"{self.manifest.location} was opened read-only", hint='open it with mode="rw"')
+        given = Input(source, nodes or {}, edges or {})
+        manner = Manner(mode, on_error, rejects, "spark", check, indexes, from_branch)
+        terms = Terms(branch, actor=actor or self.actor, message=message, txn=txn)
+        return load(self.session, self.manifest, opening.current_schema(self.manifest), given, manner, terms)
+
+    def __repr__(self) -> str:
+        return f"SparkGraph({self.manifest.location.uri!r})"
+
+
+def view_names(types: Iterable[NodeType | EdgeType]) -> dict[str, str]:
+    """A view's name for each table key: the type's own, or ``node_X`` and ``edge_X`` where it would stand twice."""
+    names = {type_.table_key: type_.name for type_ in types}
+    # Spark does not tell names apart by case.
+    alike = Counter(name.lower() for name in names.values())
+    found = {key: key.replace(":", "_") if alike[name.lower()] > 1 else name for key, name in names.items()}
+    for view, count in Counter(name.lower() for name in found.values()).items():
+        if count > 1:
+            raise ParameterError(
+                f"two types would be the view '{view}'",
+                hint="name the views yourself: graph.spark().nodes(...).createOrReplaceTempView(...)",
+            )
+    return found

@@ -1,0 +1,72 @@
+"""What expressions are for the rows of a match: columns of Spark."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import cast
+
+from pyspark.sql import Column
+from pyspark.sql import functions as fn
+
+from omnigraph.language.query.typed import (
+    Aggregate,
+    ColumnValue,
+    Constant,
+    ConstantValue,
+    Distance,
+    Expression,
+    FusedScore,
+    Identity,
+    Now,
+    ParameterValue,
+    PropertyValue,
+    TextMatch,
+    TextScore,
+)
+from omnigraph.language.types import Scalar, ValueType
+from omnigraph.read.expressions import Fixed, fixed_value
+from omnigraph.read.reading import Reading
+from omnigraph.spark.bindings import Rows
+from omnigraph.spark.distances import distance
+from omnigraph.spark.types import spark_type
+
+
+def value(expression: Expression, rows: Rows, reading: Reading) -> Column:
+    """One value for each row, in the Spark type of the expression."""
+    match expression:
+        case Constant() | ParameterValue() | Now():
+            return literal(fixed_value(expression, reading.request), expression.type)
+        case PropertyValue(variable, name):
+            return fn.col(rows.slots[variable, name])
+        case Identity(variable):
+            return fn.col(rows.id_of(variable))
+        case Distance(target, query):
+            assert isinstance(query, Fixed), "what is looked for is the same for every row"
+            return distance(value(target, rows, reading), fixed_value(query, reading.request))
+        case TextMatch() | TextScore() | FusedScore():
+            raise AssertionError(f"a {type(expression).__name__} was refused before")
+        case ColumnValue() | Aggregate():
+            raise AssertionError(f"a {type(expression).__name__} has no value before rows are grouped")
+
+
+def literal(constant: ConstantValue, type_: ValueType) -> Column:
+    """A value that is the same in every row."""
+    return _plain(constant, type_).cast(spark_type(type_))
+
+
+def _plain(constant: ConstantValue, type_: ValueType) -> Column:
+    if isinstance(constant, tuple):
+        item = type_.item if type_.is_list else ValueType(Scalar.F32)
+        return fn.array(*(literal(each, item) for each in constant))
+    if constant is None:
+        return fn.lit(None)
+    # From numbers and not from Python's dates, which know fewer years and have zones.
+    match type_.scalar:
+        case Scalar.DATE:
+            return fn.date_from_unix_date(fn.lit(constant))
+        case Scalar.DATETIME:
+            return fn.timestamp_millis(fn.lit(constant))
+        case Scalar.U64:
+            return fn.lit(Decimal(cast(int, constant)))
+        case _:
+            return fn.lit(constant)

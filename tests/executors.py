@@ -1,0 +1,66 @@
+"""What answers the queries of a case: an executor, in each of its ways. All of them give the rows that JSON shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+import pyarrow as pa
+
+from omnigraph.graph import Graph
+from omnigraph.manifest.references import Reference
+from omnigraph.read.expand import Strategy
+from omnigraph.read.query import Manner, Question, query
+from omnigraph.read.values import json_rows
+from omnigraph.storage.columns import Values
+
+from .case_files import Row
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Way: TypeAlias = Callable[[Graph, Question, str, Reference | None], list[Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """One of those that ``only=`` can name, and its ways by what a failure calls them."""
+
+    name: str
+    ways: Mapping[str, Way]
+
+
+def _locally(
+    strategy: Strategy, graph: Graph, question: Question, branch: str, at: Reference | None = None
+) -> list[Row]:
+    result = query(graph._manifest, question, branch, at, Manner(strategy=strategy))
+    return cast("list[Row]", result.to_json()["rows"])
+
+
+def _on_spark(
+    session: SparkSession, graph: Graph, question: Question, branch: str, at: Reference | None = None
+) -> list[Row]:
+    found = graph.spark(session).query(question.source, question.name, question.params, branch=branch, at=at)
+    return rows_as_json(found, query(graph._manifest, question, branch, at).schema)
+
+
+def rows_as_json(found: DataFrame, shown: pa.Schema) -> list[Row]:
+    """The rows of a DataFrame by the renderer of results, whose columns and types are these."""
+    table = found.toArrow()
+    assert table.column_names == shown.names
+    columns = [
+        cast("Values", column.combine_chunks()).cast(type_)
+        for column, type_ in zip(table.columns, shown.types, strict=True)
+    ]
+    return cast("list[Row]", json_rows(pa.RecordBatch.from_arrays(columns, schema=shown)))
+
+
+LOCAL: Final = Executor("local", {f"by {strategy}": partial(_locally, strategy) for strategy in Strategy})
+EXECUTORS: Final = (LOCAL.name, "spark")
+
+
+def on_spark(session: SparkSession) -> Executor:
+    """The executor that a Spark session is."""
+    return Executor("spark", {"on Spark": partial(_on_spark, session)})

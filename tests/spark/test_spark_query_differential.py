@@ -1,0 +1,67 @@
+"""Random queries over random graphs answer on Spark what the meaning of the language says."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+from omnigraph.language.query import bind_parameters, compile_query
+from omnigraph.language.query.typed import TypedRead
+from omnigraph.read.query import Question
+from tests.executors import on_spark
+from tests.model.query_model import Asked, expected
+from tests.read.query_worlds import CATALOG, World, new_world
+from tests.read.read_strategies import Read, counts, reads
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LARGE = os.environ.get("OMNIGRAPH_FUZZ") == "large"
+
+
+def budget(examples: int) -> settings:
+    # A query takes Spark a second: a shorter one that fails too is not worth the hour that it takes to be found.
+    return settings(
+        max_examples=examples * (25 if LARGE else 1),
+        deadline=None,
+        phases=[Phase.explicit, Phase.reuse, Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> list[World]:
+    """Graphs that no test changes."""
+    folder = tmp_path_factory.mktemp("spark_worlds")
+    return [new_world(folder, seed) for seed in (0, 3)]
+
+
+def check(session: SparkSession, worlds: list[World], data: st.DataObject, reading: st.SearchStrategy[Read]) -> None:
+    world = worlds[data.draw(st.integers(0, len(worlds) - 1), "world")]
+    moment = world.moments[data.draw(st.integers(0, len(world.moments) - 1), "moment")]
+    read = data.draw(reading)
+    note(f"{read.text}\n{read.params}")
+    typed = compile_query(read.text, CATALOG).typed
+    assert isinstance(typed, TypedRead)
+    asked = Asked(moment.model, bind_parameters(typed.parameters, read.params), time.time_ns() // 1_000_000)
+    allowed = expected(typed, asked)
+    for way in on_spark(session).ways.values():
+        found = way(world.graph, Question(read.text, params=read.params), moment.branch, moment.at)
+        assert allowed.allows(found), f"{found}\nis not among the allowed {allowed}"
+
+
+@budget(12)
+@given(data=st.data())
+def test_patterns_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
+    check(spark, worlds, data, reads())
+
+
+@budget(5)
+@given(data=st.data())
+def test_counts_of_walks_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
+    check(spark, worlds, data, counts())

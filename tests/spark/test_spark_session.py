@@ -1,0 +1,170 @@
+"""Where Spark comes from: the caller, what runs already, or a new one; and what is said when there is no Java."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omnigraph.spark import session as sessions
+from omnigraph.spark.session import session_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTERS = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME")
+SETTINGS = ("PYSPARK_PYTHON", "SPARK_LOCAL_IP", "SPARK_DRIVER_MEMORY")
+
+REFUSED = """
+from omnigraph.errors import SparkUnavailable
+from omnigraph.spark.session import session_for
+try:
+    session_for(None)
+except SparkUnavailable as error:
+    print(error)
+"""
+STARTED = """
+import json, os, sys
+import omnigraph
+graph = omnigraph.init(sys.argv[1], "node Ship { name: String @key }")
+graph.load([{"type": "Ship", "data": {"name": "Aurora"}}])
+there = graph.spark()
+names = ["spark.driver.memory", "spark.sql.session.timeZone", "spark.sql.execution.arrow.pyspark.enabled"]
+print(json.dumps({
+    "master": there.session.sparkContext.master,
+    "again": graph.spark().session is there.session,
+    "python": os.environ["PYSPARK_PYTHON"] == sys.executable,
+    "rows": [row["name"] for row in there.nodes("Ship").collect()],
+    **{name: there.session.conf.get(name) for name in names},
+}))
+there.session.stop()
+"""
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in (*MASTERS, *SETTINGS, "JAVA_HOME")}
+    return {**kept, **more}
+
+
+def child(code: str, environment: dict[str, str], *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+# --------------------------------------------------------------------------------------------- which session
+
+
+def test_a_given_session_is_used_as_it_is(spark: SparkSession) -> None:
+    other = spark.newSession()
+    other.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    assert session_for(other) is other
+    assert other.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+
+
+def test_a_running_session_is_found(spark: SparkSession) -> None:
+    assert session_for(None).sparkContext is spark.sparkContext
+
+
+def test_a_new_session_is_local_and_what_is_set_elsewhere_stays(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.sql.session.timeZone Asia/Tokyo\nspark.ui.enabled false\n")
+    found = child(STARTED, clean_environment(SPARK_CONF_DIR=str(tmp_path)), str(tmp_path / "ships.og"))
+    assert json.loads(found) == {
+        "master": "local[*]",
+        "again": True,
+        "python": True,
+        "rows": ["Aurora"],
+        "spark.driver.memory": "2g",
+        "spark.sql.session.timeZone": "Asia/Tokyo",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+
+
+# --------------------------------------------------------------------------------------------- where it runs
+
+
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in MASTERS:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def test_nobody_named_a_master(unset: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert not sessions._master_is_named()
+    (tmp_path / "spark-defaults.conf").write_text("# spark.master yarn\nspark.master.rest.enabled true\n")
+    unset.setenv("SPARK_CONF_DIR", str(tmp_path))
+    unset.setenv("PYSPARK_SUBMIT_ARGS", "--driver-memory 3g pyspark-shell")
+    assert not sessions._master_is_named()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PYSPARK_GATEWAY_PORT", "7000"),
+        ("SPARK_REMOTE", "sc://host"),
+        ("MASTER", "spark://host:7077"),
+        ("PYSPARK_SUBMIT_ARGS", "--master yarn pyspark-shell"),
+        ("PYSPARK_SUBMIT_ARGS", "--conf spark.master=yarn pyspark-shell"),
+    ],
+)
+def test_the_environment_names_a_master(unset: pytest.MonkeyPatch, name: str, value: str) -> None:
+    unset.setenv(name, value)
+    assert sessions._master_is_named()
+
+
+@pytest.mark.parametrize("line", ["spark.master yarn", "  spark.master=yarn", "spark.master\tspark://h:7077"])
+def test_the_defaults_of_spark_name_a_master(unset: pytest.MonkeyPatch, tmp_path: Path, line: str) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(f"# ours\n{line}\n")
+    unset.setenv("SPARK_HOME", str(tmp_path))
+    assert sessions._master_is_named()
+
+
+# --------------------------------------------------------------------------------------------- Java
+
+
+def java_home(folder: Path, version: str) -> str:
+    """A Java that tells its version, and ends when it is to run anything."""
+    (folder / "bin").mkdir()
+    java = folder / "bin" / "java"
+    java.write_text(f'#!/bin/sh\necho \'openjdk version "{version}" 2019-04-16\' >&2\n[ "$1" = -version ]\n')
+    java.chmod(0o755)
+    return str(folder)
+
+
+def test_java_is_missing(tmp_path: Path) -> None:
+    for tool in ("bash", "env", "dirname", "sh", "python3"):
+        (tmp_path / tool).symlink_to(shutil.which(tool) or sys.executable)
+    assert child(REFUSED, clean_environment(PATH=str(tmp_path))) == (
+        "Spark needs Java, and there is none here (install Java 17 or newer, and let JAVA_HOME or PATH lead to it)"
+    )
+
+
+def test_java_home_leads_nowhere(tmp_path: Path) -> None:
+    found = child(REFUSED, clean_environment(JAVA_HOME=str(tmp_path)))
+    assert found.startswith(f"Spark needs Java, and {tmp_path}/bin/java does not run (install Java 17")
+
+
+@pytest.mark.parametrize(("version", "shown"), [("1.8.0_392", "8"), ("11.0.2", "11")])
+def test_java_is_too_old(tmp_path: Path, version: str, shown: str) -> None:
+    home = java_home(tmp_path, version)
+    found = child(REFUSED, clean_environment(JAVA_HOME=home))
+    assert found.startswith(f"Spark needs Java 17, and {home}/bin/java is Java {shown} (install Java 17")
+
+
+def test_java_is_right_and_spark_does_not_start(tmp_path: Path) -> None:
+    found = child(REFUSED, clean_environment(JAVA_HOME=java_home(tmp_path, "21.0.1")))
+    assert found.startswith("Spark did not start on Java 21")
