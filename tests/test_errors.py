@@ -25,7 +25,7 @@ SPECIAL: dict[str, OmniGraphError] = {
     "KeyConflict": errors.KeyConflict("1 record", [Violation("Person", "key", "exists", id="ann")]),
     "LegacyRowIds": errors.LegacyRowIds("old ids", hint="rewrite them"),
     "SourceTooLarge": errors.SourceTooLarge("a.pg", 10, 5),
-    "PipelineError": errors.PipelineError("unknown key", POSITION, hint="remove it"),
+    "PipelineError": errors.PipelineError([PROBLEM]),
     "ExpectedVersionMismatch": errors.ExpectedVersionMismatch("node:Person", 1, 2),
     "PreconditionFailed": errors.PreconditionFailed("main", "A", None),
     "LockTimeout": errors.LockTimeout("main", "process 7", 1.5),

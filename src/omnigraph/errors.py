@@ -161,7 +161,7 @@ class InputError(OmniGraphError):
 
 
 class _SourceProblems(InputError):
-    """All problems of one source text. Raised as :class:`SchemaError` or :class:`QueryError`."""
+    """All problems of one source text. Raised as one of the classes below."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         first = problems[0]
@@ -192,6 +192,12 @@ class QueryError(_SourceProblems):
     """A ``.gq`` text is wrong; ``problems`` lists everything that is."""
 
     code = "query_error"
+
+
+class PipelineError(_SourceProblems):
+    """A pipeline file is wrong, or a step of it cannot be done; ``problems`` says where in the file, and why."""
+
+    code = "pipeline_error"
 
 
 class ParameterError(InputError):
@@ -245,21 +251,6 @@ class Unsupported(InputError):
     """What was asked for is not supported; the message says what is."""
 
     code = "unsupported"
-
-
-class PipelineError(InputError):
-    """A pipeline file is wrong, or a step of it cannot be done."""
-
-    code = "pipeline_error"
-
-    def __init__(self, message: str, position: Position | None = None, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.position = position
-
-    def to_json(self) -> dict[str, Json]:
-        """The ``error`` object, with the position where there is one."""
-        at = {} if self.position is None else {"position": self.position.to_json()}
-        return {**super().to_json(), **at}
 
 
 # --------------------------------------------------------------------------------------------- read again, retry

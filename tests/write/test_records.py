@@ -135,7 +135,11 @@ def test_sources_that_are_none(fleet: Graph, tmp_path: Path) -> None:
         fleet.load()
 
 
-@pytest.mark.parametrize("content", [gzip.compress(PORT * 100)[:-20], b"\x28\xb5\x2f\xfd\x00garbage"])
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(PORT * 100, mtime=0)[:-20], b"\x28\xb5\x2f\xfd\x00garbage"],
+    ids=["gzip cut short", "zstd with garbage"],
+)
 def test_a_damaged_file(fleet: Graph, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "cut.jsonl.gz"
     path.write_bytes(content)

@@ -11,7 +11,7 @@ from typing import Annotated, cast
 
 import typer
 
-from omnigraph.cli import branch, commit, export, graph, index, lint, load, mutate, query, schema, version
+from omnigraph.cli import branch, commit, export, graph, index, lint, load, mutate, pipeline, query, schema, version
 from omnigraph.cli.render.output import JsonOutput, Output, TextOutput
 from omnigraph.cli.session import VARIABLE, Session, read_storage_options
 from omnigraph.cli.words import VERBOSE_FLAGS, asks_for_json, split_globals
@@ -41,6 +41,7 @@ app.command("index")(index.index)
 app.add_typer(branch.app, name="branch")
 app.add_typer(commit.app, name="commit")
 app.command("snapshot")(graph.snapshot)
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(schema.app, name="schema")
 app.command("lint")(lint.lint)
 app.command("version")(version.version)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from omnigraph.cli.render.page import Page, draw_problem, draw_violations, many, tamed
 from omnigraph.cli.render.progress import byte_bar
-from omnigraph.errors import Json, OmniGraphError, QueryError, SchemaError, ValidationError
+from omnigraph.errors import Json, OmniGraphError, PipelineError, QueryError, SchemaError, ValidationError
 
 Progress: TypeAlias = AbstractContextManager[Callable[[int], None]]
 
@@ -119,7 +119,7 @@ class TextOutput(Output):
         The violations of records stand above that line, which counts them.
         """
         err = self._page.err
-        if isinstance(error, SchemaError | QueryError):
+        if isinstance(error, SchemaError | QueryError | PipelineError):
             for problem in error.problems:
                 err.print(draw_problem(problem, "red"))
             return

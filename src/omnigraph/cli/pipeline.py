@@ -1,0 +1,144 @@
+"""``omnigraph pipeline``: plan, check and run pipeline files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from omnigraph.cli.render.output import Output
+from omnigraph.cli.render.page import many
+from omnigraph.cli.render.pipeline import Planned, Ran, Tried
+from omnigraph.cli.session import Session, session_of
+from omnigraph.errors import NotFound, PipelineError
+
+if TYPE_CHECKING:
+    from omnigraph.graph import Graph, Mode
+    from omnigraph.spark.graph import SparkGraph
+    from omnigraph.spark.pipeline_file import PipelineFile
+    from omnigraph.spark.pipeline_plan import Plan
+    from omnigraph.spark.pipeline_steps import Step
+
+PipelineName: TypeAlias = Annotated[
+    str, typer.Argument(metavar="FILE", help="The pipeline file (.pipeline.yaml).", show_default=False)
+]
+
+app = typer.Typer(help="Build a graph from tables: plan, check and run pipeline files.", rich_markup_mode=None)
+
+
+@app.command()
+def plan(context: typer.Context, file: PipelineName) -> int:
+    """Show what would be read, mapped and written. Spark does not start.
+
+    Every mapping is held against the schema; types that only Spark can tell are marked, and looked at by check and run.
+
+    \b
+    Example:
+      omnigraph pipeline plan june.pipeline.yaml
+    """
+    session = session_of(context)
+    with _planned(session, file, "ro") as (found, _, place):
+        session.output.show(Planned(found, place))
+    return 0
+
+
+@app.command()
+def check(context: typer.Context, file: PipelineName) -> int:
+    """Read everything and find all that is wrong, and write nothing.
+
+    Exits with 1 if a row breaks a rule of the schema; every problem is listed.
+
+    \b
+    Example:
+      omnigraph pipeline check june.pipeline.yaml
+    """
+    session = session_of(context)
+    with _planned(session, file, "ro") as (found, graph, place):
+        # Imported here, because it brings PySpark along.
+        from omnigraph.spark.pipeline import check_pipeline
+
+        session.output.say(f"checking {file} for branch {found.file.load.branch} in {place}")
+        session.output.show(Tried(check_pipeline(found, partial(_start, graph), _Talk(session.output))))
+    return 0
+
+
+@app.command()
+def run(context: typer.Context, file: PipelineName) -> int:
+    """Load everything as one commit on a branch, then ask the checks.
+
+    Exits with 1 if a check finds something; the branch stays, to be looked at.
+
+    \b
+    Example:
+      omnigraph pipeline run june.pipeline.yaml
+    """
+    session = session_of(context)
+    with _planned(session, file, "rw") as (found, graph, place):
+        from omnigraph.spark.pipeline import run_pipeline
+
+        session.output.say(f"loading {file} into branch {found.file.load.branch} in {place}")
+        result = run_pipeline(found, partial(_start, graph), _Talk(session.output))
+        session.output.show(Ran(result, place))
+    return 0 if result.passed else 1
+
+
+@contextmanager
+def _planned(session: Session, name: str, mode: Mode) -> Generator[tuple[Plan, Graph, str]]:
+    """The plan of a file, the graph that it is for, and how that graph is called; ``-g`` comes before the file."""
+    from omnigraph.spark.pipeline_file import read_pipeline
+    from omnigraph.spark.pipeline_plan import plan_pipeline
+
+    file = read_pipeline(Path(name))
+    with file.secrets.kept(), _graph(session, file, mode) as graph:
+        place = session.graph or (file.shown(file.graph) if file.graph is not None else "")
+        yield plan_pipeline(file, graph), graph, place
+
+
+def _graph(session: Session, file: PipelineFile, mode: Mode) -> Graph:
+    if session.graph is not None:
+        return session.open(mode)
+    uri = file.graph_uri()
+    if uri is None or file.graph is None:
+        raise PipelineError(file.problems)
+    from omnigraph.spark.pipeline_codes import NO_GRAPH
+
+    try:
+        return replace(session, graph=uri).open(mode)
+    except NotFound as missing:
+        hint = "make it first: omnigraph init URI --schema S.pg"
+        problem = file.problem(NO_GRAPH, file.secrets.hide(missing.message), file.graph.span, hint)
+        raise PipelineError(sorted([*file.problems, problem], key=lambda each: each.position.line)) from None
+
+
+def _start(graph: Graph) -> SparkGraph:
+    """Spark warns about much that is no concern of a pipeline, and shows paths in full; ``-v`` lets it."""
+    started = graph.spark()
+    if not logging.getLogger("omnigraph").isEnabledFor(logging.INFO):
+        started.session.sparkContext.setLogLevel("ERROR")
+    return started
+
+
+class _Talk:
+    """A line for each step of a run, and one before those that take long."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def begun(self, step: Step) -> None:
+        """What takes long is announced."""
+        if step.kind == "spark":
+            self._output.say("starting Spark")
+        elif step.kind == "load":
+            self._output.say(f"reading, checking and writing rows for branch {step.name}")
+
+    def ended(self, step: Step) -> None:
+        """What was done, how many rows it had, and how long it took."""
+        what = "Spark started" if step.kind == "spark" else f"{step.kind} {step.name}"
+        rows = "" if step.rows is None else f": {many(step.rows, 'row')}"
+        self._output.say(f"{what}{rows} ({step.seconds:.1f} s)")

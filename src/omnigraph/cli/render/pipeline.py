@@ -1,0 +1,255 @@
+"""Results of ``omnigraph pipeline``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from omnigraph.cli.render.output import Result
+from omnigraph.cli.render.page import Page, in_one_line, many
+from omnigraph.cli.render.write import Loaded
+from omnigraph.errors import Json
+
+if TYPE_CHECKING:
+    from omnigraph.spark.pipeline import CheckResult, PipelineResult
+    from omnigraph.spark.pipeline_file import PipelineFile
+    from omnigraph.spark.pipeline_plan import Mapped, Plan, PlannedInput, PlannedTarget
+    from omnigraph.spark.pipeline_steps import Step
+
+_MAIN = "main"
+_LATER = "known to Spark"
+_UNITS = ("bytes", "KB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned(Result):
+    """What a pipeline would read, map and write."""
+
+    plan: Plan
+    graph: str
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Everything as it is written: a variable is its name."""
+        plan, file = self.plan, self.plan.file
+        return {
+            "file": file.name,
+            "graph": self.graph,
+            "load": _load_json(file),
+            "makes_branch": plan.makes_branch,
+            "sources": [_input_json(each) for each in plan.inputs],
+            "views": [{"name": view.name, "sql": view.sql.written} for view in file.views],
+            "targets": [_target_json(each) for each in plan.targets],
+            "checks": [{"name": each.name, "file": file.shown(each.check.file)} for each in plan.checks],
+            "notes": list(plan.notes),
+        }
+
+    def draw(self, page: Page) -> None:
+        """Where it goes, then one table for each part."""
+        plan, file = self.plan, self.plan.file
+        load = file.load
+        made = f", made from {load.origin}" if plan.makes_branch else ""
+        page.facts(
+            {
+                "graph": self.graph,
+                "branch": f"{load.branch}{made}",
+                "load": f"{load.mode}, on_error {load.on_error}",
+                "checks": ", ".join(each.name for each in plan.checks) or None,
+            }
+        )
+        page.print("")
+        page.table(("source", "format", "reads", "size"), [_input_row(each) for each in plan.inputs])
+        if file.views:
+            page.print("")
+            page.table(("view", "sql"), [(view.name, in_one_line(view.sql.written)) for view in file.views])
+        page.print("")
+        page.table(
+            ("type", "column", "wants", "expression", "gives", "view"),
+            [_column_row(target, each) for target in plan.targets for each in target.columns],
+        )
+        for note in plan.notes:
+            page.say(f"note: {note}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tried(Result):
+    """What a pipeline would load, since it was only tried."""
+
+    result: PipelineResult
+
+    def to_json(self) -> Mapping[str, Json]:
+        """What a load says, and the steps."""
+        return {**_loaded(self.result, checked=True).to_json(), **_steps_json(self.result)}
+
+    def draw(self, page: Page) -> None:
+        """As of a load that was only tried."""
+        _loaded(self.result, checked=True).draw(page)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran(Result):
+    """What a run loaded, and what the checks found."""
+
+    result: PipelineResult
+    graph: str
+
+    def to_json(self) -> Mapping[str, Json]:
+        """What a load says, the steps, and the checks; ``look`` is what to do next."""
+        return {
+            **_loaded(self.result, checked=False).to_json(),
+            **_steps_json(self.result),
+            "graph": self.graph,
+            "passed": self.result.passed,
+            "checks": [
+                {
+                    "name": each.check.name,
+                    "file": self._file.shown(each.check.check.file),
+                    "rows": each.rows,
+                    "passed": each.passed,
+                    "sample": list(each.sample),
+                }
+                for each in self.result.checks
+            ],
+            "look": list(self._look()),
+        }
+
+    def draw(self, page: Page) -> None:
+        """What was loaded, how quickly, what each check found, and how to look at it."""
+        result = self.result
+        _loaded(result, checked=False).draw(page)
+        page.print("")
+        pace = f"{result.load_seconds:.1f} s, {result.rows_per_second:,.0f} rows/s; {result.seconds:.1f} s in all"
+        page.print(f"{many(result.rows, 'row')} in {pace}")
+        for check in result.checks:
+            page.print(f"check {check.check.name}: {'passed' if check.passed else many(check.rows, 'row') + ' found'}")
+            for row in check.sample:
+                page.print(f"  {in_one_line(json.dumps(row, ensure_ascii=False))}")
+            if check.rows > len(check.sample):
+                page.print(f"  and {check.rows - len(check.sample):,} more")
+        if self._branch != _MAIN:
+            page.print(f"branch {self._branch} is kept; to look at it:")
+        elif not result.passed:
+            page.print("the rows are on main; to look at them:")
+        for command in self._look():
+            page.print(f"  {command}")
+
+    @property
+    def _file(self) -> PipelineFile:
+        return self.result.plan.file
+
+    @property
+    def _branch(self) -> str:
+        return self._file.load.branch.written
+
+    def _look(self) -> Iterator[str]:
+        """The commands that show what was loaded, and what failed."""
+        place = f"-g {_word(self.graph)}"
+        on_branch = f"--branch {_word(self._branch)} {place}"
+        for check in self.result.checks:
+            if not check.passed:
+                yield f"omnigraph query {self._asked(check)} {on_branch}"
+        if self._branch != _MAIN:
+            yield f"omnigraph snapshot {on_branch}"
+            yield f"omnigraph branch delete {_word(self._branch)} {place}"
+
+    def _asked(self, check: CheckResult) -> str:
+        given = check.check.check
+        words = f"{_word(self._file.shown(given.file))} --name {check.check.name}"
+        if not given.params:
+            return words
+        params = self._file.secrets.hide(json.dumps(given.params, default=str, ensure_ascii=False))
+        return f"{words} --params {_word(params)}"
+
+
+def _word(text: str) -> str:
+    """A word of a command line; the shell may fill in the variables that are named in it."""
+    return f'"{text}"' if "${" in text else shlex.quote(text)
+
+
+# --------------------------------------------------------------------------------------------- parts
+
+
+def _loaded(result: PipelineResult, *, checked: bool) -> Loaded:
+    """What a load did, in the words of the file: the branch, and places of the graph, may come from variables."""
+    file, load = result.plan.file, result.load
+    rejects = load.rejects_path and file.secrets.hide(load.rejects_path)
+    return Loaded(replace(load, branch=file.load.branch.written, rejects_path=rejects), checked=checked)
+
+
+def _load_json(file: PipelineFile) -> Mapping[str, Json]:
+    load = file.load
+    return {
+        "mode": load.mode,
+        "branch": load.branch.written,
+        "from": None if load.origin is None else load.origin.written,
+        "on_error": load.on_error,
+    }
+
+
+def _input_json(planned: PlannedInput) -> Mapping[str, Json]:
+    each = planned.input
+    return {
+        "name": each.name,
+        "format": each.format and each.format.written,
+        "path": each.path and each.path.written,
+        "sql": each.sql and each.sql.written,
+        "options": {name: option.written for name, option in each.options.items()},
+        "files": planned.files,
+        "bytes": planned.size,
+        "columns": None if planned.columns is None else list(planned.columns.names),
+    }
+
+
+def _input_row(planned: PlannedInput) -> tuple[str, str, str, str | None]:
+    each = planned.input
+    reads = each.path or each.sql or each.options.get("dbtable") or each.options.get("query") or ""
+    size = None
+    if planned.files is not None and planned.size is not None:
+        size = f"{many(planned.files, 'file')}, {_size(planned.size)}"
+    return each.name, "sql" if each.format is None else each.format.written, in_one_line(str(reads)), size
+
+
+def _size(count: int) -> str:
+    size, unit = float(count), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:,.0f} {_UNITS[unit]}" if unit == 0 else f"{size:,.1f} {_UNITS[unit]}"
+
+
+def _target_json(target: PlannedTarget) -> Mapping[str, Json]:
+    return {
+        "kind": target.kind,
+        "type": target.type.name,
+        "view": target.view.written,
+        "columns": [
+            {
+                "name": each.name,
+                "wants": each.wanted_text,
+                "expression": each.expression.written,
+                "gives": None if each.gives is None else str(each.gives),
+            }
+            for each in target.columns
+        ],
+    }
+
+
+def _column_row(target: PlannedTarget, column: Mapped) -> tuple[str, ...]:
+    gives = _LATER if column.gives is None else str(column.gives)
+    expression = in_one_line(column.expression.written)
+    return target.type.name, column.name, column.wanted_text, expression, gives, target.view.written
+
+
+def _steps_json(result: PipelineResult) -> Mapping[str, Json]:
+    return {
+        "file": result.plan.file.name,
+        "rows": result.rows,
+        "seconds": round(result.seconds, 3),
+        "rows_per_second": round(result.rows_per_second, 1),
+        "steps": [_step_json(step) for step in result.steps],
+    }
+
+
+def _step_json(step: Step) -> Mapping[str, Json]:
+    return {"kind": step.kind, "name": step.name, "rows": step.rows, "seconds": round(step.seconds, 3)}

@@ -1,0 +1,58 @@
+"""The steps of a run: told to whoever watches, and kept with the time that each took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, TypeAlias
+
+StepKind: TypeAlias = Literal["spark", "source", "view", "map", "load", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One part of a run. ``rows``: how many were loaded, or found by a check; None where nobody has counted."""
+
+    kind: StepKind
+    name: str
+    rows: int | None = None
+    seconds: float = 0.0
+
+
+class Watch(Protocol):
+    """Who is told how far a run has come."""
+
+    def begun(self, step: Step) -> None:
+        """A step begins."""
+        ...
+
+    def ended(self, step: Step) -> None:
+        """A step is over, and went well."""
+        ...
+
+
+class Steps:
+    """The steps so far."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.done: list[Step] = []
+        self._watch = watch
+        self._rows: int | None = None
+
+    @contextmanager
+    def step(self, kind: StepKind, name: str) -> Generator[None]:
+        """One more step, which takes as long as its block."""
+        step = Step(kind, name)
+        self._rows = None
+        self._watch.begun(step)
+        begun = time.perf_counter()
+        yield
+        step = replace(step, rows=self._rows, seconds=time.perf_counter() - begun)
+        self.done.append(step)
+        self._watch.ended(step)
+
+    def count(self, rows: int) -> None:
+        """How many rows the step that runs has loaded or found."""
+        self._rows = rows
