@@ -6,6 +6,7 @@ An engine is imported when it is first used, so that a process has only the one 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -102,26 +103,56 @@ class Lance:
 
 
 # ------------------------------------------------------------------------------------------------ its peers
+# They are installed for benchmarks only, so their types are told here, as far as they are used.
+
+
+class _Answer(Protocol):
+    def fetchall(self) -> list[Row]: ...
+    def get_all(self) -> list[list[object]]: ...
+
+
+class _Relation(Protocol):
+    def insert_into(self, table: str) -> None: ...
+
+
+class _Connection(Protocol):
+    def execute(self, text: str, parameters: dict[str, object] = ...) -> _Answer: ...
+    def read_parquet(self, path: str) -> _Relation: ...
+    def __enter__(self) -> _Connection: ...
+    def __exit__(self, *exc_info: object) -> None: ...
+
+
+class _DuckDB(Protocol):
+    def connect(self, path: Path, *, read_only: bool = ...) -> _Connection: ...
+
+
+class _Ladybug(Protocol):
+    def Database(self, path: Path, *, read_only: bool = ...) -> AbstractContextManager[object]: ...  # noqa: N802
+    def Connection(self, database: object) -> _Connection: ...  # noqa: N802
+
+
+def _duckdb() -> _DuckDB:
+    return cast("_DuckDB", import_module("duckdb"))
+
+
+def _ladybug() -> _Ladybug:
+    return cast("_Ladybug", import_module("ladybug"))
 
 
 class DuckDB:
     """Joins of tables."""
 
     def __init__(self, folder: Path) -> None:
-        import duckdb
-
-        self._connection = duckdb.connect(folder / "graph.duckdb", read_only=True)
+        self._connection = _duckdb().connect(folder / "graph.duckdb", read_only=True)
 
     def ask(self, question: Question) -> list[Row]:
         """Run the SQL."""
-        return cast("list[Row]", self._connection.execute(question.sql, dict(question.parameters)).fetchall())
+        return self._connection.execute(question.sql, dict(question.parameters)).fetchall()
 
     @staticmethod
     def build(folder: Path, workload: Workload) -> None:
         """Tables with primary keys, and an index on either end of the edges."""
-        import duckdb
-
-        with duckdb.connect(folder / "graph.duckdb") as connection:
+        with _duckdb().connect(folder / "graph.duckdb") as connection:
             connection.execute(workload.sql_schema)
             for name in workload.types:
                 connection.read_parquet(str(parquet(folder, name))).insert_into(name)
@@ -134,23 +165,18 @@ class Ladybug:
     """An embedded graph database."""
 
     def __init__(self, folder: Path) -> None:
-        import ladybug
-
-        self._database = ladybug.Database(folder / "graph.lbug", read_only=True)
-        self._connection = ladybug.Connection(self._database)
+        self._database = _ladybug().Database(folder / "graph.lbug", read_only=True)
+        self._connection = _ladybug().Connection(self._database)
 
     def ask(self, question: Question) -> list[Row]:
         """Run the Cypher."""
-        result = self._connection.execute(question.cypher, dict(question.parameters))
-        assert not isinstance(result, list)
-        return [tuple(cast("list[object]", row)) for row in result.get_all()]
+        return [tuple(row) for row in self._connection.execute(question.cypher, dict(question.parameters)).get_all()]
 
     @staticmethod
     def build(folder: Path, workload: Workload) -> None:
         """Tables with primary keys; edges are stored by either end."""
-        import ladybug
-
-        with ladybug.Database(folder / "graph.lbug") as database, ladybug.Connection(database) as connection:
+        peer = _ladybug()
+        with peer.Database(folder / "graph.lbug") as database, peer.Connection(database) as connection:
             connection.execute(workload.cypher_schema)
             for name in workload.types:
                 connection.execute(f"COPY {name} FROM '{parquet(folder, name)}'")
