@@ -10,6 +10,7 @@ from typing import TypeAlias, cast
 import pyarrow as pa
 import pytest
 
+import omnigraph
 from omnigraph.errors import NotFound, OmniGraphError, ParameterError, QueryError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
@@ -181,3 +182,12 @@ def test_a_property_that_was_dropped_is_still_there_at_the_old_commit(graph: Gra
     with pytest.raises(QueryError, match="age"):
         graph.query(ages)
     assert asked(graph, ages, before) == [[{"p.age": 0}, {"p.age": 1}]] * 3
+
+
+def test_explain_warns_of_a_large_product_and_not_of_a_join(tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "g", "node A { code: String @key }\nnode B { code: String @key }")
+    graph.load([{"type": type_, "data": {"code": str(n)}} for type_ in "AB" for n in range(1_001)])
+    product = "query q() { match { $a: A  $b: B } return { $a, $b } }"
+    assert "warning: a product of about 1,002,001 rows" in graph.explain(product)
+    join = "query q() { match { $a: A  $b: B  $a.code = $b.code } return { $a, $b } }"
+    assert "warning" not in graph.explain(join)

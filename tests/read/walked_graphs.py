@@ -13,6 +13,7 @@ import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
+from omnigraph.read.counting import weights_of
 from omnigraph.read.frame import Frame
 from omnigraph.storage.columns import Values, to_list
 from omnigraph.storage.pinned import Table
@@ -99,7 +100,7 @@ def evaluated(graph: Graph) -> plan_evaluator.Graph:
 
 def ids_of(frame: Frame) -> list[tuple[tuple[str, object], ...]]:
     """The rows of a frame as ids by variable, sorted; a row as often as it stands for."""
-    frame = frame.repeated()
+    frame = frame.take(np.repeat(np.arange(frame.num_rows), weights_of(frame)))
     columns = {
         name: to_list(cast("Values", each.population.ids(each.positions)))
         for name, each in sorted(frame.bindings.items())

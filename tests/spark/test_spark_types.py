@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -33,9 +34,9 @@ from omnigraph.language.schema import parse_schema
 from omnigraph.language.schema.arrow import arrow_values
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.rows import TypeRows
-from omnigraph.spark.types import BLOB, arrow_of, can_load, spark_schema, spark_type, stored_names, to_spark
+from omnigraph.spark.types import BLOB, arrow_of, spark_schema, spark_type, stored_names, to_spark
 from omnigraph.storage.columns import column_of
-from omnigraph.write.conversion import from_arrow
+from omnigraph.write.conversion import can_convert, from_arrow
 from tests.graphs import rows_of
 
 if TYPE_CHECKING:
@@ -115,6 +116,10 @@ def test_enums_are_texts_vectors_are_arrays_and_blobs_are_descriptors() -> None:
     assert spark_type(ValueType(Scalar.STRING, enum_values=("a", "b"))) == StringType()
     assert spark_type(ValueType(Scalar.VECTOR, dimension=3)).simpleString() == "array<float>"
     assert spark_type(ValueType(Scalar.BLOB)) == BLOB
+
+
+def can_load(found: DataType, type_: ValueType) -> bool:
+    return can_convert(to_arrow_type(found, timezone="UTC"), type_)
 
 
 def test_every_type_but_a_descriptor_can_be_loaded_from_its_spark_type() -> None:

@@ -21,7 +21,7 @@ from omnigraph.language.suggest import did_you_mean
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows import blobs_of, rows_of, type_of
 from omnigraph.read.scan import Key, id_of, with_id
-from omnigraph.storage.columns import Values, column_of, compute, to_list
+from omnigraph.storage.columns import Rows, Values, column_of, compute, to_list
 from omnigraph.storage.lance_errors import translated
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 
@@ -95,14 +95,14 @@ def blob_bytes(table: Table, column: str, rows: pa.RecordBatch) -> Values:
     """The blobs of rows that came with their addresses, with what lies elsewhere fetched."""
     descriptors = _descriptors(rows, column)
     there = [at for at, found in enumerate(descriptors) if found is not None]
-    return pa.array(_fetched(table, column, rows, there), pa.large_binary())
+    return pa.array(stored_bytes(table, column, rows, there), pa.large_binary())
 
 
 def blob_texts(table: Table, column: str, rows: pa.RecordBatch) -> pa.LargeStringArray:
     """The blobs of rows that came with their addresses, as records give them: their bytes, or the URI of an object."""
     descriptors = _descriptors(rows, column)
     stored = [at for at, found in enumerate(descriptors) if found is not None and not _is_whole_object(found)]
-    contents = _fetched(table, column, rows, stored)
+    contents = stored_bytes(table, column, rows, stored)
     texts = [
         None
         if found is None
@@ -123,7 +123,7 @@ def _is_whole_object(found: dict[str, int | str]) -> bool:
     return found["kind"] == EXTERNAL and not found["size"]
 
 
-def _fetched(table: Table, column: str, rows: pa.RecordBatch, places: Sequence[int]) -> list[bytes | None]:
+def stored_bytes(table: Table, column: str, rows: Rows, places: Sequence[int]) -> list[bytes | None]:
     """The bytes at some places, and None at the others."""
     found: list[bytes | None] = [None] * rows.num_rows
     if places:

@@ -97,13 +97,6 @@ class Frame:
         """The same rows without the other variables; their number stays."""
         return replace(self, bindings={name: each for name, each in self.bindings.items() if name in variables})
 
-    def repeated(self) -> Frame:
-        """Every row as often as it stands for."""
-        if self.weights is None:
-            return self
-        rows = np.repeat(np.arange(self.num_rows), self.weights)
-        return replace(self.take(rows), weights=None)
-
     @property
     def total(self) -> int:
         """How many rows it stands for."""
@@ -156,9 +149,18 @@ def one_below_the_other(frames: Sequence[Frame]) -> Frame:
             name: Binding(each.population, np.concatenate([frame.bindings[name].positions for frame in frames]))
             for name, each in first.bindings.items()
         },
-        _stacked([frame.weights for frame in frames]),
+        _stacked_weights(frames),
         _stacked([frame.ranks for frame in frames]),
         _stacked([frame.tags for frame in frames]),
+    )
+
+
+def _stacked_weights(frames: Sequence[Frame]) -> Positions | None:
+    if all(frame.weights is None for frame in frames):
+        return None
+    ones = [np.ones(frame.num_rows, np.int64) for frame in frames]
+    return np.concatenate(
+        [one if frame.weights is None else frame.weights for one, frame in zip(ones, frames, strict=True)]
     )
 
 

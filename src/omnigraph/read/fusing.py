@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.read.frame import Binding, Frame, Positions
+from omnigraph.read.frame import Binding, Frame, Positions, one_below_the_other
 from omnigraph.read.population import SeenRows, WholeTable
 
 
@@ -54,7 +54,7 @@ def fused(first: Frame, second: Frame, variable: str, k: int, limit: int | None)
     frames = [replace(frame, ranks=ranks_in(best, frame.bindings[variable].positions)) for frame in (first, second)]
     is_new = ranks_in(numbered[0], second.bindings[variable].positions) < 0
     kept = [frames[0].filter(_ranks(frames[0]) >= 0), frames[1].filter((_ranks(frames[1]) >= 0) & is_new)]
-    return _stacked(*kept), Fused(entities, scores)
+    return one_below_the_other(kept), Fused(entities, scores)
 
 
 def _numbered(frame: Frame, variable: str) -> Positions:
@@ -109,20 +109,3 @@ def _moved(binding: Binding, population: WholeTable | SeenRows) -> Binding:
     else:
         positions = population.intern(pa.table({"id": ids}))
     return Binding(population, positions[numbers])
-
-
-def _stacked(first: Frame, second: Frame) -> Frame:
-    bindings = {
-        name: Binding(one.population, np.concatenate([one.positions, second.bindings[name].positions]))
-        for name, one in first.bindings.items()
-    }
-    return Frame(
-        first.num_rows + second.num_rows,
-        bindings,
-        np.concatenate([_weights(first), _weights(second)]),
-        np.concatenate([_ranks(first), _ranks(second)]),
-    )
-
-
-def _weights(frame: Frame) -> Positions:
-    return np.ones(frame.num_rows, np.int64) if frame.weights is None else frame.weights

@@ -40,7 +40,7 @@ def scanned(plan: Scan, reading: Reading) -> Frame:
     texts = [predicate for predicate in rest if isinstance(predicate, TextMatch)]
     pushed += [AnyOf(("id",), reading.search.matches(text, type_.table_key)) for text in texts]
     rest = [predicate for predicate in rest if not isinstance(predicate, TextMatch)]
-    if pushed and not _is_worth_loading(type_, reading) and _are_for_storage(pushed, type_, reading):
+    if _is_by_storage(pushed, type_, reading):
         population, positions = _filtered_by_storage(pushed, type_, reading)
     else:
         whole = whole_table(reading.snapshot, type_.table_key, type_, reading.reach.cache)
@@ -91,6 +91,11 @@ def _as_id(condition: Condition, type_: NodeType) -> list[Condition]:
     value = condition.value
     text = value if isinstance(value, str) else str(value).lower()
     return [AnyOf(("id",), pa.array([text], pa.string()))]
+
+
+def _is_by_storage(conditions: Sequence[Condition], type_: NodeType, reading: Reading) -> bool:
+    """Whether the storage is asked for the rows that fulfil the conditions."""
+    return bool(conditions) and not _is_worth_loading(type_, reading) and _are_for_storage(conditions, type_, reading)
 
 
 def _is_worth_loading(type_: NodeType, reading: Reading) -> bool:
@@ -152,6 +157,6 @@ def way_of_scan(plan: Scan, reading: Reading) -> str:
     """How the nodes of a scan would be found, in a few words."""
     type_ = reading.catalog.nodes[plan.node_type]
     pushed, _ = _divided(plan, reading, type_)
-    if not pushed or _is_worth_loading(type_, reading):
+    if not _is_by_storage(pushed, type_, reading):
         return "in memory" if is_loaded(reading.snapshot, type_.table_key, reading.reach.cache) else "read whole"
     return "by id" if any(map(_is_of_id, pushed)) else "filtered by the storage"

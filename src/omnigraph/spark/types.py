@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -35,7 +35,6 @@ from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read import values as read_values
 from omnigraph.read.rows import SHOWN
 from omnigraph.storage.columns import Values, absent, column_of
-from omnigraph.write.conversion import can_convert
 
 BLOB: Final = StructType(
     [
@@ -69,11 +68,6 @@ def spark_type(type_: ValueType) -> DataType:
     """The Spark type of values of a type."""
     scalar = _SCALARS[type_.scalar]
     return ArrayType(scalar) if type_.is_list else scalar
-
-
-def can_load(found: DataType, type_: ValueType) -> bool:
-    """Whether a column of a Spark type may hold values of a type at all: what loads say of its Arrow type."""
-    return can_convert(to_arrow_type(found, timezone="UTC"), type_)
 
 
 def stored_names(type_: NodeType | EdgeType) -> dict[str, str]:

@@ -14,9 +14,8 @@ from typing import TypedDict, cast
 import pyarrow as pa
 
 from omnigraph.language.schema.arrow import BLOB
-from omnigraph.read.blob import EXTERNAL, INLINE, Descriptor
-from omnigraph.storage.lance_errors import translated
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.read.blob import EXTERNAL, INLINE, Descriptor, stored_bytes
+from omnigraph.storage.pinned import Table
 
 
 class BlobValue(TypedDict):
@@ -59,13 +58,8 @@ def with_blobs(table: Table, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def _whole(table: Table, column: str, rows: pa.Table) -> pa.Array[pa.Scalar[pa.DataType]]:
     descriptors = cast("list[Descriptor]", rows[column].to_pylist())
     stored = [at for at, found in enumerate(descriptors) if found is not None and found["kind"] != EXTERNAL]
-    addresses = cast("list[int]", rows[ROW_ADDRESS].take(pa.array(stored, pa.int64())).to_pylist())
-    contents: dict[int, bytes | None] = {}
-    if addresses:
-        with translated(table.subject):
-            read = table.dataset.read_blobs(column, addresses=addresses, preserve_order=True)
-        contents = {at: data for at, (_, data) in zip(stored, read, strict=True)}
-    return blob_array([_written_again(found, contents.get(at)) for at, found in enumerate(descriptors)])
+    contents = stored_bytes(table, column, rows, stored)
+    return blob_array([_written_again(found, data) for found, data in zip(descriptors, contents, strict=True)])
 
 
 def _written_again(found: Descriptor, data: bytes | None) -> BlobValue | None:

@@ -17,9 +17,10 @@ from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType, Prope
 from omnigraph.language.schema.defaults import default_value
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.read.rows import SHOWN
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.write.conversion import can_convert, from_arrow, from_values
-from omnigraph.write.intake import ENDS, Draft, Fault, end_ids, faults_of
+from omnigraph.write.intake import Draft, Fault, end_ids, faults_of
 
 BATCH_ROWS: Final = 65_536
 _TEXT: Final = ValueType(Scalar.STRING)
@@ -119,7 +120,7 @@ class Shape:
         if len(set(names)) < len(names):
             yield "a column stands twice"
         known = {"id": _TEXT, **{name: each.type for name, each in self.type.properties.items()}}
-        ends = {part for column, node in self.ends.items() for part in [ENDS[column], *_key_columns(column, node)]}
+        ends = {part for column, node in self.ends.items() for part in [SHOWN[column], *_key_columns(column, node)]}
         for name, found in zip(names, self.schema.types, strict=True):
             if name in known and not can_convert(found, known[name]):
                 yield f"column '{name}' is {found}, which is no {known[name]}"
@@ -132,7 +133,7 @@ class Shape:
             yield from self._end_problems(column, node)
 
     def _end_problems(self, column: str, node: NodeType) -> Iterator[str]:
-        name = ENDS[column]
+        name = SHOWN[column]
         if name in self.schema.names:
             found = self._type_of(name)
             if not can_be_end(found, node):
@@ -177,7 +178,7 @@ def _defaults(each: Property, count: int) -> Values:
 
 def _key_columns(column: str, node: NodeType) -> dict[str, Property]:
     """The columns that may stand for an end: ``to.line`` and ``to.seq`` for a key of line and seq."""
-    return {f"{ENDS[column]}.{part}": node.properties[part] for part in node.key or ()}
+    return {f"{SHOWN[column]}.{part}": node.properties[part] for part in node.key or ()}
 
 
 def can_be_end(found: pa.DataType, node: NodeType) -> bool:
@@ -193,7 +194,7 @@ def can_be_end(found: pa.DataType, node: NodeType) -> bool:
 
 def _end(batch: pa.RecordBatch, column: str, node: NodeType, faults: list[Fault]) -> Values:
     """The ids at one end: as given, or from the values of the key."""
-    name = ENDS[column]
+    name = SHOWN[column]
     if name not in batch.schema.names:
         parts = {each.name: column_of(batch, part) for part, each in _key_columns(column, node).items()}
     else:
@@ -214,6 +215,6 @@ def _end(batch: pa.RecordBatch, column: str, node: NodeType, faults: list[Fault]
 def _record_text(type_: NodeType | EdgeType, row: pa.RecordBatch) -> str:
     """A row of a frame as the record that it would be."""
     values = cast("list[dict[str, object]]", row.to_pylist())[0]
-    ends = {name: values.pop(name) for name in ENDS.values() if name in values}
+    ends = {name: values.pop(name) for name in SHOWN.values() if name in values}
     kind = {"edge": type_.name, **ends} if isinstance(type_, EdgeType) else {"type": type_.name}
     return orjson.dumps({**kind, "data": values}, default=str, option=orjson.OPT_SERIALIZE_NUMPY).decode()

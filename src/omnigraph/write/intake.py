@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +16,13 @@ import pyarrow as pa
 from omnigraph.errors import Json, Violation
 from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.language.schema.catalog import EdgeType, NodeType
+from omnigraph.read.rows import SHOWN
 from omnigraph.storage.columns import Values, absent, column_of, compute, places, to_list
 from omnigraph.storage.keys import ids_of
 from omnigraph.write.conversion import Converted
 from omnigraph.write.ids import new_ids
 from omnigraph.write.row_rules import row_violations
 from omnigraph.write.rule_texts import REQUIRED, key_text, shortened
-
-ENDS: Final = {"src": "from", "dst": "to"}
-"""The ends of an edge: as columns, and as records name them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +148,11 @@ def _broken_rules(type_: NodeType | EdgeType, rows: pa.RecordBatch, known: Itera
     found: list[Fault] = []
     for each in cast("list[dict[str, object]]", broken.to_pylist()):
         row, name = cast(int, each["row"]), cast(str, each["property"])
-        if (row, ENDS.get(name, name)) in explained or (name == "id" and row in faulty):
+        if (row, SHOWN.get(name, name)) in explained or (name == "id" and row in faulty):
             continue
         rule, message, value = cast(str, each["rule"]), cast(str, each["message"]), cast("str | None", each["value"])
-        if name in ENDS and rule == REQUIRED:
-            name, message = ENDS[name], message.replace(f"'{name}'", f"'{ENDS[name]}'")
+        if name in SHOWN and rule == REQUIRED:
+            name, message = SHOWN[name], message.replace(f"'{name}'", f"'{SHOWN[name]}'")
         found.append(Fault(row, name, rule, message, value))
     return found
 

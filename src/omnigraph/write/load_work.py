@@ -16,6 +16,7 @@ from omnigraph.errors import KeyConflict, ValidationError, Violation
 from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.language.schema.catalog import Catalog, NodeType
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.rows import SHOWN
 from omnigraph.storage import table as tables
 from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.storage.filters import MOST_LISTED, AnyOf
@@ -24,7 +25,7 @@ from omnigraph.storage.staging import Staged
 from omnigraph.storage.table import Addresses
 from omnigraph.write.commit import Change, Prepared
 from omnigraph.write.incoming import IncomingRows
-from omnigraph.write.intake import ENDS, Rejected
+from omnigraph.write.intake import Rejected
 from omnigraph.write.large_images import addresses_of
 from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.places import Numbers, Place
@@ -155,7 +156,7 @@ class Load:
         missing = {each.id for each in known if each.id is not None}
         coming = self._coming({key: _Away(rows) for key, rows in self.tables.items()})
         checked = self.means.check(self.catalog, snapshot, coming, None if self.trial else _MOST_LOOKED_AT)
-        found = (each for each in checked.violations if each.property not in ENDS or each.value not in missing)
+        found = (each for each in checked.violations if each.property not in SHOWN or each.value not in missing)
         return [_placed(each, places) for each, places in self._places(list(islice(found, self._limit)))]
 
     def _error(self, violations: Sequence[Violation], counts: Counts) -> ValidationError:

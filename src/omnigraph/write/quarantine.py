@@ -16,11 +16,12 @@ from ulid import ULID
 from omnigraph.errors import AlreadyExists, ParameterError, StorageError, ValidationError, Violation
 from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.language.types import Scalar
+from omnigraph.read.rows import SHOWN
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
 from omnigraph.write.blobs import INLINE, BlobValue
-from omnigraph.write.intake import ENDS, Rejected
+from omnigraph.write.intake import Rejected
 from omnigraph.write.set_rules import Counts
 
 MOST_VIOLATIONS: Final = 100
@@ -225,7 +226,7 @@ def record_texts(type_: NodeType | EdgeType, rows: pa.Table, *, with_id: bool) -
     """Rows of a table as the records that would load them."""
     names = [*(["id"] if with_id else []), *type_.properties]
     columns = {name: _json_values(type_, rows, name) for name in names}
-    ends = {ENDS[name]: to_list(column_of(rows, name)) for name in ENDS} if isinstance(type_, EdgeType) else {}
+    ends = {SHOWN[name]: to_list(column_of(rows, name)) for name in SHOWN} if isinstance(type_, EdgeType) else {}
     kind = "edge" if isinstance(type_, EdgeType) else "type"
     return [
         orjson.dumps(

@@ -18,9 +18,10 @@ from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType, Prope
 from omnigraph.language.schema.defaults import default_value
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.read.rows import SHOWN
 from omnigraph.storage.columns import Values, compute, to_list
 from omnigraph.write.conversion import from_values
-from omnigraph.write.intake import ENDS, Draft, Fault, Rejected, end_ids, faults_of, shown
+from omnigraph.write.intake import Draft, Fault, Rejected, end_ids, faults_of, shown
 from omnigraph.write.rule_texts import REQUIRED, ends_text, key_text, shortened
 from omnigraph.write.sources import Block, Lines, Record, Source, read_blocks
 
@@ -242,7 +243,7 @@ def _no_such_property(type_: NodeType | EdgeType, name: object) -> str:
 
 def _end(edge: EdgeType, node: NodeType, column: str, values: Sequence[object], faults: list[Fault]) -> Values:
     """One end of each edge: the id of a node, or an object of the values of its key."""
-    name = ENDS[column]
+    name = SHOWN[column]
     kinds = set(map(type, values))
     if type(None) in kinds:
         message = f"{ends_text(edge)}: '{name}' is missing"
