@@ -6,9 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from omnigraph.errors import HistoryGone, NotFound
+from omnigraph.language.schema.catalog import Catalog
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit
+from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.rows import TableVersion, manifest_file
 from omnigraph.manifest.state import View
 from omnigraph.storage.pinned import Table, open_table
@@ -50,6 +52,10 @@ class Snapshot:
     pins: Mapping[str, Pin]
     _manifest: Manifest = field(repr=False, compare=False)
     _opened: dict[Pin, Table] = field(default_factory=dict[Pin, Table], repr=False, compare=False)
+
+    def catalog(self) -> Catalog:
+        """The types, as the schema that it is read with declares them."""
+        return schema_of(self._manifest, self.schema_ir_hash).catalog
 
     def pin(self, name: str) -> Pin:
         """The pin of a type, by its name, or by its table key where a node and an edge type share a name."""
@@ -98,6 +104,12 @@ def open_pin(manifest: Manifest, pin: Pin) -> Table:
             hint=missing.hint,
             details={"table_key": pin.table_key, "version": pin.version},
         ) from missing
+
+
+def standing_entry(manifest: Manifest, pin: Pin) -> TableVersion:
+    """The row that publishes a version that is there already, as a pin of another branch shows it."""
+    file = manifest_file(manifest.location, pin.location, pin.branch, pin.version)
+    return TableVersion(pin.table_key, pin.version, pin.branch, pin.row_count, file)
 
 
 def entry_of(manifest: Manifest, pin: Pin, table: Table) -> TableVersion:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, TypedDict, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import NotFound, ParameterError, StorageError
+from omnigraph.language.schema.arrow import BLOB
 from omnigraph.language.schema.catalog import Catalog
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.manifest.snapshot import Snapshot
@@ -32,6 +33,15 @@ EXTERNAL: Final = 3
 _UNMEASURED: Final = 1024 * 1024
 
 Descriptor: TypeAlias = "dict[str, int | str] | None"
+
+
+class BlobValue(TypedDict):
+    """A blob as Lance takes it: its bytes, or the URI of an object or of a part of one."""
+
+    data: bytes | None
+    uri: str | None
+    position: int | None
+    size: int | None
 
 
 def read_blob(
@@ -77,7 +87,7 @@ def _part(table: Table, column: str, address: int, offset: int, length: int | No
 # --------------------------------------------------------------------------------------------- whole columns
 
 
-def blob_sizes(rows: pa.RecordBatch, column: str) -> npt.NDArray[np.float64]:
+def blob_sizes(rows: Rows, column: str) -> npt.NDArray[np.float64]:
     """About how many bytes each blob has; nobody has measured those that lie elsewhere."""
     blobs = column_of(rows, column)
     if blobs.null_count == len(blobs):
@@ -93,14 +103,14 @@ def _numbers(blobs: Values, name: str) -> npt.NDArray[np.float64]:
 
 def blob_bytes(table: Table, column: str, rows: pa.RecordBatch) -> Values:
     """The blobs of rows that came with their addresses, with what lies elsewhere fetched."""
-    descriptors = _descriptors(rows, column)
+    descriptors = descriptors_of(rows, column)
     there = [at for at, found in enumerate(descriptors) if found is not None]
     return pa.array(stored_bytes(table, column, rows, there), pa.large_binary())
 
 
 def blob_texts(table: Table, column: str, rows: pa.RecordBatch) -> pa.LargeStringArray:
     """The blobs of rows that came with their addresses, as records give them: their bytes, or the URI of an object."""
-    descriptors = _descriptors(rows, column)
+    descriptors = descriptors_of(rows, column)
     stored = [at for at, found in enumerate(descriptors) if found is not None and not _is_whole_object(found)]
     contents = stored_bytes(table, column, rows, stored)
     texts = [
@@ -114,7 +124,8 @@ def blob_texts(table: Table, column: str, rows: pa.RecordBatch) -> pa.LargeStrin
     return pa.array(texts, pa.large_string())
 
 
-def _descriptors(rows: pa.RecordBatch, column: str) -> list[Descriptor]:
+def descriptors_of(rows: Rows, column: str) -> list[Descriptor]:
+    """Where the blobs of a column lie, as a scan shows it."""
     return cast("list[Descriptor]", to_list(column_of(rows, column)))
 
 
@@ -133,3 +144,42 @@ def stored_bytes(table: Table, column: str, rows: Rows, places: Sequence[int]) -
         for at, (_, data) in zip(places, read, strict=True):
             found[at] = data
     return found
+
+
+# --------------------------------------------------------------------------------------------- to be written again
+
+
+def blob_array(values: Sequence[BlobValue | None]) -> Values:
+    """Blobs as a column of what Lance takes."""
+    return pa.array(values, BLOB)
+
+
+def blob_value(data: bytes | None = None, uri: str | None = None) -> BlobValue:
+    """A blob by its bytes, or by the URI of an object."""
+    return BlobValue(data=data, uri=uri, position=None, size=None)
+
+
+def whole_blobs(table: Table, column: str, rows: Rows) -> Values:
+    """The blobs of rows that came with their addresses, as they can be written: bytes, or where these lie outside."""
+    descriptors = descriptors_of(rows, column)
+    stored = [at for at, found in enumerate(descriptors) if found is not None and found["kind"] != EXTERNAL]
+    contents = stored_bytes(table, column, rows, stored)
+    return blob_array([_written_again(found, data) for found, data in zip(descriptors, contents, strict=True)])
+
+
+def _written_again(found: Descriptor, data: bytes | None) -> BlobValue | None:
+    if found is None:
+        return None
+    if found["kind"] != EXTERNAL:
+        return blob_value(data=data)
+    size = cast(int, found["size"])
+    part = (cast(int, found["position"]), size) if size else (None, None)
+    return BlobValue(data=None, uri=cast(str, found["blob_uri"]), position=part[0], size=part[1])
+
+
+def blob_text(value: BlobValue) -> str:
+    """A blob as records give it: its bytes, or the URI of an object; which part of an object stands after ``#``."""
+    if value["data"] is not None:
+        return INLINE + base64.b64encode(value["data"]).decode()
+    part = "" if value["size"] is None else f"#{value['position']}+{value['size']}"
+    return f"{value['uri']}{part}"

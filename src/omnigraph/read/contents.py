@@ -14,11 +14,10 @@ from hashlib import blake2b
 from typing import Final, cast
 
 import pyarrow as pa
-from lance.fragment import FragmentMetadata
 
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.cache import Cache
-from omnigraph.storage.lance_errors import translated
+from omnigraph.storage.fragments import Fragment, fragments_of
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import IndexKind
 
@@ -94,16 +93,12 @@ def contents_of(snapshot: Snapshot, table_key: str, cache: Cache) -> Contents:
 
 
 def _read(table_key: str, table: Table) -> Contents:
-    with translated(table.subject):
-        parts = tuple(_part(fragment.metadata) for fragment in table.dataset.get_fragments())
+    parts = tuple(_part(fragment) for fragment in fragments_of(table))
     columns = tuple(f"{column.name} {column.type}" for column in cast("list[pa.Field[pa.DataType]]", table.schema))
     indexed = {index.columns[0] for index in table.indexes().values() if index.kind == IndexKind.BTREE}
     return Contents(table_key, columns, parts, frozenset(indexed))
 
 
-def _part(fragment: FragmentMetadata) -> Part:
-    files = [f"{file.path} {file.fields}" for file in fragment.files]
-    if fragment.deletion_file is not None:
-        files.append(fragment.deletion_file.path(fragment.id))
-    files += [repr(overlay) for overlay in fragment.overlays or ()]
-    return Part(fragment.id, tuple(files), fragment.num_rows)
+def _part(fragment: Fragment) -> Part:
+    deletions = () if fragment.deletions is None else (fragment.deletions,)
+    return Part(fragment.id, (*fragment.files, *deletions), fragment.num_rows)

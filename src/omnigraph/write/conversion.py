@@ -23,8 +23,9 @@ from omnigraph.language.query.typed import ConstantValue
 from omnigraph.language.query.values import DATE_FORM, DATETIME_FORM, ValueMismatch, convert
 from omnigraph.language.schema.arrow import arrow_field, arrow_type, arrow_values
 from omnigraph.language.types import FLOATS, INTEGERS, Scalar, ValueType
+from omnigraph.read.blob import BlobValue, blob_array
 from omnigraph.storage.columns import Values, absent, compute, places, to_list
-from omnigraph.write.blobs import BlobValue, NotBase64, blob_array, blob_of
+from omnigraph.write.blobs import NotBase64, blob_of
 
 Item = TypeVar("Item")
 

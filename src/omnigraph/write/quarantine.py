@@ -16,11 +16,11 @@ from ulid import ULID
 from omnigraph.errors import AlreadyExists, ParameterError, StorageError, ValidationError, Violation
 from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.language.types import Scalar
+from omnigraph.read.blob import INLINE, BlobValue
 from omnigraph.read.rows import SHOWN
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
-from omnigraph.write.blobs import INLINE, BlobValue
 from omnigraph.write.intake import Rejected
 from omnigraph.write.set_rules import Counts
 

@@ -36,9 +36,10 @@ from omnigraph.language.query.values import ValueMismatch, convert
 from omnigraph.language.schema.arrow import arrow_schema, arrow_values
 from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.types import NUMBERS, Scalar, ValueType
+from omnigraph.read.blob import blob_array
 from omnigraph.storage.filters import AnyOf, Compared, comparison
 from omnigraph.storage.keys import ids_of
-from omnigraph.write.blobs import NotBase64, blob_array, blob_of
+from omnigraph.write.blobs import NotBase64, blob_of
 from omnigraph.write.ids import new_ids
 from omnigraph.write.staging import Staging
 

@@ -50,9 +50,9 @@ class Answered(Result):
                 for rows in self._rows():
                     page.write(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows).decode())
             case "csv":
-                page.write(_csv([self.result.columns]))
+                page.write(csv_lines([self.result.columns]))
                 for rows in self._rows():
-                    page.write(_csv([map(_csv_cell, row.values()) for row in rows]))
+                    page.write(csv_lines([map(csv_cell, row.values()) for row in rows]))
             case "kv":
                 self._draw_properties(page)
 
@@ -69,7 +69,7 @@ class Answered(Result):
         for rows in self._rows():
             count += len(rows)
             wanted = rows[: MOST_ROWS - len(shown)] if watched else rows
-            shown += [[_cell(value, short=watched) for value in row.values()] for row in wanted]
+            shown += [[value_text(value, short=watched) for value in row.values()] for row in wanted]
         page.grid([in_one_line(name) for name in self.result.columns], shown, self._numbers())
         if count > len(shown):
             page.say(f"and {count - len(shown):,} more; --format jsonl shows all")
@@ -84,12 +84,12 @@ class Answered(Result):
         gap = ""
         for rows in self._rows():
             for row in rows:
-                lines = (f"{name:<{width}}  {_cell(value, short=False)}\n" for name, value in row.items())
+                lines = (f"{name:<{width}}  {value_text(value, short=False)}\n" for name, value in row.items())
                 page.write(gap + "".join(lines))
                 gap = "\n"
 
 
-def _cell(value: Json, *, short: bool) -> str:
+def value_text(value: Json, *, short: bool) -> str:
     """A value on one line. On a terminal a list shows how it begins, and how long it is."""
     if isinstance(value, str):
         return in_one_line(value)
@@ -99,12 +99,13 @@ def _cell(value: Json, *, short: bool) -> str:
     return _json(value)
 
 
-def _csv_cell(value: Json) -> Json:
+def csv_cell(value: Json) -> Json:
     """Texts as they are, nothing for null, everything else as JSON."""
     return value if value is None or isinstance(value, str) else _json(value)
 
 
-def _csv(rows: Iterable[Iterable[Json]]) -> str:
+def csv_lines(rows: Iterable[Iterable[Json]]) -> str:
+    """Rows as lines of CSV."""
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()

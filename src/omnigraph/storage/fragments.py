@@ -1,0 +1,146 @@
+"""The fragments of one table version: what tells them apart without reading them, and the rows of a few of them.
+
+Lance never changes a file and gives each a name of its own, on whatever branch. Two fragments of the same data files
+hold the same rows, less those that their deletion files take away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from lance.fragment import FragmentMetadata
+
+from omnigraph.storage.columns import Rows, column_of
+from omnigraph.storage.lance_errors import translated
+from omnigraph.storage.pinned import ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table
+
+Numbers: TypeAlias = npt.NDArray[np.uint64]
+
+_ROWS_AT_ONCE: Final = 8192
+_ROWS_LISTED: Final = 4096
+_BYTES_AT_ONCE: Final = 16 * 1024 * 1024
+_FEW: Final = 16
+"""Up to one row in so many is fetched by itself; for more the whole fragment is read."""
+
+_DETACHED: Final = 2**63
+"""Versions from here on are of no branch: row ids and row versions mean nothing in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One fragment of a table version: its files, what takes rows away from it, and the rows that are left."""
+
+    id: int
+    files: tuple[str, ...]
+    deletions: str | None
+    num_rows: int
+
+
+def fragments_of(table: Table) -> tuple[Fragment, ...]:
+    """The fragments of a table in its order. Only metadata is read."""
+    with translated(table.subject):
+        return tuple(_fragment(each.metadata) for each in table.dataset.get_fragments())
+
+
+def _fragment(found: FragmentMetadata) -> Fragment:
+    files = (*(f"{file.path} {file.fields}" for file in found.files), *(repr(each) for each in found.overlays or ()))
+    deletions = None if found.deletion_file is None else found.deletion_file.path(found.id)
+    return Fragment(found.id, files, deletions, found.num_rows)
+
+
+def row_offsets(table: Table, fragment: Fragment) -> Numbers:
+    """Where the rows of a fragment lie in its files, in order: all that its deletion file leaves. No row is read."""
+    found = table.scan([], with_row_address=True, in_fragments=[fragment.id]).read_all()
+    return _numbers(found, ROW_ADDRESS) & np.uint64(0xFFFFFFFF)
+
+
+class RowVersions(NamedTuple):
+    """For each row of a fragment its offset, its row id, and the version that wrote it last.
+
+    The latter two mean something only where the table has stable row ids.
+    """
+
+    offsets: Numbers
+    ids: Numbers
+    versions: Numbers
+
+
+def row_versions(table: Table, fragment: Fragment) -> RowVersions:
+    """What is known of the rows of a fragment without reading them."""
+    found = table.scan([ROW_UPDATED_AT], with_row_id=True, with_row_address=True, in_fragments=[fragment.id]).read_all()
+    addresses, ids, versions = (_numbers(found, name) for name in (ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT))
+    return RowVersions(addresses & np.uint64(0xFFFFFFFF), ids, versions)
+
+
+def read_fragment(
+    table: Table, fragment: Fragment, columns: Sequence[str], offsets: Numbers | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Rows of one fragment with their addresses, in their order: all, or those at some offsets, in small batches."""
+    if offsets is None:
+        yield from _scanned(table, fragment, columns)
+        return
+    addresses = np.sort(offsets) | np.uint64(fragment.id << 32)
+    if len(addresses) * _FEW > fragment.num_rows:
+        for batch in _scanned(table, fragment, columns):
+            found = np.isin(_numbers(batch, ROW_ADDRESS), addresses, assume_unique=True)
+            if found.any():
+                yield batch.filter(pa.array(found))
+        return
+    # Lance's own take needs a search through the deletions for every row.
+    for begin in range(0, len(addresses), _ROWS_LISTED):
+        listed = ", ".join(map(str, addresses[begin : begin + _ROWS_LISTED].tolist()))
+        yield from _scanned(table, fragment, columns, f"{ROW_ADDRESS} IN ({listed})")
+
+
+def _scanned(
+    table: Table, fragment: Fragment, columns: Sequence[str], filter_: str | None = None
+) -> Iterator[pa.RecordBatch]:
+    with translated(table.subject):
+        found = table.dataset.get_fragment(fragment.id)
+        if found is None:
+            raise ValueError(f"{table.subject} has no fragment {fragment.id} at version {table.version}")
+        yield from found.scanner(
+            columns=list(columns),
+            filter=filter_,
+            with_row_address=True,
+            batch_size=_ROWS_AT_ONCE,
+            batch_size_bytes=_BYTES_AT_ONCE,
+            batch_readahead=1,
+            io_buffer_size=2 * _BYTES_AT_ONCE,
+        ).to_batches()
+
+
+def _numbers(rows: Rows, column: str) -> Numbers:
+    return column_of(rows, column).to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
+
+
+def shared_versions(before: Table, after: Table) -> float:
+    """Up to which version two tables have one history, in which a row id and a version name one state of a row.
+
+    Within one branch that is every version. A branch counts on from where it began, and so do others: what two of
+    them wrote after they parted has the same numbers and nothing else in common.
+    """
+    if before.uri != after.uri or not (before.stable_row_ids and after.stable_row_ids):
+        return -1
+    if max(before.version, after.version) >= _DETACHED:
+        return -1
+    if before.branch == after.branch:
+        return float("inf")
+    refs = before.branches()
+    if any(branch is not None and branch not in refs for branch in (before.branch, after.branch)):
+        return -1
+    paths = [() if branch is None else refs[branch].identifier for branch in (before.branch, after.branch)]
+    return _parted_at(*paths)
+
+
+def _parted_at(one: Collection[tuple[int, str]], other: Collection[tuple[int, str]]) -> float:
+    """Where two paths of forks part: each step is the version that a branch began at, and the branch's own mark."""
+    ones, others = list(one), list(other)
+    while ones and others and ones[0] == others[0]:
+        del ones[0], others[0]
+    return min((steps[0][0] for steps in (ones, others) if steps), default=float("inf"))
