@@ -129,7 +129,7 @@ def test_show_finds_a_commit_by_id_on_any_branch_by_version_and_by_time(omnigrap
         (["list", "--limit", "0"], 2, "parameter_error", "--limit"),
         (["list", "--limit", "many"], 2, "parameter_error", "--limit"),
         (["show"], 2, "parameter_error", "Missing argument"),
-        (["show", "nope"], 1, "not_found", "no commit, version or date 'nope'"),
+        (["show", "nope"], 1, "not_found", "no commit, version, date or tag 'nope'"),
         (["show", "v99"], 1, "not_found", "branch 'main' has no manifest version 99"),
         (["show", "2001-01-01"], 1, "not_found", "no commit at or before 2001-01-01"),
         (["show", "2001-13-01"], 1, "parameter_error", "'2001-13-01' is no date or time"),

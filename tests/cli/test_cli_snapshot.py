@@ -61,7 +61,7 @@ def test_the_past_is_shown_by_commit_version_and_time(omnigraph: Command, stocke
     ("words", "exit_code", "code", "complaint"),
     [
         (["--branch", "nope"], 1, "not_found", "no branch 'nope' in brain.og"),
-        (["--at", "nope"], 1, "not_found", "no commit, version or date 'nope'"),
+        (["--at", "nope"], 1, "not_found", "no commit, version, date or tag 'nope'"),
         (["--at", "v0"], 1, "not_found", "no manifest version 0"),
         (["--at", "v99"], 1, "not_found", "no manifest version 99"),
         (["--at", "2001-01-01"], 1, "not_found", "no commit at or before 2001-01-01"),

@@ -189,6 +189,45 @@ def go_on_after_delete(uri: str, death: Death) -> None:
     assert names(graph, "City", "dev") == ["oslo"]
 
 
+# --------------------------------------------------------------------------------------------- tags
+
+
+def create_tag(uri: str) -> None:
+    omnigraph.open(uri).create_tag("release/1", actor="tests")
+
+
+def go_on_after_tag(uri: str, death: Death) -> None:
+    graph = read_everything(uri)
+    exists = death.done("objects.put_if_absent", "__tags/release/1.json")
+    assert [tag.name for tag in graph.tags()] == (["release/1"] if exists else [])
+    if exists:
+        with pytest.raises(AlreadyExists):
+            create_tag(uri)
+    else:
+        create_tag(uri)
+    commit_rows(graph, {"Person": ["bob"]})
+    assert names(graph, "Person", at="release/1") == ["ann"]
+
+
+def prepare_tag(root: Path) -> None:
+    prepare_people(root)
+    create_tag(str(root))
+
+
+def delete_tag(uri: str) -> None:
+    omnigraph.open(uri).delete_tag("release/1")
+
+
+def go_on_after_untag(uri: str, death: Death) -> None:
+    graph = read_everything(uri)
+    gone = death.done("objects.delete", "__tags/release/1.json")
+    assert [tag.name for tag in graph.tags()] == ([] if gone else ["release/1"])
+    if not gone:
+        delete_tag(uri)
+    graph.create_branch("release/1")
+    assert graph.tags() == []
+
+
 # --------------------------------------------------------------------------------------------- compaction
 
 
@@ -226,6 +265,8 @@ OPERATIONS = {
     "fork on first touch": Operation(prepare_branch, publish_on_branch, go_on_after_fork),
     "branch create": Operation(prepare_people, create_branch, go_on_after_create),
     "branch delete": Operation(prepare_forks, delete_branch, go_on_after_delete),
+    "tag create": Operation(prepare_people, create_tag, go_on_after_tag),
+    "tag delete": Operation(prepare_tag, delete_tag, go_on_after_untag),
     "compaction": Operation(prepare_fragments, compact_main, go_on_after_compaction),
     "publish that compacts": Operation(prepare_fragments, publish_and_compact, go_on_after_compaction),
 }

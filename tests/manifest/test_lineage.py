@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import StorageError
-from omnigraph.manifest.lineage import CREATED_VERSION, Lineage, lineage_from, lineage_of, merge_base
+from omnigraph.manifest.lineage import CREATED_VERSION, Lineage, lineage_from, lineage_of, merge_bases
 from omnigraph.manifest.rows import CommitRecord, encode
 from omnigraph.manifest.state import read_lineage
 from omnigraph.storage.location import Location
@@ -119,23 +119,31 @@ HISTORY = {
 )
 def test_the_merge_base_is_the_nearest_shared_commit(source: str, target: str, base: str | None) -> None:
     for one, other in ((source, target), (target, source)):
-        found = merge_base(one, other, HISTORY)
-        assert (found.id if found else None) == base
+        found = merge_bases(one, other, HISTORY)
+        assert [each.id for each in found] == ([base] if base else [])
 
 
-def test_of_two_equally_near_bases_the_newer_one_is_taken() -> None:
+def test_of_two_equally_near_bases_the_newer_one_comes_first() -> None:
     # A criss-cross: both sides merged the other's first commit.
     older, newer = commit("P", 2, "A"), commit("Q", 3, "A")
     crossed = (commit("S", 4, "P", "Q"), commit("T", 5, "Q", "P"))
     commits = {found.id: found for found in (commit("A", 1), older, newer, *crossed)}
-    assert merge_base("S", "T", commits) == newer
+    assert merge_bases("S", "T", commits) == [newer, older]
 
 
 def test_histories_that_share_nothing_have_no_base() -> None:
     strangers = {found.id: found for found in (commit("A", 1), commit("B", 2))}
-    assert merge_base("A", "B", strangers) is None
+    assert merge_bases("A", "B", strangers) == []
+
+
+def test_a_commit_that_another_shared_one_follows_is_no_base_however_near_it_is() -> None:
+    # The branch of P was made at A, which is the first parent of both; what both merged from it is newer.
+    branch = (commit("A", 1), commit("P", 2, "A"), commit("Q", 3, "P"), commit("R", 4, "Q"))
+    commits = {found.id: found for found in (*branch, commit("S", 5, "A", "R"), commit("T", 2, "A", "R"))}
+    assert [found.id for found in merge_bases("S", "T", commits)] == ["R"]
+    assert sorted(found.id for found in lineage_from(list(commits.values())).commits()) == sorted(commits)
 
 
 def test_history_ends_where_a_deleted_branch_took_a_parent_away() -> None:
     commits = {found.id: found for found in (commit("A", 1), commit("B", 2, "A"), commit("M", 3, "B", "gone"))}
-    assert merge_base("M", "A", commits) == commits["A"]
+    assert merge_bases("M", "A", commits) == [commits["A"]]

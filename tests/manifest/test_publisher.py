@@ -353,7 +353,7 @@ def test_the_manifest_compacts_itself_and_loses_nothing(graph: Graph) -> None:
     found = [manifest.view(MAIN).history.find(commit.id) for commit in commits]
     assert found == commits
     operations = {each.operation for each in manifest.open(MAIN).transactions(3, version(graph))}
-    assert operations == {"Update", "ReserveFragments", "Rewrite"}
+    assert operations == {"Update", "Rewrite"}
 
 
 def test_a_compaction_that_loses_to_a_publish_is_made_again(graph: Graph) -> None:

@@ -61,6 +61,21 @@ def test_of_several_creators_of_one_name_one_wins(local_location: Location) -> N
         assert len(names(graph, "Person", name)) == beginnings.index(winners[0]) + 1
 
 
+def tag(uri: str, name: str, commit: str) -> str | None:
+    try:
+        omnigraph.open(uri).create_tag(name, commit)
+    except AlreadyExists:
+        return None
+    return commit
+
+
+def test_of_several_tags_of_one_name_one_wins(local_location: Location) -> None:
+    graph = make_graph(local_location)
+    commits = [commit_rows(graph, {"Person": [name]}).commit.id for name in "abcd"]
+    answers = all_at_once(tag, graph.uri, [("release", commit) for commit in commits])
+    assert [found.commit for found in graph.tags()] == [commit for commit in answers if commit is not None]
+
+
 # --------------------------------------------------------------------------------------------- create against delete
 
 

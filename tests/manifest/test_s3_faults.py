@@ -90,6 +90,18 @@ def test_one_fault_anywhere_in_init_is_survived(s3_location: Location, s3_proxy:
     assert len(ids(made)) == 1
 
 
+@pytest.mark.parametrize("act", FAULTS, ids=lambda act: act.name)
+def test_one_fault_in_making_or_deleting_a_tag_is_survived(s3_location: Location, s3_proxy: Proxy, act: Act) -> None:
+    graph = make_graph(s3_location)
+    faulty = opened(behind(s3_proxy, s3_location))
+    with s3_proxy.fault("PUT", "__tags/", act):
+        tag = faulty.create_tag("release/1")
+    assert graph.tags() == [tag]
+    with s3_proxy.fault("POST", "", act):
+        faulty.delete_tag("release/1")
+    assert graph.tags() == []
+
+
 def test_with_dynamodb_a_lost_answer_is_survived_too(ddb_location: Location, s3_proxy: Proxy) -> None:
     graph = make_graph(ddb_location)
     faulty = opened(behind(s3_proxy, ddb_location))

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ulid import ULID
 
 import omnigraph
-from omnigraph.errors import ConflictError, OutcomeUnknown, ValidationError
+from omnigraph.errors import AlreadyExists, ConflictError, OutcomeUnknown, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
@@ -31,7 +31,14 @@ from omnigraph.write.recovery import RECOVERY_ACTOR
 from tests import crash
 from tests.manifest.fence import compact
 from tests.manifest.publishing import manifest_of
-from tests.model.comparing import assert_same_history, assert_same_past, assert_same_rows, rows_in
+from tests.model.comparing import (
+    assert_same_feed,
+    assert_same_history,
+    assert_same_past,
+    assert_same_rows,
+    assert_same_tags,
+    rows_in,
+)
 from tests.model.files import traces
 from tests.model.graph_model import GraphModel, ModelBranch, ModelCommit
 from tests.model.graph_writes import (
@@ -54,12 +61,14 @@ TYPES = ("Person", "City", "Firm")
 # Knows needs its ends, so only the other types are ever dropped.
 DROPPED_TYPES = TYPES[1:]
 BRANCHES = ("a", "x", "x/y", "x/z")
+TAGS = ("t", "t/1")
 LARGE = os.environ.get("OMNIGRAPH_FUZZ") == "large"
 MOST_STEPS = 9
 """About as many durable steps as a commit of three tables makes."""
 
 handles = st.integers(0, 1)
 branch_names = st.sampled_from(BRANCHES)
+tag_names = st.sampled_from(TAGS)
 type_names = st.sampled_from(TYPES)
 dropped_types = st.sampled_from(DROPPED_TYPES)
 names = st.sampled_from("pqrs")
@@ -168,6 +177,8 @@ class GraphMachine(RuleBasedStateMachine):
             for graph in (*self.graphs, omnigraph.open(self.root, "ro")):
                 assert_same_history(graph, self.model)
                 assert_same_past(graph, self.model)
+                assert_same_tags(graph, self.model)
+            assert_same_feed(omnigraph.open(self.root, "ro"), self.model)
 
     def branch(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(sorted(self.model.branches)), "branch")
@@ -312,6 +323,21 @@ class GraphMachine(RuleBasedStateMachine):
         self.create(handle, name, parent or "main")
         if self.fits(name, write):
             self.do(handle, name, write)
+
+    @rule(data=st.data(), handle=handles, name=tag_names)
+    def tag_or_untag(self, data: st.DataObject, handle: int, name: str) -> None:
+        graph = self.graphs[handle]
+        if name not in self.model.tags:
+            start = self.start(data)
+            tag = graph.create_tag(name, start if isinstance(start, str) else start.id)
+            commit = self.shown(start).head if isinstance(start, str) else start
+            assert tag.commit == commit.id
+            self.model.tags[name] = commit
+            with pytest.raises(AlreadyExists):
+                self.graphs[1 - handle].create_tag(name)
+        else:
+            graph.delete_tag(name)
+            del self.model.tags[name]
 
     @rule(data=st.data(), handle=handles, type_name=dropped_types)
     def drop_or_bring_back(self, data: st.DataObject, handle: int, type_name: str) -> None:

@@ -9,6 +9,7 @@ from omnigraph.graph import Graph
 from omnigraph.manifest.snapshot import Pin, Snapshot
 from tests.model.graph_model import GraphModel
 from tests.model.graph_writes import Nodes, Rows
+from tests.model.replica import Replica
 
 
 def assert_same_history(graph: Graph, model: GraphModel) -> None:
@@ -36,6 +37,27 @@ def assert_same_past(graph: Graph, model: GraphModel) -> None:
         snapshot = graph.snapshot(at=commit.id)
         assert rows_in(snapshot) == commit.rows, commit.id
         assert rows_in(graph.snapshot(commit.branch, at=snapshot.manifest_version)) == commit.rows, commit.id
+
+
+def assert_same_feed(graph: Graph, model: GraphModel) -> None:
+    """Whoever follows main, or the branch with the longest history, has seen all that every commit shows."""
+    longest = max(model.branches, key=lambda name: len(model.branches[name].history))
+    for name in {"main", longest}:
+        replica = Replica()
+        blocks = graph.changes("beginning", branch=name)
+        for block, commit in zip(blocks, model.branches[name].history, strict=True):
+            replica.apply(block)
+            assert block.commit.id == commit.id, name
+            assert replica.rows(commit.rows.nodes) == commit.rows, commit.id
+
+
+def assert_same_tags(graph: Graph, model: GraphModel) -> None:
+    """The same names for the same commits, which show what they showed."""
+    assert {tag.name: (tag.commit, tag.branch) for tag in graph.tags()} == {
+        name: (commit.id, commit.branch) for name, commit in model.tags.items()
+    }
+    for name, commit in model.tags.items():
+        assert rows_in(graph.snapshot(at=name)) == commit.rows, name
 
 
 def rows_in(snapshot: Snapshot) -> Rows:

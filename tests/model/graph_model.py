@@ -36,11 +36,12 @@ class ModelBranch:
 
 
 class GraphModel:
-    """The branches of a graph, each with its history. It begins with one empty commit on main."""
+    """The branches of a graph, each with its history, and its tags. It begins with one empty commit on main."""
 
     def __init__(self, first_commit: str, types: Iterable[str]) -> None:
         empty = Rows({type_name: {} for type_name in types})
         self.branches = {"main": ModelBranch(None, [ModelCommit(first_commit, None, "main", empty)])}
+        self.tags: dict[str, ModelCommit] = {}
 
     def commit(self, branch: str, commit_id: str, rows: Rows) -> None:
         """One more commit, after which the whole graph is this."""
@@ -71,7 +72,9 @@ class GraphModel:
         return ParameterError if nested else None
 
     def has_dependents(self, name: str) -> bool:
-        return any(branch.parent == name for branch in self.branches.values())
+        """Whether another branch began here, or a tag names a commit that was made here."""
+        tagged = any(commit.branch == name for commit in self.tags.values())
+        return tagged or any(branch.parent == name for branch in self.branches.values())
 
     def leaves(self) -> list[str]:
         """The branches that can be deleted."""

@@ -20,7 +20,8 @@ def create(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="The new branch, for example review/june.", show_default=False)],
     origin: Annotated[
-        str, typer.Option("--from", help="Where it begins: a branch, a commit id, a version like v12, or a time.")
+        str,
+        typer.Option("--from", help="Where it begins: a branch, a commit id, a version like v12, a time, or a tag."),
     ] = "main",
 ) -> int:
     """Make a branch. Nothing is copied, whatever the size of the graph.

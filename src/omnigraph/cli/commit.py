@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.render.graph import MAIN, Commits, OneCommit
+from omnigraph.cli.render.history import DrawnHistory
 from omnigraph.cli.render.write import Recoveries
 from omnigraph.cli.session import session_of
 
@@ -43,6 +44,14 @@ def list_(
         ),
     ] = None,
     *,
+    drawn: Annotated[
+        bool,
+        typer.Option(
+            "--graph",
+            help="Draw the commits of all branches, or those that led to --branch, with what joins them. "
+            "Name the graph itself by -g, or before the command.",
+        ),
+    ] = False,
     recoveries: Annotated[
         bool, typer.Option("--recoveries", help="List instead what was finished for writers that died.")
     ] = False,
@@ -57,7 +66,14 @@ def list_(
     wanted = read_filters(filters or ())
     if recoveries and (branch is not None or wanted):
         raise typer.TyperException("--recoveries is about all branches, and takes neither --branch nor --filter")
+    if drawn and (recoveries or wanted):
+        raise typer.TyperException("--graph draws a whole history, and takes neither --filter nor --recoveries")
     with session.open("ro") as graph:
+        if drawn:
+            newest = graph.ancestry(branch, limit + 1)
+            more = len(newest) > limit
+            session.output.show(DrawnHistory(newest[:limit], more, graph.branches(), graph.tags()))
+            return 0
         if recoveries:
             audited = graph.recoveries()
             session.output.show(Recoveries(audited[:limit], more=len(audited) > limit))
@@ -74,7 +90,7 @@ def show(
     commit: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="A commit id; or a version like v12, or a time, of main.", show_default=False
+            metavar="ID", help="A commit id or a tag; or a version like v12, or a time, of main.", show_default=False
         ),
     ],
 ) -> int:

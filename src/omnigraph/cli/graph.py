@@ -53,7 +53,7 @@ def snapshot(
     context: typer.Context,
     branch: Annotated[str, typer.Option("--branch", help="The branch to look at.")] = "main",
     at: Annotated[
-        str | None, typer.Option("--at", help="A commit id, a version like v12, or a time.", show_default="now")
+        str | None, typer.Option("--at", help="A commit id, a version like v12, a time, or a tag.", show_default="now")
     ] = None,
 ) -> int:
     """Show which version of every table belongs to the graph, now or at a moment of its history.

@@ -40,7 +40,7 @@ ParamsFile: TypeAlias = Annotated[
 ]
 At: TypeAlias = Annotated[
     str | None,
-    typer.Option("--at", metavar="REF", help="A commit id, a version like v12, or a time.", show_default="now"),
+    typer.Option("--at", metavar="REF", help="A commit id, a version like v12, a time, or a tag.", show_default="now"),
 ]
 
 

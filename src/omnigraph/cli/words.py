@@ -10,6 +10,8 @@ VERBOSE_FLAGS = frozenset({"--verbose", "-v"})
 GLOBAL_FLAGS = frozenset({"--json", "--quiet", "--yes"}) | VERBOSE_FLAGS
 GLOBAL_OPTIONS = frozenset({"--graph", "--as", "--storage-option"})
 _GRAPH = "-g"
+# There `--graph` alone asks for a drawing; the graph is named by -g, by --graph=URI, or before the command.
+_DRAWS = ["commit", "list"]
 
 
 def asks_for_json(words: Sequence[str]) -> bool:
@@ -27,7 +29,7 @@ def split_globals(words: Sequence[str]) -> tuple[list[str], list[str]]:
         option, value = _option(word)
         if word in GLOBAL_FLAGS:
             found.append(word)
-        elif option is None:
+        elif option is None or (word == "--graph" and rest[:2] == _DRAWS):
             rest.append(word)
         else:
             found.append(f"{option}={_next(word, waiting) if value is None else value}")

@@ -13,11 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from omnigraph.errors import ConflictError, NotFound, OmniGraphError, ParameterError, RecoveryError
+from omnigraph.errors import ConflictError, NotFound, OmniGraphError, ParameterError, RecoveryError, StorageError
 from omnigraph.manifest.handle import DIRECTORY, Manifest
 from omnigraph.manifest.names import check_free, check_name
-from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.manifest.snapshot import Pin
+from omnigraph.manifest.tags import Tag, list_tags, tag_names
 from omnigraph.storage import table as tables
 from omnigraph.storage.locks import Held, LeaseLost, branch_lock, refs_lock
 from omnigraph.storage.pinned import BranchRef, Table, open_table
@@ -70,6 +71,7 @@ def create_branch(manifest: Manifest, name: str, source: str, version: int | Non
         if source not in live:
             raise NotFound(f"no branch '{source}' in {manifest.location}")
         check_free(name, live[1:])
+        check_free(name, tag_names(manifest), "tag")
         at = manifest.open(source, version)
         if at.leftover_branch(name):
             # A writer that woke up late can bring the folder of a deleted branch back.
@@ -81,7 +83,7 @@ def create_branch(manifest: Manifest, name: str, source: str, version: int | Non
 
 
 def delete_branch(manifest: Manifest, name: str, heal: Callable[[Manifest, Held, str], None]) -> None:
-    """Remove a branch and what only it has. Refused for main and while another branch depends on it.
+    """Remove a branch and what only it has. Refused for main and while another branch or a tag depends on it.
 
     ``heal`` finishes what a dead writer left on the branch, under its lock.
     """
@@ -93,6 +95,7 @@ def delete_branch(manifest: Manifest, name: str, heal: Callable[[Manifest, Held,
         with branch_lock(manifest.location, name, manifest.locks) as held:
             heal(manifest, held, name)
             _refuse_dependents(manifest, name)
+            _refuse_tags(manifest, name)
             locations = list(manifest.view(name).tables.locations.values())
             refs.check()
             held.check()
@@ -142,11 +145,39 @@ def _refuse_dependents(manifest: Manifest, name: str) -> None:
             )
 
 
+def _refuse_tags(manifest: Manifest, name: str) -> None:
+    """A tag keeps its commit: the branch that it was made on, and the forks that it shows."""
+    condition = f"object_type = '{TABLE_VERSION}' AND table_branch = '{name}'"
+    shows_forks = {name: True}
+    for tag in list_tags(manifest):
+        if tag.branch not in shows_forks:
+            # Most branches never had a table of this one, now or ever: their tags need no look.
+            shows_forks[tag.branch] = names_any(manifest, tag.branch, condition)
+        if tag.branch == name or (shows_forks[tag.branch] and _shows_fork(manifest, tag, name)):
+            raise ConflictError(
+                f"branch '{name}' cannot be deleted: the tag '{tag.name}' still depends on it",
+                hint=f"delete the tag '{tag.name}' first",
+                details={"branch": name, "tag": tag.name},
+            )
+
+
+def _shows_fork(manifest: Manifest, tag: Tag, name: str) -> bool:
+    commit = manifest.view(tag.branch, with_lineage=True).history.find(tag.commit)
+    if commit is None:
+        raise StorageError(
+            f"the tag '{tag.name}' names commit {tag.commit}, which '{tag.branch}' does not have",
+            hint="run `omnigraph verify`",
+            details={"tag": tag.name, "commit": tag.commit},
+        )
+    shown = manifest.view_at(tag.branch, commit.manifest_version).tables.visible()
+    return any(entry.branch == name for entry in shown.values())
+
+
 def _refuse_named_fork(manifest: Manifest, table_key: str, branch: str) -> None:
     """A fork that the history of a live branch names holds data: it is never made anew."""
     condition = f"table_key = '{table_key}' AND table_branch = '{branch}'"
     for live in branch_names(manifest):
-        if _names_any(manifest, live, f"object_type = 'table_version' AND {condition}"):
+        if names_any(manifest, live, f"object_type = 'table_version' AND {condition}"):
             raise RecoveryError(
                 f"the fork of '{table_key}' on '{branch}' is in use but does not stand where the manifest says",
                 hint="run `omnigraph verify`",
@@ -154,7 +185,8 @@ def _refuse_named_fork(manifest: Manifest, table_key: str, branch: str) -> None:
             )
 
 
-def _names_any(manifest: Manifest, branch: str, condition: str) -> bool:
+def names_any(manifest: Manifest, branch: str, condition: str) -> bool:
+    """Whether any row of a branch's manifest, those of its history too, meets a condition."""
     try:
         return manifest.open(branch).count_rows(condition) > 0
     except NotFound:

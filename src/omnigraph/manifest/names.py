@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Literal
 
 from omnigraph.errors import AlreadyExists, ParameterError
 from omnigraph.manifest.rows import MAIN
@@ -26,16 +27,24 @@ def check_name(name: str) -> None:
         )
 
 
-def check_free(name: str, live: Iterable[str]) -> None:
-    """Refuse the name of a live branch, and one whose folder would lie inside that of a live branch, or around it."""
+def is_name(text: str) -> bool:
+    """Whether a branch or tag may have this name."""
+    return _why_not(text) is None
+
+
+def check_free(name: str, live: Iterable[str], kind: Literal["branch", "tag"] = "branch") -> None:
+    """Refuse the name of what is there, and one whose folder would lie inside that of what is there, or around it.
+
+    Two tags may stand in each other's folder; a branch and anything else may not.
+    """
     for other in live:
         if other == name:
-            raise AlreadyExists(f"there is a branch '{name}' already", details={"name": name})
+            raise AlreadyExists(f"there is a {kind} '{name}' already", details={"name": name})
         if other.startswith(f"{name}/") or name.startswith(f"{other}/"):
             raise ParameterError(
-                f"'{name}' cannot stand beside the branch '{other}': one is a path prefix of the other",
+                f"'{name}' cannot stand beside the {kind} '{other}': one is a path prefix of the other",
                 hint=f"choose another name, for example {name.replace('/', '-')}-2",
-                details={"name": name, "branch": other},
+                details={"name": name, kind: other},
             )
 
 

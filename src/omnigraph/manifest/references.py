@@ -1,4 +1,4 @@
-"""What a reference means: a commit id, ``v12``, a date, or a moment in time, on a branch."""
+"""What a reference means: a commit id, ``v12``, a date, a moment in time, or a tag, on a branch."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from omnigraph.errors import NotFound, ParameterError
+from omnigraph.language.suggest import did_you_mean
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import check_zone, commit_of
 from omnigraph.manifest.lineage import Lineage
-from omnigraph.manifest.names import COMMIT_ID, DATE_LIKE, VERSION
+from omnigraph.manifest.names import COMMIT_ID, DATE_LIKE, VERSION, is_name
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot, pins_of
+from omnigraph.manifest.tags import find_tag, tag_names
 
 Reference: TypeAlias = str | int | datetime
-"""A commit id, a manifest version (``v12`` or 12), a date text or an aware datetime."""
+"""A commit id, a manifest version (``v12`` or 12), a date text, an aware datetime or a tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,7 @@ def resolve(manifest: Manifest, branch: str, at: Reference | None) -> Resolved:
         return _at_version(manifest, branch, int(version.group(1)))
     if DATE_LIKE.fullmatch(at):
         return _at_time(manifest, branch, instant_of(at))
-    raise NotFound(
-        f"no commit, version or date '{at}'",
-        hint="give a commit id, a version like v12, or a time like 2024-05-01T10:00Z",
-        details={"reference": at},
-    )
+    return _at_tag(manifest, at)
 
 
 def take_snapshot(manifest: Manifest, branch: str, at: Reference | None = None) -> Snapshot:
@@ -107,6 +105,21 @@ def _find_on(manifest: Manifest, branch: str, commit_id: str) -> CommitRecord | 
 def _at_commit(manifest: Manifest, branch: str, commit_id: str) -> Resolved:
     commit = find_commit(manifest, branch, commit_id)
     return Resolved(commit.branch or MAIN, commit.manifest_version, commit)
+
+
+def _at_tag(manifest: Manifest, name: str) -> Resolved:
+    # What cannot be the name of a tag is not looked for: it may be no path at all.
+    tag = find_tag(manifest, name) if is_name(name) else None
+    if tag is not None:
+        return _at_commit(manifest, tag.branch, tag.commit)
+    hint = "give a commit id, a version like v12, a time like 2024-05-01T10:00Z, or a tag"
+    if name in branch_names(manifest):
+        hint = f"'{name}' is a branch: say so where a branch is asked for"
+    raise NotFound(
+        f"no commit, version, date or tag '{name}'",
+        hint=did_you_mean(name, tag_names(manifest)) or hint,
+        details={"reference": name},
+    )
 
 
 def _at_version(manifest: Manifest, branch: str, version: int) -> Resolved:

@@ -1,0 +1,83 @@
+"""The change feed, as a person reads it and as programs follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import orjson
+from rich.text import Text
+
+from omnigraph.cli.render.diff import draw_entity
+from omnigraph.cli.render.graph import commit_json
+from omnigraph.cli.render.output import Result
+from omnigraph.cli.render.page import Page, in_one_line
+from omnigraph.errors import Json
+
+if TYPE_CHECKING:
+    from omnigraph.read.changes import ChangeBlock
+
+ChangesFormat: TypeAlias = Literal["text", "jsonl"]
+
+
+@dataclass(slots=True)
+class Followed(Result):
+    """Blocks of changes, read while they are written. ``cursor`` stands after the last one that was."""
+
+    branch: str
+    blocks: Iterable[ChangeBlock]
+    cursor: str
+    format: ChangesFormat
+    shows_cursor: bool
+    """Whether a person is told the cursor; who has it in a file need not see it."""
+
+    def to_json(self) -> Mapping[str, Json]:
+        """All blocks at once, so that they have to fit into memory."""
+        blocks: list[Json] = []
+        for block in self.blocks:
+            changes = list(block.records())
+            blocks.append({"commit": commit_json(block.commit), "changes": changes, "cursor": block.cursor})
+            self.cursor = block.cursor
+        return {"branch": self.branch, "blocks": blocks, "cursor": self.cursor}
+
+    def draw(self, page: Page) -> None:
+        """Block after block: for programs one event on a line, for people what each commit changed."""
+        is_new = False
+        for block in self.blocks:
+            if self.format == "jsonl":
+                _write_events(page, block)
+            else:
+                _draw_block(page, block)
+            self.cursor, is_new = block.cursor, True
+        if not is_new:
+            page.say("no new commits")
+        if self.format == "jsonl":
+            page.write(_line({"event": "end", "branch": self.branch, "cursor": self.cursor}))
+        elif self.shows_cursor:
+            page.print(f"cursor {self.cursor}")
+
+
+def _write_events(page: Page, block: ChangeBlock) -> None:
+    page.write(_line({"event": "commit", **commit_json(block.commit)}))
+    count = 0
+    for record in block.records():
+        page.write(_line({"event": "change", **record}))
+        count += 1
+    page.write(_line({"event": "complete", "commit": block.commit.id, "changes": count, "cursor": block.cursor}))
+
+
+def _draw_block(page: Page, block: ChangeBlock) -> None:
+    commit = block.commit
+    message = next(iter((commit.message or "").splitlines()), None)
+    facts = [page.exact_moment(commit.created_at), *(in_one_line(each) for each in (commit.actor, message) if each)]
+    page.print(Text.assemble((f"commit {commit.id}", "bold"), f"  {'  '.join(facts)}"))
+    count = 0
+    for record in block.records():
+        draw_entity(page, record)
+        count += 1
+    page.print("" if count else "nothing changed\n")
+
+
+def _line(event: Mapping[str, Json]) -> str:
+    return orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE).decode()
