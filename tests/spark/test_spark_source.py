@@ -23,10 +23,11 @@ from omnigraph.errors import NotFound, ParameterError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.read.conditions import Filter as Given
 from omnigraph.read.rows import TypeRows
-from omnigraph.spark.reading import TypeReader, even_groups, pin_of_text, pin_type, request_of
+from omnigraph.spark.reading import TypeReader, pin_of_text, pin_type, request_of
 from omnigraph.spark.source import OmniGraphSource
 from omnigraph.spark.types import spark_schema
 from omnigraph.storage.location import Location
+from omnigraph.write.running import even_groups
 from tests.s3 import S3Server
 from tests.test_imports import imported_by
 
@@ -307,7 +308,7 @@ def test_options_of_the_store_go_to_the_executors(
 WRONG: list[tuple[Mapping[str, str], str]] = [
     ({"type": "Shp"}, "NotFound: no type 'Shp' in this snapshot (did you mean 'Ship'?)"),
     ({"type": "Ship", "branch": "sde"}, "NotFound: no branch 'sde'"),
-    ({"type": "Ship", "at": "yesterday"}, "NotFound: no commit, version or date 'yesterday'"),
+    ({"type": "Ship", "at": "yesterday"}, "NotFound: no commit, version, date or tag 'yesterday'"),
     ({"type": "Ship", "at": "v999"}, "has no manifest version 999"),
     ({"type": "Ship", "columns": "nmae,hull"}, "ParameterError: Ship has no column 'nmae', did you mean 'name'?"),
     ({"typ": "Ship"}, "ParameterError: no option 'typ', did you mean 'type'?"),
@@ -360,6 +361,15 @@ def test_writing_is_refused_and_the_right_call_is_shown(spark: SparkSession, tmp
         frame.write.format("omnigraph").mode(mode).option("type", "Ship").save(graph.uri)
     assert 'Unsupported: format("omnigraph") only reads' in str(caught.value)
     assert 'graph.spark().load(nodes={"Person": df}' in str(caught.value)
+    assert len(graph.commits()) == 2
+
+
+@pytest.mark.parametrize("mode", ["errorifexists", "ignore"])
+def test_other_modes_are_refused_by_spark_before_it_asks(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    graph = small_graph(tmp_path)
+    with pytest.raises(AnalysisException) as caught:
+        spark.range(1).write.format("omnigraph").mode(mode).option("type", "Ship").save(graph.uri)
+    assert caught.value.getCondition() == "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"
     assert len(graph.commits()) == 2
 
 

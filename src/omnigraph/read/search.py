@@ -135,9 +135,23 @@ class Search:
 
     def matches(self, expression: TextMatch, table_key: str) -> pa.StringArray:
         """The ids of all rows of a table whose text matches."""
-        words = self._words(expression)
-        found = None if words is None else self._found(table_key, expression.target.name, words)
+        found = self.found(expression, table_key)
         return pa.array([], pa.string()) if found is None else cast("pa.StringArray", column_of(found, "id"))
+
+    def found(self, expression: TextMatch | TextScore, table_key: str) -> pa.Table | None:
+        """The ids and scores of all rows of a table whose text matches; None where nothing is looked for."""
+        words = self._words(expression)
+        return None if words is None else self._found(table_key, expression.target.name, words)
+
+    def vector(self, ranking: Distance, table_key: str) -> Vector | None:
+        """The vector that is looked for: the one that is given, or that of a text."""
+        value = self._value(ranking.query)
+        if not isinstance(value, str):
+            return None if value is None else np.array(value, np.float32)
+        key = (table_key, ranking.target.name, value)
+        if key not in self._vectors:
+            self._vectors[key] = self._embedded(ranking, table_key, value)
+        return self._vectors[key]
 
     def top(
         self,
@@ -166,8 +180,7 @@ class Search:
 
     def remember(self, plan: Fuse, scores: Fused) -> None:
         """Keep the fused scores that the result was ordered by, for whoever wants to see them."""
-        rankings = _ranking_of(plan.first), _ranking_of(plan.second)
-        self._remembered = _Remembered(*rankings, self.rank_constant(plan.k), plan.variable, scores)
+        self._remembered = _Remembered(*fused_rankings(plan), self.rank_constant(plan.k), plan.variable, scores)
 
     # ----------------------------------------------------------------------------------------- one entity each
 
@@ -189,7 +202,7 @@ class Search:
 
     def _keys(self, ranking: Ranking, population: Population, positions: Positions) -> Keys:
         if isinstance(ranking, Distance):
-            vector = self._vector(ranking, population.table_key)
+            vector = self.vector(ranking, population.table_key)
             if vector is None:
                 return np.full(len(positions), np.nan)
             return distances(population.values(ranking.target.name, positions), vector)
@@ -210,7 +223,7 @@ class Search:
         conditions: Sequence[Condition],
     ) -> Positions | None:
         """The best by Lance's index; None where it has none, or cannot be told which rows are meant."""
-        vector = self._vector(ranking, population.table_key)
+        vector = self.vector(ranking, population.table_key)
         filters = [condition.sql() for condition in conditions]
         if vector is None or None in filters or population.table_key not in self._snapshot.pins:
             return None
@@ -249,15 +262,6 @@ class Search:
         if edits < 0:
             raise ParameterError(f"the edits of fuzzy are {edits}", hint="give 0 or more; 2 are usual")
         return Words(text, edits)
-
-    def _vector(self, ranking: Distance, table_key: str) -> Vector | None:
-        value = self._value(ranking.query)
-        if not isinstance(value, str):
-            return None if value is None else np.array(value, np.float32)
-        key = (table_key, ranking.target.name, value)
-        if key not in self._vectors:
-            self._vectors[key] = self._embedded(ranking, table_key, value)
-        return self._vectors[key]
 
     def _embedded(self, ranking: Distance, table_key: str, text: str) -> Vector:
         declared = self._catalog.nodes[table_key.partition(":")[2]].properties[ranking.target.name]
@@ -328,6 +332,11 @@ def _numbers(keys: Keys) -> Values:
 
 def _has_columns(table: Table, column: str, conditions: Sequence[Condition]) -> bool:
     return {column, *(name for condition in conditions for name in condition.columns)} <= set(table.schema.names)
+
+
+def fused_rankings(plan: Fuse) -> tuple[Ranking, Ranking]:
+    """The rankings that a fusion has in its arms."""
+    return _ranking_of(plan.first), _ranking_of(plan.second)
 
 
 def _ranking_of(plan: MatchPlan) -> Ranking:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.storage.columns import Values, column_of, compute
+from omnigraph.storage.filters import quoted_name
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.searching import SQUARED_DISTANCE, vectors_near
 from omnigraph.storage.staging import IndexKind
@@ -27,6 +28,8 @@ _AT_ONCE: Final = 1 << 16
 _SPARE: Final = 16
 _WIDENING: Final = 4
 _UNIT: Final = 2.0**-23
+_MOST_GONE: Final = 64
+"""With so many entries of an index for each row that is there, looking at all rows is quicker."""
 
 
 def distances(vectors: Values, query: Vector) -> Distances:
@@ -65,7 +68,7 @@ def has_vector_index(table: Table, column: str) -> bool:
 def nearest_rows(table: Table, column: str, query: Vector, limit: int, where: str | None) -> pa.Table | None:
     """At least the ``limit`` nearest rows that match, and all that are as far as the last of them, with distances.
 
-    None where single precision cannot tell them apart.
+    None where single precision cannot tell them apart, or where too many rows that are gone take the places of others.
     """
     # The sum of n squares is off by no more than n units in the last place, and n differences by one each.
     tolerance = (len(query) + 2) * _UNIT
@@ -74,13 +77,24 @@ def nearest_rows(table: Table, column: str, query: Vector, limit: int, where: st
         rows = vectors_near(table, column, query, count, where=where)
         exact = distances(column_of(rows, column), query)
         if rows.num_rows < count:
-            return _with_distances(rows, exact)
-        furthest = float(np.sqrt(column_of(rows, SQUARED_DISTANCE).to_numpy().max()))
-        if not np.isfinite(furthest):
-            return None
-        if np.partition(exact, limit - 1)[limit - 1] < furthest * (1 - tolerance):
-            return _with_distances(rows, exact)
+            # An index that is older than the last compaction still finds the rows that were deleted before it.
+            matching = _matching(table, column, where)
+            if rows.num_rows == matching:
+                return _with_distances(rows, exact)
+            if count > _MOST_GONE * matching:
+                return None
+        if rows.num_rows >= max(1, limit):
+            furthest = float(np.sqrt(column_of(rows, SQUARED_DISTANCE).to_numpy().max()))
+            if not np.isfinite(furthest):
+                return None
+            if np.partition(exact, limit - 1)[limit - 1] < furthest * (1 - tolerance):
+                return _with_distances(rows, exact)
         count *= _WIDENING
+
+
+def _matching(table: Table, column: str, where: str | None) -> int:
+    there = f"{quoted_name(column)} IS NOT NULL"
+    return table.count_rows(there if where is None else f"({where}) AND {there}")
 
 
 def _with_distances(rows: pa.Table, exact: Distances) -> pa.Table:

@@ -40,8 +40,7 @@ class _Cut:
 
 def answered(plan: ReadPlan, asked: Asked) -> DataFrame:
     """The rows of a result."""
-    # Before all else, as the walks of a match run at once: this refuses what is not answered here.
-    needs = needs_of(plan)
+    needs = needs_of(plan, asked.reading.search)
     if isinstance(plan, Project):
         return _projected(plan, needs, asked)
     return _grouped(plan, needs, asked)

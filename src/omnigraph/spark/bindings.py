@@ -15,14 +15,37 @@ from typing import Final, TypeAlias
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
+from omnigraph.language.query.typed import Distance, TextMatch, TextScore
 from omnigraph.read.reading import Reading
 from omnigraph.spark.graph import SparkSnapshot
 
 ID: Final = "id"
-Slot: TypeAlias = tuple[str, str]
-"""A variable, and a property of it or its id."""
-RANKED_BY: Final[tuple[Slot, Slot]] = ("", "distance"), ("", "entity")
-"""What the ranking of a row goes by; no variable has this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """What ``rrf`` means: two rankings, and the constant by which they are fused."""
+
+    first: Distance | TextScore
+    second: Distance | TextScore
+    k: int
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """The number of an entity in a ranking of all entities of its type, 0 for the best."""
+
+    ranking: Distance | TextScore
+
+
+Trait: TypeAlias = str | TextMatch | TextScore | Distance | Numbered | Fusion
+"""What is known of an entity: its id or a property by name, or what a search says of it."""
+Slot: TypeAlias = tuple[str, Trait]
+"""A variable, and a trait of it."""
+RESULT: Final = ""
+"""In the place of a variable, for what a ranking says of rows; no variable has this name."""
+RANKED_BY: Final[tuple[Slot, Slot]] = (RESULT, "distance"), (RESULT, "entity")
+"""What the ranking of a row goes by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +87,15 @@ class Rows:
         slots = {**self.slots, **bound}
         return Rows(self.frame.join(other, _all_equal(equal)).select(*slots.values()), slots)
 
+    def looked_up(self, other: DataFrame, equal: tuple[str, str], bound: Mapping[Slot, str]) -> Rows:
+        """Each row with the one of another frame that has an equal value in a column, or with nulls."""
+        slots = {**self.slots, **bound}
+        return Rows(self.frame.join(other, _all_equal([equal]), "left").select(*slots.values()), slots)
+
+    def with_value(self, slot: Slot, value: Column, column: str) -> Rows:
+        """The rows with one more value, in a column of a new name."""
+        return Rows(self.frame.withColumn(column, value), {**self.slots, slot: column})
+
     def among(self, other: DataFrame, equal: Iterable[tuple[str, str]]) -> Rows:
         """The rows that have one or more such in another frame."""
         return Rows(self.frame.join(other, _all_equal(equal), "left_semi"), self.slots)
@@ -75,5 +107,6 @@ def _all_equal(columns: Iterable[tuple[str, str]]) -> Column:
 
 def bound_rows(found: DataFrame, variable: str, properties: Iterable[str], asked: Asked) -> Rows:
     """Rows of a type as those of a variable, with its id and some properties."""
-    slots = {(variable, name): asked.name() for name in (ID, *properties)}
-    return Rows(found.select(*(fn.col(name).alias(column) for (_, name), column in slots.items())), slots)
+    columns = {name: asked.name() for name in (ID, *properties)}
+    slots: dict[Slot, str] = {(variable, name): column for name, column in columns.items()}
+    return Rows(found.select(*(fn.col(name).alias(column) for name, column in columns.items())), slots)

@@ -10,16 +10,14 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-from omnigraph.language.query.typed import ConstantValue
-from omnigraph.read.vector_search import distances
+from omnigraph.read.vector_search import Vector, distances
 from omnigraph.storage.columns import Values
 
 
-def distance(vectors: Column, looked_for: ConstantValue) -> Column:
+def distance(vectors: Column, query: Vector | None) -> Column:
     """The Euclidean distance; null where there is no vector, or none is looked for."""
-    if looked_for is None:
+    if query is None:
         return fn.lit(None).cast("double")
-    query = np.array(looked_for, np.float32)
 
     # Spark looks at the hints to learn what kind of function it is.
     def away(found: pa.Array) -> pa.Array:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]  those with arguments it does not know

@@ -26,11 +26,12 @@ from omnigraph.language.query.plan import (
 )
 from omnigraph.language.query.typed import Predicate
 from omnigraph.read.liveness import Leaf, StepPlan, spine_of
-from omnigraph.spark.bindings import ID, RANKED_BY, Asked, Rows, bound_rows
+from omnigraph.spark.bindings import ID, RANKED_BY, Asked, Rows, Slot
 from omnigraph.spark.comparing import holds
+from omnigraph.spark.fusing import fused
 from omnigraph.spark.limiting import limited
 from omnigraph.spark.needs import Needs, needs_of
-from omnigraph.spark.values import value
+from omnigraph.spark.searching import best_first, entities
 from omnigraph.spark.walking import Steps, reached, turned
 
 
@@ -56,7 +57,8 @@ def _leaf(leaf: Leaf, needs: Needs, asked: Asked, outer: Rows | None) -> Rows:
         case Outer():
             return outer or Rows(asked.tables.session.range(1).select(), {})
         case Fuse():
-            raise AssertionError("rrf was refused before")
+            first, second = (matched(arm, needs, asked) for arm in (leaf.first, leaf.second))
+            return fused(first, second, leaf, asked)
 
 
 def _stepped(plan: StepPlan, rows: Rows, needs: Needs, asked: Asked) -> Rows:
@@ -92,16 +94,16 @@ def _satisfying(rows: Rows, predicates: Iterable[Predicate], asked: Asked) -> Ro
 
 
 def _nodes(variable: str, type_: str, predicates: Iterable[Predicate], needs: Needs, asked: Asked) -> Rows:
-    properties = needs.get(variable, ())
-    found = asked.tables.nodes(type_, [ID, *properties])
-    return _satisfying(bound_rows(found, variable, properties, asked), predicates, asked)
+    found = entities(variable, asked.reading.catalog.nodes[type_], needs.get(variable, ()), asked)
+    return _satisfying(found, predicates, asked)
 
 
 def _edges(plan: ExpandEdges | ConnectEdges, needs: Needs, asked: Asked) -> Steps:
     """The edges of a type that satisfy the predicates, as they are walked."""
-    bound = (ID, *needs.get(plan.edge_variable, ()))
+    # Words and vectors are looked for in nodes only.
+    bound = (ID, *(trait for trait in needs.get(plan.edge_variable, ()) if isinstance(trait, str)))
     begin, end, *columns = (asked.name() for _ in ("from", "to", *bound))
-    slots = {(plan.edge_variable, name): column for name, column in zip(bound, columns, strict=True)}
+    slots: dict[Slot, str] = {(plan.edge_variable, name): column for name, column in zip(bound, columns, strict=True)}
     found = asked.tables.edges(plan.edge_type, ["from", "to", *bound])
     walked = turned(found, plan.direction).toDF(begin, end, *columns)
     return Steps(_satisfying(Rows(walked, slots), plan.edge_predicates, asked).frame, begin, end, slots)
@@ -124,11 +126,11 @@ def _ends(plan: Connect | ConnectEdges, rows: Rows, steps: Steps) -> list[tuple[
 
 def _top_ranked(plan: TopRanked, rows: Rows, asked: Asked) -> Rows:
     """The rows of the best entities, each with what its entity is ranked by."""
-    assert plan.limit is not None, "only the nearest are ranked here, and their number is always given"
     id_, far, entity = rows.id_of(plan.ranking.target.variable), asked.name(), asked.name()
-    known = rows.frame.select(value(plan.ranking, rows, asked.reading).alias(far), fn.col(id_).alias(entity))
-    with_rank = known.where(fn.col(far).isNotNull()).distinct()
-    best = limited(with_rank, [fn.col(far), fn.col(entity)], asked.reading.number(plan.limit))
+    known = rows.frame.select(best_first(plan.ranking, rows, asked).alias(far), fn.col(id_).alias(entity))
+    best = known.where(fn.col(far).isNotNull()).distinct()
+    if plan.limit is not None:
+        best = limited(best, [fn.col(far), fn.col(entity)], asked.reading.number(plan.limit))
     return rows.joined(best, [(id_, entity)], dict(zip(RANKED_BY, (far, entity), strict=True)))
 
 
@@ -140,5 +142,5 @@ def _without(rows: Rows, plan: Without, questioned: Rows, asked: Asked) -> Rows:
     ids = [questioned.id_of(variable) for variable in plan.outer]
     outer = questioned.of(plan.outer)
     distinct = Rows(outer.frame.dropDuplicates(ids), outer.slots)
-    found = matched(plan.inner, needs_of(plan.inner), asked, distinct)
+    found = matched(plan.inner, needs_of(plan.inner, asked.reading.search), asked, distinct)
     return Rows(rows.frame.join(found.frame.select(*ids), ids, "left_anti"), rows.slots)

@@ -1,13 +1,11 @@
-"""Which properties a plan looks at, so that no other column is read; and what of it Spark does not answer."""
+"""What a plan looks at, so that no other column is read and no other word searched."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-from omnigraph.errors import Unsupported
-from omnigraph.language.query.columns import column_name
 from omnigraph.language.query.plan import (
     ByRank,
     ConnectEdges,
@@ -39,38 +37,52 @@ from omnigraph.language.query.typed import (
     TextScore,
 )
 from omnigraph.language.types import Scalar
-from omnigraph.read.expressions import Searched
-from omnigraph.spark.bindings import Slot
+from omnigraph.read.search import Search, fused_rankings
+from omnigraph.spark.bindings import Fusion, Numbered, Slot, Trait
 
-Needs: TypeAlias = Mapping[str, Iterable[str]]
-"""The properties that are looked at, by variable."""
-
-_ELSEWHERE: Final = "ask it without Spark, with graph.query"
+Needs: TypeAlias = Mapping[str, Iterable[Trait]]
+"""The traits that are looked at, by variable."""
 
 
-def needs_of(plan: MatchPlan | ReadPlan) -> Needs:
-    """What a plan needs of each variable that it binds, or that its leaf brings; refuses what Spark cannot answer."""
+def needs_of(plan: MatchPlan | ReadPlan, search: Search) -> Needs:
+    """What a plan needs of each variable that it binds, or that its leaf brings."""
     # In the order in which they are found, so that the same query always makes the same frames.
-    needs = defaultdict[str, dict[str, None]](dict)
-    for variable, name in _slots(plan):
-        needs[variable][name] = None
+    needs = defaultdict[str, dict[Trait, None]](dict)
+    for variable, trait in _slots(plan, search):
+        needs[variable][trait] = None
     return needs
 
 
-def _slots(plan: Plan) -> Iterator[Slot]:
+def fusion_of(score: FusedScore, search: Search) -> Fusion:
+    """What ``rrf`` means."""
+    return Fusion(score.first, score.second, search.rank_constant(score.k))
+
+
+def _slots(plan: Plan, search: Search) -> Iterator[Slot]:
+    operators = list(_operators(plan))
+    made = {fusion_made(each, search) for each in operators if isinstance(each, Fuse)}
+    for each in operators:
+        for part in _parts(each):
+            # What the result is ordered by comes with its rows.
+            if not (isinstance(part, FusedScore) and fusion_of(part, search) in made):
+                yield from traits_of(part)
+        if isinstance(each, Without):
+            # Other variables of the inner plan are its own, whatever their names.
+            yield from (slot for slot in _slots(each.inner, search) if slot[0] in each.outer)
+
+
+def fusion_made(plan: Fuse, search: Search) -> Fusion:
+    """What a fusion orders by."""
+    return Fusion(*fused_rankings(plan), search.rank_constant(plan.k))
+
+
+def _operators(plan: Plan) -> Iterator[Plan]:
+    """The operators of a plan, without those inside of its negations."""
     waiting = [plan]
     while waiting:
         plan = waiting.pop()
-        if isinstance(plan, Fuse):
-            raise Unsupported("rrf is not answered on Spark: it numbers all that two rankings find", hint=_ELSEWHERE)
-        for part in _parts(plan):
-            yield from _properties(part)
-        if isinstance(plan, Without):
-            waiting.append(plan.input)
-            # Other variables of the inner plan are its own, whatever their names.
-            yield from (slot for slot in _slots(plan.inner) if slot[0] in plan.outer)
-        else:
-            waiting += inputs_of(plan)
+        yield plan
+        waiting += [plan.input] if isinstance(plan, Without) else inputs_of(plan)
 
 
 def _parts(plan: Plan) -> Iterable[Expression | Predicate]:
@@ -93,28 +105,25 @@ def _parts(plan: Plan) -> Iterable[Expression | Predicate]:
             return ()
 
 
-def _properties(part: Expression | Predicate) -> Iterator[Slot]:
+def traits_of(part: Expression | Predicate) -> Iterator[Slot]:
+    """What an expression or a predicate looks at."""
     match part:
         case PropertyValue():
             yield part.variable, part.name
         case Compare():
-            yield from _properties(part.left)
-            yield from _properties(part.right)
+            yield from traits_of(part.left)
+            yield from traits_of(part.right)
         case IsNull():
-            yield from _properties(part.operand)
+            yield from traits_of(part.operand)
         case Aggregate():
-            yield from _properties(part.argument)
-        case Distance() if part.query.type.scalar is not Scalar.STRING:
-            yield from _properties(part.target)
+            yield from traits_of(part.argument)
         case Distance():
-            raise _refused(part, "the text would have to be embedded first", "give the vector instead of the text")
-        case TextMatch():
-            raise _refused(part, "words are looked up in a text index, which the tasks of Spark do not share")
-        case TextScore() | FusedScore():
-            raise _refused(part, "a score compares one text with all others, by a text index of all of them")
+            yield from traits_of(part.target)
+            if part.query.type.scalar is Scalar.STRING:
+                yield part.target.variable, part
+        case TextMatch() | TextScore():
+            yield part.target.variable, part
+        case FusedScore():
+            yield from ((each.target.variable, Numbered(each)) for each in (part.first, part.second))
         case _:
             pass
-
-
-def _refused(part: Searched, why: str, hint: str = _ELSEWHERE) -> Unsupported:
-    return Unsupported(f"{column_name(part)} is not answered on Spark: {why}", hint=hint)

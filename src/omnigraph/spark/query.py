@@ -26,9 +26,9 @@ def query(
 ) -> DataFrame:
     """The rows that a query has now, or had; the DataFrame keeps to that moment, its time for ``now()`` included.
 
-    Walks of more than one hop run at once, everything else when Spark runs the DataFrame. Rows are in the order that
-    the query asks for until something is done with the DataFrame that changes it.
+    Words are searched, texts embedded and walks of more than one hop made at once, everything else when Spark runs
+    the DataFrame. Rows are in the order that the query asks for until something is done that changes it.
     """
     tables = sg.snapshot(branch, at)
-    asked = planned(sg.manifest, tables.snapshot, Question(source, name, params), Manner())
+    asked = planned(sg.manifest, tables.snapshot, Question(source, name, params), Manner(sg.embedding))
     return answered(asked.plan, Asked(asked.reading, tables))

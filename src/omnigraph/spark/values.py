@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import cast
 
+import numpy as np
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
@@ -26,8 +27,10 @@ from omnigraph.language.query.typed import (
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.expressions import Fixed, fixed_value
 from omnigraph.read.reading import Reading
-from omnigraph.spark.bindings import Rows
+from omnigraph.spark.bindings import RESULT, Fusion, Numbered, Rows
 from omnigraph.spark.distances import distance
+from omnigraph.spark.fusing import fused_score
+from omnigraph.spark.needs import fusion_of
 from omnigraph.spark.types import spark_type
 
 
@@ -40,13 +43,27 @@ def value(expression: Expression, rows: Rows, reading: Reading) -> Column:
             return fn.col(rows.slots[variable, name])
         case Identity(variable):
             return fn.col(rows.id_of(variable))
-        case Distance(target, query):
+        case Distance(target, query) if query.type.scalar is not Scalar.STRING:
             assert isinstance(query, Fixed), "what is looked for is the same for every row"
-            return distance(value(target, rows, reading), fixed_value(query, reading.request))
-        case TextMatch() | TextScore() | FusedScore():
-            raise AssertionError(f"a {type(expression).__name__} was refused before")
+            looked_for = fixed_value(query, reading.request)
+            vector = None if looked_for is None else np.array(looked_for, np.float32)
+            return distance(value(target, rows, reading), vector)
+        case Distance() | TextMatch() | TextScore():
+            return fn.col(rows.slots[expression.target.variable, expression])
+        case FusedScore():
+            return _fused_score(fusion_of(expression, reading.search), rows)
         case ColumnValue() | Aggregate():
             raise AssertionError(f"a {type(expression).__name__} has no value before rows are grouped")
+
+
+def _fused_score(fusion: Fusion, rows: Rows) -> Column:
+    """The score that the result is ordered by, if it is; else that among all entities of the type."""
+    made = rows.slots.get((RESULT, fusion))
+    if made is not None:
+        return fn.col(made)
+    arms = fusion.first, fusion.second
+    first, second = (fn.col(rows.slots[arm.target.variable, Numbered(arm)]) for arm in arms)
+    return fused_score(first, second, fusion.k)
 
 
 def literal(constant: ConstantValue, type_: ValueType) -> Column:

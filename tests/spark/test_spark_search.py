@@ -1,0 +1,65 @@
+"""Searches on Spark find what they find without it: words, scores, vectors of texts, and two rankings as one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+import omnigraph
+from omnigraph.graph import Graph
+from tests.case_files import Row
+from tests.executors import rows_as_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = """
+node Note { code: String @key  text: String?  at: Vector(4)? @embed("text") }
+edge About: Note -> Note
+"""
+TEXTS = ("a fox and a hen", "hens", "fox fox fox", None, "the owl saw a fox", "owls")
+ABOUT = ("ab", "ac", "ae", "bc", "ce", "da")
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    """Six notes, five of them with a text and its vector. No test changes it."""
+    made = omnigraph.init(tmp_path_factory.mktemp("notes") / "notes.og", SCHEMA)
+    notes: list[dict[str, object]] = [
+        {"type": "Note", "data": {"code": code, "text": text}} for code, text in zip("abcdef", TEXTS, strict=True)
+    ]
+    made.load([*notes, *({"edge": "About", "from": begin, "to": end} for begin, end in ABOUT)])
+    found = omnigraph.open(made.uri, embed={"provider": "mock"})
+    found.embed("Note")
+    return found
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        # A negation, a text that may be null, and a score of what was not looked for.
+        """match { $n: Note $n about $m search($n.text, $word) not { $m about $o match_text($o.text, "owl") } }
+           return { $n, $m, search($m.text, $none) as unknown, bm25($m.text, "hen") as score }""",
+        # The vector of a text, of a variable that is reached.
+        'match { $n: Note $n about $m } return { $n, $m, nearest($m.at, "owls") as away } order { away } limit 3',
+        # Two rankings, of two variables: an entity counts by the best of its rows.
+        """match { $n: Note $n about $m } return { $n, $m }
+           order { rrf(bm25($n.text, "hen fox"), nearest($m.at, "fox"), 3) } limit 4""",
+        # Fused scores that nothing is ordered by are those among all notes.
+        """match { $n: Note $n about $m } return { $n, $m, rrf(bm25($n.text, "owl"), nearest($m.at, "fox"), 3) as s }
+           order { $n.code, $m.code }""",
+    ],
+    ids=["words", "embedded", "two-variables", "unordered"],
+)
+def test_a_search_finds_the_same_on_spark(graph: Graph, spark: SparkSession, asked: str) -> None:
+    text = f"query q($word: String, $none: String?) {{ {asked} }}"
+    params = {"word": "foxes", "none": None}
+    here = graph.query(text, params=params)
+    shown = cast("list[Row]", here.to_json()["rows"])
+    found = rows_as_json(graph.spark(spark).query(text, params=params), here.schema)
+    assert shown, "a search that finds nothing shows nothing"
+    if "order" in asked:
+        assert found == shown
+    else:
+        assert sorted(map(str, found)) == sorted(map(str, shown))
