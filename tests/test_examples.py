@@ -7,8 +7,9 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pytest
 
@@ -17,10 +18,22 @@ from omnigraph.language.schema import Schema, parse_schema, plan_migration
 from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.language.schema.steps import Tier
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PROJECT = EXAMPLES / "evidence"
+HARBOUR = EXAMPLES / "pipeline"
 QUERIES = sorted(path for path in PROJECT.glob("*.gq") if path.name != "broken.gq")
 BASE = "evidence.jsonl"
+MAIN_JOB = (
+    "606 rows loaded",
+    "the checks have found nothing",
+    "on Spark, the same rows",
+    "nothing was loaded",
+    "the head of load/june is what it was",
+    "calls of v003 now: 0",
+)
 BRANCHES = ("branch_ines.jsonl", "branch_tomas.jsonl")
 
 Values: TypeAlias = Mapping[str, object]
@@ -34,6 +47,12 @@ def schema() -> Schema:
 @pytest.mark.parametrize("path", QUERIES, ids=lambda path: cast(Path, path).name)
 def test_queries_are_clean_without_a_warning(path: Path, schema: Schema) -> None:
     assert lint_queries(path, schema.catalog, "evidence.pg").problems == []
+
+
+@pytest.mark.parametrize("path", sorted(HARBOUR.glob("*.gq")), ids=lambda path: cast(Path, path).name)
+def test_queries_of_the_pipeline_are_clean_too(path: Path) -> None:
+    catalog = parse_schema(HARBOUR / "harbour.pg").catalog
+    assert lint_queries(path, catalog, "harbour.pg").problems == []
 
 
 def test_the_broken_query_shows_several_codes(schema: Schema) -> None:
@@ -108,9 +127,17 @@ def test_the_two_branches_conflict_in_exactly_one_trial(schema: Schema) -> None:
     assert ines["Trial", "tri-104"]["status"] != tomas["Trial", "tri-104"]["status"]
 
 
-def test_the_demo_shows_schema_queries_plan_mistakes_migration_and_a_graph() -> None:
-    done = subprocess.run([sys.executable, "demo.py"], cwd=EXAMPLES, capture_output=True, text=True, check=True)
+def shown_by(script: str, *arguments: str) -> str:
+    """What a script of the demo prints; it has nothing to complain about."""
+    done = subprocess.run(
+        [sys.executable, script, *arguments], cwd=EXAMPLES, capture_output=True, text=True, check=True
+    )
     assert done.stderr == ""
+    return done.stdout
+
+
+def test_the_demo_shows_schema_queries_plan_mistakes_migration_and_a_graph() -> None:
+    shown = shown_by("demo_evidence.py")
     for words in (
         "Trial -Tests-> Compound",
         "trials_of_compound($compound: String)",
@@ -118,8 +145,6 @@ def test_the_demo_shows_schema_queries_plan_mistakes_migration_and_a_graph() -> 
         "The plan of unconfirmed_positives",
         "did you mean 'enrolled'?",
         "rename Trial.enrolled to participants",
-        "branch review/june  head",
-        "main  act-ines",
         "loaded 12 Paper",
         "1 node changed by commit",
         "record 1: enum(one, three, two) on Trial: 'phase' is 'four'",
@@ -128,6 +153,36 @@ def test_the_demo_shows_schema_queries_plan_mistakes_migration_and_a_graph() -> 
         "nothing was loaded",
         "on review/june, 9 rows",
         "__manifest/",
+        'status: "recruiting" → "completed"',
+        "enrolled: was 301, ours 612, theirs 598",
+        "merge branch 'review/tomas' into 'main': merged;",
+        "(review/tomas)",
         "without Spark",
     ):
-        assert words in done.stdout
+        assert words in shown
+
+
+def test_the_demo_shows_the_main_job(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    harbour, page, raw = (import_module(name) for name in ("demo_harbour", "demo_page", "pipeline.make_raw"))
+    clock = cast("Any", page).Clock()
+    cast("Any", harbour).tour(tmp_path, spark, cast("Any", raw).SMALL, clock)
+    shown = capsys.readouterr().out
+    for words in MAIN_JOB:
+        assert words in shown
+    assert "OTHER ROWS" not in shown
+    assert "ANOTHER ONE" not in shown
+    assert len(clock.steps) == 5
+
+
+@pytest.mark.slow
+def test_the_whole_demo_is_quiet_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    before = set(EXAMPLES.rglob("*"))
+    shown = shown_by("demo.py", "--small")
+    for words in (*MAIN_JOB, "without Spark", "all of it"):
+        assert words in shown
+    assert {path for path in EXAMPLES.rglob("*") if "__pycache__" not in path.parts} <= before
+    assert not list(tmp_path.glob("omnigraph-demo-*"))

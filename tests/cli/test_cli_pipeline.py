@@ -65,7 +65,8 @@ def test_a_plan_as_json_shows_variables_by_name_only(
     answer = omnigraph("pipeline", "plan", FILE, "--json")
     assert answer.code == 0
     assert "xyzzy" not in answer.out
-    assert answer.json["load"] == {"mode": "merge", "branch": "load/june", "from": "main", "on_error": "fail"}
+    load = {"mode": "merge", "branch": "load/june", "from": "main", "on_error": "fail", "merge_into": None}
+    assert answer.json["load"] == load
     people = cast("Sequence[Mapping[str, Json]]", answer.json["sources"])[0]
     assert people["options"] == {"header": "true", "token": "${PEOPLE_TOKEN}"}
     assert cast("Sequence[Mapping[str, Json]]", answer.json["targets"])[1] == {
@@ -115,13 +116,6 @@ def test_the_graph_of_the_command_line_comes_before_that_of_the_file(folder: Pat
     assert omnigraph("pipeline", "plan", FILE).code == 1
     answer = omnigraph("pipeline", "plan", FILE, "-g", "brain.og", "--json")
     assert (answer.code, answer.json["graph"]) == (0, "brain.og")
-
-
-def test_merging_is_refused(folder: Path, omnigraph: Command) -> None:
-    write_pipeline(folder, changed("from: main", "from: main, merge_into: main"))
-    answer = omnigraph("pipeline", "run", FILE)
-    assert answer.code == 1
-    assert "merging comes with history tools" in answer.err
 
 
 def test_a_missing_file(folder: Path, omnigraph: Command) -> None:
@@ -199,6 +193,30 @@ def test_a_run_whose_check_fails_says_how_to_look(folder: Path, omnigraph: Comma
     again = omnigraph("pipeline", "run", FILE)
     assert again.code == 1
     assert 'check old: 1 row found\n  {"p.name": "cas", "p.age": 44}\n' in again.out
+
+
+def test_a_run_is_merged_when_its_checks_pass(folder: Path, omnigraph: Command, spark: SparkSession) -> None:
+    assert spark.catalog.currentDatabase() == "default"
+    text = changed("from: main", "from: main, on_error: quarantine, merge_into: main")
+    write_pipeline(folder, changed("name: young, params: {limit: 18}", "name: old, params: {limit: 35}", text))
+    failed = omnigraph("pipeline", "run", FILE)
+    assert failed.code == 1
+    assert "branch load/june is kept and not merged; to look at it:" in failed.out
+    assert (
+        omnigraph("query", "checks.gq", "--name", "old", "-p", "limit=0", "-g", "brain.og", "--json").json["rows"] == []
+    )
+    (folder / "raw" / "people" / "three.csv").write_text("full_name,age\n,50\n")
+    write_pipeline(folder, text)
+    passed = omnigraph("pipeline", "run", FILE)
+    assert passed.code == 0
+    (line,) = (line for line in passed.out.splitlines() if line.startswith("merged into main: "))
+    head = omnigraph("commit", "show", line.rpartition(" ")[2], "-g", "brain.og", "--json").json
+    assert len(cast("Sequence[Json]", head["parents"])) == 2
+    assert head["message"] == f"pipeline {FILE}: merge load/june"
+    assert (folder / "brain.og.rejects").is_dir()
+    assert "1 record rejected, see " in passed.out
+    shown = omnigraph("query", "checks.gq", "--name", "old", "-p", "limit=0", "-g", "brain.og", "--json")
+    assert len(cast("Sequence[Json]", shown.json["rows"])) == 2
 
 
 def test_a_check_of_the_rows(folder: Path, omnigraph: Command, spark: SparkSession) -> None:

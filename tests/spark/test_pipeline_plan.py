@@ -10,7 +10,6 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-from omnigraph.errors import Unsupported
 from omnigraph.graph import Graph
 from omnigraph.spark.pipeline_columns import Columns, given_by
 
@@ -89,10 +88,13 @@ def test_problems_of_the_file_the_schema_and_the_checks_come_together(graph: Gra
     assert problems[-1].position.file == str(tmp_path / "checks.gq")
 
 
-def test_merging_is_refused_until_it_is_there(graph: Graph, tmp_path: Path) -> None:
-    text = changed("from: main", "from: main, merge_into: main")
-    with pytest.raises(Unsupported, match=r"june.pipeline.yaml:3:\d+: merge_into: merging comes with history tools"):
-        planned(graph, tmp_path, text)
+@pytest.mark.parametrize(
+    ("into", "message"),
+    [("mian", "there is no branch 'mian'"), ("load/june", "'load/june' would be merged into itself")],
+)
+def test_what_cannot_be_merged_into(graph: Graph, tmp_path: Path, into: str, message: str) -> None:
+    (problem,) = problems_of(graph, tmp_path, changed("from: main", f"from: main, merge_into: {into}"))
+    assert (*places([problem])[0], problem.message) == ("P209", 3, 64, message)
 
 
 def test_a_type_cannot_be_mapped_twice_by_two_spellings(graph: Graph, tmp_path: Path) -> None:

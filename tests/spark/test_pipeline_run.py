@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
+from datetime import date
 from io import StringIO
 from logging import StreamHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pyarrow as pa
+import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -188,10 +191,16 @@ def test_what_pyspark_would_log_of_a_failure_is_not_logged(run: Run) -> None:
     assert [logger.disabled for logger in loggers] == [False, False]
 
 
-def test_a_view_that_is_no_sql(graph: Graph, spark: SparkSession, run: Run) -> None:
-    (problem,) = failing(run, changed("SELECT * FROM people", "SELEC * FROM people"))
-    assert places([problem]) == [("P303", 8, 11)]
-    assert problem.message == "view 'adults': Syntax error at or near 'SELEC'."
+def test_every_wrong_view_is_told_and_none_that_only_needs_a_wrong_one(
+    graph: Graph, spark: SparkSession, run: Run
+) -> None:
+    views = "  seniors: SELECT * FROM adults\n  lost: SELECT * FROM nobody\nnodes:"
+    text = changed("nodes:", views, changed("SELECT * FROM people", "SELEC * FROM people"))
+    text = changed("path: raw/people/*.csv", "path: /nowhere/*.csv", text)
+    problems = failing(run, changed("columns: {since: since}", "columns: {since: since +}", text))
+    assert places(problems) == [("P302", 5, 31), ("P303", 8, 11), ("P303", 10, 9), ("P303", 14, 57)]
+    assert problems[1].message == "view 'adults': Syntax error at or near 'SELEC'."
+    assert problems[2].message.startswith("view 'lost': The table or view `nobody` cannot be found.")
     nothing_happened(graph, spark)
 
 
@@ -228,7 +237,69 @@ def test_a_file_that_is_corrupt_in_the_middle(graph: Graph, tmp_path: Path, spar
     (problem,) = failing(run, GOOD)
     assert places([problem]) == [("P302", 6, 34)]
     assert "links.parquet" in problem.message
+    pq.write_table(pa.table(many).slice(0, 0), path)
+    cut = tmp_path / "raw" / "people" / "three.csv.gz"
+    whole = gzip.compress("".join(["full_name,age\n", *(f"p{n},{n}\n" for n in range(20_000))]).encode())
+    cut.write_bytes(whole[: len(whole) // 2])
+    (problem,) = failing(run, changed("path: raw/people/*.csv", "path: raw/people/*"))
+    assert places([problem]) == [("P302", 5, 31)]
+    assert "three.csv.gz" in problem.message
     nothing_happened(graph, spark)
+    cut.unlink()
+    assert dict(run(GOOD).load.nodes) == {"Person": 2}
+
+
+def test_json_orc_and_jdbc(graph: Graph, tmp_path: Path, spark: SparkSession, run: Run) -> None:
+    raw, place = tmp_path / "raw", f"jdbc:derby:{tmp_path / 'people'}"
+    (raw / "people.json").write_text('{"who": "dan", "when": "2020-02-29"}\n{"who": "eve"}\n')
+    pa_orc.write_table(pa.table({"who": ["fay"], "age": pa.array([50], pa.int32())}), raw / "people.orc")
+    database(spark, place, "CREATE TABLE people (name VARCHAR(9), age INT)", "INSERT INTO people VALUES ('gus', 7)")
+    text = """
+    version: 1
+    graph: brain.og
+    sources:
+      some: {format: json, path: raw/people.json}
+      more: {format: orc, path: raw/people.orc}
+      most: {format: jdbc, options: {url: "${PLACE}", dbtable: people, driver: org.apache.derby.jdbc.EmbeddedDriver}}
+    views:
+      people: >-
+        SELECT who AS name, NULL AS age, cast(when AS date) AS joined FROM some
+        UNION ALL SELECT who, age, NULL FROM more UNION ALL SELECT name, age, NULL FROM most
+    nodes:
+      Person: {view: people, columns: {name: name, age: age, joined: joined}}
+    """
+    result = run(text, PLACE=place)
+    assert dict(result.load.nodes) == {"Person": 4}
+    found = {(row["name"], row["age"], row["joined"]) for row in graph.nodes("Person").to_arrow().to_pylist()}
+    assert found == {("dan", None, date(2020, 2, 29)), ("eve", None, None), ("fay", 50, None), ("gus", 7, None)}
+    (problem,) = failing(
+        run, changed(", driver: org.apache.derby.jdbc.EmbeddedDriver", "", text), PLACE="jdbc:no:xyzzy"
+    )
+    assert places([problem]) == [("P302", 6, 18)]
+    assert problem.message == "source 'most': No suitable driver"
+    assert "spark.jars" in str(problem.hint)
+
+
+def database(spark: SparkSession, url: str, *statements: str) -> None:
+    """Make a database with the one that comes with Spark."""
+    # PySpark has no other way to Java, and says nothing of its types.
+    java = cast("Any", spark)._jvm.java
+    java.lang.System.setProperty("derby.stream.error.file", "/dev/null")
+    connection = java.sql.DriverManager.getConnection(f"{url};create=true")
+    for statement in statements:
+        connection.createStatement().execute(statement)
+    connection.close()
+
+
+def test_rejected_rows_are_kept_beside_the_graph(tmp_path: Path, run: Run) -> None:
+    links = {"a": ["ann", "ann"], "b": ["cas", "nobody"], "since": pa.array([2019, 2020], pa.int32())}
+    pq.write_table(pa.table(links), tmp_path / "raw" / "links.parquet")
+    result = run(changed("from: main", "from: main, on_error: quarantine"))
+    assert (result.rows, result.load.rejected, result.passed) == (3, 1, True)
+    assert result.load.rejects_path is not None
+    (rejected,) = pq.read_table(result.load.rejects_path).to_pylist()
+    assert (rejected["type"], rejected["rule"]) == ("Knows", "edge Knows: Person -> Person")
+    assert "nobody" in rejected["message"]
 
 
 def test_spaces_in_paths_empty_sources_and_composite_keys(tmp_path: Path, spark: SparkSession) -> None:

@@ -1,7 +1,8 @@
 """Pipelines: what a file describes, done.
 
-Sources become views, views become rows of types, all rows become one commit on a branch, and queries that must find
-nothing look at it there. What the file, the graph and Spark can be asked beforehand is asked before a row is read.
+Sources become views, views become rows of types, and all rows become one commit on a branch. Queries that must find
+nothing look at it there, and if they find nothing it is merged where the file says. What the file, the graph and Spark
+can be asked beforehand is asked before a row is read.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import Json
+from omnigraph.manifest.opening import current_schema
 from omnigraph.read import query
 from omnigraph.read.values import json_rows
 from omnigraph.spark.graph import SparkGraph
@@ -19,7 +21,11 @@ from omnigraph.spark.pipeline_failures import told
 from omnigraph.spark.pipeline_frames import Frames, frames_of
 from omnigraph.spark.pipeline_plan import Plan, PlannedCheck
 from omnigraph.spark.pipeline_steps import Step, Steps, Watch
+from omnigraph.spark.pipeline_yaml import Text
+from omnigraph.write import merge
+from omnigraph.write.commit import Terms
 from omnigraph.write.load import LoadResult
+from omnigraph.write.merge import MergeResult
 
 SAMPLE_ROWS: Final = 5
 """So many rows of a failed check are shown; the query itself gives the others."""
@@ -48,6 +54,7 @@ class PipelineResult:
     load: LoadResult
     checks: tuple[CheckResult, ...]
     steps: tuple[Step, ...]
+    merged: MergeResult | None = None
 
     @property
     def passed(self) -> bool:
@@ -84,12 +91,14 @@ def check_pipeline(plan: Plan, start: Callable[[], SparkGraph], watch: Watch) ->
 
 
 def run_pipeline(plan: Plan, start: Callable[[], SparkGraph], watch: Watch) -> PipelineResult:
-    """Load all rows as one commit, then ask the checks. The branch stays, whatever they find."""
+    """Load all rows as one commit, ask the checks, and merge if they find nothing. The branch stays in any case."""
     steps = Steps(watch)
     with told(plan):
         graph, result = _loaded(plan, start, steps, check=False)
         checks = tuple(_checked(graph, result, each, steps) for each in plan.checks)
-    return PipelineResult(plan, result, checks, tuple(steps.done))
+        into = plan.file.load.merge_into if all(check.passed for check in checks) else None
+        merged = None if into is None else _merged(plan, graph, result, into, steps)
+    return PipelineResult(plan, result, checks, tuple(steps.done), merged)
 
 
 def _loaded(plan: Plan, start: Callable[[], SparkGraph], steps: Steps, *, check: bool) -> tuple[SparkGraph, LoadResult]:
@@ -110,7 +119,7 @@ def _load(plan: Plan, graph: SparkGraph, frames: Frames, *, check: bool) -> Load
         branch=to.branch.value,
         from_branch=None if to.origin is None else to.origin.value,
         on_error=to.on_error,
-        message=f"pipeline {Path(plan.file.name).name}",
+        message=_message(plan),
         check=check,
     )
 
@@ -126,6 +135,21 @@ def _checked(graph: SparkGraph, loaded: LoadResult, planned: PlannedCheck, steps
             rows += batch.num_rows
         steps.count(rows)
     return CheckResult(planned, rows, tuple(sample))
+
+
+def _merged(plan: Plan, graph: SparkGraph, loaded: LoadResult, into: Text, steps: Steps) -> MergeResult:
+    """Merge exactly what was checked: others may write to the branch meanwhile."""
+    with steps.step("merge", into.written):
+        source = loaded.branch if loaded.commit is None else loaded.commit.id
+        terms = Terms(into.value, actor=graph.actor, message=f"{_message(plan)}: merge {plan.file.load.branch}")
+        result = merge.merge(graph.manifest, current_schema(graph.manifest), source, merge.Manner(), terms)
+        counts = (*result.nodes.values(), *result.edges.values())
+        steps.count(sum(each.inserted + each.updated + each.deleted for each in counts))
+    return result
+
+
+def _message(plan: Plan) -> str:
+    return f"pipeline {Path(plan.file.name).name}"
 
 
 def _rows(loaded: LoadResult) -> int:

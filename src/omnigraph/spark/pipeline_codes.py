@@ -48,7 +48,7 @@ PROBLEM_CODES: Mapping[str, str] = MappingProxyType(
         UNKNOWN_VIEW: "No source or view has this name.",
         UNKNOWN_COLUMN: "The view has no such column.",
         BAD_CHECK: "A check is no query that can be asked.",
-        BAD_BRANCH: "The branch cannot be loaded into, or cannot begin where it should.",
+        BAD_BRANCH: "The branch cannot be loaded into, begin where it should, or be merged where it should.",
         NO_GRAPH: "There is no graph at this place.",
         NO_SOURCE: "A source is not there, or cannot be read.",
         BAD_SQL: "Spark does not understand an SQL text.",

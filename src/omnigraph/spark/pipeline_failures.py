@@ -32,30 +32,47 @@ LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Where PySpark logs what it raises."""
 
 _log = logging.getLogger("omnigraph")
-_CONDITION: Final = re.compile(r"^(?:[\w.$]+: )?\[(?P<condition>[A-Z0-9_.]+)\] ")
+_FOREWORD: Final = re.compile(r"^(?:(?:[a-z]\w*\.)+\w+: )?(?:\[[A-Z0-9_.]+\] )?")
+_NO_DRIVER: Final = re.compile(r"No suitable driver|^java\.lang\.ClassNotFoundException: ")
 _AFTERWORD: Final = re.compile(r"\s+SQLSTATE: .*|\n.*", re.DOTALL)
 _FILE: Final = re.compile(r"\bfile:/+(?P<path>\S+?)\.?(?=\s|$)")
 
 
 def message_of(error: SparkFailure) -> str:
     """What is wrong, in one line."""
-    return _AFTERWORD.sub("", _CONDITION.sub("", _text_of(error)))
+    return _AFTERWORD.sub("", _FOREWORD.sub("", _text_of(error)))
 
 
 def sql_problem(file: PipelineFile, error: SparkFailure, what: str, place: Span, code: str = codes.BAD_SQL) -> Problem:
     """The problem of a source, a view or an expression that Spark does not take."""
     _log.debug("%s: %s", what, file.secrets.hide(_text_of(error)))
-    return file.problem(code, f"{what}: {file.secrets.hide(message_of(error))}", place)
+    lacks_driver = _NO_DRIVER.search(_text_of(error)) is not None
+    hint = (
+        "give Spark the jar of the driver, with spark.jars, and its class as the option driver"
+        if lacks_driver
+        else None
+    )
+    return file.problem(code, f"{what}: {file.secrets.hide(message_of(error))}", place, hint)
 
 
 def column_problem(file: PipelineFile, error: SparkFailure, view: Text, columns: list[str], place: Text) -> Problem:
     """The problem of an expression over a view; a column that is not there is named like in a plan."""
-    missing = _unresolved(error)
+    missing = _parameter(error, "UNRESOLVED_COLUMN", "objectName")
     if missing is None:
         return sql_problem(file, error, f"'{place}'", place.span)
     hide = file.secrets.hide
     hint = did_you_mean(missing, columns) or f"the columns are {', '.join(columns)}"
     return file.problem(codes.UNKNOWN_COLUMN, f"'{view}' has no column '{hide(missing)}'", place.span, hide(hint))
+
+
+def is_taken(error: SparkFailure) -> bool:
+    """Whether the session has a view of that name already."""
+    return _parameter(error, "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS", "relationName") is not None
+
+
+def missing_view(error: SparkFailure) -> str | None:
+    """The table or view that SQL names in vain."""
+    return _parameter(error, "TABLE_OR_VIEW_NOT_FOUND", "relationName")
 
 
 @contextmanager
@@ -113,10 +130,11 @@ def _text_of(error: SparkFailure) -> str:
     return str(cast(object, error.java_exception))
 
 
-def _unresolved(error: SparkFailure) -> str | None:
-    if not isinstance(error, PySparkException) or not (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+def _parameter(error: SparkFailure, condition: str, parameter: str) -> str | None:
+    """What Spark fills into its message of a condition."""
+    if not isinstance(error, PySparkException) or not (error.getCondition() or "").startswith(condition):
         return None
-    name = (error.getMessageParameters() or {}).get("objectName")
+    name = (error.getMessageParameters() or {}).get(parameter)
     return None if name is None else name.replace("`", "")
 
 

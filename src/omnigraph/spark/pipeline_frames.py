@@ -16,7 +16,14 @@ from pyspark.sql.types import DataType
 
 from omnigraph.errors import PipelineError, Problem
 from omnigraph.spark import pipeline_codes as codes
-from omnigraph.spark.pipeline_failures import SPARK_FAILURES, column_problem, sql_problem
+from omnigraph.spark.pipeline_failures import (
+    SPARK_FAILURES,
+    SparkFailure,
+    column_problem,
+    is_taken,
+    missing_view,
+    sql_problem,
+)
 from omnigraph.spark.pipeline_file import Input, PipelineFile
 from omnigraph.spark.pipeline_plan import Mapped, Plan, PlannedTarget, mismatch
 from omnigraph.spark.pipeline_steps import Steps
@@ -36,39 +43,80 @@ def frames_of(plan: Plan, session: SparkSession, steps: Steps) -> Generator[Fram
 
     :class:`PipelineError` lists every source, view and mapping that Spark does not take.
     """
-    registered: list[str] = []
+    made = _Made(plan.file, session, steps)
     try:
-        _register_inputs(plan.file, session, steps, registered)
-        _register_views(plan.file, session, steps, registered)
-        yield _mapped(plan, session, steps)
+        made.register_inputs()
+        made.register_views()
+        frames = made.mapped(plan)
+        made.refuse()
+        yield frames
     finally:
-        for name in registered:
+        for name in made.registered:
             session.catalog.dropTempView(name)
 
 
-def _register_inputs(file: PipelineFile, session: SparkSession, steps: Steps, registered: list[str]) -> None:
-    """Make a view of each source; all that cannot be read are reported together."""
-    problems: list[Problem] = []
-    for each in file.inputs:
-        try:
-            with steps.step("source", each.name):
-                _read(file, each, session).createTempView(each.name)
-        except SPARK_FAILURES as error:
-            problems.append(sql_problem(file, error, f"source '{each.name}'", each.place, codes.NO_SOURCE))
-        else:
-            registered.append(each.name)
-    _refuse(problems)
+class _Made:
+    """The views made so far, and the problems met on the way. What needs something that failed is not blamed too."""
 
+    def __init__(self, file: PipelineFile, session: SparkSession, steps: Steps) -> None:
+        self.registered: list[str] = []
+        self.problems: list[Problem] = []
+        self._file = file
+        self._session = session
+        self._steps = steps
+        self._failed: set[str] = set()
 
-def _register_views(file: PipelineFile, session: SparkSession, steps: Steps, registered: list[str]) -> None:
-    """Make the views, in order: each may be made from those above it, so the first that is wrong is the last one."""
-    for view in file.views:
-        try:
-            with steps.step("view", view.name):
-                session.sql(view.sql.value).createTempView(view.name)
-        except SPARK_FAILURES as error:
-            _refuse([sql_problem(file, error, f"view '{view.name}'", view.sql.span)])
-        registered.append(view.name)
+    def register_inputs(self) -> None:
+        """Make a view of each source."""
+        for each in self._file.inputs:
+            try:
+                with self._steps.step("source", each.name):
+                    _read(self._file, each, self._session).createTempView(each.name)
+            except SPARK_FAILURES as error:
+                what = f"source '{each.name}'"
+                self._fail(each.name, error, sql_problem(self._file, error, what, each.place, codes.NO_SOURCE))
+            else:
+                self.registered.append(each.name)
+
+    def register_views(self) -> None:
+        """Make the views, in order: each may be made from those above it."""
+        for view in self._file.views:
+            try:
+                with self._steps.step("view", view.name):
+                    self._session.sql(view.sql.value).createTempView(view.name)
+            except SPARK_FAILURES as error:
+                self._fail(view.name, error, sql_problem(self._file, error, f"view '{view.name}'", view.sql.span))
+            else:
+                self.registered.append(view.name)
+
+    def mapped(self, plan: Plan) -> Frames:
+        """The frames of all types whose view is there and whose expressions are right."""
+        frames = Frames()
+        for target in plan.targets:
+            if target.view.value.lower() in self._failed:
+                continue
+            with self._steps.step("map", target.type.name):
+                view = self._session.table(target.view.value)
+                wrong = list(_column_problems(self._file, target, view))
+            self.problems += wrong
+            if not wrong:
+                kept = frames.edges if target.kind == "edge" else frames.nodes
+                kept[target.type.name] = view.select(*_columns(target.columns))
+        return frames
+
+    def refuse(self) -> None:
+        """Raise all problems, if there are any."""
+        if self.problems:
+            raise PipelineError(sorted(self.problems, key=lambda each: (each.position.line, each.position.column)))
+
+    def _fail(self, name: str, error: SparkFailure, problem: Problem) -> None:
+        missing = missing_view(error)
+        if missing is None or missing.lower() not in self._failed:
+            self.problems.append(problem)
+        self._failed.add(name.lower())
+        if is_taken(error):
+            # What is made from it would be made from something else.
+            self.refuse()
 
 
 def _read(file: PipelineFile, source: Input, session: SparkSession) -> DataFrame:
@@ -82,21 +130,6 @@ def _read(file: PipelineFile, source: Input, session: SparkSession) -> DataFrame
 
 
 # --------------------------------------------------------------------------------------------- mappings
-
-
-def _mapped(plan: Plan, session: SparkSession, steps: Steps) -> Frames:
-    frames = Frames()
-    problems: list[Problem] = []
-    for target in plan.targets:
-        with steps.step("map", target.type.name):
-            view = session.table(target.view.value)
-            wrong = list(_column_problems(plan.file, target, view))
-        problems += wrong
-        if not wrong:
-            kept = frames.edges if target.kind == "edge" else frames.nodes
-            kept[target.type.name] = view.select(*_columns(target.columns))
-    _refuse(problems)
-    return frames
 
 
 def _column_problems(file: PipelineFile, target: PlannedTarget, view: DataFrame) -> Iterator[Problem]:
@@ -145,8 +178,3 @@ def _arrow(found: DataType) -> pa.DataType | None:
         return to_arrow_type(found, timezone="UTC")
     except PySparkException:
         return None
-
-
-def _refuse(problems: Sequence[Problem]) -> None:
-    if problems:
-        raise PipelineError(sorted(problems, key=lambda each: (each.position.line, each.position.column)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from omnigraph.errors import InputError, NotFoundError, OmniGraphError, PipelineError, Problem, QueryError, Unsupported
+from omnigraph.errors import InputError, NotFoundError, OmniGraphError, PipelineError, Problem, QueryError
 from omnigraph.language.query import bind_parameters, compile_query
 from omnigraph.language.query.typed import TypedMutation
 from omnigraph.language.schema import Schema
@@ -145,12 +145,6 @@ def plan_pipeline(file: PipelineFile, graph: Ground) -> Plan:
         others = [each for each in planner.problems if each.position.file != file.source.name]
         own.sort(key=lambda each: (each.position.line, each.position.column))
         raise PipelineError([*own, *others])
-    if file.load.merge_into is not None:
-        at = file.source.position(file.load.merge_into.span)
-        raise Unsupported(
-            f"{at.file}:{at.line}:{at.column}: merge_into: merging comes with history tools",
-            hint="leave it out; the branch stays after a run, to be looked at",
-        )
     makes_branch = file.load.branch.value not in live
     return Plan(file, inputs, targets, checks, makes_branch, tuple(_notes(file, makes_branch=makes_branch)))
 
@@ -322,7 +316,12 @@ def _in_order(key: tuple[str, ...], end: End) -> dict[str, Column] | None:
 
 
 def _branch_problems(file: PipelineFile, graph: Ground, live: set[str]) -> Iterator[Problem]:
-    branch, origin = file.load.branch, file.load.origin
+    branch, origin, into = file.load.branch, file.load.origin, file.load.merge_into
+    if into is not None and into.value == branch.value:
+        hint = "load into a branch of its own, with from:"
+        yield file.problem(codes.BAD_BRANCH, f"'{into}' would be merged into itself", into.span, hint)
+    elif into is not None and into.value not in live:
+        yield file.problem(codes.BAD_BRANCH, f"there is no branch '{into}'", into.span, did_you_mean(into.value, live))
     if branch.value in live:
         return
     try:

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
-StepKind: TypeAlias = Literal["spark", "source", "view", "map", "load", "check"]
+StepKind: TypeAlias = Literal["spark", "source", "view", "map", "load", "check", "merge"]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One part of a run. ``rows``: how many were loaded, or found by a check; None where nobody has counted."""
+    """One part of a run. ``rows``: how many it loaded, found or changed; None where nobody has counted."""
 
     kind: StepKind
     name: str

@@ -57,6 +57,7 @@ class Planned(Result):
                 "branch": f"{load.branch}{made}",
                 "load": f"{load.mode}, on_error {load.on_error}",
                 "checks": ", ".join(each.name for each in plan.checks) or None,
+                "merge": None if load.merge_into is None else f"into {load.merge_into}, if no check finds anything",
             }
         )
         page.print("")
@@ -90,7 +91,7 @@ class Tried(Result):
 
 @dataclass(frozen=True, slots=True)
 class Ran(Result):
-    """What a run loaded, and what the checks found."""
+    """What a run loaded, what the checks found, and whether it was merged."""
 
     result: PipelineResult
     graph: str
@@ -112,6 +113,7 @@ class Ran(Result):
                 }
                 for each in self.result.checks
             ],
+            "merged": self._merged_json(),
             "look": list(self._look()),
         }
 
@@ -128,8 +130,12 @@ class Ran(Result):
                 page.print(f"  {in_one_line(json.dumps(row, ensure_ascii=False))}")
             if check.rows > len(check.sample):
                 page.print(f"  and {check.rows - len(check.sample):,} more")
+        if result.merged is not None:
+            made = "nothing to do" if result.merged.commit is None else f"commit {result.merged.commit.id}"
+            page.print(f"merged into {self._file.load.merge_into}: {result.merged.outcome}, {made}")
         if self._branch != _MAIN:
-            page.print(f"branch {self._branch} is kept; to look at it:")
+            unmerged = self._file.load.merge_into is not None and result.merged is None
+            page.print(f"branch {self._branch} is kept{' and not merged' if unmerged else ''}; to look at it:")
         elif not result.passed:
             page.print("the rows are on main; to look at them:")
         for command in self._look():
@@ -142,6 +148,13 @@ class Ran(Result):
     @property
     def _branch(self) -> str:
         return self._file.load.branch.written
+
+    def _merged_json(self) -> Mapping[str, Json] | None:
+        merged, into = self.result.merged, self._file.load.merge_into
+        if merged is None or into is None:
+            return None
+        commit = None if merged.commit is None else merged.commit.id
+        return {"into": into.written, "outcome": merged.outcome, "commit": commit}
 
     def _look(self) -> Iterator[str]:
         """The commands that show what was loaded, and what failed."""
@@ -185,6 +198,7 @@ def _load_json(file: PipelineFile) -> Mapping[str, Json]:
         "branch": load.branch.written,
         "from": None if load.origin is None else load.origin.written,
         "on_error": load.on_error,
+        "merge_into": None if load.merge_into is None else load.merge_into.written,
     }
 
 
