@@ -1,0 +1,50 @@
+"""Graphs on S3 in the hands of Spark, with Lance's own commits and with those of DynamoDB."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import omnigraph
+from omnigraph.errors import ValidationError
+from omnigraph.spark import load_fragments
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import Objects
+from tests.s3 import S3Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = "node Ship { code: String @key  name: String }  edge Tows: Ship -> Ship"
+
+
+@pytest.mark.parametrize("store", ["s3_location", "ddb_location"])
+def test_loads_and_reads(
+    spark: SparkSession,
+    s3_server: S3Server,
+    store: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Few rows are handled like many.
+    monkeypatch.setattr(load_fragments, "FEW_ROWS", 0)
+    location: Location = request.getfixturevalue(store)
+    graph = omnigraph.init(location.uri, SCHEMA, storage_options=s3_server.options)
+    graph.load([{"type": "Ship", "data": {"code": "a", "name": "old"}}])
+    sg = graph.spark(spark)
+    ships = spark.createDataFrame([("a", "A"), ("b", "B")], "code string, name string")
+    tows = spark.createDataFrame([("a", "b")], "`from` string, `to` string")
+    result = sg.load(nodes={"Ship": ships}, edges={"Tows": tows}, mode="merge")
+    assert (result.nodes, result.edges) == ({"Ship": 2}, {"Tows": 1})
+    with pytest.raises(ValidationError, match="'b' exists already"):
+        sg.load(nodes={"Ship": ships.where("code = 'b'")})
+    # On a table that was audited in a wrong way nobody could commit any more.
+    graph.load([{"type": "Ship", "data": {"code": "c", "name": "C"}}])
+    ships = sg.nodes("Ship", ["code", "name"]).toArrow().sort_by("code")
+    assert ships.to_pydict() == {"code": ["a", "b", "c"], "name": ["A", "B", "C"]}
+    reader = spark.read.format("omnigraph").option("type", "Tows").option("columns", "from,to")
+    for name, value in s3_server.options.items():
+        reader = reader.option(f"storage.{name}", value)
+    assert reader.load(location.uri).toArrow().to_pylist() == [{"from": "a", "to": "b"}]
+    assert Objects(location.beside("loading")).list() == []
