@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 Pipe: TypeAlias = "Connection[object, object]"
 _ROOT = str(Path(__file__).parents[1])
 _PRELOADED = ["lance", "pytest", "orjson", "omnigraph.graph"]
-_PATIENCE = 60.0
+_PATIENCE = 180.0
 
 
 def run(function: Callable[[*Args], Result], *args: *Args) -> Result:

@@ -79,10 +79,11 @@ def test_a_running_session_is_found(spark: SparkSession) -> None:
 
 
 def test_a_new_session_is_local_and_what_is_set_elsewhere_stays(tmp_path: Path) -> None:
-    (tmp_path / "spark-defaults.conf").write_text("spark.sql.session.timeZone Asia/Tokyo\nspark.ui.enabled false\n")
+    there = "spark.master local[1]\nspark.sql.session.timeZone Asia/Tokyo\nspark.ui.enabled false\n"
+    (tmp_path / "spark-defaults.conf").write_text(there)
     found = child(STARTED, clean_environment(SPARK_CONF_DIR=str(tmp_path)), str(tmp_path / "ships.og"))
     assert json.loads(found) == {
-        "master": "local[*]",
+        "master": "local[1]",
         "again": True,
         "python": True,
         "rows": ["Aurora"],
@@ -103,34 +104,50 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_nobody_named_a_master(unset: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert not sessions._master_is_named()
+    assert sessions._named_master() is None
     (tmp_path / "spark-defaults.conf").write_text("# spark.master yarn\nspark.master.rest.enabled true\n")
     unset.setenv("SPARK_CONF_DIR", str(tmp_path))
-    unset.setenv("PYSPARK_SUBMIT_ARGS", "--driver-memory 3g pyspark-shell")
-    assert not sessions._master_is_named()
+    unset.setenv("PYSPARK_SUBMIT_ARGS", "--driver-memory 3g --conf spark.ui.enabled=false pyspark-shell")
+    assert sessions._named_master() is None
+    assert sessions._runs_here()
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value", "master"),
     [
-        ("PYSPARK_GATEWAY_PORT", "7000"),
-        ("SPARK_REMOTE", "sc://host"),
-        ("MASTER", "spark://host:7077"),
-        ("PYSPARK_SUBMIT_ARGS", "--master yarn pyspark-shell"),
-        ("PYSPARK_SUBMIT_ARGS", "--conf spark.master=yarn pyspark-shell"),
+        ("SPARK_REMOTE", "sc://host", "sc://host"),
+        ("MASTER", "spark://host:7077", "spark://host:7077"),
+        ("MASTER", "local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        ("PYSPARK_SUBMIT_ARGS", "--master yarn pyspark-shell", "yarn"),
+        ("PYSPARK_SUBMIT_ARGS", "--verbose --master=yarn pyspark-shell", "yarn"),
+        ("PYSPARK_SUBMIT_ARGS", "--conf spark.ui.enabled=false --conf spark.master=yarn pyspark-shell", "yarn"),
+        ("PYSPARK_SUBMIT_ARGS", "--conf=spark.master=k8s://https://host:443 pyspark-shell", "k8s://https://host:443"),
     ],
 )
-def test_the_environment_names_a_master(unset: pytest.MonkeyPatch, name: str, value: str) -> None:
+def test_the_environment_names_a_master(unset: pytest.MonkeyPatch, name: str, value: str, master: str) -> None:
     unset.setenv(name, value)
-    assert sessions._master_is_named()
+    assert sessions._named_master() == master
+    assert not sessions._runs_here()
 
 
-@pytest.mark.parametrize("line", ["spark.master yarn", "  spark.master=yarn", "spark.master\tspark://h:7077"])
+@pytest.mark.parametrize(
+    "line", ["spark.master yarn", "  spark.master=yarn", "spark.master\tyarn", "spark.master : yarn"]
+)
 def test_the_defaults_of_spark_name_a_master(unset: pytest.MonkeyPatch, tmp_path: Path, line: str) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text(f"# ours\n{line}\n")
     unset.setenv("SPARK_HOME", str(tmp_path))
-    assert sessions._master_is_named()
+    assert sessions._named_master() == "yarn"
+    assert not sessions._runs_here()
+
+
+@pytest.mark.parametrize("master", ["local", "local[4]", "local[*, 3]"])
+def test_a_master_may_be_this_machine(unset: pytest.MonkeyPatch, master: str) -> None:
+    unset.setenv("PYSPARK_SUBMIT_ARGS", f"--master '{master}' pyspark-shell")
+    assert sessions._named_master() == master
+    assert sessions._runs_here()
+    unset.setenv("PYSPARK_GATEWAY_PORT", "7000")
+    assert not sessions._runs_here()
 
 
 # --------------------------------------------------------------------------------------------- Java

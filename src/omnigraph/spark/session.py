@@ -1,18 +1,20 @@
 """The Spark session that work runs in: the caller's, the one that runs already, or one made here.
 
 Where Spark runs is never decided here: master and settings come from the usual places, ``spark-submit``,
-``spark-defaults.conf`` and the environment. Only where none of them names a master is Spark local, and then it gets
-the settings without which it fails or lies.
+``spark-defaults.conf`` and the environment. Where none of them names a master Spark is local. A local one gets the
+settings without which it fails or lies; what executors elsewhere need, those who set them up know.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +26,7 @@ from omnigraph.errors import SparkUnavailable
 
 _LEAST_JAVA: Final = 17
 _INSTALL: Final = f"install Java {_LEAST_JAVA} or newer, and let JAVA_HOME or PATH lead to it"
+_IS_LOCAL: Final = re.compile(r"local(\[.*])?")
 _JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 # What a local Spark finds in its environment; whoever has set one of them has decided.
@@ -54,7 +57,7 @@ def _running() -> SparkSession | None:
 
 
 def _made() -> SparkSession:
-    if not _master_is_named():
+    if _runs_here():
         for name, value in _LOCAL.items():
             os.environ.setdefault(name, value)
     session = _started()
@@ -81,27 +84,44 @@ def _started() -> SparkSession:
 # --------------------------------------------------------------------------------------------- where Spark runs
 
 
-def _master_is_named() -> bool:
-    """Whether one of the usual places says where Spark runs; ``spark-submit`` has a gateway open already."""
-    named = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER")
-    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
-    return (
-        any(name in os.environ for name in named)
-        or "--master" in arguments
-        or "spark.master" in arguments
-        or _is_in_defaults("spark.master")
-    )
+def _runs_here() -> bool:
+    """Whether tasks will run in this machine. Of a program of ``spark-submit`` only its Java knows: it runs already."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return False
+    master = _named_master()
+    return master is None or _IS_LOCAL.fullmatch(master) is not None
 
 
-def _is_in_defaults(setting: str) -> bool:
+def _named_master() -> str | None:
+    """Where the usual places say that Spark runs, in the order in which Spark asks them; None if they do not."""
+    named = os.environ.get("SPARK_REMOTE") or _submitted_master() or _default_of("spark.master")
+    return named or os.environ.get("MASTER")
+
+
+def _submitted_master() -> str | None:
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    for word, following in pairwise([*words, ""]):
+        option, _, value = word.partition("=")
+        if option == "--master":
+            return value or following
+        if option in ("--conf", "-c"):
+            name, _, given = (value or following).partition("=")
+            if name == "spark.master":
+                return given
+    return None
+
+
+def _default_of(setting: str) -> str | None:
+    """What ``spark-defaults.conf`` says of a setting."""
     home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
     file = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
     try:
-        lines = file.read_text("utf-8", errors="replace").splitlines()
+        text = file.read_text("utf-8", errors="replace")
     except OSError:
         # Without such a file nothing is set in it.
-        return False
-    return any(re.match(rf"\s*{re.escape(setting)}[\s=:]", line) for line in lines)
+        return None
+    found = re.search(rf"^[^\S\n]*{re.escape(setting)}(?:[^\S\n]*[=:][^\S\n]*|[^\S\n]+)(\S+)", text, re.MULTILINE)
+    return found and found[1]
 
 
 # --------------------------------------------------------------------------------------------- Java
