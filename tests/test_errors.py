@@ -29,7 +29,10 @@ SPECIAL: dict[str, OmniGraphError] = {
     "ExpectedVersionMismatch": errors.ExpectedVersionMismatch("node:Person", 1, 2),
     "PreconditionFailed": errors.PreconditionFailed("main", "A", None),
     "LockTimeout": errors.LockTimeout("main", "process 7", 1.5),
-    "MergeConflicts": errors.MergeConflicts("1 conflict", [{"id": "a"}]),
+    "MergeConflicts": errors.MergeConflicts(
+        "1 conflict",
+        [errors.Conflict("DivergentUpdate", "Person", "a", {"age": 1}, {"age": 2}, None, "both", ("age",))],
+    ),
     "OutcomeUnknown": errors.OutcomeUnknown("01J", "the connection broke"),
 }
 

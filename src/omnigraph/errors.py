@@ -25,9 +25,11 @@ Errors pickle, so they cross process borders whole. This module imports nothing 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from datetime import UTC, date, datetime
+from typing import ClassVar, TypeAlias, cast
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
@@ -115,6 +117,62 @@ class Violation:
             "value": self.value,
             "message": self.message,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """One entity that two sides of a merge changed in different ways, or that breaks a rule once they are together.
+
+    The images are the entity as the common base, ours (the branch that is merged into) and theirs (what is merged)
+    have it, as Python values by property; None where it is not there.
+    """
+
+    kind: str
+    type: str
+    id: str
+    base: Mapping[str, object] | None
+    ours: Mapping[str, object] | None
+    theirs: Mapping[str, object] | None
+    message: str
+    properties: tuple[str, ...] = ()
+    """The properties whose values are at odds, or that the rule is about."""
+
+    @property
+    def key(self) -> tuple[str, str, str, tuple[str, ...]]:
+        """What tells it from the other conflicts of a merge."""
+        return self.kind, self.type, self.id, self.properties
+
+    def to_json(self) -> dict[str, Json]:
+        """One entry of ``details.conflicts``."""
+        return {
+            "kind": self.kind,
+            "type": self.type,
+            "id": self.id,
+            "properties": list(self.properties),
+            "message": self.message,
+            "base": _json_value(self.base),
+            "ours": _json_value(self.ours),
+            "theirs": _json_value(self.theirs),
+        }
+
+
+def _json_value(value: object) -> Json:
+    """A Python value as JSON spells it."""
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        case date():
+            return value.isoformat()
+        case float() if not math.isfinite(value):
+            return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+        case Mapping():
+            return {str(name): _json_value(each) for name, each in cast("Mapping[object, object]", value).items()}
+        case list() | tuple():
+            return [_json_value(each) for each in cast("Sequence[object]", value)]
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            return str(value)
 
 
 class OmniGraphError(Exception):
@@ -324,8 +382,9 @@ class MergeConflicts(OmniGraphError):
 
     code = "merge_conflicts"
 
-    def __init__(self, message: str, conflicts: Sequence[Mapping[str, Json]]) -> None:
-        super().__init__(message, hint="resolve them from a file", details={"conflicts": list(conflicts)})
+    def __init__(self, message: str, conflicts: Sequence[Conflict]) -> None:
+        hint = "decide each: prefer ours or theirs, or resolve them from the file that a dry run writes"
+        super().__init__(message, hint=hint, details={"conflicts": [conflict.to_json() for conflict in conflicts]})
         self.conflicts = tuple(conflicts)
 
 

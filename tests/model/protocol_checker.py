@@ -319,6 +319,7 @@ EDGE = Operation("edge", "edge", "m>n")
 DELETE = Operation("delete", "delete", "n")
 LOAD = Operation("load", "load", "x")
 NODE = Operation("node", "node", "y")
+MERGE = Operation("merge", "merge", "x")
 EDGE_IF, NODE_IF = EDGE._replace(id="edgeif", if_commit="c0"), NODE._replace(id="nodeif", if_commit="c0")
 TXN_A, TXN_B = Operation("txnA", "load", "x", txn="app:1"), Operation("txnB", "load", "z", txn="app:1")
 TXN_NODE, TXN_EDGE = NODE._replace(id="txnnode", txn="app:1"), EDGE._replace(id="txnedge", txn="app:1")
@@ -334,6 +335,7 @@ SCENARIOS = (
     Scenario("L5", "L", (LOAD, EDGE), crashes=1, io_errors=2, failing=LATE_PUBLISH),
     Scenario("L6", "L", (NODE_IF, EDGE_IF, LOAD), crashes=2),
     Scenario("L7", "L", (TXN_A, TXN_B, EDGE), crashes=2),
+    Scenario("L8", "L", (MERGE, EDGE), crashes=1, io_errors=1, failing=ANY),
     Scenario("S1", "S", (LOAD, EDGE), crashes=2, steals=2),
     Scenario("S2", "S", (LOAD, DELETE), crashes=2, steals=2),
     Scenario("S3", "S", (EDGE, DELETE), crashes=2, steals=2),
@@ -348,6 +350,7 @@ SCENARIOS = (
     Scenario("S4b", "S", (NODE_IF, EDGE), crashes=1, steals=1, blind=True),
     Scenario("S5b", "S", (TXN_A, TXN_B), crashes=1, steals=1, blind=True),
     Scenario("S7b", "S", (LOAD, EDGE), steals=1, io_errors=1, failing=ANY, blind=True),
+    Scenario("S8b", "S", (MERGE, EDGE), crashes=1, steals=1, blind=True),
     Scenario("S9b", "S", (TXN_NODE, TXN_EDGE), crashes=1, steals=1, blind=True),
 )
 DEEP_SCENARIOS = (

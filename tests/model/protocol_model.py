@@ -95,6 +95,7 @@ class Sidecar(NamedTuple):
     txn: str | None
     if_commit: str | None
     decision: str | None = None
+    confirmed: bool = False  # a merge's: every table was committed
 
 
 class World(NamedTuple):
@@ -122,7 +123,7 @@ class Snapshot(NamedTuple):
 
 class Operation(NamedTuple):
     id: str
-    kind: str  # edge: insert m->n; delete: node n with its edges; load: node + edge; node: one node
+    kind: str  # edge: insert m->n; delete: node n with its edges; load, merge: node + edge; node: one node
     row: str
     txn: str | None = None
     if_commit: str | None = None
@@ -257,6 +258,10 @@ def commit_section(
         if landed != now.pins[change.table] + 1 and "no_version_check" not in flags:
             return (yield from give_up(me, operation, sidecar, flags))
         versions += ((change.table, landed),)
+    if operation.kind == "merge":
+        sidecar = sidecar._replace(confirmed=True)
+        if (yield ("put", sidecar)) == "error":
+            return (yield from give_up(me, operation, sidecar, flags))
     if "sidecar_deleted_early" in flags:
         yield ("delete", operation.id)
     commit = Commit(operation.commit_id, None, (), plan.changes, OWNER, operation.txn, operation.if_commit)

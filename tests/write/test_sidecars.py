@@ -13,6 +13,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
 from omnigraph.write.sidecars import (
     ROLLBACK,
+    Adoption,
     Sidecar,
     SidecarPin,
     WriterKind,
@@ -40,6 +41,7 @@ FULL = Sidecar(
     "incarnation",
     "why",
     ROLLBACK,
+    (Adoption("node:City", 7, 12),),
 )
 
 

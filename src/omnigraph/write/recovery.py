@@ -23,7 +23,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import commit_of
 from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, CommitRecord, TableVersion
-from omnigraph.manifest.snapshot import Pin, entry_of, open_pin, pins_of
+from omnigraph.manifest.snapshot import Pin, entry_of, open_pin, pins_of, standing_entry
 from omnigraph.manifest.state import View
 from omnigraph.storage import table as tables
 from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
@@ -154,6 +154,7 @@ def _is_own(commit: Committed, sidecar: Sidecar) -> bool:
 def _roll_forward(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar, found: Sequence[Found]) -> Published:
     """Publish what the writer would have, on the head that it saw: the version after each pin, never HEAD."""
     updates = [entry_of(manifest, each.pin, each.head.at(_target(sidecar, each))) for each in found]
+    updates += _adopted(manifest, branch, sidecar)
     request = PublishRequest(
         CommitIntent(
             sidecar.commit_id or str(ULID()),
@@ -172,6 +173,14 @@ def _roll_forward(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar,
     if published.status == "replayed":
         raise ConflictError(f"the txn of operation {sidecar.operation_id} was committed by another operation")
     return published
+
+
+def _adopted(manifest: Manifest, branch: str, sidecar: Sidecar) -> list[TableVersion]:
+    locations = manifest.view(branch).tables.locations
+    return [
+        standing_entry(manifest, Pin(each.table_key, locations[each.table_key], each.version, None, each.row_count))
+        for each in sidecar.adopted
+    ]
 
 
 def _target(sidecar: Sidecar, found: Found) -> int:
@@ -202,7 +211,7 @@ def discard_drift(manifest: Manifest, held: Held, branch: str, heads: Sequence[F
     """
     drifted = [each for each in heads if each.beyond]
     for each in drifted:
-        foreign = [one for one in each.beyond if one.operation_id is None and one.operation not in _OWN_WITHOUT_ID]
+        foreign = [one for one in each.beyond if is_foreign(one)]
         if foreign:
             raise DriftDetected(
                 f"'{each.pin.table_key}' moved from version {each.pin.version} to {each.head.version} without us: "
@@ -212,11 +221,16 @@ def discard_drift(manifest: Manifest, held: Held, branch: str, heads: Sequence[F
             )
     if not drifted:
         return False
+    take_back(manifest, held, branch, drifted)
+    return True
+
+
+def take_back(manifest: Manifest, held: Held, branch: str, drifted: Sequence[Found]) -> CommitRecord:
+    """Restore tables to their pins, whatever was committed after them, and publish that."""
     # One id for the commit and its Restores: by that it is known as a repair, and gets its row in the audit.
     commit_id = str(ULID())
     restored = [_restored(manifest, held, each, commit_id) for each in drifted]
-    _publish_restored(manifest, held, branch, drifted, restored, commit_id)
-    return True
+    return _publish_restored(manifest, held, branch, drifted, restored, commit_id).commit
 
 
 def audit_discarded_drift(manifest: Manifest, held: Held, view: View) -> None:
@@ -248,7 +262,7 @@ def _discarded_by(manifest: Manifest, branch: str, commit: CommitRecord) -> tupl
     """The tables that a commit restored as a repair of drift: those whose Restore carries the id of the commit."""
     outcomes: list[TableOutcome] = []
     # What was cleaned up since, or does not say what made it, must not stand in the way of every writer.
-    with suppress(NotFound):
+    with suppress(NotFound, HistoryGone):
         for pin in pins_of(manifest.view_at(branch, commit.manifest_version)).values():
             if (pin.branch or MAIN) == branch:
                 with suppress(HistoryGone):
@@ -263,6 +277,11 @@ def _discarded_from(table: Table, pin: Pin, commit: CommitRecord) -> Iterator[Ta
 
 
 _OWN_WITHOUT_ID: Final = _MAINTENANCE | {"Restore"}
+
+
+def is_foreign(commit: Committed) -> bool:
+    """Whether a commit of a table was made by somebody we do not know."""
+    return commit.operation_id is None and commit.operation not in _OWN_WITHOUT_ID
 
 
 def _restored(manifest: Manifest, held: Held, found: Found, operation_id: str) -> TableVersion:

@@ -7,7 +7,7 @@ passed over by that reader. A sidecar that cannot be read is refused and kept.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Final, cast
 
@@ -46,6 +46,15 @@ class SidecarPin:
 
 
 @dataclass(frozen=True, slots=True)
+class Adoption:
+    """One table whose version on main the operation shows on its branch, without a commit of its own."""
+
+    table_key: str
+    version: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sidecar:
     """One operation. Without a ``commit_id`` it was written by release 0.8."""
 
@@ -66,6 +75,7 @@ class Sidecar:
     branch_incarnation: str | None = None
     message: str | None = None
     decision: str | None = None
+    adopted: tuple[Adoption, ...] = ()
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -130,6 +140,7 @@ def _encoded(sidecar: Sidecar) -> bytes:
         "branch_incarnation": sidecar.branch_incarnation,
         "message": sidecar.message,
         "decision": sidecar.decision,
+        "adopted": [asdict(adoption) for adoption in sidecar.adopted] or None,
     }
     return orjson.dumps(found | _present(ours), option=orjson.OPT_INDENT_2)
 
@@ -179,6 +190,7 @@ def _decoded(path: str, data: bytes) -> Sidecar:
             _text(found, "branch_incarnation"),
             _text(found, "message"),
             _text(found, "decision"),
+            tuple(_decoded_adoption(each) for each in cast("list[dict[str, object]]", found.get("adopted") or [])),
             version,
         )
     except (LookupError, TypeError, ValueError) as error:
@@ -195,6 +207,11 @@ def _decoded_pin(found: Mapping[str, object]) -> SidecarPin:
         cast("int | None", found.get("confirmed_version")),
         _text(found, "transaction_uuid"),
     )
+
+
+def _decoded_adoption(found: Mapping[str, object]) -> Adoption:
+    version, row_count = (int(cast(int, found[name])) for name in ("version", "row_count"))
+    return Adoption(str(found["table_key"]), version, row_count)
 
 
 def _text(found: Mapping[str, object], name: str) -> str | None:

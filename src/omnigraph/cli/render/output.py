@@ -15,9 +15,18 @@ from typing import ClassVar, TypeAlias
 
 from rich.text import Text
 
+from omnigraph.cli.render.conflicts import draw_conflicts
 from omnigraph.cli.render.page import Page, draw_problem, draw_violations, many, tamed
 from omnigraph.cli.render.progress import byte_bar
-from omnigraph.errors import Json, OmniGraphError, PipelineError, QueryError, SchemaError, ValidationError
+from omnigraph.errors import (
+    Json,
+    MergeConflicts,
+    OmniGraphError,
+    PipelineError,
+    QueryError,
+    SchemaError,
+    ValidationError,
+)
 
 Progress: TypeAlias = AbstractContextManager[Callable[[int], None]]
 
@@ -116,7 +125,7 @@ class TextOutput(Output):
     def error(self, error: OmniGraphError) -> None:
         """The problems of a text as ``lint`` shows them; any other error as a line, and its hint as another.
 
-        The violations of records stand above that line, which counts them.
+        The violations of records stand above that line, which counts them, and so do the conflicts of a merge.
         """
         err = self._page.err
         if isinstance(error, SchemaError | QueryError | PipelineError):
@@ -128,6 +137,8 @@ class TextOutput(Output):
             err.print(draw_violations(error.violations))
             more = " or more" if error.details.get("more") else ""
             message = f"{many(len(error.violations), 'violation')}{more}"
+        if isinstance(error, MergeConflicts) and error.conflicts:
+            err.print(draw_conflicts(error.conflicts))
         err.print(Text.assemble(("error", "bold red"), ": ", tamed(message)))
         if error.hint:
             err.print(Text.assemble(("hint", "bold"), ": ", tamed(error.hint)))

@@ -1,0 +1,72 @@
+"""Results of merges and reverts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.cli.render.conflicts import draw_conflicts
+from omnigraph.cli.render.output import Result
+from omnigraph.cli.render.page import Page, many
+from omnigraph.errors import Json
+
+if TYPE_CHECKING:
+    from omnigraph.write.merge import MergeResult
+    from omnigraph.write.merge_deltas import Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(Result):
+    """What a merge or a revert did; ``tried``: what it would do. ``file`` is where its conflicts can be decided."""
+
+    result: MergeResult
+    branch: str
+    tried: bool
+    file: str | None = None
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Every field, the commit as its id."""
+        result = self.result
+        return {
+            "outcome": result.outcome,
+            "branch": self.branch,
+            "commit": None if result.commit is None else result.commit.id,
+            "base": result.base,
+            "source": result.source,
+            "target": result.target,
+            "conflicts": [conflict.to_json() for conflict in result.conflicts],
+            "nodes": {name: _json(counts) for name, counts in result.nodes.items()},
+            "edges": {name: _json(counts) for name, counts in result.edges.items()},
+        }
+
+    def draw(self, page: Page) -> None:
+        """One line, what is at odds, and what changes in each type."""
+        result = self.result
+        page.print(f"{self.branch}: {self._outcome()}")
+        if result.conflicts:
+            page.print("")
+            page.print(draw_conflicts(result.conflicts))
+        kinds = {"node": result.nodes, "edge": result.edges}
+        rows = [
+            (kind, name, counts.inserted, counts.updated, counts.deleted)
+            for kind, types in kinds.items()
+            for name, counts in types.items()
+        ]
+        if rows:
+            page.print("")
+            page.table(("kind", "type", "inserted", "updated", "deleted"), rows)
+        if self.file is not None:
+            page.say(f"decide in {self.file}, then merge with --resolve {self.file}")
+
+    def _outcome(self) -> str:
+        result = self.result
+        if result.conflicts:
+            return f"{many(len(result.conflicts), 'conflict')}; nothing was written"
+        if self.tried:
+            return f"{result.outcome}; nothing was written"
+        return result.outcome + ("" if result.commit is None else f", commit {result.commit.id}")
+
+
+def _json(counts: Counts) -> Json:
+    return {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}

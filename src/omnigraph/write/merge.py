@@ -1,0 +1,366 @@
+"""Merging: what another branch or commit changed since the two met, brought together with what this one changed.
+
+Three-way by entity id, over the rows that changed and no others; checked by all rules; one commit with two parents, or
+none at all. A revert is the same with other sides: the base is the commit that is taken back, theirs is what it
+followed. What is at odds is never guessed: all conflicts are reported together, and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+from omnigraph.errors import Conflict, ConflictError, MergeConflicts, NotFound, ParameterError, Unsupported
+from omnigraph.language.schema import Schema
+from omnigraph.manifest.branches import branch_names, delete_branch
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.history import Commit, commit_of
+from omnigraph.manifest.references import Reference, find_commit, resolve, take_snapshot
+from omnigraph.manifest.rows import MAIN, TABLE_VERSION, CommitRecord
+from omnigraph.manifest.snapshot import Pin, Snapshot
+from omnigraph.storage.locks import Held, branch_lock, refs_lock
+from omnigraph.write.commit import Change, Prepared, Terms, commit
+from omnigraph.write.merge_base import base_of, snapshot_at, where_they_met
+from omnigraph.write.merge_choices import Choices, Prefer
+from omnigraph.write.merge_deltas import Choose, Counts, Delta, Merger
+from omnigraph.write.merge_file import Given, Resolution, read_resolution
+from omnigraph.write.merge_rows import By
+from omnigraph.write.merge_rules import Ruled, Sides, apply_rules
+from omnigraph.write.merge_sides import Base, tables_to_merge
+from omnigraph.write.recovery import heal
+from omnigraph.write.set_rules import type_of
+from omnigraph.write.sidecars import WriterKind, any_sidecar
+
+Outcome: TypeAlias = Literal["already-up-to-date", "fast-forward", "merged"]
+UP_TO_DATE: Final = "already-up-to-date"
+_MANY_ROWS: Final = 100_000
+"""Staging more rows than this takes so long that a fork is published before."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """What a merge or a revert did, or would do. ``commit`` is None when nothing was written.
+
+    ``base``, ``source`` and ``target`` are commits: where the two met, what was merged, and what it was merged into.
+    """
+
+    outcome: Outcome
+    commit: Commit | None
+    base: str
+    source: str
+    target: str
+    conflicts: tuple[Conflict, ...]
+    """What has to be decided, of a dry run."""
+    nodes: Mapping[str, Counts]
+    edges: Mapping[str, Counts]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How it is merged: what counts as the same thing changed, and who decides where both sides did."""
+
+    by: By = "row"
+    prefer: Prefer | None = None
+    resolve: Given | None = None
+    dry_run: bool = False
+    delete_branch: bool = False
+
+
+def merge(manifest: Manifest, schema: Schema, source: Reference, manner: Manner, terms: Terms) -> MergeResult:
+    """Merge a branch, a commit or a tag into a branch."""
+    resolution = _checked(manner)
+    captured = _capture(manifest, source, terms.branch, dry_run=manner.dry_run)
+    branch = captured.branch
+    if manner.delete_branch and branch is None:
+        raise ParameterError(f"'{source}' is no branch that could be deleted")
+    shown = str(source) if branch is None else f"branch '{branch}'"
+    terms = replace(
+        terms,
+        schema_ir_hash=schema.hash,
+        message=terms.message or f"merge {shown} into '{terms.branch}'",
+        merged_parent=captured.commit.id,
+    )
+    work = _Work(manifest, schema, captured.snapshot, captured.commit, _Meeting(captured), manner, resolution)
+    result = _run(manifest, work, manner, terms)
+    if branch is not None and manner.delete_branch and not manner.dry_run:
+        _delete_merged(manifest, branch, captured.commit.id)
+    return result
+
+
+def revert(
+    manifest: Manifest, schema: Schema, ref: Reference, side: int | None, manner: Manner, terms: Terms
+) -> MergeResult:
+    """Take back what a commit did, as a new commit on a branch."""
+    resolution = _checked(manner)
+    place = resolve(manifest, terms.branch, ref)
+    if place.commit is None:
+        raise NotFound(f"no commit at {ref}")
+    undone = place.commit
+    back_to = find_commit(manifest, undone.branch or MAIN, _parent_of(undone, side))
+    terms = replace(terms, schema_ir_hash=schema.hash, message=terms.message or f"revert {_named(undone)}")
+    work = _Work(
+        manifest,
+        schema,
+        snapshot_at(manifest, back_to),
+        back_to,
+        _Undoing(undone),
+        manner,
+        resolution,
+        WriterKind.MUTATION,
+    )
+    return _run(manifest, work, manner, terms)
+
+
+def _named(undone: CommitRecord) -> str:
+    return undone.id if undone.message is None else f"{undone.id}: {undone.message}"
+
+
+def _parent_of(undone: CommitRecord, side: int | None) -> str:
+    parents = [parent for parent in (undone.parent, undone.merged_parent) if parent is not None]
+    if not parents:
+        raise ParameterError(f"{undone.id} is the first commit: there is nothing to go back to")
+    if side is None and len(parents) > 1:
+        raise ParameterError(
+            f"{undone.id} is a merge, and has two parents",
+            hint=f"say which one to go back to: side 1 is {parents[0]}, side 2 is {parents[1]}",
+            details={"commit": undone.id, "parents": parents},
+        )
+    if side is not None and not 1 <= side <= len(parents):
+        raise ParameterError(f"{undone.id} has no side {side}", hint=f"it has {len(parents)}")
+    return parents[(side or 1) - 1]
+
+
+def _checked(manner: Manner) -> Resolution | None:
+    for name, value, allowed in (("by", manner.by, By), ("prefer", manner.prefer, Prefer)):
+        words = cast("tuple[str, ...]", get_args(allowed))
+        if value is not None and value not in words:
+            raise ParameterError(f"{name} is {value!r}", hint=f"use {' or '.join(words)}")
+    return None if manner.resolve is None else read_resolution(manner.resolve)
+
+
+def _run(manifest: Manifest, work: _Work, manner: Manner, terms: Terms) -> MergeResult:
+    if manner.dry_run:
+        return work.merged(take_snapshot(manifest, terms.branch), keep_open=True).result(None)
+    result = commit(manifest, work, terms)
+    return result.outcome.result(None if result.commit is None else commit_of(result.commit))
+
+
+# --------------------------------------------------------------------------------------------- what is merged
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    """What is merged, as it stood when the merge began."""
+
+    commit: CommitRecord
+    snapshot: Snapshot
+    branch: str | None
+    """The branch that it is the head of, if it was named as such."""
+
+
+def _capture(manifest: Manifest, source: Reference, into: str, *, dry_run: bool) -> _Captured:
+    """Read what is merged, under the lock that guards branches: nobody deletes it or makes it anew meanwhile.
+
+    A dry run takes no lock and finishes nothing that a dead writer left: it writes not a byte.
+    """
+    if source == into:
+        raise ParameterError(f"'{into}' cannot be merged into itself")
+    branch = source if isinstance(source, str) and source in branch_names(manifest) else None
+    if branch is not None and not dry_run and any_sidecar(manifest.objects):
+        with branch_lock(manifest.location, branch, manifest.locks) as held:
+            heal(manifest, held, branch)
+    with nullcontext() if dry_run else refs_lock(manifest.location, manifest.locks):
+        place = resolve(manifest, branch or MAIN, source if branch is None else None)
+        if place.commit is None:
+            raise NotFound(f"there is no commit at '{source}' to merge")
+        snapshot = take_snapshot(manifest, place.branch, None if branch else place.commit.id)
+        if branch is None or snapshot.commit is None:
+            return _Captured(place.commit, snapshot, branch)
+        return _Captured(find_commit(manifest, branch, snapshot.commit.id), snapshot, branch)
+
+
+def _delete_merged(manifest: Manifest, branch: str, merged: str) -> None:
+    """Delete a branch that was merged; one that has got further commits meanwhile is kept."""
+
+    def heal_and_compare(manifest: Manifest, held: Held, name: str) -> None:
+        heal(manifest, held, name)
+        head = manifest.view(name).head
+        if head is not None and head.id != merged:
+            raise ConflictError(
+                f"branch '{name}' was merged, but not deleted: it has got commits since",
+                hint="merge it again",
+                details={"branch": name, "merged": merged, "head": head.id},
+            )
+
+    delete_branch(manifest, branch, heal_and_compare)
+
+
+# --------------------------------------------------------------------------------------------- the work
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What both sides have seen, under which id, and what a merge of theirs would be called."""
+
+    id: str
+    outcome: Outcome
+    read: Callable[[], Base]
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """A merge begins where the two histories met."""
+
+    captured: _Captured
+    joins: bool = True
+    """Whether the commit joins two histories."""
+
+    def common(self, manifest: Manifest, ours: Snapshot, target: str) -> _Common:
+        source = self.captured.commit
+        met = where_they_met(manifest, source.id, target, (ours.branch, self.captured.snapshot.branch))
+        outcome: Outcome = "merged"
+        if met.id == source.id:
+            outcome = "already-up-to-date"
+        elif met.id == target:
+            outcome = "fast-forward"
+        return _Common(met.id, outcome, lambda: base_of(manifest, met))
+
+
+@dataclass(frozen=True, slots=True)
+class _Undoing:
+    """A revert begins at the commit that is taken back."""
+
+    undone: CommitRecord
+    joins: bool = False
+
+    def common(self, manifest: Manifest, ours: Snapshot, target: str) -> _Common:
+        del ours, target
+        return _Common(self.undone.id, "merged", lambda: Base(snapshot_at(manifest, self.undone)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """What came of the three sides."""
+
+    outcome: Outcome
+    base: str
+    source: str
+    target: str
+    counts: Mapping[str, Counts] = field(default_factory=dict[str, Counts])
+    conflicts: tuple[Conflict, ...] = ()
+    changes: tuple[Change, ...] = ()
+    adopted: tuple[Pin, ...] = ()
+    reads: frozenset[str] = frozenset()
+
+    def result(self, made: Commit | None) -> MergeResult:
+        """The public form."""
+        nodes, edges = (
+            {key.partition(":")[2]: counts for key, counts in self.counts.items() if key.startswith(kind)}
+            for kind in ("node:", "edge:")
+        )
+        return MergeResult(self.outcome, made, self.base, self.source, self.target, self.conflicts, nodes, edges)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A merge as the commit path takes it. It can be repeated on newer data: then the base is found anew too."""
+
+    manifest: Manifest
+    schema: Schema
+    theirs: Snapshot
+    source: CommitRecord
+    begins: _Meeting | _Undoing
+    manner: Manner
+    resolution: Resolution | None
+    kind: WriterKind = WriterKind.BRANCH_MERGE
+    strict: bool = False
+
+    def prepare(self, snapshot: Snapshot) -> Prepared[_Merged]:
+        """Bring the sides together on a snapshot; ``MergeConflicts`` with all conflicts if there are any."""
+        merged = self.merged(snapshot, keep_open=False)
+        if merged.conflicts:
+            count = len(merged.conflicts)
+            raise MergeConflicts(f"{count} conflict{'' if count == 1 else 's'}", merged.conflicts)
+        # Where the histories were joined they have met, even if no row changed.
+        always = merged.outcome != UP_TO_DATE and self.begins.joins
+        return Prepared(merged.changes, merged.reads, merged, merged.adopted, always)
+
+    def merged(self, ours: Snapshot, *, keep_open: bool) -> _Merged:
+        """What comes of the three sides. ``keep_open``: what a file leaves open is reported as a conflict."""
+        if ours.commit is None:
+            raise NotFound(f"branch '{ours.branch}' has no commit to merge into")
+        target = ours.commit.id
+        common = self.begins.common(self.manifest, ours, target)
+        found = _Merged(common.outcome, common.id, self.source.id, target)
+        choices = Choices(self.resolution, self.manner.prefer)
+        choices.refuse_stale(self.source.id, target, self.manner.by)
+        if common.outcome == UP_TO_DATE:
+            choices.refuse_wrong((), ())
+            return found
+        base = common.read()
+        sides = Sides(self.schema.catalog, base.snapshot, ours, self.theirs)
+        self._refuse_other_schemas(sides)
+        ruled = self._brought_together(sides, base, choices.choose)
+        possible = self._brought_together(sides, base, _nothing).open if choices.has_unmet else ()
+        choices.refuse_wrong(possible, None if keep_open else ruled.open)
+        if not self.begins.joins and not any(delta.changes_anything for delta in ruled.deltas.values()):
+            found = replace(found, outcome=found.outcome if ruled.open else UP_TO_DATE)
+        return self._written(found, base, ours, ruled)
+
+    def _brought_together(self, sides: Sides, base: Base, choose: Choose) -> Ruled:
+        merger = Merger(base, sides.ours, sides.theirs, self.manner.by, choose)
+        deltas = {key: merger.delta(type_of(sides.catalog, key)) for key in tables_to_merge(base, sides.theirs)}
+        ruled = apply_rules(sides, deltas, choose)
+        return replace(ruled, open=(*merger.open, *ruled.open))
+
+    def _refuse_other_schemas(self, sides: Sides) -> None:
+        for name, side in (("base", sides.base), ("target", sides.ours), ("source", sides.theirs)):
+            if side.schema_ir_hash not in (None, self.schema.hash):
+                raise Unsupported(
+                    f"the {name} of this merge was written under another schema than the graph has now",
+                    hint="merge branches before the schema changes, or load what they hold anew",
+                    details={"side": name, "schema": side.schema_ir_hash, "current": self.schema.hash},
+                )
+
+    def _written(self, found: _Merged, base: Base, ours: Snapshot, ruled: Ruled) -> _Merged:
+        """The changes of the commit: rows that are written, and versions of main that are adopted as they are."""
+        changed = {key: delta for key, delta in ruled.deltas.items() if delta.changes_anything}
+        adopted = {key for key, delta in changed.items() if self._may_adopt(base, ours, delta)}
+        changes = tuple(
+            replace(
+                table.change(ruled.checked.standing.get(table.type.table_key)),
+                is_long=changed[table.type.table_key].rows.num_rows > _MANY_ROWS,
+            )
+            for table in ruled.pending
+            if table.type.table_key not in adopted
+        )
+        return replace(
+            found,
+            counts={key: delta.counts for key, delta in changed.items()},
+            conflicts=ruled.open,
+            changes=changes,
+            adopted=tuple(self.theirs.pins[key] for key in sorted(adopted)),
+            reads=ruled.checked.reads | ruled.deltas.keys(),
+        )
+
+    def _may_adopt(self, base: Base, ours: Snapshot, delta: Delta) -> bool:
+        """Whether theirs is a newer version on main of the very table that ours has only ever inherited."""
+        key = delta.type.table_key
+        mine, other = ours.pins[key], self.theirs.pins.get(key)
+        if not self.begins.joins or delta.decided or ours.branch == MAIN or other is None or key in base.overlays:
+            return False
+        inherited = base.snapshot.pins.get(key) == mine and mine.branch != ours.branch
+        newer = other.branch is None and other.version > mine.version
+        return inherited and newer and not self._was_owned(ours.branch, key)
+
+    def _was_owned(self, branch: str, table_key: str) -> bool:
+        """Whether a branch ever had a fork of a table: an older release may have left it again."""
+        condition = f"object_type = '{TABLE_VERSION}' AND table_key = '{table_key}' AND table_branch = '{branch}'"
+        return self.manifest.open(branch).count_rows(condition) > 0
+
+
+def _nothing(conflict: Conflict, type_: object) -> None:
+    """Nobody decides."""
+    del conflict, type_

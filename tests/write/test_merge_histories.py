@@ -1,0 +1,280 @@
+"""Random histories: branches that are edited, merged in every direction and reverted, beside a model of plain dicts.
+
+After every step all branches show what the model says, and the conflicts of a merge are those of the model. Where two
+histories met is found here by comparing all ancestors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal, TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, event, given, note, settings
+from hypothesis import strategies as st
+
+from omnigraph.errors import MergeConflicts
+from omnigraph.graph import Graph
+from omnigraph.manifest.history import Commit
+from omnigraph.write.merge import MergeResult
+from tests.model.merge_model import By, Entity, merge, merged, orphans, preferred
+from tests.write.merging import edit, knows, make, person, state
+
+State: TypeAlias = dict[tuple[str, str], Entity]
+Side: TypeAlias = Literal["ours", "theirs"]
+NAMES = ("p0", "p1", "p2", "p3")
+BRANCHES = ("main", "left", "right")
+BY: tuple[By, ...] = ("row", "property")
+PREFER: tuple[Side | None, ...] = (None, "ours", "theirs")
+
+
+class History:
+    """A graph and its model: what every commit shows, and what it follows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.graph: Graph = make(folder, {name: person(0) for name in NAMES[:2]}, {"p0": knows("p0", "p1", 0)})
+        for name in BRANCHES[1:]:
+            self.graph.create_branch(name)
+        self.shown: dict[str, State] = {}
+        self.parents: dict[str, tuple[str, ...]] = {}
+        for commit in self.graph.commits():
+            self.know(commit, state(self.graph, at=commit.id))
+
+    def know(self, commit: Commit, shows: State) -> None:
+        """A new commit."""
+        self.shown[commit.id] = shows
+        self.parents[commit.id] = commit.parents
+
+    def head(self, branch: str) -> str:
+        """The newest commit of a branch."""
+        return self.graph.commits(branch, limit=1)[0].id
+
+    def check(self) -> None:
+        """All branches show what they should."""
+        for branch in BRANCHES:
+            assert state(self.graph, branch) == self.shown[self.head(branch)], branch
+
+    # ----------------------------------------------------------------------------------------- steps
+
+    def edit(self, branch: str, put: Mapping[str, Entity | None], ends: Mapping[str, int | None]) -> None:
+        """Put and remove people, and edges from each of them to the next one; no edge may lack an end."""
+        now = self.shown[self.head(branch)]
+        wanted = {**now, **{("Person", name): row for name, row in put.items()}}
+        for name, since in ends.items():
+            following = NAMES[(NAMES.index(name) + 1) % len(NAMES)]
+            wanted["Knows", name] = None if since is None else knows(name, following, since)
+        after: State = {key: row for key, row in wanted.items() if row is not None}
+        for key in orphans(after):
+            del after[key]
+        changes = {key: after.get(key) for key in {*now, *after} if now.get(key) != after.get(key)}
+        if not changes:
+            return
+        rows = {
+            type_: {id_: row for (found, id_), row in changes.items() if found == type_}
+            for type_ in ("Person", "Knows")
+        }
+        self.know(edit(self.graph, branch, people=rows["Person"], knows=rows["Knows"]), after)
+
+    def merge(self, source: str, into: str, by: By = "row", prefer: Side | None = None) -> None:
+        """Merge a branch or a commit."""
+        theirs, target = self.head(source) if source in BRANCHES else source, self.head(into)
+        if source == into:
+            return
+        bases = self.bases(theirs, target)
+        result = self.compare(source, into, by, prefer, theirs, bases)
+        if result is not None:
+            label = "already-up-to-date" if theirs in bases else "fast-forward" if target in bases else "merged"
+            assert result.outcome == label
+            event(f"{label}{', met more than once' if len(bases) > 1 else ''}")
+            assert (result.commit is None) == (label == "already-up-to-date")
+
+    def compare(
+        self, source: str, into: str, by: By, prefer: Side | None, theirs: str, bases: set[str]
+    ) -> MergeResult | None:
+        """Merge, and hold what comes of it against the model."""
+        target = self.head(into)
+        tried = self.graph.merge(source, into, by=by, dry_run=True)
+        assert tried.base in bases
+        base = self.common(tried.base, sorted(bases - {tried.base}))
+        ours, other = self.shown[target], self.shown[theirs]
+        if theirs in bases:
+            base = other
+        expected, conflicts = merge(base, ours, other, by)
+        kinds = {**conflicts, **{key: "OrphanEdge" for key in orphans(expected) if key not in conflicts}}
+        found = {(each.type, each.id): each.kind for each in tried.conflicts if each.kind != "OrphanEdge"}
+        lost = {(each.type, each.id) for each in tried.conflicts if each.kind == "OrphanEdge"}
+        assert (found, lost) == (conflicts, orphans(expected))
+        if not kinds:
+            result = self.graph.merge(source, into, by=by, prefer=prefer)
+        elif prefer is None or orphans(preferred(base, ours, other, by, prefer)):
+            event("conflicts")
+            with pytest.raises(MergeConflicts):
+                self.graph.merge(source, into, by=by)
+            return None
+        else:
+            event("conflicts, decided")
+            result = self.graph.merge(source, into, by=by, prefer=prefer)
+            expected = preferred(base, ours, other, by, prefer)
+        if result.commit is not None:
+            assert result.commit.parents == (target, theirs)
+            self.know(result.commit, expected)
+        return result
+
+    def revert(self, branch: str, back: int, side: int) -> None:
+        """Take back one of the last commits of a branch."""
+        commits = self.graph.commits(branch)
+        undone = commits[min(back, len(commits) - 1)]
+        if not undone.parents:
+            return
+        parent = undone.parents[min(side, len(undone.parents)) - 1]
+        ours = self.shown[self.head(branch)]
+        expected, conflicts = merge(self.shown[undone.id], ours, self.shown[parent], "row")
+        if conflicts or orphans(expected):
+            with pytest.raises(MergeConflicts):
+                self.graph.revert(undone.id, branch=branch, side=min(side, len(undone.parents)))
+            return
+        result = self.graph.revert(undone.id, branch=branch, side=min(side, len(undone.parents)))
+        assert (result.commit is None) == (expected == ours)
+        event("reverted")
+        if result.commit is not None:
+            self.know(result.commit, expected)
+
+    # ----------------------------------------------------------------------------------------- where two met
+
+    def ancestors(self, commit: str) -> set[str]:
+        """A commit and all that it follows."""
+        found: set[str] = set()
+        waiting = [commit]
+        while waiting:
+            each = waiting.pop()
+            if each not in found:
+                found.add(each)
+                waiting += self.parents[each]
+        return found
+
+    def bases(self, one: str, other: str) -> set[str]:
+        """Common ancestors that no other one follows."""
+        shared = self.ancestors(one) & self.ancestors(other)
+        return {each for each in shared if not any(each in self.ancestors(more) - {more} for more in shared)}
+
+    def common(self, first: str, others: list[str]) -> State:
+        """What both sides have seen: the first meeting point, and what the others have that it has not."""
+        known, told = self.shown[first], dict[tuple[str, str], Entity | None]()
+        for other in others:
+            earlier = self.bases(first, other)
+            if len(earlier) != 1:
+                event("met more than once, twice")
+            before = self.shown[sorted(earlier)[0]]
+            for key in {*known, *self.shown[other], *before}:
+                found = merged(before.get(key), known.get(key), self.shown[other].get(key), "property")
+                if isinstance(found, str):
+                    told.setdefault(key, before.get(key))
+                elif found != known.get(key):
+                    told.setdefault(key, found)
+        return {key: row for key, row in {**known, **told}.items() if row is not None}
+
+
+# --------------------------------------------------------------------------------------------- what happens
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """Somebody edits a branch."""
+
+    branch: str
+    people: Mapping[str, Entity | None]
+    edges: Mapping[str, int | None]
+
+    def happen(self, history: History) -> None:
+        history.edit(self.branch, self.people, self.edges)
+
+
+@dataclass(frozen=True, slots=True)
+class Merges:
+    """Somebody merges a branch, as it is or as it was some commits ago."""
+
+    source: str
+    into: str
+    by: By
+    prefer: Side | None
+    back: int | None
+
+    def happen(self, history: History) -> None:
+        source = self.source
+        if self.back is not None:
+            commits = history.graph.commits(source)
+            source = commits[min(self.back, len(commits) - 1)].id
+        history.merge(source, self.into, self.by, self.prefer)
+
+
+@dataclass(frozen=True, slots=True)
+class Reverts:
+    """Somebody takes a commit back."""
+
+    branch: str
+    back: int
+    side: int
+
+    def happen(self, history: History) -> None:
+        history.revert(self.branch, self.back, self.side)
+
+
+@dataclass(frozen=True, slots=True)
+class Crosses:
+    """Two branches merge what the other one had before: afterwards they have met twice."""
+
+    one: str
+    other: str
+    prefer: Side | None
+
+    def happen(self, history: History) -> None:
+        before = history.head(self.one)
+        history.merge(self.other, self.one, prefer=self.prefer)
+        if self.one != self.other:
+            history.merge(before, self.other, prefer=self.prefer)
+
+
+Step: TypeAlias = Edits | Merges | Reverts | Crosses
+
+people = st.one_of(st.none(), st.builds(person, st.sampled_from([None, 1, 2]), st.none()))
+edges = st.one_of(st.none(), st.sampled_from([1, 2]))
+branches = st.sampled_from(BRANCHES)
+names = st.sampled_from(NAMES)
+edits = st.builds(
+    Edits, branches, st.dictionaries(names, people, max_size=3), st.dictionaries(names, edges, max_size=2)
+)
+merges = st.builds(
+    Merges, branches, branches, st.sampled_from(BY), st.sampled_from(PREFER), st.none() | st.integers(0, 5)
+)
+crosses = st.builds(Crosses, branches, branches, st.sampled_from(PREFER))
+reverts = st.builds(Reverts, branches, st.integers(0, 3), st.integers(1, 2))
+steps: st.SearchStrategy[Step] = edits | edits | merges | reverts | crosses
+
+
+def play(happenings: list[Step]) -> None:
+    """Do all steps, and look at all branches after each."""
+    with TemporaryDirectory() as folder:
+        history = History(Path(folder))
+        for step in happenings:
+            note(str(step))
+            step.happen(history)
+            history.check()
+
+
+QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=QUIET, print_blob=True)
+@given(st.lists(steps, min_size=6, max_size=9))
+def test_a_short_history_is_that_of_the_model(happenings: list[Step]) -> None:
+    play(happenings)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None, suppress_health_check=QUIET, print_blob=True)
+@given(st.lists(steps, min_size=10, max_size=30))
+def test_a_long_history_is_that_of_the_model(happenings: list[Step]) -> None:
+    play(happenings)
