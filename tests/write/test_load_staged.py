@@ -213,6 +213,20 @@ def test_a_txn_that_died_anywhere_is_loaded_once_by_its_retry(fleet: Graph, bran
         assert [each.txn for each in graph.commits(branch)].count(("import", 1)) == 1
 
 
+def load_what_is_good(uri: str) -> LoadResult:
+    return omnigraph.open(uri).load([port("a")], txn=("import", 1), on_error="quarantine")
+
+
+def test_what_a_dead_load_committed_is_not_in_the_way_of_its_retry(fleet: Graph) -> None:
+    """The retry comes from a handle that was open all the time, so that nobody else has finished the dead one."""
+    steps = crash.record(load_what_is_good, str(crash.fresh_copy(Path(fleet.uri))))
+    committed = next(number for number, step in enumerate(steps, 1) if step.name == "table.commit")
+    crash.kill_at(load_what_is_good, (fleet.uri,), committed, "after")
+    again = fleet.load([port("a")], txn=("import", 1), on_error="quarantine")
+    assert (again.replayed, again.rejected) == (True, 0)
+    assert ports(fleet) == {**PORTS, "a": "n"}
+
+
 # --------------------------------------------------------------------------------------------- object stores
 
 

@@ -6,27 +6,36 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.errors import ParameterError, ReadOnly
 from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.source import Source
+from omnigraph.maintain.optimize import Optimized, optimize
 from omnigraph.manifest import opening, references
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.conditions import Filter
+from omnigraph.read.embedding import EmbeddingSettings
 from omnigraph.read.rows import edge_type, node_type
 from omnigraph.spark.reading import STORAGE, checked_columns, filter_text, pin_type
 from omnigraph.spark.session import session_for
 from omnigraph.storage.location import Location
 from omnigraph.write.commit import Terms
 from omnigraph.write.frames import Frame
+from omnigraph.write.indexes import IndexReport, ensure_indexes
 from omnigraph.write.load import Indexes, Input, LoadResult, Manner, OnError
 from omnigraph.write.load_work import Mode
 from omnigraph.write.sources import Source as RecordSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from omnigraph.spark.streaming import OutputMode, Route, StreamMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +85,20 @@ class SparkSnapshot:
 class SparkGraph:
     """A graph as Spark works on it. ``graph.spark()`` makes one."""
 
-    def __init__(self, manifest: Manifest, session: SparkSession | None, *, actor: str | None, writable: bool) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        session: SparkSession | None,
+        *,
+        actor: str | None,
+        writable: bool,
+        embedding: EmbeddingSettings | None = None,
+    ) -> None:
         self.manifest = manifest
         self.session = session_for(session)
         self.actor = actor
         self.writable = writable
+        self.embedding = embedding
 
     def snapshot(self, branch: str = MAIN, at: Reference | None = None) -> SparkSnapshot:
         """The graph at one moment: now, or at a commit, a manifest version or a time."""
@@ -156,12 +174,64 @@ class SparkGraph:
         """Load records, or DataFrames per type, as one commit; the executors do the work."""
         from omnigraph.spark.load import load
 
-        if not (check or self.writable):
-            raise ReadOnly(f"{self.manifest.location} was opened read-only", hint='open it with mode="rw"')
+        if not check:
+            self._check_writable()
         given = Input(source, nodes or {}, edges or {})
         manner = Manner(mode, on_error, rejects, "spark", check, indexes, from_branch)
         terms = Terms(branch, actor=actor or self.actor, message=message, txn=txn)
         return load(self.session, self.manifest, opening.current_schema(self.manifest), given, manner, terms)
+
+    def ensure_indexes(
+        self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None
+    ) -> IndexReport:
+        """Build the indexes that the schema declares, where they are missing or do not cover all rows, on executors."""
+        from omnigraph.spark.runner import SparkRunner
+
+        self._check_writable()
+        runner = SparkRunner(self.session, "building indexes")
+        return ensure_indexes(self.manifest, branch, types, actor or self.actor, runner)
+
+    def optimize(self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None) -> Optimized:
+        """Compact the tables of a branch and build the indexes that the schema means, on executors."""
+        from omnigraph.spark.runner import SparkRunner
+
+        self._check_writable()
+        return optimize(self.manifest, branch, types, actor or self.actor, SparkRunner(self.session, "optimizing"))
+
+    def stream(
+        self,
+        frame: DataFrame,
+        *,
+        node: str | None = None,
+        edge: str | None = None,
+        route: Route | None = None,
+        mode: StreamMode = "merge",
+        checkpoint: str | Path | None = None,
+        branch: str = MAIN,
+        trigger: str | None = None,
+        output_mode: OutputMode = "append",
+        on_error: OnError = "fail",
+        rejects: str | Path | None = None,
+        actor: str | None = None,
+        message: str | None = None,
+        app: str = "stream",
+    ) -> StreamingQuery:
+        """Load each micro-batch of a streaming DataFrame as one commit, exactly once, whatever dies meanwhile.
+
+        The rows go to one node or edge type, or to where ``route`` sends them: a function of a batch that gives
+        ``{"nodes": {...}, "edges": {...}}``. The checkpoint is a folder that outlives the query, of this stream alone.
+        ``trigger`` is a time such as "10 seconds", or "availableNow".
+        """
+        from omnigraph.spark.streaming import Terms as StreamTerms
+        from omnigraph.spark.streaming import stream, target_of
+
+        folder = None if rejects is None else Path(rejects)
+        terms = StreamTerms(mode, branch, on_error, folder, actor, message, app)
+        return stream(self, frame, target_of(node, edge, route), terms, checkpoint, trigger, output_mode)
+
+    def _check_writable(self) -> None:
+        if not self.writable:
+            raise ReadOnly(f"{self.manifest.location} was opened read-only", hint='open it with mode="rw"')
 
     def __repr__(self) -> str:
         return f"SparkGraph({self.manifest.location.uri!r})"

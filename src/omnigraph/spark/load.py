@@ -27,12 +27,13 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark import load_fragments
 from omnigraph.spark.load_failures import spark_failures
 from omnigraph.spark.load_rejects import ParquetQuarantine
-from omnigraph.spark.load_rows import Blocks, DistributedRows, StagedPlaces
+from omnigraph.spark.load_rows import Blocks, DistributedRows, Run, StagedPlaces
 from omnigraph.spark.load_rules import check_on_spark
 from omnigraph.spark.load_scratch import scratch_table
 from omnigraph.spark.load_sources import frame_of, lines_of, names_of, paths_of, with_files
 from omnigraph.spark.load_staging import stage_on_spark
 from omnigraph.spark.load_tasks import RECEIPTS, Orders, Receipt, address_of, violation_from
+from omnigraph.spark.runner import SparkRunner
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import FragmentText, Staged, discard
 from omnigraph.write import load as loads
@@ -107,7 +108,8 @@ def _read_on_spark(session: SparkSession, intake: Intake) -> Generator[Read]:
             rejected = tuple(told.rejected)
             quarantine = ParquetQuarantine(scratch, rejected, told.blocks, told.rejected_count, target)
         tables = _tables(session, intake, homes, scratch, told)
-        yield Read(tables, collected, quarantine, _OnSpark(session), partial(_discard, manifest, tables))
+        runner = SparkRunner(session, "building indexes")
+        yield Read(tables, collected, quarantine, _OnSpark(session), partial(_discard, manifest, tables), runner)
 
 
 def _homes(intake: Intake, scratch: Table) -> Mapping[str, Home]:
@@ -149,8 +151,8 @@ def _frame_parts(session: SparkSession, intake: Intake, orders: Orders) -> list[
     for type_, name, frame in frame_types(intake.catalog, intake.given.nodes, intake.given.edges):
         rows = frame_of(session, name, frame)
         shape_of(intake.catalog, type_, name, arrow_of(rows.schema))
-        work = partial(orders.frame, type_.table_key, name)
-        found.append(with_files(rows).mapInArrow(work, RECEIPTS))
+        numbered, files = with_files(rows)
+        found.append(numbered.mapInArrow(partial(orders.frame, type_.table_key, name, files), RECEIPTS))
     return found
 
 
@@ -165,6 +167,7 @@ class _Rows:
     fresh: bool = True
     fragments: list[FragmentText] = field(default_factory=list[FragmentText])
     places: list[FragmentText] = field(default_factory=list[FragmentText])
+    runs: list[Run] = field(default_factory=list[Run])
 
 
 class _Told:
@@ -187,6 +190,8 @@ class _Told:
                 rows.fresh = rows.fresh and cast(bool, body["fresh"])
                 rows.fragments += cast("list[FragmentText]", body["fragments"])
                 rows.places += cast("list[FragmentText]", body["places"])
+                runs = [Run(count, file) for file, count in cast("list[tuple[str | None, int]]", body["runs"])]
+                rows.runs += runs or [Run(cast(int, body["rows"]), noted=True)]
             case Receipt.BLOCK:
                 self._lines[cast(str, body["file"]), cast(int, body["block"])] = cast(int, body["lines"])
             case Receipt.VIOLATION:
@@ -226,7 +231,7 @@ def _tables(
     found: dict[str, IncomingRows] = {}
     for key in keys:
         type_, rows = type_of(intake.catalog, key), told.rows.get(key, _Rows())
-        places = StagedPlaces(scratch, tuple(rows.places), told.blocks, rows.count)
+        places = StagedPlaces(scratch, rows.runs, tuple(rows.places), told.blocks)
         if rows.count:
             source = DistributedRows(type_, homes[key], tuple(rows.fragments), session=session)
         else:

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, cast
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -117,21 +118,56 @@ class Blocks:
         return self._before[file, block] + line
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows that came one after the other: of one file, or with places of their own in the scratch table."""
+
+    count: int
+    file: str | None = None
+    noted: bool = False
+
+
 @dataclass
 class StagedPlaces:
-    """Where rows stood, in fragments of a scratch table that lie in the order of the rows."""
+    """Where rows stood: runs of them, and fragments of a scratch table in the order of those that are noted there."""
 
     scratch: Table
+    runs: Sequence[Run]
     fragments: Sequence[FragmentText]
     blocks: Blocks
-    count: int
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return int(self._ends[-1]) if self.runs else 0
 
     def of(self, numbers: Numbers) -> list[Place]:
         """Where these rows stood."""
-        if not len(numbers):
+        found: list[Place] = []
+        noted: list[int] = []
+        at = np.searchsorted(self._ends, numbers, side="right")
+        for run, number in zip(cast("list[int]", at.tolist()), cast("list[int]", numbers.tolist()), strict=True):
+            found.append((self.runs[run].file, None))
+            if self.runs[run].noted:
+                noted.append(number - int(self._unnoted[run]))
+        places = iter(self._noted(noted))
+        return [next(places) if self.runs[run].noted else place for run, place in zip(at, found, strict=True)]
+
+    @cached_property
+    def _ends(self) -> Numbers:
+        """For each run the number of the row after its last."""
+        return np.cumsum([run.count for run in self.runs], dtype=np.int64)
+
+    @cached_property
+    def _unnoted(self) -> Numbers:
+        """For each run how many rows up to it are not in the scratch table."""
+        return np.cumsum([0 if run.noted else run.count for run in self.runs], dtype=np.int64)
+
+    def _noted(self, rows: Sequence[int]) -> list[Place]:
+        if not rows:
             return []
         with translated(self._audit.subject):
-            found = self._audit.dataset.take(numbers.tolist())
+            found = self._audit.dataset.take(list(rows))
         columns = [to_list(column_of(found, name)) for name in PLACES.names]
         places = cast("Iterator[tuple[str | None, int | None, int | None]]", zip(*columns, strict=True))
         return [(file, self.blocks.line(file, block, line)) for file, block, line in places]

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from omnigraph.spark.load_fragments import ROWS_IN_A_TASK, on_fragments
 from omnigraph.spark.load_rows import DistributedRows
-from omnigraph.spark.reading import even_groups
 from omnigraph.storage import table as tables
 from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import FragmentText, Staged
 from omnigraph.write.load_work import Coming, stage_rows
 from omnigraph.write.rules import Arrival
+from omnigraph.write.running import even_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

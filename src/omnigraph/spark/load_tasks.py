@@ -7,7 +7,7 @@ nobody sees. Only what it hands back counts, and Spark takes that of one attempt
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -26,7 +26,7 @@ from omnigraph.storage.columns import absent, column_of, to_list, value_codes
 from omnigraph.storage.pinned import Access, Table, open_table
 from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import WriteMode
-from omnigraph.write.frames import Shape
+from omnigraph.write.frames import BATCH_ROWS, Shape
 from omnigraph.write.gathering import MOST_HELD
 from omnigraph.write.intake import Admitted, Draft, Rejected, admit
 from omnigraph.write.quarantine import rejected_row
@@ -42,7 +42,7 @@ BLOCK: Final = "__omnigraph_block"
 RECEIPTS: Final = "partition long, kind string, body string"
 
 PLACES: Final = pa.schema([pa.field("file", pa.string()), pa.field("block", pa.int64()), pa.field("line", pa.int64())])
-"""Where rows stand: a file, a block of it, and a line of the block, from 1. One row for each row of a table."""
+"""Where rows with lines stand: a file, a block of it, and a line of the block, from 1. One row for each of them."""
 
 REJECTED: Final = pa.schema(
     [
@@ -119,14 +119,16 @@ class Orders:
                 part.take(found, run.block)
         yield part.receipts()
 
-    def frame(self, table_key: str, name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The task of one partition of a frame, whose columns were found to be right."""
+    def frame(
+        self, table_key: str, name: str, files: Mapping[int, str], batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """The task of one partition of a frame, whose columns were found to be right; its files by their numbers."""
         part, type_ = _Part(self), type_of(self.catalog, table_key)
-        for run in _runs(batches):
-            rows = run.rows.remove_column(run.rows.schema.get_field_index(FILE))
+        for number, rows in _frame_runs(batches):
             draft = Shape(self.catalog, type_, rows.schema).draft(name, 1, rows)
+            file = None if number is None else self.name(files.get(number))
             # The rows of a distributed frame have no numbers.
-            part.take(replace(draft, file=self.name(run.file) or name, lines=absent(rows.num_rows, pa.int64())), None)
+            part.take(replace(draft, file=file or name, lines=absent(rows.num_rows, pa.int64())), None)
         yield part.receipts()
 
     def name(self, file: str | None) -> str | None:
@@ -161,6 +163,29 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[_Run]:
             yield _Run(cast("str | None", file), cast("int | None", block), batch.slice(start, end - start))
 
 
+def _frame_runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    """Rows that stand one after the other in one file, by its number; in larger pieces than those of Spark."""
+    held: list[pa.RecordBatch] = []
+    before: int | None = None
+    for batch in batches:
+        numbers, rows = column_of(batch, FILE), batch.drop_columns([FILE])
+        bounds = [0, *(np.flatnonzero(np.diff(value_codes(numbers))) + 1).tolist(), batch.num_rows]
+        for start, end in pairwise(bounds if batch.num_rows else []):
+            number = cast("int | None", to_list(numbers.slice(start, 1))[0])
+            if held and (number != before or sum(each.num_rows for each in held) >= BATCH_ROWS):
+                yield before, _in_one(held)
+                held = []
+            before = number
+            held.append(rows.slice(start, end - start))
+    if held:
+        yield before, _in_one(held)
+
+
+def _in_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    rows = pa.Table.from_batches(batches)
+    return pa.RecordBatch.from_arrays([column_of(rows, name) for name in rows.schema.names], schema=rows.schema)
+
+
 def _without_mark(run: _Run, lines: list[bytes], part: _Part) -> list[bytes]:
     """The lines, without the byte order mark that a file may begin with."""
     first_of_all = run.block == 0 and part.lines[run.file or "", 0] == len(lines)
@@ -177,11 +202,18 @@ class _Held:
     type: NodeType | EdgeType
     batches: list[pa.RecordBatch] = field(default_factory=list[pa.RecordBatch])
     places: list[pa.RecordBatch] = field(default_factory=list[pa.RecordBatch])
+    runs: list[tuple[str | None, int]] = field(default_factory=list["tuple[str | None, int]"])
     bytes: int = 0
     rows: int = 0
     fresh: bool = True
     fragments: list[FragmentText] = field(default_factory=list[FragmentText])
     place_fragments: list[FragmentText] = field(default_factory=list[FragmentText])
+
+    def ran(self, file: str | None, count: int) -> None:
+        """Take note of rows of a file that has no lines."""
+        if self.runs and self.runs[-1][0] == file:
+            count += self.runs.pop()[1]
+        self.runs.append((file, count))
 
 
 class _Part:
@@ -235,7 +267,7 @@ class _Part:
 
     def _told(self) -> Iterator[tuple[Receipt, Mapping[str, object]]]:
         for key, held in self._held.items():
-            rows = {"fragments": held.fragments, "places": held.place_fragments, "fresh": held.fresh}
+            rows = {"fragments": held.fragments, "places": held.place_fragments, "runs": held.runs, "fresh": held.fresh}
             yield Receipt.ROWS, {"table_key": key, "rows": held.rows, **rows}
         for (file, block), lines in self.lines.items():
             yield Receipt.BLOCK, {"file": self._orders.name(file), "block": block, "lines": lines}
@@ -255,6 +287,9 @@ class _Part:
         held.bytes += admitted.rows.nbytes
         held.rows += count
         held.fresh = held.fresh and admitted.fresh
+        if block is None:
+            held.ran(admitted.file, count)
+            return
         repeated = np.zeros(count, np.int64)
         file, at = pa.array([admitted.file], pa.string()), pa.array([block], pa.int64())
         columns = [file.take(repeated), at.take(repeated), admitted.lines.cast(pa.int64())]
@@ -266,7 +301,8 @@ class _Part:
         address = self._orders.homes[key]
         rows = pa.Table.from_batches(held.batches, arrow_schema(held.type))
         held.fragments += tables.write_rows(self._table(address), rows, address.mode)
-        held.place_fragments += self._scratched(pa.Table.from_batches(held.places, PLACES))
+        if held.places:
+            held.place_fragments += self._scratched(pa.Table.from_batches(held.places, PLACES))
         held.batches, held.places, held.bytes = [], [], 0
 
     def _reject(self, rejected: Rejected, block: int | None) -> None:

@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
-from heapq import heapify, heapreplace
 from typing import Final, SupportsFloat, SupportsIndex, cast
 
 import orjson
@@ -34,6 +33,7 @@ from omnigraph.spark.types import arrow_of, spark_schema, stored_names, to_spark
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.pinned import Access
+from omnigraph.write.running import even_groups
 
 ROWS_PER_PARTITION: Final = 262_144
 STORAGE: Final = "storage."
@@ -227,22 +227,6 @@ class TypeReader(DataSourceReader):
         fragments = cast("FragmentGroup", partition).fragments
         for batch in self._rows.read(self._columns, self._conditions, in_fragments=fragments):
             yield to_spark(batch, target)
-
-
-def even_groups(rows: Mapping[int, int], most: int) -> list[tuple[int, ...]]:
-    """Divide fragments, given with their rows, into as few groups as hold at most so many rows on average.
-
-    The largest go first, each to the group that has least: no division of whole fragments is much more even.
-    """
-    count = max(1, min(len(rows), -(-sum(rows.values()) // most)))
-    groups: list[list[int]] = [[] for _ in range(count)]
-    least = [(0, at) for at in range(count)]
-    heapify(least)
-    for fragment in sorted(rows, key=lambda each: rows[each], reverse=True):
-        held, at = least[0]
-        groups[at].append(fragment)
-        heapreplace(least, (held + rows[fragment], at))
-    return [tuple(sorted(group)) for group in groups]
 
 
 def _check_types(type_: NodeType | EdgeType, schema: StructType) -> None:

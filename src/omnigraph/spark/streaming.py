@@ -21,15 +21,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from omnigraph.errors import OmniGraphError, ParameterError, ReadOnly, ValidationError
 from omnigraph.language.suggest import did_you_mean
-from omnigraph.manifest.handle import Manifest
 from omnigraph.spark.load_failures import spark_failures
 from omnigraph.spark.load_sources import is_spark_frame
 from omnigraph.spark.stream_checkpoint import Bound, bind, checked_checkpoint
-from omnigraph.storage.locks import branch_lock
 from omnigraph.write.frames import Frame
 from omnigraph.write.load import OnError
-from omnigraph.write.recovery import heal
-from omnigraph.write.sidecars import any_sidecar
+from omnigraph.write.recovery import heal_branch
 
 if TYPE_CHECKING:
     from omnigraph.spark.graph import SparkGraph
@@ -90,7 +87,8 @@ def stream(
     _check_frame(frame)
     place = checked_checkpoint(graph.manifest.location, checkpoint)
     _try_out(graph, frame, target, terms)
-    _settle(graph.manifest, terms.branch)
+    # What a dead driver left has to be finished, so that it is known whether the graph has the batch that it was at.
+    heal_branch(graph.manifest, terms.branch)
     bind(graph.session, graph.manifest, place, Bound(terms.branch, target.name, terms.app))
     query_id: Future[str] = Future()
     batches = Batches(graph, target, terms, query_id)
@@ -243,13 +241,6 @@ def _try_out(graph: SparkGraph, frame: DataFrame, target: Target, terms: Terms) 
             rejects=rejects,
             check=True,
         )
-
-
-def _settle(manifest: Manifest, branch: str) -> None:
-    """Finish what a dead driver left, so that it is known whether the graph has the batch that it was at."""
-    if any_sidecar(manifest.objects):
-        with branch_lock(manifest.location, branch, manifest.locks) as held:
-            heal(manifest, held, branch)
 
 
 def _triggered(writer: DataStreamWriter, trigger: str | None) -> DataStreamWriter:

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Literal, TypeAlias, cast
+from typing import Literal, Protocol, TypeAlias, cast
 
 import lance
 import pyarrow as pa
 from lance import fragment as lance_fragment
-from lance.dataset import Index as LanceIndex
+from lance.dataset import Index as Segment
 from lance.dataset import LanceDataset, LanceOperation, MergeInsertBuilder, Transaction
 from lance.fragment import FragmentMetadata
 from lance.optimize import Compaction, CompactionOptions, CompactionTask, RewriteResult
@@ -33,6 +33,7 @@ from omnigraph.storage.pinned import (
     Access,
     Table,
     has_any,
+    highest_fragment_id,
     index_name,
     index_segments,
     open_table,
@@ -55,6 +56,8 @@ Rows: TypeAlias = pa.Table | pa.RecordBatchReader
 WriteMode: TypeAlias = Literal["append", "overwrite"]
 
 STORAGE_VERSION = "2.2"
+_MANY_FRAGMENTS = 8
+_WORTH = 10
 
 
 # --------------------------------------------------------------------------------------------- create
@@ -211,12 +214,34 @@ def update_fragments(
 
 def build_index(table: Table, column: str, kind: IndexKind) -> Staged | None:
     """Stage an index over all rows, named ``<column>_idx``; it replaces one of that name. None on nothing to index."""
-    return build_indexes(table, {column: kind})
+    if not has_any(table, column, kind):
+        return None
+    segment = build_segment(table, column, kind, tuple(table.fragment_rows()))
+    # As built, an inverted index is a part that no query can read.
+    return show_indexes(table, {column: join_segments(table, [segment]) if kind is IndexKind.INVERTED else segment})
 
 
-def build_indexes(table: Table, kinds: Mapping[str, IndexKind]) -> Staged | None:
-    """Stage an index for each column, all in one change; a column with nothing to index is left out."""
-    built = {column: _built(table, column, kind) for column, kind in kinds.items() if has_any(table, column, kind)}
+def build_segment(table: Table, column: str, kind: IndexKind, fragments: Sequence[int]) -> Segment:
+    """Write an index over the rows of some fragments, which no version shows yet. It pickles."""
+    with _writing("table.stage", table.subject):
+        return table.dataset.create_index_uncommitted(
+            column,
+            kind.value,
+            name=index_name(column),
+            replace=True,
+            num_partitions=1 if kind is IndexKind.IVF_FLAT else None,
+            fragment_ids=list(fragments),
+        )
+
+
+def join_segments(table: Table, segments: Sequence[Segment]) -> Segment:
+    """Make one index of those over parts of the rows."""
+    with _writing("table.stage", table.subject):
+        return table.dataset.merge_existing_index_segments(list(segments))
+
+
+def show_indexes(table: Table, built: Mapping[str, Segment]) -> Staged | None:
+    """Stage indexes over all rows, by column, in place of those of these columns. None when there are none."""
     if not built:
         return None
     replaced = [segment for column in built for segment in index_segments(table, index_name(column))]
@@ -230,10 +255,20 @@ def compact(table: Table, target_rows: int | None = None) -> Staged | None:
 
 
 def plan_compaction(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:
-    """The independent pieces of a compaction. They pickle: each may run in another process."""
+    """The independent pieces of a compaction, where it pays. They pickle: each may run in another process."""
     options = CompactionOptions() if target_rows is None else CompactionOptions(target_rows_per_fragment=target_rows)
     with translated(table.subject):
-        return tuple(Compaction.plan(table.dataset, options).tasks)
+        return tuple(task for task in Compaction.plan(table.dataset, options).tasks if _pays(task))
+
+
+def _pays(task: CompactionTask) -> bool:
+    """Whether it is worth the rows that are written again: a large fragment is not, for the sake of a few rows."""
+    fragments = sorted(task.fragments, key=lambda fragment: fragment.physical_rows)
+    if len(fragments) == 1 or len(fragments) >= _MANY_FRAGMENTS:
+        return True
+    *small, largest = fragments
+    added = sum(fragment.num_rows for fragment in small) + largest.num_deletions
+    return added * _WORTH >= largest.num_rows
 
 
 def run_compaction(table: Table, task: CompactionTask) -> RewriteResult:
@@ -243,9 +278,24 @@ def run_compaction(table: Table, task: CompactionTask) -> RewriteResult:
 
 
 def compacted(table: Table, rewrites: Iterable[RewriteResult]) -> Staged | None:
-    """Stage what the pieces made. None when there were none."""
-    change = tuple(rewrites)
-    return Staged(Kind.COMPACT, table.branch, table.version, change) if change else None
+    """Stage what the pieces made. None when there were none.
+
+    Indexes no longer cover the rows that were moved: they are scanned until the indexes are extended. Lance's own way
+    to commit a compaction writes every index anew while it does, in two versions that cannot carry an operation's id.
+    """
+    fragment_id = highest_fragment_id(table)
+    groups: list[LanceOperation.RewriteGroup] = []
+    for rewrite in rewrites:
+        new = [replace(each, id=fragment_id + at) for at, each in enumerate(rewrite.new_fragments, start=1)]
+        fragment_id += len(new)
+        groups.append(LanceOperation.RewriteGroup(cast("_Rewritten", rewrite).original_fragments, new))
+    return _staged(table, Kind.COMPACT, LanceOperation.Rewrite(groups, [])) if groups else None
+
+
+class _Rewritten(Protocol):
+    """What Lance's type stubs leave out of a rewrite."""
+
+    original_fragments: list[FragmentMetadata]
 
 
 # --------------------------------------------------------------------------------------------- commit
@@ -255,18 +305,12 @@ def commit(table: Table, staged: Staged, operation_id: str) -> Table:
     """Show a staged change as the version after its pin, with the operation's id in the Lance transaction.
 
     Raises ``CommitRefused`` when Lance turned it away, ``HeadMoved`` when it landed on top of a foreign commit.
-    A compaction cannot carry the id: its operations, ReserveFragments and Rewrite, tell what it was. It is also the
-    one change that moves HEAD when it is refused: the version that reserves its fragment ids stays.
     """
     if (table.branch, table.version) != (staged.branch, staged.version):
         raise ValueError(f"{table.subject}: staged on version {staged.version}, committed on {table.version}")
     with _writing("table.commit", table.subject):
-        if isinstance(staged.change, Transaction):
-            transaction = replace(staged.change, transaction_properties={OPERATION_ID: operation_id})
-            dataset = LanceDataset.commit(table.dataset, transaction, max_retries=0)
-        else:
-            dataset = _own_handle(table)
-            Compaction.commit(dataset, list(staged.change))
+        transaction = replace(staged.change, transaction_properties={OPERATION_ID: operation_id})
+        dataset = LanceDataset.commit(table.dataset, transaction, max_retries=0)
     # Lance moves appends and the like over newer commits: any other version holds somebody's unpublished rows.
     if dataset.version != staged.committed_version:
         raise HeadMoved(table.subject, staged.committed_version, dataset.version)
@@ -279,8 +323,6 @@ def audit_version(table: Table, staged: Staged) -> Table:
     Row ids and row versions mean nothing in it. Its manifest is left for cleanup by age. Not with DynamoDB commits:
     there Lance lists it as the newest version, and nobody could commit any more.
     """
-    if not isinstance(staged.change, Transaction):
-        raise ValueError("a compaction has no rows to audit")
     if table.uri.startswith("s3+ddb://"):
         raise ValueError("a detached version would become HEAD in DynamoDB")
     # A uuid of its own: recovery must not take the audit for the commit.
@@ -337,11 +379,6 @@ def set_field_metadata(table: Table, column: str, entries: Mapping[str, str]) ->
     return _inline(table, "table.metadata", lambda dataset: dataset.update_field_metadata({column: dict(entries)}))
 
 
-def extend_indexes(table: Table) -> Table:
-    """Inline. Make every index cover the rows that were written since it was built."""
-    return _inline(table, "table.indexes", lambda dataset: dataset.optimize.optimize_indices())
-
-
 # --------------------------------------------------------------------------------------------- inline: branches
 
 
@@ -371,7 +408,10 @@ def delete_branch(table: Table, name: str) -> bool:
 
 
 def drop_versions(table: Table, versions: Sequence[int]) -> int:
-    """Inline. Remove these versions and the files that only they need; the freed bytes. Staged files stay."""
+    """Inline. Remove these versions and the files that only they need; the freed bytes. Staged files stay.
+
+    The version that a branch was made from stays, and every file that the branch needs of it.
+    """
     if not versions:
         return 0
     with _writing("table.versions.drop", table.subject):
@@ -485,19 +525,3 @@ def _without(table: Table, addresses: Addresses) -> tuple[list[int], list[Fragme
     }
     gone = [fragment_id for fragment_id, fragment in left.items() if fragment is None]
     return gone, [fragment for fragment in left.values() if fragment is not None]
-
-
-def _built(table: Table, column: str, kind: IndexKind) -> LanceIndex:
-    with _writing("table.stage", table.subject):
-        built = table.dataset.create_index_uncommitted(
-            column,
-            kind.value,
-            name=index_name(column),
-            replace=True,
-            num_partitions=1 if kind is IndexKind.IVF_FLAT else None,
-            fragment_ids=[fragment.fragment_id for fragment in table.dataset.get_fragments()],
-        )
-        if kind is IndexKind.INVERTED:
-            # As built it is a partition that no query can read.
-            built = table.dataset.merge_existing_index_segments([built])
-    return built

@@ -32,9 +32,9 @@ from omnigraph.write.recovery import (
     commits_beyond,
     discard_drift,
     heal,
+    heal_branch,
     is_neutral,
 )
-from omnigraph.write.sidecars import any_sidecar
 from omnigraph.write.work import Change, Outcome, Prepared, Result, Terms, Work
 
 __all__ = ["HANDED_OVER", "VALIDATION_ROUNDS", "Change", "Prepared", "Result", "Terms", "Work", "commit"]
@@ -52,9 +52,7 @@ def commit(
 
     Work that was begun earlier brings the snapshot it was begun on; else it begins on the newest one.
     """
-    if any_sidecar(manifest.objects):
-        with branch_lock(manifest.location, terms.branch, manifest.locks) as held:
-            heal(manifest, held, terms.branch)
+    heal_branch(manifest, terms.branch)
     incarnation = manifest.incarnation(terms.branch)
     if terms.incarnation not in (None, incarnation):
         raise _made_anew(terms)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol, TypeAlias, cast, runtime_checkable
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -164,7 +165,7 @@ class Shape:
                 columns[column] = _defaults(self.type.properties[column], batch.num_rows)
         for column, node in self.ends.items():
             columns[column] = _end(batch, column, node, faults)
-        lines = cast("Values", pa.array(range(first, first + batch.num_rows), pa.int64()))
+        lines = cast("Values", pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64)))
         return Draft(self.type, columns, faults, name, lines, lambda row: _record_text(self.type, batch.slice(row, 1)))
 
 

@@ -24,10 +24,9 @@ def new_ids(count: int) -> pa.StringArray:
     fixed = (moment << _HALF_BITS) | secrets.randbits(_HALF_BITS)
     counted = np.uint64(secrets.randbits(_HALF_BITS - 1)) + np.arange(count, dtype=np.uint64)
     pairs = np.empty((count, _ULID_LENGTH // 2), np.uint16)
-    for place in range(_FIXED_PAIRS):
-        pairs[:, place] = _PAIRS[fixed >> 10 * (_FIXED_PAIRS - 1 - place) & 1023]
+    pairs[:, :_FIXED_PAIRS] = [_PAIRS[fixed >> 10 * (_FIXED_PAIRS - 1 - place) & 1023] for place in range(_FIXED_PAIRS)]
     for place in range(_COUNTED_PAIRS):
         shift = np.uint64(10 * (_COUNTED_PAIRS - 1 - place))
         pairs[:, _FIXED_PAIRS + place] = _PAIRS[counted >> shift & np.uint64(1023)]
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(_ULID_LENGTH)
-    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets.tobytes()), pa.py_buffer(pairs.tobytes()))
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets.data), pa.py_buffer(pairs.data))

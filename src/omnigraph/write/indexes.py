@@ -27,11 +27,14 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table as tables
 from omnigraph.storage.columns import column_of, compute
 from omnigraph.storage.filters import quoted_name
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.pinned import Table, has_any
 from omnigraph.storage.staging import IndexKind, Staged
 from omnigraph.write.commit import Change, Prepared, Terms, commit
+from omnigraph.write.running import LOCAL, Runner, even_groups
 from omnigraph.write.sidecars import WriterKind
 
+LEAST_IN_A_PIECE: Final = 500_000
+"""Indexes over fewer rows are built in one piece: more of them would only have to be joined."""
 MOST_UNCOVERED: Final = 100_000
 """How many rows beyond an index a load leaves to be scanned, rather than building it anew."""
 
@@ -64,16 +67,18 @@ class IndexReport:
 
 
 def ensure_indexes(
-    manifest: Manifest, branch: str, types: Iterable[str] | None = None, actor: str | None = None
+    manifest: Manifest,
+    branch: str,
+    types: Iterable[str] | None = None,
+    actor: str | None = None,
+    runner: Runner = LOCAL,
 ) -> IndexReport:
     """Build what the schema means on a branch, for all types or some, and build anew what does not cover all rows.
 
     Types are given by name, or by table key where a node and an edge type share a name.
     """
-    catalog = current_schema(manifest).catalog
-    chosen = catalog.types() if types is None else [_named(catalog, name) for name in dict.fromkeys(types)]
-    wanted = tuple(index for type_ in chosen for index in (*_of_ids(type_), *_declared(type_)))
-    return _ensured(manifest, branch, EnsureIndexes(wanted), actor)
+    wanted = meant_indexes(current_schema(manifest).catalog, types)
+    return _ensured(manifest, branch, EnsureIndexes(wanted, runner=runner), actor)
 
 
 def ensure_id_indexes(
@@ -85,7 +90,21 @@ def ensure_id_indexes(
     return _ensured(manifest, branch, EnsureIndexes(wanted, MOST_UNCOVERED), actor)
 
 
+def ensure_loaded_indexes(
+    manifest: Manifest, branch: str, table_keys: Iterable[str], actor: str | None, runner: Runner
+) -> IndexReport:
+    """Index what the schema means of tables that a large load wrote to; small gaps may stay."""
+    wanted = meant_indexes(current_schema(manifest).catalog, table_keys)
+    return _ensured(manifest, branch, EnsureIndexes(wanted, MOST_UNCOVERED, runner), actor)
+
+
 # --------------------------------------------------------------------------------------------- what is meant
+
+
+def meant_indexes(catalog: Catalog, types: Iterable[str] | None = None) -> tuple[MeantIndex, ...]:
+    """The indexes that the schema means, for all types or those that are named."""
+    chosen = catalog.types() if types is None else [_named(catalog, name) for name in dict.fromkeys(types)]
+    return tuple(index for type_ in chosen for index in (*_of_ids(type_), *_declared(type_)))
 
 
 def _of_ids(type_: NodeType | EdgeType) -> Iterator[MeantIndex]:
@@ -127,6 +146,7 @@ class EnsureIndexes:
 
     wanted: tuple[MeantIndex, ...]
     most_uncovered: int = 0
+    runner: Runner = LOCAL
     kind: WriterKind = WriterKind.ENSURE_INDICES
     strict: bool = False
 
@@ -144,7 +164,8 @@ class EnsureIndexes:
                 deferred.append(Deferred(index, reason))
             else:
                 missing.append(index)
-        return Prepared(_changes(missing), frozenset(), IndexReport(tuple(missing), tuple(present), tuple(deferred)))
+        report = IndexReport(tuple(missing), tuple(present), tuple(deferred))
+        return Prepared(_changes(missing, self.runner), frozenset(), report)
 
 
 def _ensured(manifest: Manifest, branch: str, work: EnsureIndexes, actor: str | None) -> IndexReport:
@@ -154,16 +175,60 @@ def _ensured(manifest: Manifest, branch: str, work: EnsureIndexes, actor: str | 
     return IndexReport(report.built, report.present, report.deferred, made)
 
 
-def _changes(missing: Iterable[MeantIndex]) -> tuple[Change, ...]:
+def _changes(missing: Iterable[MeantIndex], runner: Runner) -> tuple[Change, ...]:
     by_table: dict[str, dict[str, IndexKind]] = {}
     for index in missing:
         assert index.kind is not None
         by_table.setdefault(index.table_key, {})[index.column] = index.kind
-    return tuple(Change(key, partial(_stage, kinds=kinds)) for key, kinds in by_table.items())
+    return tuple(Change(key, partial(stage_indexes, kinds=kinds, runner=runner)) for key, kinds in by_table.items())
 
 
-def _stage(table: Table, *, kinds: Mapping[str, IndexKind]) -> Staged | None:
-    return tables.build_indexes(table, kinds)
+# --------------------------------------------------------------------------------------------- building
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What one task builds: an index over the rows of some fragments, of all or of a part."""
+
+    column: str
+    kind: IndexKind
+    fragments: tuple[int, ...]
+    is_all: bool
+
+
+def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], runner: Runner) -> Staged | None:
+    """Stage an index for each column, all in one change; a column with nothing to index is left out.
+
+    Of a large table each is built in pieces, and then joined. An index of vectors is built as a whole: its pieces would
+    each divide the vectors in a way of their own.
+    """
+    wanted = {column: kind for column, kind in kinds.items() if has_any(table, column, kind)}
+    pieces = [piece for column, kind in wanted.items() for piece in _pieces(table, column, kind, runner)]
+    segments: dict[str, list[tables.Segment]] = {column: [] for column in wanted}
+    for piece, segment in zip(pieces, runner.run(partial(_segment, table), pieces), strict=True):
+        segments[piece.column].append(segment)
+    parted = {column: tuple(each) for column, each in segments.items() if len(each) > 1}
+    joined = runner.run(partial(tables.join_segments, table), list(parted.values()))
+    whole = {column: each[0] for column, each in segments.items()}
+    return tables.show_indexes(table, {**whole, **dict(zip(parted, joined, strict=True))})
+
+
+def _pieces(table: Table, column: str, kind: IndexKind, runner: Runner) -> Iterator[_Piece]:
+    rows = table.fragment_rows()
+    share = -(-sum(rows.values()) // runner.at_once)
+    groups = [tuple(rows)] if kind is IndexKind.IVF_FLAT else even_groups(rows, max(LEAST_IN_A_PIECE, share))
+    for group in groups:
+        yield _Piece(column, kind, group, len(groups) == 1)
+
+
+def _segment(table: Table, piece: _Piece) -> tables.Segment:
+    segment = tables.build_segment(table, piece.column, piece.kind, piece.fragments)
+    # As built, an inverted index is a part that no query can read.
+    alone = piece.is_all and piece.kind is IndexKind.INVERTED
+    return tables.join_segments(table, (segment,)) if alone else segment
+
+
+# --------------------------------------------------------------------------------------------- what is there
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,11 +31,13 @@ from omnigraph.write.commit import Terms, commit
 from omnigraph.write.frames import Frame, TypedFrame, frame_types, read_frame
 from omnigraph.write.gathering import Gathering
 from omnigraph.write.incoming import Home, IncomingRows
-from omnigraph.write.indexes import ensure_id_indexes
+from omnigraph.write.indexes import ensure_id_indexes, ensure_loaded_indexes
 from omnigraph.write.intake import Draft, Rejected, admit
 from omnigraph.write.load_work import HERE, Load, Loaded, Means, Mode
 from omnigraph.write.quarantine import MOST_VIOLATIONS, Collected, Delivery, Quarantine, Rejects, target_of
 from omnigraph.write.records import read_records
+from omnigraph.write.recovery import heal_branch
+from omnigraph.write.running import Runner
 from omnigraph.write.sources import Source
 
 OnError: TypeAlias = Literal["fail", "quarantine"]
@@ -103,6 +105,8 @@ class Read:
     """The input once it was read: the rows that passed the row rules, and what is wrong with the others.
 
     ``discard`` deletes what was written to the graph meanwhile; no commit may ever have been asked to show it.
+    ``runner`` builds what the schema declares of indexes once the rows are committed; without one, only those on ids
+    are built, here.
     """
 
     tables: Mapping[str, IncomingRows]
@@ -110,6 +114,7 @@ class Read:
     quarantine: Delivery | None
     means: Means
     discard: Callable[[], None]
+    runner: Runner | None = None
 
 
 Reader: TypeAlias = Callable[[Intake], AbstractContextManager[Read]]
@@ -123,6 +128,9 @@ def load(
     _check_manner(given, manner, terms)
     terms = Terms(terms.branch, schema.hash, terms.actor, terms.message, txn=terms.txn)
     missing = manner.from_branch is not None and terms.branch not in branch_names(manifest)
+    if terms.txn is not None and not (missing or manner.check):
+        # A load that died after its rows were committed may still be finished: then its rows are not in their own way.
+        heal_branch(manifest, terms.branch)
     replayed = None if missing else _replayed(manifest, manner, terms)
     if replayed is not None:
         return replayed
@@ -272,7 +280,7 @@ def _committed(
         read.discard()
     if result.replayed:
         return _result(result.commit and commit_of(result.commit), Loaded({}), manner, terms, replayed=True)
-    _index(manifest, manner, terms, result.outcome)
+    _index(manifest, manner, terms, result.outcome, read.runner)
     return _result(result.commit and commit_of(result.commit), result.outcome, manner, terms)
 
 
@@ -303,12 +311,15 @@ def _replayed(manifest: Manifest, manner: Manner, terms: Terms) -> LoadResult | 
     return _result(known and commit_of(known), Loaded({}), manner, terms, replayed=True)
 
 
-def _index(manifest: Manifest, manner: Manner, terms: Terms, loaded: Loaded) -> None:
+def _index(manifest: Manifest, manner: Manner, terms: Terms, loaded: Loaded, runner: Runner | None) -> None:
     wanted = manner.indexes == "always" or (manner.indexes == "auto" and sum(loaded.rows.values()) > INDEXED_FROM)
     if not wanted:
         return
     try:
-        ensure_id_indexes(manifest, terms.branch, loaded.rows, terms.actor)
+        if runner is None:
+            ensure_id_indexes(manifest, terms.branch, loaded.rows, terms.actor)
+        else:
+            ensure_loaded_indexes(manifest, terms.branch, loaded.rows, terms.actor, runner)
     except OmniGraphError as error:
         # The rows are committed, and are the same without an index.
         _log.warning("the indexes after a load on '%s' were not built: %s", terms.branch, error)

@@ -20,7 +20,7 @@ from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.references import Reference, find_commit, resolve, take_snapshot
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot
-from omnigraph.storage.locks import Held, branch_lock, refs_lock
+from omnigraph.storage.locks import Held, refs_lock
 from omnigraph.write.commit import Change, Prepared, Terms, commit
 from omnigraph.write.merge_base import base_of, snapshot_at, where_they_met
 from omnigraph.write.merge_choices import Choices, Prefer
@@ -29,9 +29,9 @@ from omnigraph.write.merge_file import Given, Resolution, read_resolution
 from omnigraph.write.merge_rows import By
 from omnigraph.write.merge_rules import Ruled, Sides, apply_rules
 from omnigraph.write.merge_sides import Base, tables_to_merge
-from omnigraph.write.recovery import heal
+from omnigraph.write.recovery import heal, heal_branch
 from omnigraph.write.set_rules import type_of
-from omnigraph.write.sidecars import WriterKind, any_sidecar
+from omnigraph.write.sidecars import WriterKind
 
 Outcome: TypeAlias = Literal["already-up-to-date", "fast-forward", "merged"]
 UP_TO_DATE: Final = "already-up-to-date"
@@ -168,9 +168,8 @@ def _capture(manifest: Manifest, source: Reference, into: str, *, dry_run: bool)
     if source == into:
         raise ParameterError(f"'{into}' cannot be merged into itself")
     branch = source if isinstance(source, str) and source in branch_names(manifest) else None
-    if branch is not None and not dry_run and any_sidecar(manifest.objects):
-        with branch_lock(manifest.location, branch, manifest.locks) as held:
-            heal(manifest, held, branch)
+    if branch is not None and not dry_run:
+        heal_branch(manifest, branch)
     with nullcontext() if dry_run else refs_lock(manifest.location, manifest.locks):
         place = resolve(manifest, branch or MAIN, source if branch is None else None)
         if place.commit is None:

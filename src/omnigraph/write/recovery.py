@@ -31,7 +31,15 @@ from omnigraph.storage.locks import Held, branch_lock
 from omnigraph.storage.pinned import Committed, Table, open_table
 from omnigraph.write import audit, legacy_sidecars
 from omnigraph.write.audit import Recovery, RecoveryKind, TableOutcome
-from omnigraph.write.sidecars import ROLLBACK, Sidecar, SidecarPin, WriterKind, delete_sidecar, list_sidecars
+from omnigraph.write.sidecars import (
+    ROLLBACK,
+    Sidecar,
+    SidecarPin,
+    WriterKind,
+    any_sidecar,
+    delete_sidecar,
+    list_sidecars,
+)
 
 RECOVERY_ACTOR: Final = "omnigraph:recovery"
 ROUNDS: Final = 4
@@ -52,6 +60,13 @@ def heal_all(manifest: Manifest) -> None:
     """Finish what is left on every branch, one lock at a time: what a read-write open does."""
     # Once for each branch: what live writers put there meanwhile is their own to remove.
     for branch in sorted({sidecar.branch or MAIN for sidecar in list_sidecars(manifest.objects)}):
+        with branch_lock(manifest.location, branch, manifest.locks) as held:
+            heal(manifest, held, branch)
+
+
+def heal_branch(manifest: Manifest, branch: str) -> None:
+    """Finish what is left on one branch; where nothing is left that costs one listing and no lock."""
+    if any_sidecar(manifest.objects):
         with branch_lock(manifest.location, branch, manifest.locks) as held:
             heal(manifest, held, branch)
 

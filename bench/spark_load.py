@@ -1,0 +1,327 @@
+"""What a load on Spark costs: fully checked and published, beside Spark writing the same rows as plain Parquet.
+
+    .venv/bin/python bench/spark_load.py [--nodes 2000000] [--edges 10000000] [--rounds 1] [--small] [--json]
+
+The rows lie in files of Parquet and of CSV, made before anything is measured. One Spark, the local one that
+``graph.spark()`` starts, reads them and writes them as plain Parquet without any check, and loads them into a graph: in
+turns, so that a busy machine slows both alike, after a small one of each that starts the workers. The graph holds one
+column more than the files, the ids. Then one row in a hundred is loaded once more with another value, in mode "merge",
+and the indexes on ids and ends are built. The same rows are also written with ``pylance`` alone, without any check, in
+a process of its own.
+
+The driver is this process without Java, which in a local Spark also is the executor. Its peak is compared with
+that of a load of a quarter of the rows, each in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Literal
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import omnigraph
+from omnigraph.graph import Graph
+from omnigraph.storage.columns import column_of
+from omnigraph.write.ids import new_ids
+from publish import Promise, milliseconds
+from spark_rows import COLUMNS, SCHEMA, Size, write_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Format = Literal["parquet", "csv"]
+AGAINST_PARQUET = 2.0
+"""What the design allows, for a load from either format against Spark writing the same rows as Parquet from it."""
+FLAT = 1.25
+"""A driver whose memory does not grow with the rows may still keep what their files and fragments are called."""
+SMALL = Size(100_000, 500_000)
+WARM = Size(1_000, 5_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one way to write the rows took."""
+
+    way: str
+    rows: int
+    seconds: float
+
+    @property
+    def rows_per_second(self) -> float:
+        """Nodes and edges alike."""
+        return self.rows / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class OnSpark:
+    """What was measured in one process with one Spark, and the largest resident sizes of that process in MB.
+
+    ``worker_mb`` is that of the largest Python process of an executor, ``graph_mb`` what a loaded graph has on disk.
+    """
+
+    costs: tuple[Cost, ...]
+    before_mb: int
+    peak_mb: int
+    worker_mb: int
+    graph_mb: int
+
+
+# ------------------------------------------------------------------------------------------------ the ways to write
+
+
+def frames_of(spark: SparkSession, folder: Path, format_: Format) -> dict[str, DataFrame]:
+    """The files of a folder as frames, by type."""
+    if format_ == "parquet":
+        return {name: spark.read.parquet(str(folder / f"{name}.parquet")) for name in COLUMNS}
+    return {
+        name: spark.read.csv(str(folder / f"{name}.csv"), schema=columns, header=True)
+        for name, columns in COLUMNS.items()
+    }
+
+
+def write_parquet(frames: dict[str, DataFrame], target: Path) -> None:
+    """What Spark does by itself."""
+    for name, frame in frames.items():
+        frame.write.parquet(str(target / name))
+
+
+def load(graph: Graph, frames: dict[str, DataFrame]) -> None:
+    """All of it as one commit."""
+    graph.spark().load(nodes={"Person": frames["Person"]}, edges={"Knows": frames["Knows"]}, indexes="never")
+
+
+def upsert(graph: Graph) -> int:
+    """Load one row in a hundred once more with another value; how many those are."""
+    spark = graph.spark()
+    people = (
+        spark.nodes("Person", ["name", "age"])
+        .where("pmod(xxhash64(name), 100) = 7")
+        .selectExpr("name", "age + 1 as age")
+    )
+    knows = (
+        spark.edges("Knows")
+        .where("pmod(xxhash64(id), 100) = 7")
+        .selectExpr("id", "`from`", "`to`", "since + 1 as since")
+    )
+    loaded = spark.load(nodes={"Person": people}, edges={"Knows": knows}, mode="merge", indexes="never")
+    return loaded.nodes["Person"] + loaded.edges["Knows"]
+
+
+def write_raw(folder: Path, size: Size) -> Cost:
+    """The rows as they lie in a graph, read from Parquet and written as two datasets that nothing checks."""
+
+    def rows(name: str) -> pa.RecordBatchReader:
+        file = pq.ParquetFile(str(folder / f"{name}.parquet"))
+        schema = file.schema_arrow.insert(0, pa.field("id", pa.string()))
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in file.iter_batches(65_536):
+                ids = column_of(batch, "name") if name == "Person" else new_ids(batch.num_rows)
+                yield pa.RecordBatch.from_arrays([ids, *batch.columns], schema=schema)
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
+
+    def write() -> None:
+        for name in COLUMNS:
+            lance.write_dataset(
+                rows(name), folder / "raw" / name, data_storage_version="2.2", enable_stable_row_ids=True
+            )
+
+    return Cost("raw pylance", size.rows, milliseconds(write) / 1000)
+
+
+# ------------------------------------------------------------------------------------------------ measuring
+
+
+def measure_on_spark(folder: Path, size: Size, formats: tuple[Format, ...], rounds: int, *, peers: bool) -> OnSpark:
+    """Load from each format, and with peers write plain Parquet from it in turns, and load one in a hundred anew."""
+    spark = _started(folder)
+    before, worker_mb, graph_mb = _peak_mb(), 0, 0
+    costs: list[Cost] = []
+    for format_ in formats:
+        frames = frames_of(spark, folder, format_)
+        ways: dict[str, Callable[[Path], object]] = {
+            f"load, {format_}": lambda target, frames=frames: load(omnigraph.open(target), frames)
+        }
+        if peers:
+            ways[f"plain Parquet, {format_}"] = lambda target, frames=frames: write_parquet(frames, target)
+        taken: dict[str, list[float]] = {way: [] for way in ways}
+        for _ in range(rounds):
+            for way, work in ways.items():
+                taken[way].append(_taken(folder, work, graph=way.startswith("load")))
+                worker_mb = max(worker_mb, _largest_worker_mb())
+        costs += [Cost(way, size.rows, median(times)) for way, times in taken.items()]
+    if peers:
+        changed, graph_mb = _of_changes(folder, spark, size)
+        costs += changed
+    spark.stop()
+    return OnSpark(tuple(costs), before, _peak_mb(), worker_mb, graph_mb)
+
+
+def _started(folder: Path) -> SparkSession:
+    """A Spark whose workers run, once a few rows went every way."""
+    with TemporaryDirectory(dir=folder) as name:
+        few = Path(name)
+        write_files(few, WARM, csv=True)
+        graph = omnigraph.init(few / "graph.og", SCHEMA)
+        spark = graph.spark().session
+        spark.sparkContext.setLogLevel("ERROR")
+        load(graph, frames_of(spark, few, "csv"))
+        upsert(graph)
+        write_parquet(frames_of(spark, few, "csv"), few / "plain")
+    return spark
+
+
+def _taken(folder: Path, work: Callable[[Path], object], *, graph: bool) -> float:
+    """The seconds that a way took, to a place of its own."""
+    target = folder / "written"
+    if graph:
+        omnigraph.init(target, SCHEMA)
+    seconds = milliseconds(lambda: work(target)) / 1000
+    shutil.rmtree(target)
+    return seconds
+
+
+def _of_changes(folder: Path, spark: SparkSession, size: Size) -> tuple[list[Cost], int]:
+    """What is done to a graph that is there: one row in a hundred anew, and its indexes; and its size in MB before."""
+    target = folder / "changed"
+    graph = omnigraph.init(target, SCHEMA)
+    load(graph, frames_of(spark, folder, "parquet"))
+    graph_mb = sum(file.stat().st_size for file in target.rglob("*") if file.is_file()) // 2**20
+    rows: list[int] = []
+    costs = [milliseconds(lambda: rows.append(upsert(graph))) / 1000]
+    costs += [milliseconds(lambda: graph.spark().ensure_indexes()) / 1000]
+    shutil.rmtree(target)
+    return [Cost("upsert of 1 %", rows[0], costs[0]), Cost("indexes of ids and ends", size.rows, costs[1])], graph_mb
+
+
+def _largest_worker_mb() -> int:
+    """The largest that a process which this one started ever was, Java apart; 0 where the system does not tell."""
+    parents, sizes = dict[int, int](), dict[int, int]()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+        except OSError:
+            # It ended while it was looked at.
+            continue
+        number = int(process.name)
+        parents[number] = int(status["PPid"])
+        sizes[number] = 0 if "java" in status["Name"] else int(status.get("VmHWM", "0 kB").split()[0]) // 1024
+    ours = {os.getpid()}
+    for _ in range(len(parents)):
+        more = {number for number, parent in parents.items() if parent in ours} - ours
+        if not more:
+            break
+        ours |= more
+    return max((sizes[number] for number in ours - {os.getpid()}), default=0)
+
+
+def _peak_mb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Everything that was measured."""
+
+    size: Size
+    raw: Cost
+    quarter: OnSpark
+    whole: OnSpark
+
+    def cost(self, way: str) -> Cost:
+        """What one way took."""
+        return next(cost for cost in self.whole.costs if cost.way == way)
+
+    def promises(self) -> list[Promise]:
+        """The ceilings of the design, beside what was measured."""
+        loads = [cost for cost in self.whole.costs if cost.way.startswith("load, ")]
+        kept = [
+            Promise(f"{cost.way} / plain Parquet", cost.seconds / self.cost(_plain(cost)).seconds, AGAINST_PARQUET, "x")
+            for cost in loads
+        ]
+        grown = self.whole.peak_mb / self.quarter.peak_mb
+        return [*kept, Promise("driver's peak, all / a quarter of the rows", grown, FLAT, "x")]
+
+
+def _plain(cost: Cost) -> str:
+    return cost.way.replace("load", "plain Parquet")
+
+
+def measure(folder: Path, size: Size, formats: tuple[Format, ...], rounds: int) -> Found:
+    """Everything, each part in a process of its own."""
+    whole, quarter = folder / "whole", folder / "quarter"
+    for part, rows in ((whole, size), (quarter, size.part(4))):
+        part.mkdir()
+        write_files(part, rows, csv="csv" in formats and rows == size)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        raw = pool.submit(write_raw, whole, size).result()
+        less = pool.submit(measure_on_spark, quarter, size.part(4), ("parquet",), 1, peers=False).result()
+        all_ = pool.submit(measure_on_spark, whole, size, formats, rounds, peers=True).result()
+    return Found(size, raw, less, all_)
+
+
+# ------------------------------------------------------------------------------------------------ printing
+
+
+def table(found: Found) -> str:
+    """Everything as one text table."""
+    title = f"{found.size.nodes:,} nodes, {found.size.edges:,} edges"
+    lines = [f"{title:<44}{'seconds':>12}{'rows/s':>12}"]
+    lines += [
+        f"  {cost.way:<42}{cost.seconds:>12.1f}{cost.rows_per_second:>12,.0f}"
+        for cost in (found.raw, *found.whole.costs)
+    ]
+    lines += ["", f"{'driver':<44}{'RSS before':>12}{'peak RSS':>12}"]
+    lines += [
+        f"  {what:<42}{f'{each.before_mb:,} MB':>12}{f'{each.peak_mb:,} MB':>12}"
+        for what, each in (("a quarter of the rows", found.quarter), ("all rows", found.whole))
+    ]
+    sizes = f"largest Python worker {found.whole.worker_mb:,} MB, graph on disk {found.whole.graph_mb:,} MB"
+    lines += ["", sizes, "", f"{'promise':<44}{'measured':>12}{'ceiling':>12}"]
+    lines += [
+        f"{promise.what:<44}{f'{promise.measured:.2f} {promise.unit}':>12}{f'{promise.ceiling:g} {promise.unit}':>12}"
+        f"   {'holds' if promise.holds else 'DOES NOT HOLD'}"
+        for promise in found.promises()
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="what loads on Spark cost beside Spark writing plain Parquet")
+    parser.add_argument("--nodes", type=int, default=2_000_000, help="how many nodes are loaded")
+    parser.add_argument("--edges", type=int, default=10_000_000, help="how many edges are loaded")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each way is measured; the median counts")
+    parser.add_argument("--small", action="store_true", help=f"{SMALL.nodes:,} nodes and {SMALL.edges:,} edges instead")
+    parser.add_argument("--no-csv", action="store_true", help="from Parquet only")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    if min(options.nodes, options.edges, options.rounds) < 1:
+        parser.error("all numbers must be at least 1")
+    size = SMALL if options.small else Size(options.nodes, options.edges)
+    with TemporaryDirectory(prefix="omnigraph-bench-") as folder:
+        found = measure(Path(folder), size, ("parquet",) if options.no_csv else ("parquet", "csv"), options.rounds)
+    if options.json:
+        promises = [{**asdict(promise), "holds": promise.holds} for promise in found.promises()]
+        print(json.dumps({**asdict(found), "promises": promises}, indent=2))
+    else:
+        print(table(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""One table before and after a load on Spark, in the parts that set rules speak of, as executors read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+import pyarrow as pa
+
+from omnigraph.language.schema.arrow import arrow_schema
+from omnigraph.language.schema.catalog import Catalog
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.spark.load_fragments import ROWS_IN_A_TASK, Work, on_fragments
+from omnigraph.spark.load_rows import DistributedRows
+from omnigraph.storage.columns import Values, absent, column_of, is_not_among
+from omnigraph.storage.pinned import Table
+from omnigraph.write.load_work import Coming
+from omnigraph.write.rules import Arrival
+from omnigraph.write.running import even_groups
+from omnigraph.write.set_rules import Part, Relation, type_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_IDS: Final = Relation("incoming", "", Part.INCOMING, {"id": ("id",)})
+_NONE: Final[Values] = cast("Values", pa.array([], pa.string()))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a task reads rows: columns in the types of the schema, without the rows of some ids."""
+
+    schema: pa.Schema
+    without: Values
+
+    def rows(self, table: Table, fragments: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of some fragments. A table of a branch may lag behind the schema."""
+        there = set(table.schema.names)
+        names = dict.fromkeys(name for name in (*columns, *(["id"] if len(self.without) else [])) if name in there)
+        for batch in table.scan(list(names), in_fragments=fragments):
+            kept = batch.filter(is_not_among(column_of(batch, "id"), self.without)) if len(self.without) else batch
+            yield self._shaped(kept, columns)
+
+    def _shaped(self, rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        shaped: dict[str, Values] = {}
+        for name in names:
+            type_ = cast("pa.DataType", self.schema.field(name).type)
+            there = name in rows.schema.names
+            shaped[name] = column_of(rows, name).cast(type_) if there else absent(rows.num_rows, type_)
+        return pa.record_batch(shaped)
+
+
+@dataclass(frozen=True, slots=True)
+class PartRows:
+    """Rows of one table that are looked at: those of some fragments, given with the rows of each."""
+
+    table: Table
+    fragments: Mapping[int, int]
+    reading: Reading
+
+    @property
+    def count(self) -> int:
+        """How many there are, about: some may be deleted, or left out."""
+        return sum(self.fragments.values())
+
+    def mapped(self, session: SparkSession, work: Work, columns: str) -> DataFrame:
+        """What executors make of them, in tasks of even size."""
+        return on_fragments(session, self.table, even_groups(self.fragments, ROWS_IN_A_TASK), work, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedOnSpark:
+    """One table before and after a load."""
+
+    session: SparkSession
+    catalog: Catalog
+    snapshot: Snapshot
+    table_key: str
+    coming: Coming | None
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """How rows come to it, if any do."""
+        return self.coming and self.coming.arrival
+
+    def relation(self, relation: Relation) -> DataFrame:
+        """One part of the table, in the columns of a rule; one that is not known to be empty."""
+        if relation.part is Part.INCOMING:
+            return self._texts(self.incoming(), relation)
+        pinned = self._texts(self.pinned(), relation)
+        match relation.part, self.arrival:
+            case (Part.KEPT, Arrival.UPSERT) | (Part.LOST, _) if not self.is_empty(Part.INCOMING):
+                return pinned.join(self._texts(self.incoming(), _IDS), "id", "left_anti")
+            case Part.GONE, Arrival.UPSERT:
+                return pinned.join(self._texts(self.incoming(), _IDS), "id", "left_semi")
+            case _:
+                return pinned
+
+    def is_empty(self, part: Part) -> bool:
+        """Whether it is known without a look that a part has no rows."""
+        if part is Part.INCOMING:
+            return self.coming is None or not self.coming.rows.count
+        if part is Part.GONE and self.arrival is Arrival.UPSERT and self.is_empty(Part.INCOMING):
+            return True
+        return not self.depends_on_pin(part) or not self.snapshot.pins[self.table_key].row_count
+
+    def depends_on_pin(self, part: Part) -> bool:
+        """Whether a part is made of rows of the pinned version."""
+        if self.table_key not in self.snapshot.pins:
+            return False
+        match part:
+            case Part.INCOMING:
+                return False
+            case Part.KEPT:
+                return self.arrival is not Arrival.OVERWRITE
+            case Part.GONE:
+                return self.arrival in (Arrival.UPSERT, Arrival.OVERWRITE)
+            case Part.LOST:
+                return self.arrival is Arrival.OVERWRITE
+
+    def incoming(self) -> PartRows:
+        """The rows that come in."""
+        assert self.coming is not None
+        rows = cast("DistributedRows", self.coming.rows.source)
+        return PartRows(rows.audit, rows.own, Reading(self._schema, self.coming.without))
+
+    def pinned(self) -> PartRows:
+        """The rows that were there before, all of them."""
+        table = self.snapshot.table(self.table_key)
+        return PartRows(table, table.fragment_rows(), Reading(self._schema, _NONE))
+
+    @property
+    def _schema(self) -> pa.Schema:
+        return arrow_schema(type_of(self.catalog, self.table_key))
+
+    def _texts(self, rows: PartRows, relation: Relation) -> DataFrame:
+        columns = ", ".join(f"{name} string" for name in relation.columns)
+        return rows.mapped(self.session, partial(_texts, reading=rows.reading, relation=relation), columns)
+
+
+def _texts(table: Table, fragments: Sequence[int], *, reading: Reading, relation: Relation) -> Iterator[pa.RecordBatch]:
+    """The task of some fragments: a relation of a rule, made of their rows."""
+    for rows in reading.rows(table, fragments, relation.physical_columns):
+        yield relation.texts(rows)
