@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, overload
@@ -15,15 +15,23 @@ from omnigraph.errors import ParameterError, ReadOnly
 from omnigraph.language.schema import Schema, parse_schema
 from omnigraph.language.schema.catalog import Catalog
 from omnigraph.language.source import Source
-from omnigraph.manifest import branches, genesis, history, opening, references
+from omnigraph.maintain import cleanup, optimize, repair, verify
+from omnigraph.maintain.cleanup import Cleaned
+from omnigraph.maintain.optimize import Optimized
+from omnigraph.maintain.repair import Repaired
+from omnigraph.maintain.verify import Verified
+from omnigraph.manifest import ancestry, branches, genesis, history, opening, references, tagging, tags
 from omnigraph.manifest.branches import Branch
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read import blob, export, neighbors, query, scan
+from omnigraph.manifest.tags import Tag
+from omnigraph.read import blob, changes, diff, export, neighbors, query, scan
+from omnigraph.read.changes import ChangeBlock, Changes
 from omnigraph.read.conditions import Filter
+from omnigraph.read.diff import Diff
 from omnigraph.read.embedding import EmbeddingSettings, settings_of
 from omnigraph.read.explain import Profile
 from omnigraph.read.export import ExportResult, Format, Target
@@ -34,7 +42,7 @@ from omnigraph.spark import engines
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockKind, LockSettings
 from omnigraph.storage.pinned import Access
-from omnigraph.write import audit, embed, indexes, load, mutation, recovery
+from omnigraph.write import audit, embed, indexes, load, merge, mutation, recovery
 from omnigraph.write.audit import Recovery
 from omnigraph.write.commit import Terms
 from omnigraph.write.embed import EmbedResult
@@ -42,7 +50,11 @@ from omnigraph.write.frames import Frame
 from omnigraph.write.indexes import IndexReport
 from omnigraph.write.load import Engine, Indexes, LoadResult, OnError
 from omnigraph.write.load_work import Mode as LoadMode
+from omnigraph.write.merge import MergeResult
+from omnigraph.write.merge_choices import Prefer
+from omnigraph.write.merge_rows import By
 from omnigraph.write.mutation import MutationResult
+from omnigraph.write.running import LOCAL, Runner
 from omnigraph.write.sources import Source as RecordSource
 from omnigraph.write.transaction import Transaction
 
@@ -113,15 +125,29 @@ class Graph:
         return branches.list_branches(self._manifest)
 
     def create_branch(self, name: str, from_: Reference = MAIN) -> None:
-        """Make a branch from a branch, a commit, a manifest version of main, or a time on main."""
+        """Make a branch from a branch, a commit, a tag, a manifest version of main, or a time on main."""
         self._writable()
         source, version = references.branch_point(self._manifest, from_)
         branches.create_branch(self._manifest, name, source, version)
 
     def delete_branch(self, name: str) -> None:
-        """Remove a branch and what only it has; refused for main and while another branch depends on it."""
+        """Remove a branch and what only it has; refused for main and while a branch or a tag depends on it."""
         self._writable()
         branches.delete_branch(self._manifest, name, recovery.heal)
+
+    def tags(self) -> list[Tag]:
+        """The names that were given to commits, sorted."""
+        return tags.list_tags(self._manifest)
+
+    def create_tag(self, name: str, ref: Reference = MAIN, *, branch: str = MAIN, actor: str | None = None) -> Tag:
+        """Name a commit: the newest of a branch, or the one at a reference on ``branch``. A tag is never moved."""
+        self._writable()
+        return tagging.create_tag(self._manifest, name, ref, branch, actor or self.actor)
+
+    def delete_tag(self, name: str) -> None:
+        """Take a name away; the commit stays, and cleanup may take it like any other."""
+        self._writable()
+        tagging.delete_tag(self._manifest, name)
 
     def mutate(
         self,
@@ -234,6 +260,47 @@ class Graph:
         terms = Terms(branch, actor=actor or self.actor, message=message)
         return Transaction(self._manifest, self.schema, terms, self._manner)
 
+    def merge(
+        self,
+        source: Reference,
+        into: str = MAIN,
+        *,
+        by: By = "row",
+        dry_run: bool = False,
+        prefer: Prefer | None = None,
+        resolve: str | Path | Mapping[str, object] | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+        delete_branch: bool = False,
+        if_commit: str | None = None,
+    ) -> MergeResult:
+        """Merge a branch, a commit or a tag into a branch as one commit; what is at odds is ``MergeConflicts``."""
+        if not dry_run:
+            self._writable()
+        terms = Terms(into, actor=actor or self.actor, message=message, if_commit=if_commit)
+        manner = merge.Manner(by, prefer, resolve, dry_run, delete_branch)
+        return merge.merge(self._manifest, self.schema, source, manner, terms)
+
+    def revert(
+        self,
+        ref: Reference,
+        *,
+        branch: str = MAIN,
+        side: int | None = None,
+        by: By = "row",
+        prefer: Prefer | None = None,
+        resolve: str | Path | Mapping[str, object] | None = None,
+        dry_run: bool = False,
+        message: str | None = None,
+        actor: str | None = None,
+    ) -> MergeResult:
+        """Take back what a commit did, as a new commit. Of a merge, ``side`` is the parent to go back to: 1 or 2."""
+        if not dry_run:
+            self._writable()
+        terms = Terms(branch, actor=actor or self.actor, message=message)
+        manner = merge.Manner(by, prefer, resolve, dry_run)
+        return merge.revert(self._manifest, self.schema, ref, side, manner, terms)
+
     def commits(
         self,
         branch: str = MAIN,
@@ -245,13 +312,43 @@ class Graph:
         """The history of a branch, newest first."""
         return history.commits_of(self._manifest, branch, limit=limit, actor=actor, since=since, until=until)
 
+    def ancestry(self, branch: str | None = None, limit: int | None = None) -> list[Commit]:
+        """All commits, or all that led to one branch, merged ones too: newest first, children before parents."""
+        return ancestry.ancestry(self._manifest, branch, limit)
+
     def commit(self, ref: Reference) -> Commit:
-        """One commit: by id, or the newest one at a version or time of main."""
+        """One commit: by id or tag, or the newest one at a version or time of main."""
         return history.commit_of(references.commit_at(self._manifest, ref))
 
     def snapshot(self, branch: str = MAIN, at: Reference | None = None) -> Snapshot:
         """The whole graph at one moment: now, or at a commit, a manifest version or a time."""
         return references.take_snapshot(self._manifest, branch, at)
+
+    def diff(
+        self, a: Reference, b: Reference | None = None, *, types: Iterable[str] | None = None, branch: str = MAIN
+    ) -> Diff:
+        """What changed from A to B, each a branch, a commit, a tag, or a version or time of ``branch``.
+
+        Without B, a branch is compared with main: what it would bring; anything else with ``branch`` as it is now.
+        """
+        return diff.diff(self._manifest, a, b, types, branch)
+
+    def changes(
+        self,
+        start: str | None = None,
+        cursor: str | None = None,
+        *,
+        branch: str = MAIN,
+        types: Iterable[str] | None = None,
+    ) -> Changes:
+        """What was changed, commit by commit: from ``"now"`` on, the ``"beginning"``, ``"after:REF"``, or a cursor."""
+        return changes.changes(self._manifest, branch, start, cursor, types)
+
+    def baseline(
+        self, at: Reference | None = None, *, branch: str = MAIN, types: Iterable[str] | None = None
+    ) -> ChangeBlock:
+        """All that a commit shows, as inserts, and the cursor after it: how a follower begins, or begins anew."""
+        return changes.baseline(self._manifest, branch, at, types)
 
     def nodes(
         self,
@@ -348,7 +445,31 @@ class Graph:
         # Nothing else needs PySpark, and only this may start Java.
         from omnigraph.spark.graph import SparkGraph
 
-        return SparkGraph(self._manifest, session, actor=self.actor, writable=self.mode == "rw")
+        embedding = self._manner.embed
+        return SparkGraph(self._manifest, session, actor=self.actor, writable=self.mode == "rw", embedding=embedding)
+
+    def optimize(
+        self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None, runner: Runner = LOCAL
+    ) -> Optimized:
+        """Compact the tables of a branch, build the indexes that the schema means, compact the manifest."""
+        self._writable()
+        return optimize.optimize(self._manifest, branch, types, actor or self.actor, runner)
+
+    def cleanup(
+        self, keep: int | None = cleanup.KEEP, older_than: timedelta | str | None = None, *, confirm: bool = False
+    ) -> Cleaned:
+        """Drop history but the newest commits of each branch and what is younger, and what nobody needs."""
+        self._writable()
+        return cleanup.cleanup(self._manifest, keep, older_than, confirm=confirm)
+
+    def repair(self, *, confirm: bool = False, force: bool = False) -> Repaired:
+        """Tell what became of tables that moved without us and, if it is confirmed, end that."""
+        self._writable()
+        return repair.repair(self._manifest, confirm=confirm, force=force)
+
+    def verify(self) -> Verified:
+        """Read the whole graph and list everything that is wrong with it."""
+        return verify.verify(self._manifest)
 
     def recoveries(self) -> list[Recovery]:
         """Every write that somebody else than its writer brought to an end, newest first."""

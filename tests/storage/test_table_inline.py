@@ -21,7 +21,6 @@ from omnigraph.storage.table import (
     create_branch,
     delete_branch,
     drop_versions,
-    extend_indexes,
     merge_rows,
     set_config,
     set_field_metadata,
@@ -99,16 +98,6 @@ def test_two_stamps_on_one_version_the_later_is_refused(tmp_path: Path) -> None:
     set_schema_metadata(table, {"stamp": "4"})
     with pytest.raises(CommitRefused):
         set_schema_metadata(table, {"stamp": "4"})
-
-
-def test_indexes_are_extended_over_new_rows(tmp_path: Path) -> None:
-    table = table_of(tmp_path, ann=3)
-    table = put(table, build_index(table, "id", IndexKind.BTREE))
-    table = put(table, append(table, people(bob=4)))
-    assert table.indexes()["id_idx"].rows == 1
-    extended = extend_indexes(table)
-    assert (extended.indexes()["id_idx"].rows, extended.version) == (2, table.version + 1)
-    assert [fact.operation for fact in extended.transactions(table.version, extended.version)] == ["CreateIndex"]
 
 
 def test_a_fork_goes_its_own_way(tmp_path: Path) -> None:
@@ -210,13 +199,11 @@ def test_inline_writes_pass_the_seam(tmp_path: Path) -> None:
         table = set_config(table, {"k": "v"})
         create_branch(table, "dev")
         delete_branch(table, "dev")
-        extend_indexes(table)
         drop_versions(table, [1])
     assert [step.name for step in steps] == [
         "table.merge",
         "table.metadata",
         "table.branch.create",
         "table.branch.delete",
-        "table.indexes",
         "table.versions.drop",
     ]

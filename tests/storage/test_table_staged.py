@@ -298,7 +298,7 @@ def test_vectors_that_are_all_missing_are_not_indexed(tmp_path: Path) -> None:
     assert build_index(table, "vec", IndexKind.IVF_FLAT) is None
 
 
-def test_compaction_makes_two_versions_and_keeps_rows_and_indexes(tmp_path: Path) -> None:
+def test_compaction_keeps_rows_and_carries_its_operation(tmp_path: Path) -> None:
     table = table_of(tmp_path, ann=3)
     table = put(table, build_index(table, "id", IndexKind.BTREE))
     for name in ("bob", "cid", "dan"):
@@ -306,12 +306,35 @@ def test_compaction_makes_two_versions_and_keeps_rows_and_indexes(tmp_path: Path
     rewrites = [run_compaction(table, pickle.loads(pickle.dumps(task))) for task in plan_compaction(table)]  # noqa: S301  our own bytes
     staged = compacted(table, pickle.loads(pickle.dumps(rewrites)))  # noqa: S301  our own bytes
     assert staged is not None
-    assert (staged.kind, staged.rows, staged.transaction_uuid) == (Kind.COMPACT, 0, None)
+    assert (staged.kind, staged.rows) == (Kind.COMPACT, 0)
     landed = commit(table, staged, "op")
-    assert landed.version == table.version + 2
     assert len(landed.dataset.get_fragments()) < len(table.dataset.get_fragments())
     assert ages(landed, "id IN ('ann', 'dan')") == {"ann": 3, "dan": 1}
-    assert [fact.operation for fact in landed.transactions(table.version, landed.version)] == [
+    facts = [(fact.operation, fact.operation_id) for fact in landed.transactions(table.version, landed.version)]
+    assert facts == [("Rewrite", "op")]
+
+
+def test_fragment_ids_never_come_again(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ann=3)
+    table = put(table, append(table, people(bob=4)))
+    table = put(table, append(table, people(cid=5)))
+    table = put(table, build_index(table, "id", IndexKind.BTREE))
+    highest = max(table.fragment_rows())
+    table = put(table, delete_where(table, "id = 'cid'"))
+    assert max(table.fragment_rows()) < highest
+    table = put(table, compact(table))
+    assert list(table.fragment_rows()) == [highest + 1]
+    assert table.indexes()["id_idx"].rows == 0, "what the index knew lies elsewhere now"
+    assert ages(table, "id IN ('ann', 'bob', 'cid')") == {"ann": 3, "bob": 4}
+
+
+def test_what_lance_compacted_by_itself_can_be_told(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ann=3)
+    table = put(table, append(table, people(bob=4)))
+    table = put(table, build_index(table, "id", IndexKind.BTREE))
+    table.dataset.checkout_version(table.version).optimize.compact_files()
+    head = table.newest()
+    assert [fact.operation for fact in head.transactions(table.version, head.version)] == [
         "ReserveFragments",
         "Rewrite",
     ]
@@ -327,8 +350,7 @@ def test_compaction_beside_a_delete_is_refused(tmp_path: Path) -> None:
     assert refused.value.retryable
     now = open_table(table.uri)
     assert ages(now) == {"ann": 3}
-    left = now.transactions(table.version, now.version)
-    assert [fact.operation for fact in left] == ["Delete", "ReserveFragments"], "the reservation stays"
+    assert [fact.operation for fact in now.transactions(table.version, now.version)] == ["Delete"]
 
 
 def test_blobs_are_staged_inline_and_by_reference(tmp_path: Path) -> None:

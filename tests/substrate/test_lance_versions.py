@@ -104,6 +104,41 @@ def test_cleanup_on_main_spares_what_a_branch_stands_on(dataset: LanceDataset) -
     assert lance.dataset(f"{dataset.uri}/tree/dev").count_rows() == 2
 
 
+def test_cleanup_spares_what_branches_and_their_branches_ever_showed(dataset: LanceDataset) -> None:
+    root = dataset.uri
+    fork = dataset.create_branch("dev", 2)
+    fork = commit(fork, appending("e")(fork)).create_branch("kid", 3)
+    kid = commit(fork, appending("k")(fork))
+    lance.write_dataset(rows("q"), f"{root}/tree/dev", mode="overwrite")
+    lance.write_dataset(rows("r"), f"{root}/tree/dev", mode="append")
+    lance.write_dataset(rows("x"), root, mode="overwrite")
+    lance.dataset(f"{root}/tree/dev").cleanup_old_versions(versions=[2, 3, 4])
+    lance.dataset(root).cleanup_old_versions(versions=[1, 2])
+    assert [ref["version"] for ref in lance.dataset(root).version_refs()] == [2, 3], (
+        "the one that dev was made from stays"
+    )
+    assert [ref["version"] for ref in lance.dataset(f"{root}/tree/dev").version_refs()] == [3, 5]
+    assert (kid.version, lance.dataset(f"{root}/tree/kid").to_table().num_rows) == (4, 6)
+    assert lance.dataset(f"{root}/tree/kid", version=3).to_table().num_rows == 5
+    assert lance.dataset(f"{root}/tree/dev").to_table().num_rows == 2
+
+
+def test_tracked_files_name_the_folders_of_all_branches(dataset: LanceDataset) -> None:
+    fork = dataset.create_branch("dev", 2)
+    dev = commit(fork, appending("e")(fork))
+    dev.create_scalar_index("id", "BTREE")
+    found = cast("list[dict[str, object]]", lance.dataset(dev.uri).tracked_files().read_all().to_pylist())
+    folders = {(str(each["base_uri"]).rpartition("/")[2], str(each["type"])) for each in found}
+    assert {("t", "data file"), ("dev", "data file"), ("dev", "index file"), ("dev", "transaction file")} <= folders
+
+
+def test_a_compaction_of_an_indexed_table_cannot_be_read_back(dataset: LanceDataset) -> None:
+    dataset.create_scalar_index("id", "BTREE")
+    dataset.optimize.compact_files()
+    with pytest.raises(TypeError, match="RewrittenIndex"):
+        dataset.read_transaction(dataset.version)
+
+
 def test_the_transaction_of_a_removed_version_cannot_be_read(dataset: LanceDataset) -> None:
     dataset.cleanup_old_versions(versions=[1])
     with pytest.raises(OSError, match="was not found"):

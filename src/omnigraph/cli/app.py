@@ -11,7 +11,26 @@ from typing import Annotated, cast
 
 import typer
 
-from omnigraph.cli import branch, commit, export, graph, index, lint, load, mutate, pipeline, query, schema, version
+from omnigraph.cli import (
+    branch,
+    changes,
+    commit,
+    diff,
+    export,
+    graph,
+    index,
+    lint,
+    load,
+    merge,
+    mutate,
+    pipeline,
+    query,
+    revert,
+    schema,
+    tag,
+    upkeep,
+    version,
+)
 from omnigraph.cli.render.output import JsonOutput, Output, TextOutput
 from omnigraph.cli.session import VARIABLE, Session, read_storage_options
 from omnigraph.cli.words import VERBOSE_FLAGS, asks_for_json, split_globals
@@ -40,9 +59,18 @@ app.command("export")(export.export)
 app.command("index")(index.index)
 app.add_typer(branch.app, name="branch")
 app.add_typer(commit.app, name="commit")
+app.command("diff")(diff.diff)
+app.command("merge")(merge.merge)
+app.command("revert")(revert.revert)
+app.add_typer(tag.app, name="tag")
+app.add_typer(changes.app, name="changes")
 app.command("snapshot")(graph.snapshot)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(schema.app, name="schema")
+app.command("optimize")(upkeep.optimize)
+app.command("cleanup")(upkeep.cleanup)
+app.command("repair")(upkeep.repair)
+app.command("verify")(upkeep.verify)
 app.command("lint")(lint.lint)
 app.command("version")(version.version)
 

@@ -168,7 +168,7 @@ def _frame_runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int | None,
     held: list[pa.RecordBatch] = []
     before: int | None = None
     for batch in batches:
-        numbers, rows = column_of(batch, FILE), batch.drop_columns([FILE])
+        numbers, rows = column_of(batch, FILE), batch.remove_column(batch.schema.get_field_index(FILE))
         bounds = [0, *(np.flatnonzero(np.diff(value_codes(numbers))) + 1).tolist(), batch.num_rows]
         for start, end in pairwise(bounds if batch.num_rows else []):
             number = cast("int | None", to_list(numbers.slice(start, 1))[0])

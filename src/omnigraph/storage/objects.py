@@ -8,11 +8,12 @@ from __future__ import annotations
 import errno
 import re
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import obstore
@@ -128,6 +129,18 @@ class Objects:
                     obstore.delete(self._store, self._root + path)
             except FileNotFoundError:
                 return
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Delete objects together; missing ones are fine."""
+        if not paths:
+            return
+        with translated("delete", paths[0], self.location), durable("objects.delete_all", paths[0]):
+            if self.location.is_local:
+                # Of several files obstore deletes none if the first one is missing.
+                for path in paths:
+                    Path(self.location.join(path)).unlink(missing_ok=True)
+            else:
+                obstore.delete(self._store, list(paths))
 
     def delete_prefix(self, prefix: str) -> None:
         """Delete everything below the folder ``prefix``, unfinished puts too; a missing one is fine."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 from lance import Session  # pyright: ignore[reportPrivateImportUsage]  documented there, but not marked as exported
 from lance.dataset import Branch, LanceDataset, LanceOperation, Transaction
 from lance.dataset import Index as LanceIndex
-from lance.debug import list_transactions
+from lance.debug import format_manifest, list_transactions
 
 from omnigraph.errors import ConflictError, HistoryGone, NotFound
 from omnigraph.storage.lance_errors import RefsMoved, translated
@@ -216,7 +216,11 @@ class Table:
             return [self._committed(version) for version in range(after + 1, to + 1)]
 
     def _committed(self, version: int) -> Committed:
-        transaction = self.dataset.read_transaction(version)
+        try:
+            transaction = self.dataset.read_transaction(version)
+        except TypeError:
+            # Lance cannot make Python objects of its own compactions that wrote an index anew.
+            return _printed_commit(self.dataset, version)
         if transaction is None:
             raise HistoryGone(f"{self.subject}: version {version} does not say what made it")
         properties = transaction.transaction_properties or {}
@@ -399,6 +403,21 @@ def _operation_name(dataset: LanceDataset, version: int, transaction: Transactio
     printed = list_transactions(dataset.checkout_version(version), 1)[0]
     found = re.search(r"operation: (\w+)", printed)
     return found.group(1) if found else name
+
+
+def _printed_commit(dataset: LanceDataset, version: int) -> Committed:
+    printed = list_transactions(dataset.checkout_version(version), 1)[0]
+    operation, uuid = re.search(r"operation: (\w+)", printed), re.search(r'uuid: "([^"]+)"', printed)
+    if operation is None or uuid is None:
+        raise HistoryGone(f"version {version} does not say what made it")
+    return Committed(version, operation.group(1), None, uuid.group(1))
+
+
+def highest_fragment_id(table: Table) -> int:
+    """The greatest fragment id that the table ever had, in use or not; -1 if it never had one."""
+    # An id that an index still names must not come again: the index would claim rows that it never saw.
+    found = re.search(r"max_fragment_id: Some\(\s*(\d+)", format_manifest(table.dataset))
+    return max(table.fragment_rows(), default=-1) if found is None else int(found.group(1))
 
 
 def index_name(column: str) -> str:

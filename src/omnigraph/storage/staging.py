@@ -14,7 +14,6 @@ from typing import NewType, TypeAlias, cast
 import numpy as np
 from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata
-from lance.optimize import RewriteResult
 
 from omnigraph.storage.objects import Objects
 
@@ -47,15 +46,12 @@ class IndexKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A change that is on storage and invisible: it stands on exactly one version of one table.
-
-    ``change`` is the Lance transaction, or for a compaction the rewrites that Lance turns into two of its own.
-    """
+    """A change that is on storage and invisible: it stands on exactly one version of one table."""
 
     kind: Kind
     branch: str | None
     version: int
-    change: Transaction | tuple[RewriteResult, ...]
+    change: Transaction
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
@@ -66,14 +62,14 @@ class Staged:
         return self.inserted + self.updated + self.deleted
 
     @property
-    def transaction_uuid(self) -> str | None:
-        """The identity of the Lance transaction, known before the commit; a compaction has none."""
-        return self.change.uuid if isinstance(self.change, Transaction) else None
+    def transaction_uuid(self) -> str:
+        """The identity of the Lance transaction, known before the commit."""
+        return self.change.uuid
 
     @property
     def committed_version(self) -> int:
-        """The version that the commit must make. A compaction reserves fragment ids in a version of their own."""
-        return self.version + (1 if isinstance(self.change, Transaction) else 2)
+        """The version that the commit must make."""
+        return self.version + 1
 
 
 def fragment_text(fragment: FragmentMetadata) -> FragmentText:

@@ -1,0 +1,198 @@
+"""Results of the commands that keep a graph healthy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from omnigraph.cli.render.output import Result
+from omnigraph.cli.render.page import Page, in_one_line, many
+from omnigraph.errors import Json
+
+if TYPE_CHECKING:
+    from omnigraph.maintain.cleanup import Cleaned
+    from omnigraph.maintain.optimize import Optimized, OptimizedTable
+    from omnigraph.maintain.repair import Drift, Repaired
+    from omnigraph.maintain.verify import Finding, Verified
+
+_UNITS = ("bytes", "KB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizedGraph(Result):
+    """What became of each table."""
+
+    result: Optimized
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The commits, and each table."""
+        return {
+            "branch": self.result.branch,
+            "commits": [commit.id for commit in self.result.commits],
+            "manifest_compacted": self.result.manifest_compacted,
+            "tables": [_table_json(table) for table in self.result.tables],
+        }
+
+    def draw(self, page: Page) -> None:
+        """One line for each table that something was done to, or could not be."""
+        shown = [table for table in self.result.tables if _has_news(table)]
+        if shown:
+            page.table(("table", "fragments", "now", "indexed", "left"), [_table_row(table) for table in shown])
+        commits = ", ".join(commit.id for commit in self.result.commits)
+        page.print(
+            f"optimized {self.result.branch}: {commits}" if commits else f"nothing to do on {self.result.branch}"
+        )
+        if self.result.manifest_compacted:
+            page.say("the manifest was compacted too")
+
+
+def _has_news(table: OptimizedTable) -> bool:
+    return bool(table.fragments != table.fragments_before or table.indexed or table.skipped)
+
+
+def _table_row(table: OptimizedTable) -> tuple[str | int | None, ...]:
+    return table.table_key, table.fragments_before, table.fragments, ", ".join(table.indexed), table.skipped
+
+
+def _table_json(table: OptimizedTable) -> Mapping[str, Json]:
+    return {
+        "table": table.table_key,
+        "fragments_before": table.fragments_before,
+        "fragments": table.fragments,
+        "indexed": list(table.indexed),
+        "deferred": [{"column": each.index.column, "reason": each.reason} for each in table.deferred],
+        "skipped": table.skipped,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedUp(Result):
+    """What went, or would go."""
+
+    result: Cleaned
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Counts and bytes by kind."""
+        return {
+            "confirmed": self.result.confirmed,
+            "commits_kept": self.result.commits_kept,
+            "commits_gone": self.result.commits_gone,
+            "bytes": self.result.bytes,
+            "reclaimed": [
+                {"kind": str(each.kind), "count": each.count, "bytes": each.bytes} for each in self.result.reclaimed
+            ],
+        }
+
+    def draw(self, page: Page) -> None:
+        """A line for each kind, then the sum."""
+        if self.result.reclaimed:
+            rows = [(str(each.kind), each.count, size_text(each.bytes)) for each in self.result.reclaimed]
+            page.table(("what", "count", "size"), rows)
+        kept = f"{many(self.result.commits_kept, 'commit')} can be read"
+        did = "reclaimed" if self.result.confirmed else "would reclaim"
+        page.print(f"{did} {size_text(self.result.bytes)}; {kept}, {self.result.commits_gone:,} not")
+        if not self.result.confirmed:
+            page.say("nothing was changed; --confirm does it")
+
+
+@dataclass(frozen=True, slots=True)
+class RepairedGraph(Result):
+    """Tables that moved without the graph."""
+
+    result: Repaired
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Each of them, and the commits that ended it."""
+        return {
+            "confirmed": self.result.confirmed,
+            "commits": [commit.id for commit in self.result.commits],
+            "drift": [_drift_json(drift) for drift in self.result.drifts],
+        }
+
+    def draw(self, page: Page) -> None:
+        """A line for each of them."""
+        if not self.result.drifts:
+            return page.print("no drift")
+        did = "done" if self.result.confirmed else "would be"
+        page.table(
+            ("branch", "table", "kind", "shown", "head", "operations", did),
+            [
+                (each.branch, each.table_key, str(each.kind), each.pin, each.head, _operations(each), each.remedy)
+                for each in self.result.drifts
+            ],
+        )
+        if not self.result.confirmed:
+            return page.say("nothing was changed; --confirm does it, and --force what is left out")
+        return page.print(f"repaired: {', '.join(commit.id for commit in self.result.commits) or 'nothing'}")
+
+
+def _operations(drift: Drift) -> str:
+    return ", ".join(drift.operations)
+
+
+def _drift_json(drift: Drift) -> Mapping[str, Json]:
+    return {
+        "branch": drift.branch,
+        "table": drift.table_key,
+        "kind": str(drift.kind),
+        "pin": drift.pin,
+        "head": drift.head,
+        "operations": list(drift.operations),
+        "remedy": drift.remedy,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedGraph(Result):
+    """What was read, and what is wrong."""
+
+    result: Verified
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The counts, and each finding."""
+        found = self.result
+        return {
+            "sound": found.is_sound,
+            "branches": found.branches,
+            "rows": found.rows,
+            "commits": found.commits,
+            "commits_gone": found.commits_gone,
+            "tags": found.tags,
+            "files": found.files,
+            "bytes": found.bytes,
+            "seconds": round(found.seconds, 3),
+            "findings": [_finding_json(finding) for finding in found.findings],
+        }
+
+    def draw(self, page: Page) -> None:
+        """Two lines for each finding, then what was read."""
+        found = self.result
+        for finding in found.findings:
+            where = in_one_line(finding.where)
+            page.print(Text.assemble((str(finding.kind), "bold red"), "  ", (where, "bold"), f"  {finding.what}"))
+            page.print(f"    {finding.remedy}")
+        read = [
+            many(found.rows, "row"),
+            many(found.branches, "branch", "branches"),
+            many(found.commits, "commit"),
+            many(found.tags, "tag"),
+            f"{many(found.files, 'file')} of {size_text(found.bytes)}",
+        ]
+        gone = f"; {many(found.commits_gone, 'commit')} cleaned up" if found.commits_gone else ""
+        page.say(f"read {', '.join(read)}{gone} in {found.seconds:.1f} s")
+        page.print("sound: nothing is wrong" if found.is_sound else many(len(found.findings), "finding"))
+
+
+def _finding_json(finding: Finding) -> Mapping[str, Json]:
+    return {"kind": str(finding.kind), "where": finding.where, "what": finding.what, "remedy": finding.remedy}
+
+
+def size_text(count: int) -> str:
+    """A number of bytes as a person says it."""
+    size, unit = float(count), 0
+    while size >= 1000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{count:,} {_UNITS[0]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"

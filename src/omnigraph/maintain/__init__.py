@@ -1,0 +1,1 @@
+"""Keeping a graph healthy beside its writers: optimize, cleanup, repair, verify."""

@@ -1,0 +1,203 @@
+"""Drift: tables that stand beyond the version that the graph shows, with no sidecar that would explain it.
+
+It is classified by what the Lance transactions in between say, and shown. Confirmed, what surely changes no row is
+published, and what a dead writer of ours left is taken back. Forced, the rest is published too, as a commit that can be
+looked at and reverted; only a table whose columns no longer fit is taken back to what the graph shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+
+from ulid import ULID
+
+from omnigraph.errors import HistoryGone, NotFound, RecoveryError
+from omnigraph.manifest.branches import branch_names
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.history import Commit, commit_of
+from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
+from omnigraph.manifest.rows import MAIN, CommitRecord
+from omnigraph.manifest.snapshot import Pin, entry_of, open_pin, pins_of
+from omnigraph.storage.locks import Held, branch_lock
+from omnigraph.storage.pinned import Committed, Table, open_table
+from omnigraph.write.recovery import Found, audit_discarded_drift, is_foreign, is_neutral, take_back
+from omnigraph.write.sidecars import list_sidecars
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+REPAIR_ACTOR: Final = "omnigraph:repair"
+FORCE_ACTOR: Final = "omnigraph:repair:force"
+
+
+class DriftKind(StrEnum):
+    """What is known of the commits beyond a pin."""
+
+    MAINTENANCE = "maintenance"
+    """Compactions and index builds only: no row is another."""
+    OURS = "ours"
+    """Left by a writer of ours that died: never published, so it is taken back."""
+    SUSPICIOUS = "suspicious"
+    """Somebody else changed rows."""
+    UNVERIFIABLE = "unverifiable"
+    """What happened cannot be read any more."""
+    LOST = "lost"
+    """The table stands below its pin: a file is missing, and no repair can bring it back."""
+
+
+Remedy: TypeAlias = Literal["published", "taken back"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One table that does not stand where the graph says. ``remedy`` is what was done about it, or would be."""
+
+    branch: str
+    table_key: str
+    kind: DriftKind
+    pin: int
+    head: int
+    operations: tuple[str, ...]
+    remedy: Remedy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """The drift of a graph, and the commits that ended it; none of them if it was not confirmed."""
+
+    confirmed: bool
+    drifts: tuple[Drift, ...]
+    commits: tuple[Commit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Drifted:
+    """Drift, with the tables at hand."""
+
+    fact: Drift
+    pin: Pin
+    head: Table
+    beyond: tuple[Committed, ...]
+
+
+def repair(manifest: Manifest, *, confirm: bool = False, force: bool = False) -> Repaired:
+    """Classify the drift of every branch and, if it is confirmed, end it. Refused while a write is unfinished."""
+    drifts: list[Drift] = []
+    commits: list[CommitRecord] = []
+    for branch in branch_names(manifest):
+        with branch_lock(manifest.location, branch, manifest.locks) as held:
+            _refuse_unfinished(manifest, branch)
+            found = [_with_remedy(manifest, each, force=force) for each in drift_of(manifest, branch)]
+            drifts += [each.fact for each in found]
+            if confirm:
+                commits += _ended(manifest, held, branch, found, REPAIR_ACTOR if not force else FORCE_ACTOR)
+    return Repaired(confirm, tuple(drifts), tuple(commit_of(commit) for commit in commits))
+
+
+def find_drift(manifest: Manifest, branch: str) -> list[Drift]:
+    """The drift of one branch as it looks now; a writer that is at work has some, for a moment."""
+    return [each.fact for each in drift_of(manifest, branch)]
+
+
+def _refuse_unfinished(manifest: Manifest, branch: str) -> None:
+    for sidecar in list_sidecars(manifest.objects):
+        if (sidecar.branch or MAIN) == branch:
+            raise RecoveryError(
+                f"operation {sidecar.operation_id} on '{branch}' is unfinished: what it left is no drift",
+                hint="open the graph for writing, which finishes it, then repair",
+                details={"operation_id": sidecar.operation_id, "branch": branch},
+            )
+
+
+# --------------------------------------------------------------------------------------------- what is there
+
+
+def drift_of(manifest: Manifest, branch: str) -> list[_Drifted]:
+    """The tables that a branch owns and that do not stand at their pins."""
+    found: list[_Drifted] = []
+    for pin in pins_of(manifest.view(branch)).values():
+        if (pin.branch or MAIN) != branch:
+            continue
+        head = _head_of(manifest, pin)
+        if head.version != pin.version:
+            found.append(_classified(branch, pin, head))
+    return found
+
+
+def _head_of(manifest: Manifest, pin: Pin) -> Table:
+    try:
+        return open_pin(manifest, pin).newest()
+    except (NotFound, HistoryGone):
+        return open_table(manifest.location.join(pin.location), pin.branch, None, manifest.access)
+
+
+def _classified(branch: str, pin: Pin, head: Table) -> _Drifted:
+    fact = Drift(branch, pin.table_key, DriftKind.LOST, pin.version, head.version, ())
+    if head.version < pin.version:
+        return _Drifted(fact, pin, head, ())
+    try:
+        beyond = tuple(head.transactions(pin.version, head.version))
+    except HistoryGone:
+        return _Drifted(replace(fact, kind=DriftKind.UNVERIFIABLE), pin, head, ())
+    kind = _kind_of(beyond, pin.version)
+    return _Drifted(replace(fact, kind=kind, operations=tuple(one.operation for one in beyond)), pin, head, beyond)
+
+
+def _kind_of(beyond: Sequence[Committed], pin_version: int) -> DriftKind:
+    if any(is_foreign(one) for one in beyond):
+        return DriftKind.SUSPICIOUS
+    return DriftKind.MAINTENANCE if is_neutral(beyond, pin_version) else DriftKind.OURS
+
+
+# --------------------------------------------------------------------------------------------- what is done
+
+
+def _with_remedy(manifest: Manifest, found: _Drifted, *, force: bool) -> _Drifted:
+    remedy: Remedy | None = None
+    match found.fact.kind:
+        case DriftKind.MAINTENANCE:
+            remedy = "published"
+        case DriftKind.OURS:
+            remedy = "taken back"
+        case DriftKind.SUSPICIOUS | DriftKind.UNVERIFIABLE if force:
+            remedy = "published" if _has_its_columns(manifest, found) else "taken back"
+        case _:
+            pass
+    return replace(found, fact=replace(found.fact, remedy=remedy))
+
+
+def _has_its_columns(manifest: Manifest, found: _Drifted) -> bool:
+    """Whether every column that the graph shows is still there, of the same type."""
+    shown, now = open_pin(manifest, found.pin).schema, found.head.schema
+    types = {name: str(cast("pa.DataType", now.field(name).type)) for name in now.names}
+    return all(types.get(name) == str(cast("pa.DataType", shown.field(name).type)) for name in shown.names)
+
+
+def _ended(
+    manifest: Manifest, held: Held, branch: str, found: Iterable[_Drifted], actor: str
+) -> Iterable[CommitRecord]:
+    by_remedy: dict[Remedy | None, list[_Drifted]] = {}
+    for each in found:
+        by_remedy.setdefault(each.fact.remedy, []).append(each)
+    if "published" in by_remedy:
+        yield _published(manifest, held, branch, by_remedy["published"], actor)
+    if "taken back" in by_remedy:
+        drifted = [Found(each.pin, each.head, each.beyond) for each in by_remedy["taken back"]]
+        yield take_back(manifest, held, branch, drifted)
+        audit_discarded_drift(manifest, held, manifest.writable_view(branch))
+
+
+def _published(manifest: Manifest, held: Held, branch: str, drifted: Sequence[_Drifted], actor: str) -> CommitRecord:
+    """Show the tables as they are: one write, all or nothing."""
+    request = PublishRequest(
+        CommitIntent(str(ULID()), manifest.schema_hash(), actor, "repair of drift"),
+        updates=tuple(entry_of(manifest, each.pin, each.head) for each in drifted),
+        expected={each.pin.table_key: each.pin.version for each in drifted},
+        incarnation=manifest.incarnation(branch),
+    )
+    published = publish(manifest, held, branch, request)
+    assert published is not None
+    return published.commit

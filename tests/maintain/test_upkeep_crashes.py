@@ -1,0 +1,169 @@
+"""Upkeep dies by SIGKILL at every durable write; the next process finds the same rows, ends it, and writes on.
+
+One clean run numbers the writes. In the normal run each number is killed once, before it; what follows a write is what
+precedes the next one. The slow run kills after each of them too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import lance
+import pytest
+
+import omnigraph
+from omnigraph.errors import HistoryGone
+from omnigraph.graph import Graph
+from omnigraph.maintain.cleanup import cleanup
+from omnigraph.manifest.branches import fork_table
+from omnigraph.storage import table as tables
+from omnigraph.storage.failpoints import When
+from omnigraph.storage.locks import branch_lock
+from omnigraph.write.sidecars import list_sidecars
+from tests.crash import fresh_copy, kill_at, record, run
+from tests.maintain.ports import AT_ONCE, Shown, add, fragments, make_template, shown, uri_of
+from tests.write.fleet import graph_at
+
+KEPT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """One kind of it: what makes it due, how it is done, and what is true when it is done."""
+
+    prepare: Callable[[Graph], None]
+    do: Callable[[str], None]
+    check: Callable[[Graph], None]
+
+
+def leave_as_it_is(graph: Graph) -> None:
+    """Small commits are enough."""
+    assert max(fragments(graph).values()) > 1
+
+
+def optimize_at(uri: str) -> None:
+    graph_at(uri).optimize()
+
+
+def is_optimized(graph: Graph) -> None:
+    # Whoever died may have left rows with and without an index, which Lance does not put together at once.
+    graph.optimize()
+    assert set(fragments(graph).values()) == {1}
+    assert all(index.rows == 4 for index in graph.snapshot().table("Port").indexes().values())
+
+
+def leave_leftovers(graph: Graph) -> None:
+    """A fork of a branch that is gone, one that nobody published, and staged rows."""
+    manifest, table = graph._manifest, graph.snapshot().table("Port")
+    graph.create_branch("dev")
+    with branch_lock(manifest.location, "dev") as held:
+        fork_table(manifest, held, "dev", graph.snapshot().pins["edge:Near"])
+    tables.create_branch(table, "gone")
+    tables.write_rows(table, table.scan().read_all())
+
+
+def cleanup_at(uri: str) -> None:
+    cleanup(graph_at(uri)._manifest, KEPT, confirm=True, stale_after=AT_ONCE, grace=AT_ONCE)
+
+
+def is_clean(graph: Graph) -> None:
+    preview = cleanup(graph._manifest, KEPT, stale_after=AT_ONCE, grace=AT_ONCE)
+    assert preview.reclaimed == ()
+    with pytest.raises(HistoryGone):
+        shown(graph, at=graph.commits()[KEPT].id)
+
+
+def leave_drift(graph: Graph) -> None:
+    """A compaction by another program, and what a writer of ours left that died."""
+    lance.dataset(uri_of(graph, "node:Port")).optimize.compact_files()
+    table = graph.snapshot().table("Near")
+    staged = tables.delete_where(table, "src = 'p01'")
+    assert staged is not None
+    tables.commit(table, staged, "op-of-the-dead")
+
+
+def repair_at(uri: str) -> None:
+    graph_at(uri).repair(confirm=True)
+
+
+def is_repaired(graph: Graph) -> None:
+    assert graph.repair().drifts == ()
+    assert fragments(graph)["node:Port"] == 1
+
+
+UPKEEP = {
+    "optimize": Upkeep(leave_as_it_is, optimize_at, is_optimized),
+    "cleanup": Upkeep(leave_leftovers, cleanup_at, is_clean),
+    "repair": Upkeep(leave_drift, repair_at, is_repaired),
+}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_template(tmp_path_factory.mktemp("upkeep"), 4)
+
+
+def prepared(template: Path, name: str) -> str:
+    """A graph for which upkeep is due. A copy of one that has branches already would share their files with it."""
+    uri = str(fresh_copy(template))
+    UPKEEP[name].prepare(omnigraph.open(uri))
+    return uri
+
+
+def go_on(deaths: list[tuple[str, str]], name: str, before: dict[str, Shown]) -> None:
+    """What the next process does, for every death."""
+    for uri, place in deaths:
+        try:
+            _go_on(uri, UPKEEP[name], before)
+        except BaseException as error:
+            error.add_note(place)
+            raise
+
+
+def _go_on(uri: str, upkeep: Upkeep, before: dict[str, Shown]) -> None:
+    graph = omnigraph.open(uri)
+    assert {commit: shown(graph, at=commit) for commit in before} == before
+    upkeep.do(uri)
+    rows = shown(graph)
+    assert rows == next(iter(before.values()))
+    upkeep.check(graph)
+    assert graph.verify().findings == ()
+    add(graph, "next")
+    assert shown(graph)[0] == sorted([*rows[0], "next"])
+    assert list_sidecars(graph._manifest.objects) == []
+
+
+def kill_everywhere(template: Path, name: str, whens: tuple[When, ...]) -> int:
+    upkeep = UPKEEP[name]
+    uri = prepared(template, name)
+    graph = omnigraph.open(uri, "ro")
+    before = {commit.id: shown(graph, at=commit.id) for commit in graph.commits()[:KEPT]}
+    steps = record(upkeep.do, uri)
+    deaths: list[tuple[str, str]] = []
+    for step in steps:
+        for when in whens:
+            uri = prepared(template, name)
+            kill_at(upkeep.do, (uri,), step.number, when)
+            deaths.append((uri, f"killed {when} write {step.number} of {len(steps)}: {step.name} {step.detail}"))
+    for start in range(0, len(deaths), 10):
+        run(go_on, deaths[start : start + 10], name, before)
+    return len(deaths)
+
+
+@pytest.mark.parametrize("name", UPKEEP)
+def test_killed_before_every_write_the_next_process_goes_on(
+    template: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deaths = kill_everywhere(template, name, ("before",))
+    with capsys.disabled():
+        sys.stdout.write(f"\n{name}: {deaths} deaths\n")
+    assert deaths >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", UPKEEP)
+def test_killed_after_every_write_too(template: Path, name: str) -> None:
+    assert kill_everywhere(template, name, ("after",)) >= 3
