@@ -86,6 +86,9 @@ def spark() -> Generator[SparkSession]:
     builder = SparkSession.builder
     settings = {
         "spark.driver.memory": "1g",
+        # It lives for minutes and runs each plan once: what a second compiler and whole-stage code gain comes too late.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -25,6 +25,7 @@ from omnigraph.language.schema import check_schema, parse_schema
 from omnigraph.language.source import Source
 
 from .case_files import CASES
+from .warm_cli import warm_commands
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -98,10 +99,17 @@ def test_python_block(block: Block, examples: Path) -> None:
     exec(compile(block.text, str(block), "exec"), {"__name__": "__main__"})  # noqa: S102 - our own pages
 
 
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
+    """A folder with an ``omnigraph`` that has imported everything: the pages have more than a hundred commands."""
+    with warm_commands(tmp_path_factory.mktemp("w")) as folder:
+        yield folder
+
+
 @pytest.mark.parametrize("block", blocks("console"), ids=str)
-def test_console_block(block: Block, examples: Path) -> None:
+def test_console_block(block: Block, examples: Path, warm: Path) -> None:
     for command, shown in commands(block.text):
-        printed = run(command, examples)
+        printed = run(command, examples, warm)
         if not matches(shown, printed):
             diff = "\n".join(unified_diff(shown, printed, "shown", "printed", lineterm=""))
             pytest.fail(f"{block}: {command}\n{diff}", pytrace=False)
@@ -114,9 +122,9 @@ def commands(text: str) -> Iterator[tuple[str, list[str]]]:
         yield command, shown
 
 
-def run(command: str, directory: Path) -> list[str]:
+def run(command: str, directory: Path, commands: Path) -> list[str]:
     """What a person would see of a command: both streams, as lines."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    path = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=directory,

@@ -13,14 +13,13 @@ from functools import partial
 from typing import Final, TypeVar
 
 from omnigraph.errors import HistoryGone, PublishContention
-from omnigraph.maintain.compacting import compacted
+from omnigraph.maintain.compacting import compacted, pieces_that_pay
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.opening import current_schema
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin, pins_of
-from omnigraph.storage import table as tables
 from omnigraph.storage.locks import branch_lock
 from omnigraph.write.commit import Change, Prepared, Terms, Work, commit
 from omnigraph.write.indexes import Deferred, EnsureIndexes, IndexReport, MeantIndex, meant_indexes
@@ -124,7 +123,7 @@ class Compaction:
             reason = _obstacle(snapshot, key)
             if reason is not None:
                 skipped[key] = reason
-            elif key in snapshot.pins and tables.plan_compaction(snapshot.table(key)):
+            elif key in snapshot.pins and pieces_that_pay(snapshot.table(key)):
                 due.append(key)
         changes = tuple(Change(key, partial(compacted, runner=self.runner), can_wait=True) for key in due)
         return Prepared(changes, frozenset(), Due({key: snapshot.pins[key] for key in due}, skipped))

@@ -56,8 +56,6 @@ Rows: TypeAlias = pa.Table | pa.RecordBatchReader
 WriteMode: TypeAlias = Literal["append", "overwrite"]
 
 STORAGE_VERSION = "2.2"
-_MANY_FRAGMENTS = 8
-_WORTH = 10
 
 
 # --------------------------------------------------------------------------------------------- create
@@ -255,20 +253,10 @@ def compact(table: Table, target_rows: int | None = None) -> Staged | None:
 
 
 def plan_compaction(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:
-    """The independent pieces of a compaction, where it pays. They pickle: each may run in another process."""
+    """The independent pieces of a compaction. They pickle: each may run in another process."""
     options = CompactionOptions() if target_rows is None else CompactionOptions(target_rows_per_fragment=target_rows)
     with translated(table.subject):
-        return tuple(task for task in Compaction.plan(table.dataset, options).tasks if _pays(task))
-
-
-def _pays(task: CompactionTask) -> bool:
-    """Whether it is worth the rows that are written again: a large fragment is not, for the sake of a few rows."""
-    fragments = sorted(task.fragments, key=lambda fragment: fragment.physical_rows)
-    if len(fragments) == 1 or len(fragments) >= _MANY_FRAGMENTS:
-        return True
-    *small, largest = fragments
-    added = sum(fragment.num_rows for fragment in small) + largest.num_deletions
-    return added * _WORTH >= largest.num_rows
+        return tuple(Compaction.plan(table.dataset, options).tasks)
 
 
 def run_compaction(table: Table, task: CompactionTask) -> RewriteResult:
