@@ -78,6 +78,7 @@ def test_a_running_session_is_found(spark: SparkSession) -> None:
     assert session_for(None).sparkContext is spark.sparkContext
 
 
+@pytest.mark.slow
 def test_a_new_session_is_local_and_what_is_set_elsewhere_stays(tmp_path: Path) -> None:
     there = "spark.master local[1]\nspark.sql.session.timeZone Asia/Tokyo\nspark.ui.enabled false\n"
     (tmp_path / "spark-defaults.conf").write_text(there)

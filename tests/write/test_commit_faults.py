@@ -111,7 +111,10 @@ def test_one_fault_anywhere(template: Path, work: Work[None], branch: str, locks
 
 
 @pytest.mark.parametrize("locks", [FLOCK, LEASE], ids=["flock", "lease"])
-@pytest.mark.parametrize("work", [WRITERS["insert an edge"], WRITERS["delete a node with its edges"]])
+@pytest.mark.parametrize(
+    "work",
+    [WRITERS["insert an edge"], pytest.param(WRITERS["delete a node with its edges"], marks=pytest.mark.slow)],
+)
 def test_two_faults_anywhere(template: Path, work: Work[None], locks: LockSettings) -> None:
     told = {
         check(template, work, "main", locks, (first, second))

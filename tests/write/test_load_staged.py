@@ -197,7 +197,7 @@ def load_a_lot(uri: str, branch: str) -> LoadResult:
     return omnigraph.open(uri).load(records, mode="merge", branch=branch, txn=("import", 1))
 
 
-@pytest.mark.parametrize("branch", ["main", "june"])
+@pytest.mark.parametrize("branch", ["main", pytest.param("june", marks=pytest.mark.slow)])
 def test_a_txn_that_died_anywhere_is_loaded_once_by_its_retry(fleet: Graph, branch: str) -> None:
     if branch != "main":
         fleet.create_branch(branch)

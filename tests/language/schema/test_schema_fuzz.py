@@ -24,19 +24,19 @@ from omnigraph.language.source import Source
 from .schema_strategies import broken, budget, schema_files
 
 
-@budget(100)
+@budget(40)
 @given(schema_files())
 def test_printing_and_parsing_give_the_same_tree(file: ast.SchemaFile) -> None:
     assert parse_schema_text(Source(print_schema(file))) == file
 
 
-@budget(100)
+@budget(40)
 @given(schema_files())
 def test_generated_schemas_have_no_problem(file: ast.SchemaFile) -> None:
     assert [problem.render() for problem in check_schema(Source(print_schema(file)))] == []
 
 
-@budget(100)
+@budget(40)
 @given(schema_files())
 def test_json_and_back_is_the_same_ir(file: ast.SchemaFile) -> None:
     ir = ir_of(file)
@@ -44,27 +44,27 @@ def test_json_and_back_is_the_same_ir(file: ast.SchemaFile) -> None:
     assert ir_hash(ir_from_json(ir_json(ir))) == ir_hash(ir)
 
 
-@budget(100)
+@budget(40)
 @given(schema_files())
 def test_order_of_declarations_does_not_matter(file: ast.SchemaFile) -> None:
     reordered = ast.SchemaFile(file.interfaces[::-1], file.nodes[::-1], file.edges[::-1])
     assert ir_hash(ir_of(reordered)) == ir_hash(ir_of(file))
 
 
-@budget(100)
+@budget(40)
 @given(schema_files(), st.booleans())
 def test_no_difference_needs_no_step(file: ast.SchemaFile, allow_data_loss: bool) -> None:
     assert plan_migration(ir_of(file), ir_of(file), allow_data_loss=allow_data_loss).steps == ()
 
 
-@budget(100)
+@budget(40)
 @given(schema_files(), schema_files())
 def test_a_plan_without_steps_means_the_same_catalog(old: ast.SchemaFile, new: ast.SchemaFile) -> None:
     plan = plan_migration(ir_of(old), ir_of(new))
     assert bool(plan.steps) == (catalog_of(ir_of(old)) != catalog_of(ir_of(new)))
 
 
-@budget(200)
+@budget(80)
 @given(st.data(), schema_files())
 def test_a_broken_text_is_a_schema_error_or_a_schema(data: st.DataObject, file: ast.SchemaFile) -> None:
     text = data.draw(broken(print_schema(file)))
