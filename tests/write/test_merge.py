@@ -21,7 +21,7 @@ from omnigraph.graph import open as open_graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.read import side_by_side
 from omnigraph.storage.failpoints import When
-from omnigraph.write import merge, merge_deltas
+from omnigraph.write import merge, merge_deltas, merge_means
 from omnigraph.write.commit import HANDED_OVER, Terms
 from omnigraph.write.merge import MergeResult
 from omnigraph.write.merge_deltas import Counts
@@ -341,7 +341,7 @@ def test_many_stretches_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_large_merge_into_a_branch_publishes_its_forks_first(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "_MANY_ROWS", 0)
+    monkeypatch.setattr(merge_means, "MANY_ROWS", 0)
     for branch in ("dev", "other"):
         graph.create_branch(branch)
     theirs = edit(graph, "dev", people={"dan": person(4)})

@@ -5,6 +5,7 @@ granularities, in one graph and against a plain model.
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -40,12 +41,17 @@ PAIRS = [*(("fresh", *pair) for pair in product(FRESH, FRESH)), *(("known", *pai
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    """Everything at once."""
+    return truth_graph(tmp_path_factory.mktemp("truth"))
+
+
+def truth_graph(folder: Path) -> Graph:
     """A person and an edge for each pair, and two people at the ends of all edges. The edges leave many of them."""
     names = [f"{number:02}" for number in range(len(PAIRS))]
     known = [name for name, (kind, _, _) in zip(names, PAIRS, strict=True) if kind == "known"]
     sources = {f"from-{name}": person(0) for name in names}
     graph = make(
-        tmp_path_factory.mktemp("truth"),
+        folder,
         {"hub": person(), "rim": person(), **sources, **{name: person(0) for name in known}},
         {name: _edge(name, knows("hub", "rim", 0)) for name in known},
     )

@@ -82,12 +82,37 @@ def changed_stretches(
     before: Snapshot, after: Snapshot, table_key: str, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[ChangedRows, ...]]:
     """The same, as stretches of ids: every id of one is lower than those of the next. At most a part for each op."""
-    if _place(before, table_key) == _place(after, table_key):
-        return
-    old, new = _touched(before, after, table_key)
-    old_type, new_type = types_of(before, after, table_key)
-    for stretch in differing(Side(old, old_type), Side(new, new_type), columns):
+    if _place(before, table_key) != _place(after, table_key):
+        yield from stretches_between(table_key, *touched_sides(before, after, table_key).sides(), columns)
+
+
+def stretches_between(
+    table_key: str, before: Side, after: Side, columns: Sequence[str] | None = None
+) -> Iterator[tuple[ChangedRows, ...]]:
+    """The same for rows that were found already, wherever they lie."""
+    for stretch in differing(before, after, columns):
         yield tuple(_parts(table_key, stretch))
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedSides:
+    """The rows of one table that may differ, on both sides, and its type on each. A side may have no table."""
+
+    before: Touched | None
+    after: Touched | None
+    types: tuple[NodeType | EdgeType, NodeType | EdgeType]
+
+    def sides(self) -> tuple[Side, Side]:
+        """Both sides, to be compared."""
+        return Side(self.before, self.types[0]), Side(self.after, self.types[1])
+
+
+def touched_sides(before: Snapshot, after: Snapshot, table_key: str) -> TouchedSides:
+    """The rows of one table that may differ. Only metadata is read."""
+    types = types_of(before, after, table_key)
+    if _place(before, table_key) == _place(after, table_key):
+        return TouchedSides(None, None, types)
+    return TouchedSides(*_touched(before, after, table_key), types)
 
 
 def types_of(before: Snapshot, after: Snapshot, table_key: str) -> tuple[NodeType | EdgeType, NodeType | EdgeType]:

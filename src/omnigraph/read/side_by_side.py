@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from omnigraph.read.equality import Mask, same_blobs, same_values
 from omnigraph.read.lookup import places_of
 from omnigraph.read.rows import blobs_of
 from omnigraph.read.sorting import Sides, Stream, in_ranges
-from omnigraph.read.touched import Touched
 from omnigraph.storage.columns import Values, absent, column_of, compute, truths
 from omnigraph.storage.pinned import Table
 
@@ -32,11 +31,29 @@ Places: TypeAlias = npt.NDArray[np.int64]
 Image: TypeAlias = pa.RecordBatch | None
 
 
+class Candidates(Protocol):
+    """Rows of a table that may differ from those of the other side, wherever they are read from."""
+
+    @property
+    def table(self) -> Table:
+        """The table that they are of."""
+        ...
+
+    @property
+    def num_rows(self) -> int:
+        """How many there are."""
+        ...
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows with their addresses, in small batches."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """The rows of one side that may differ, and the type that gives them their columns. A side may have no table."""
 
-    touched: Touched | None
+    touched: Candidates | None
     type: NodeType | EdgeType
 
     @property

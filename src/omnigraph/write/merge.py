@@ -24,19 +24,17 @@ from omnigraph.storage.locks import Held, refs_lock
 from omnigraph.write.commit import Change, Prepared, Terms, commit
 from omnigraph.write.merge_base import base_of, snapshot_at, where_they_met
 from omnigraph.write.merge_choices import Choices, Prefer
-from omnigraph.write.merge_deltas import Choose, Counts, Delta, Merger
+from omnigraph.write.merge_deltas import Counts
 from omnigraph.write.merge_file import Given, Resolution, read_resolution
+from omnigraph.write.merge_means import HERE, Brought, Means
 from omnigraph.write.merge_rows import By
-from omnigraph.write.merge_rules import Ruled, Sides, apply_rules
-from omnigraph.write.merge_sides import Base, tables_to_merge
+from omnigraph.write.merge_rules import Sides
+from omnigraph.write.merge_sides import Base
 from omnigraph.write.recovery import heal, heal_branch
-from omnigraph.write.set_rules import type_of
 from omnigraph.write.sidecars import WriterKind
 
 Outcome: TypeAlias = Literal["already-up-to-date", "fast-forward", "merged"]
 UP_TO_DATE: Final = "already-up-to-date"
-_MANY_ROWS: Final = 100_000
-"""Staging more rows than this takes so long that a fork is published before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,9 @@ class Manner:
     delete_branch: bool = False
 
 
-def merge(manifest: Manifest, schema: Schema, source: Reference, manner: Manner, terms: Terms) -> MergeResult:
+def merge(
+    manifest: Manifest, schema: Schema, source: Reference, manner: Manner, terms: Terms, means: Means = HERE
+) -> MergeResult:
     """Merge a branch, a commit or a tag into a branch."""
     resolution = _checked(manner)
     captured = _capture(manifest, source, terms.branch, dry_run=manner.dry_run)
@@ -82,7 +82,7 @@ def merge(manifest: Manifest, schema: Schema, source: Reference, manner: Manner,
         message=terms.message or f"merge {shown} into '{terms.branch}'",
         merged_parent=captured.commit.id,
     )
-    work = _Work(manifest, schema, captured.snapshot, captured.commit, _Meeting(captured), manner, resolution)
+    work = _Work(manifest, schema, captured.snapshot, captured.commit, _Meeting(captured), manner, resolution, means)
     result = _run(manifest, work, manner, terms)
     if branch is not None and manner.delete_branch and not manner.dry_run:
         _delete_merged(manifest, branch, captured.commit.id)
@@ -90,7 +90,13 @@ def merge(manifest: Manifest, schema: Schema, source: Reference, manner: Manner,
 
 
 def revert(
-    manifest: Manifest, schema: Schema, ref: Reference, side: int | None, manner: Manner, terms: Terms
+    manifest: Manifest,
+    schema: Schema,
+    ref: Reference,
+    side: int | None,
+    manner: Manner,
+    terms: Terms,
+    means: Means = HERE,
 ) -> MergeResult:
     """Take back what a commit did, as a new commit on a branch."""
     resolution = _checked(manner)
@@ -108,6 +114,7 @@ def revert(
         _Undoing(undone),
         manner,
         resolution,
+        means,
         WriterKind.MUTATION,
     )
     return _run(manifest, work, manner, terms)
@@ -273,6 +280,7 @@ class _Work:
     begins: _Meeting | _Undoing
     manner: Manner
     resolution: Resolution | None
+    means: Means
     kind: WriterKind = WriterKind.BRANCH_MERGE
     strict: bool = False
 
@@ -301,18 +309,13 @@ class _Work:
         base = common.read()
         sides = Sides(self.schema.catalog, base.snapshot, ours, self.theirs)
         self._refuse_other_schemas(sides)
-        ruled = self._brought_together(sides, base, choices.choose)
-        possible = self._brought_together(sides, base, _nothing).open if choices.has_unmet else ()
-        choices.refuse_wrong(possible, None if keep_open else ruled.open)
-        if not self.begins.joins and not any(delta.changes_anything for delta in ruled.deltas.values()):
-            found = replace(found, outcome=found.outcome if ruled.open else UP_TO_DATE)
-        return self._written(found, base, ours, ruled)
-
-    def _brought_together(self, sides: Sides, base: Base, choose: Choose) -> Ruled:
-        merger = Merger(base, sides.ours, sides.theirs, self.manner.by, choose)
-        deltas = {key: merger.delta(type_of(sides.catalog, key)) for key in tables_to_merge(base, sides.theirs)}
-        ruled = apply_rules(sides, deltas, choose)
-        return replace(ruled, open=(*merger.open, *ruled.open))
+        brought = self.means.bring(sides, base, self.manner.by, choices)
+        undecided = Choices(None, None)
+        possible = self.means.bring(sides, base, self.manner.by, undecided).open if choices.has_unmet else ()
+        choices.refuse_wrong(possible, None if keep_open else brought.open)
+        if not self.begins.joins and not brought.tables:
+            found = replace(found, outcome=found.outcome if brought.open else UP_TO_DATE)
+        return self._written(found, base, ours, brought)
 
     def _refuse_other_schemas(self, sides: Sides) -> None:
         for name, side in (("base", sides.base), ("target", sides.ours), ("source", sides.theirs)):
@@ -323,32 +326,23 @@ class _Work:
                     details={"side": name, "schema": side.schema_ir_hash, "current": self.schema.hash},
                 )
 
-    def _written(self, found: _Merged, base: Base, ours: Snapshot, ruled: Ruled) -> _Merged:
+    def _written(self, found: _Merged, base: Base, ours: Snapshot, brought: Brought) -> _Merged:
         """The changes of the commit: rows that are written, and versions of main that are adopted as they are."""
-        changed = {key: delta for key, delta in ruled.deltas.items() if delta.changes_anything}
-        adopted = {key for key, delta in changed.items() if self._may_adopt(base, ours, delta)}
-        changes = tuple(
-            replace(
-                table.change(ruled.checked.standing.get(table.type.table_key)),
-                is_long=changed[table.type.table_key].rows.num_rows > _MANY_ROWS,
-            )
-            for table in ruled.pending
-            if table.type.table_key not in adopted
-        )
+        tables = brought.tables
+        adopted = {key for key, table in tables.items() if not table.decided and self._may_adopt(base, ours, key)}
         return replace(
             found,
-            counts={key: delta.counts for key, delta in changed.items()},
-            conflicts=ruled.open,
-            changes=changes,
+            counts={key: table.counts for key, table in tables.items()},
+            conflicts=brought.open,
+            changes=tuple(table.change for key, table in tables.items() if key not in adopted),
             adopted=tuple(self.theirs.pins[key] for key in sorted(adopted)),
-            reads=ruled.checked.reads | ruled.deltas.keys(),
+            reads=brought.reads,
         )
 
-    def _may_adopt(self, base: Base, ours: Snapshot, delta: Delta) -> bool:
+    def _may_adopt(self, base: Base, ours: Snapshot, key: str) -> bool:
         """Whether theirs is a newer version on main of the very table that ours has only ever inherited."""
-        key = delta.type.table_key
         mine, other = ours.pins[key], self.theirs.pins.get(key)
-        if not self.begins.joins or delta.decided or ours.branch == MAIN or other is None or key in base.overlays:
+        if not self.begins.joins or ours.branch == MAIN or other is None or key in base.overlays:
             return False
         inherited = base.snapshot.pins.get(key) == mine and mine.branch != ours.branch
         newer = other.branch is None and other.version > mine.version
@@ -358,8 +352,3 @@ class _Work:
         """Whether a branch ever had a fork of a table: an older release may have left it again."""
         condition = f"object_type = '{TABLE_VERSION}' AND table_key = '{table_key}' AND table_branch = '{branch}'"
         return self.manifest.open(branch).count_rows(condition) > 0
-
-
-def _nothing(conflict: Conflict, type_: object) -> None:
-    """Nobody decides."""
-    del conflict, type_

@@ -7,6 +7,7 @@ given. What is wrong is gathered, and told together at the end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
 from omnigraph.errors import Conflict, ParameterError, Violation
@@ -25,6 +26,16 @@ from omnigraph.write.merge_rows import By, ConflictKind
 
 Prefer: TypeAlias = Literal["ours", "theirs"]
 _END: ValueType = ValueType(Scalar.STRING)
+_Problem: TypeAlias = "tuple[int | None, str, str | None, str]"
+"""The line and the id of an entry, the property that it is about, and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """The places of entries that met a conflict, and what is wrong with them."""
+
+    met: frozenset[int]
+    problems: Mapping[_Problem, Violation]
 
 
 class Choices:
@@ -35,7 +46,7 @@ class Choices:
         self._prefer: Prefer | None = prefer
         self._met: set[int] = set()
         """The places of entries that met a conflict."""
-        self._problems: dict[tuple[int | None, str, str | None, str], Violation] = {}
+        self._problems: dict[_Problem, Violation] = {}
 
     def refuse_stale(self, source: str, target: str, by: By) -> None:
         """Refuse a file that was written for other commits than those that are merged, or another granularity."""
@@ -89,6 +100,15 @@ class Choices:
                 self._say(left, f"it is left open: {conflict.message}")
         if self._problems:
             raise wrong_resolution(list(self._problems.values()))
+
+    def notes(self) -> Notes:
+        """What was met and found wrong so far."""
+        return Notes(frozenset(self._met), dict(self._problems))
+
+    def add(self, notes: Notes) -> None:
+        """Add what a copy of this met and found wrong, which decided a part of the conflicts elsewhere."""
+        self._met |= notes.met
+        self._problems.update(notes.problems)
 
     @property
     def has_unmet(self) -> bool:

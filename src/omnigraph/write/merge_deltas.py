@@ -5,7 +5,7 @@ Rows that are to be written lie in memory, or in a file once they are many; of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final, Literal, TypeAlias, cast
@@ -16,12 +16,11 @@ import pyarrow as pa
 from omnigraph.errors import Conflict
 from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.language.schema.catalog import EdgeType, NodeType
-from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.equality import Mask
 from omnigraph.storage.columns import Values, column_of, is_among, to_list, truths
 from omnigraph.write.merge_images import images_of, shown_name
 from omnigraph.write.merge_rows import By, ConflictKind, Decision, Places
-from omnigraph.write.merge_sides import Base, Stretch, stretches
+from omnigraph.write.merge_sides import Stretch
 from omnigraph.write.spilling import spilled
 
 MOST_ROWS_HELD: Final = 1_000_000
@@ -42,6 +41,9 @@ class Counts:
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.inserted + other.inserted, self.updated + other.updated, self.deleted + other.deleted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,37 +103,59 @@ def with_values(row: pa.Table, values: NewValues) -> pa.Table:
 # --------------------------------------------------------------------------------------------- one table
 
 
+def delta_of(type_: NodeType | EdgeType, settled: Iterable[Settled]) -> Delta:
+    """What ours gets in one table, out of all its stretches."""
+    new: list[Mask] = []
+    removed: list[Values] = [pa.array([], pa.string())]
+    decided: list[bool] = []
+
+    def pieces() -> Iterator[pa.Table]:
+        for each in settled:
+            new.append(each.new)
+            removed.append(each.removed)
+            decided.append(each.decided)
+            yield each.rows
+
+    rows = _held(arrow_schema(type_), pieces())
+    fresh = np.concatenate([np.zeros(0, np.bool_), *new])
+    return Delta(type_, rows, fresh, pa.concat_arrays(removed), decided=any(decided))
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What has come of one stretch; the fields are those of a delta."""
+
+    rows: pa.Table
+    new: Mask
+    removed: Values
+    decided: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Merger:
     """How rows are brought together, and who decides what cannot be."""
 
-    base: Base
-    ours: Snapshot
-    theirs: Snapshot
     by: By
     choose: Choose
     open: list[Conflict] = field(default_factory=list[Conflict])
     """Conflicts that nobody decided."""
 
-    def delta(self, type_: NodeType | EdgeType) -> Delta:
-        """What ours gets in one table; what is at odds and not decided stays as ours has it."""
-        new: list[Mask] = []
-        removed: list[Values] = [pa.array([], pa.string())]
-        decided: list[bool] = []
+    def settle(self, type_: NodeType | EdgeType, stretches: Iterable[Stretch]) -> Iterator[Settled]:
+        """What ours gets of each stretch; what is at odds and not decided stays as ours has it."""
+        for stretch in stretches:
+            done = _Done(type_, stretch, stretch.decide(self.by))
+            self._settle(done)
+            written = list(done.rows)
+            yield Settled(
+                pa.concat_tables([rows for rows, _ in written]),
+                np.concatenate([~stretch.ours.there[places] for _, places in written]),
+                stretch.ids.take(done.removed),
+                done.is_decided,
+            )
 
-        def pieces() -> Iterator[pa.Table]:
-            for stretch in stretches(self.base, self.ours, self.theirs, type_):
-                done = _Done(type_, stretch, stretch.decide(self.by))
-                self._settle(done)
-                removed.append(stretch.ids.take(done.removed))
-                decided.append(done.is_decided)
-                for rows, places in done.rows:
-                    new.append(~stretch.ours.there[places])
-                    yield rows
-
-        rows = _held(arrow_schema(type_), pieces())
-        fresh = np.concatenate([np.zeros(0, np.bool_), *new])
-        return Delta(type_, rows, fresh, pa.concat_arrays(removed), decided=any(decided))
+    def in_order(self) -> tuple[Conflict, ...]:
+        """The conflicts of one table, by id: however its rows were divided."""
+        return tuple(sorted(self.open, key=lambda conflict: conflict.id))
 
     def _settle(self, done: _Done) -> None:
         """Decide the conflicts of a stretch, as far as somebody does."""

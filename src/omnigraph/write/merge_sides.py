@@ -36,6 +36,11 @@ class Changed:
         """For each id whether its row changed."""
         return truths(is_among(ids, self.ids))
 
+    def of(self, ids: Values) -> Changed:
+        """Those of some of the ids."""
+        rows = (each.filter(is_among(column_of(each, "id"), ids)) for each in (self.before, self.after))
+        return Changed(ids, *rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Base:
@@ -66,10 +71,20 @@ def tables_to_merge(base: Base, theirs: Snapshot) -> list[str]:
 
 def stretches(base: Base, ours: Snapshot, theirs: Snapshot, type_: NodeType | EdgeType) -> Iterator[Stretch]:
     """The rows of a table that theirs changed, as the three sides have them."""
-    key, schema = type_.table_key, arrow_schema(type_)
-    overlay = base.overlays.get(key)
-    came = changed_stretches(base.snapshot, theirs, key)
-    mine = _Cursor(changed_stretches(base.snapshot, ours, key), schema)
+    key = type_.table_key
+    came, mine = (changed_stretches(base.snapshot, side, key) for side in (theirs, ours))
+    return stretches_of(came, mine, base.overlays.get(key), type_)
+
+
+def stretches_of(
+    came: Iterator[tuple[ChangedRows, ...]],
+    changed_in_ours: Iterator[tuple[ChangedRows, ...]],
+    overlay: Changed | None,
+    type_: NodeType | EdgeType,
+) -> Iterator[Stretch]:
+    """The same, given what theirs and ours changed, or such a part of it that holds all of its ids."""
+    schema = arrow_schema(type_)
+    mine = _Cursor(changed_in_ours, schema)
     if overlay is None:
         for parts in came:
             changed = _gathered(parts, schema)

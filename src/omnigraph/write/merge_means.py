@@ -1,0 +1,76 @@
+"""Who brings the sides of a merge together: this process, or others that it leads.
+
+Whoever does decides by the same functions, so the same comes of it: what each table gets, and what is at odds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from omnigraph.errors import Conflict
+from omnigraph.write.commit import Change
+from omnigraph.write.merge_choices import Choices
+from omnigraph.write.merge_deltas import Counts, Delta, Merger, delta_of
+from omnigraph.write.merge_rows import By
+from omnigraph.write.merge_rules import Sides, apply_rules
+from omnigraph.write.merge_sides import Base, stretches, tables_to_merge
+from omnigraph.write.set_rules import type_of
+
+MANY_ROWS: Final = 100_000
+"""Staging more rows than this takes so long that a fork is published before."""
+
+
+def takes_long(rows: int) -> bool:
+    """Whether staging so many rows does."""
+    return rows > MANY_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtTable:
+    """What one table gets. ``decided``: it is not simply what theirs changed."""
+
+    counts: Counts
+    decided: bool
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What came of the three sides: the tables that change, what is open, and the tables that were read."""
+
+    tables: Mapping[str, BroughtTable]
+    open: tuple[Conflict, ...]
+    reads: frozenset[str]
+
+
+class Means(Protocol):
+    """Who does the work on all rows of a merge."""
+
+    def bring(self, sides: Sides, base: Base, by: By, choices: Choices) -> Brought:
+        """Bring the sides together, and hold what comes of it against the rules."""
+        ...
+
+
+class _Here:
+    """Everything is done in this process."""
+
+    def bring(self, sides: Sides, base: Base, by: By, choices: Choices) -> Brought:
+        open_: list[Conflict] = []
+        deltas: dict[str, Delta] = {}
+        for key in tables_to_merge(base, sides.theirs):
+            type_, merger = type_of(sides.catalog, key), Merger(by, choices.choose)
+            deltas[key] = delta_of(type_, merger.settle(type_, stretches(base, sides.ours, sides.theirs, type_)))
+            open_ += merger.in_order()
+        ruled = apply_rules(sides, deltas, choices.choose)
+        tables: dict[str, BroughtTable] = {}
+        for pending in ruled.pending:
+            key = pending.type.table_key
+            delta, change = ruled.deltas[key], pending.change(ruled.checked.standing.get(key))
+            change = replace(change, is_long=takes_long(delta.rows.num_rows))
+            tables[key] = BroughtTable(delta.counts, delta.decided, change)
+        return Brought(tables, (*open_, *ruled.open), ruled.checked.reads | ruled.deltas.keys())
+
+
+HERE: Final = _Here()
