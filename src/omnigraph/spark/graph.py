@@ -25,11 +25,15 @@ from omnigraph.read.rows import edge_type, node_type
 from omnigraph.spark.reading import STORAGE, checked_columns, filter_text, pin_type
 from omnigraph.spark.session import session_for
 from omnigraph.storage.location import Location
+from omnigraph.write import merge as merges
 from omnigraph.write.commit import Terms
 from omnigraph.write.frames import Frame
 from omnigraph.write.indexes import IndexReport, ensure_indexes
 from omnigraph.write.load import Indexes, Input, LoadResult, Manner, OnError
 from omnigraph.write.load_work import Mode
+from omnigraph.write.merge import MergeResult
+from omnigraph.write.merge_choices import Prefer
+from omnigraph.write.merge_rows import By
 from omnigraph.write.sources import Source as RecordSource
 
 if TYPE_CHECKING:
@@ -180,6 +184,53 @@ class SparkGraph:
         manner = Manner(mode, on_error, rejects, "spark", check, indexes, from_branch)
         terms = Terms(branch, actor=actor or self.actor, message=message, txn=txn)
         return load(self.session, self.manifest, opening.current_schema(self.manifest), given, manner, terms)
+
+    def merge(
+        self,
+        source: Reference,
+        into: str = MAIN,
+        *,
+        by: By = "row",
+        dry_run: bool = False,
+        prefer: Prefer | None = None,
+        resolve: str | Path | Mapping[str, object] | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+        delete_branch: bool = False,
+        if_commit: str | None = None,
+    ) -> MergeResult:
+        """Merge as ``graph.merge`` does; the executors compare the rows and bring them together."""
+        from omnigraph.spark.merge import executors
+
+        if not dry_run:
+            self._check_writable()
+        terms = Terms(into, actor=actor or self.actor, message=message, if_commit=if_commit)
+        manner = merges.Manner(by, prefer, resolve, dry_run, delete_branch)
+        with executors(self.session, self.manifest) as means:
+            return merges.merge(self.manifest, opening.current_schema(self.manifest), source, manner, terms, means)
+
+    def revert(
+        self,
+        ref: Reference,
+        *,
+        branch: str = MAIN,
+        side: int | None = None,
+        by: By = "row",
+        prefer: Prefer | None = None,
+        resolve: str | Path | Mapping[str, object] | None = None,
+        dry_run: bool = False,
+        message: str | None = None,
+        actor: str | None = None,
+    ) -> MergeResult:
+        """Take back what a commit did as ``graph.revert`` does; the executors do the work on the rows."""
+        from omnigraph.spark.merge import executors
+
+        if not dry_run:
+            self._check_writable()
+        terms = Terms(branch, actor=actor or self.actor, message=message)
+        manner = merges.Manner(by, prefer, resolve, dry_run)
+        with executors(self.session, self.manifest) as means:
+            return merges.revert(self.manifest, opening.current_schema(self.manifest), ref, side, manner, terms, means)
 
     def ensure_indexes(
         self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None

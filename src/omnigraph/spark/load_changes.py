@@ -1,10 +1,10 @@
-"""One table before and after a load on Spark, in the parts that set rules speak of, as executors read them."""
+"""One table before and after a change on Spark, in the parts that set rules speak of, as executors read them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
@@ -72,13 +72,14 @@ class PartRows:
 
 @dataclass(frozen=True, slots=True)
 class ChangedOnSpark:
-    """One table before and after a load."""
+    """One table before and after a change: the rows that come, and the ids of rows that only go, if there are any."""
 
     session: SparkSession
     catalog: Catalog
     snapshot: Snapshot
     table_key: str
     coming: Coming | None
+    removed: PartRows | None = None
 
     @property
     def arrival(self) -> Arrival | None:
@@ -91,10 +92,13 @@ class ChangedOnSpark:
             return self._texts(self.incoming(), relation)
         pinned = self._texts(self.pinned(), relation)
         match relation.part, self.arrival:
-            case (Part.KEPT, Arrival.UPSERT) | (Part.LOST, _) if not self.is_empty(Part.INCOMING):
-                return pinned.join(self._texts(self.incoming(), _IDS), "id", "left_anti")
+            case Part.LOST, Arrival.UPSERT:
+                assert self.removed is not None
+                return pinned.join(self._texts(self.removed, _IDS), "id", "left_semi")
+            case (Part.KEPT, Arrival.UPSERT) | (Part.LOST, _) if not self._is_met_by_none:
+                return pinned.join(self._meeting_ids(), "id", "left_anti")
             case Part.GONE, Arrival.UPSERT:
-                return pinned.join(self._texts(self.incoming(), _IDS), "id", "left_semi")
+                return pinned.join(self._meeting_ids(), "id", "left_semi")
             case _:
                 return pinned
 
@@ -102,7 +106,7 @@ class ChangedOnSpark:
         """Whether it is known without a look that a part has no rows."""
         if part is Part.INCOMING:
             return self.coming is None or not self.coming.rows.count
-        if part is Part.GONE and self.arrival is Arrival.UPSERT and self.is_empty(Part.INCOMING):
+        if part is Part.GONE and self.arrival is Arrival.UPSERT and self._is_met_by_none:
             return True
         return not self.depends_on_pin(part) or not self.snapshot.pins[self.table_key].row_count
 
@@ -118,7 +122,7 @@ class ChangedOnSpark:
             case Part.GONE:
                 return self.arrival in (Arrival.UPSERT, Arrival.OVERWRITE)
             case Part.LOST:
-                return self.arrival is Arrival.OVERWRITE
+                return self.arrival is Arrival.OVERWRITE or self.removed is not None
 
     def incoming(self) -> PartRows:
         """The rows that come in."""
@@ -130,6 +134,17 @@ class ChangedOnSpark:
         """The rows that were there before, all of them."""
         table = self.snapshot.table(self.table_key)
         return PartRows(table, table.fragment_rows(), Reading(self._schema, _NONE))
+
+    @property
+    def _is_met_by_none(self) -> bool:
+        return self.is_empty(Part.INCOMING) and self.removed is None
+
+    def _meeting_ids(self) -> DataFrame:
+        """The ids of the rows that are replaced or removed."""
+        found = [] if self.is_empty(Part.INCOMING) else [self.incoming()]
+        if self.removed is not None:
+            found.append(self.removed)
+        return reduce(lambda some, others: some.unionByName(others), (self._texts(each, _IDS) for each in found))
 
     @property
     def _schema(self) -> pa.Schema:

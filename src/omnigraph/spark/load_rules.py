@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from omnigraph.errors import Violation
 from omnigraph.language.schema.catalog import Catalog
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.spark.load_changes import ChangedOnSpark
+from omnigraph.spark.load_changes import ChangedOnSpark, PartRows
 from omnigraph.spark.load_proofs import unproven
 from omnigraph.write.load_work import Coming
 from omnigraph.write.rules import Checked, rules_at_stake
@@ -27,13 +27,22 @@ _RULE: Final = "rule"
 
 
 def check_on_spark(
-    session: SparkSession, catalog: Catalog, snapshot: Snapshot, coming: Sequence[Coming], limit: int | None
+    session: SparkSession,
+    catalog: Catalog,
+    snapshot: Snapshot,
+    coming: Sequence[Coming],
+    limit: int | None,
+    removed: Mapping[str, PartRows] | None = None,
 ) -> Checked:
-    """Run the set rules that incoming rows could break, on what the tables will be."""
+    """Run the set rules that incoming rows could break, on what the tables will be.
+
+    ``removed`` are the ids of rows that only go, by table key.
+    """
+    gone = removed or {}
     by_key = {each.table_key: each for each in coming}
     rules = tuple(rules_at_stake(catalog, {key: each.arrival for key, each in by_key.items()}))
     keys = {relation.table_key for rule in rules for relation in rule.relations}
-    changed = {key: ChangedOnSpark(session, catalog, snapshot, key, by_key.get(key)) for key in keys}
+    changed = {key: ChangedOnSpark(session, catalog, snapshot, key, by_key.get(key), gone.get(key)) for key in keys}
     asked = [rule for rule in rules if any(not _is_empty(rule, name, changed) for name in rule.triggers)]
     reads = frozenset(
         relation.table_key

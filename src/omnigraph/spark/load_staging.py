@@ -1,14 +1,15 @@
-"""Staging a load on Spark: the fragments are there already; what a merge replaces is found and removed by executors."""
+"""Staging rows on Spark: the fragments are there already; what they replace is found and removed by executors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.spark.load_changes import PartRows
 from omnigraph.spark.load_fragments import ROWS_IN_A_TASK, on_fragments
 from omnigraph.spark.load_rows import DistributedRows
 from omnigraph.storage import table as tables
@@ -25,12 +26,18 @@ if TYPE_CHECKING:
 _LEFT: Final = pa.schema([pa.field("fragment", pa.int64()), pa.field("left", pa.string())])
 
 
-def stage_on_spark(session: SparkSession, table: Table, coming: Coming) -> Staged | None:
-    """Stage incoming rows on a pinned table. On another pin the fragments stay, and the removals are made anew."""
-    if coming.arrival is not Arrival.UPSERT or not table.count_rows() or not coming.rows.count:
+def stage_on_spark(
+    session: SparkSession, table: Table, coming: Coming, removed: PartRows | None = None
+) -> Staged | None:
+    """Stage incoming rows on a pinned table. On another pin the fragments stay, and the removals are made anew.
+
+    ``removed`` are the ids of rows that only go.
+    """
+    upserts = coming.arrival is Arrival.UPSERT and table.count_rows() > 0
+    if not upserts or not (coming.rows.count or removed):
         return stage_rows(table, coming)
-    fragments = coming.rows.fragments_on(table, "append", coming.without)
-    left = _removed(session, table, coming)
+    fragments = coming.rows.fragments_on(table, "append", coming.without) if coming.rows.count else ()
+    left = _removed(session, table, coming, removed)
     if not left:
         return tables.append_fragments(table, fragments)
     gone = [fragment for fragment, text in left.items() if text is None]
@@ -38,13 +45,21 @@ def stage_on_spark(session: SparkSession, table: Table, coming: Coming) -> Stage
     return tables.update_fragments(table, gone, shrunk, fragments)
 
 
-def _removed(session: SparkSession, table: Table, coming: Coming) -> dict[int, FragmentText | None]:
-    """The fragments that lose the rows whose ids come in; None for those that have no other."""
+def _removed(
+    session: SparkSession, table: Table, coming: Coming, removed: PartRows | None
+) -> dict[int, FragmentText | None]:
+    """The fragments that lose the rows whose ids come in, or only go; None for those that have no other."""
     from pyspark.sql import functions
 
-    incoming = cast("DistributedRows", coming.rows.source)
     work = partial(_ids, without=coming.without)
-    ids = on_fragments(session, incoming.audit, even_groups(incoming.own, ROWS_IN_A_TASK), work, "id string")
+    parts = [(each.table, each.fragments) for each in (removed,) if each is not None]
+    if coming.rows.count:
+        incoming = cast("DistributedRows", coming.rows.source)
+        parts.append((incoming.audit, incoming.own))
+    ids = reduce(
+        lambda some, others: some.unionByName(others),
+        (on_fragments(session, each, even_groups(own, ROWS_IN_A_TASK), work, "id string") for each, own in parts),
+    )
     there = on_fragments(
         session,
         table,

@@ -56,6 +56,7 @@ Rows: TypeAlias = pa.Table | pa.RecordBatchReader
 WriteMode: TypeAlias = Literal["append", "overwrite"]
 
 STORAGE_VERSION = "2.2"
+_BY_ADDRESS = "by row address"
 
 
 # --------------------------------------------------------------------------------------------- create
@@ -134,7 +135,7 @@ def delete_where(table: Table, predicate: str) -> Staged | None:
     return delete_at(table, addresses, predicate)
 
 
-def delete_at(table: Table, addresses: Addresses, predicate: str = "by row address") -> Staged:
+def delete_at(table: Table, addresses: Addresses, predicate: str = _BY_ADDRESS) -> Staged:
     """Stage the removal of the rows at these addresses. The predicate is kept for whoever reads the transaction."""
     gone, shrunk = _without(table, addresses)
     return _staged(table, Kind.DELETE, LanceOperation.Delete(shrunk, gone, predicate), deleted=len(addresses))
@@ -195,16 +196,16 @@ def update_fragments(
 ) -> Staged:
     """Stage a distributed upsert: fragments that became empty, those that lost rows, and those with the new rows.
 
-    The deletions in ``updated`` hold for this version only: committed on a newer one they bring deleted rows back.
+    Without new rows it is a delete. The deletions in ``updated`` hold for this version only: committed on a newer one
+    they bring deleted rows back.
     """
     changed, added = fragments_of(updated), fragments_of(new)
     before = {fragment.fragment_id: fragment.metadata for fragment in table.dataset.get_fragments()}
     lost = sum(before[fragment_id].num_rows for fragment_id in removed)
     lost += sum(before[fragment.id].num_rows - fragment.num_rows for fragment in changed)
-    operation = LanceOperation.Update(
-        removed_fragment_ids=list(removed), updated_fragments=changed, new_fragments=added, fields_modified=[]
-    )
-    return _staged(table, Kind.UPSERT, operation, inserted=max(0, row_count(added) - lost), updated=lost)
+    if not added:
+        return _staged(table, Kind.DELETE, LanceOperation.Delete(changed, list(removed), _BY_ADDRESS), deleted=lost)
+    return _updated(table, list(removed), changed, added, lost)
 
 
 # --------------------------------------------------------------------------------------------- stage maintenance
@@ -492,8 +493,14 @@ def _overwritten(table: Table, schema: pa.Schema, new: list[FragmentMetadata]) -
 
 def _replaced(table: Table, addresses: Addresses, new: list[FragmentMetadata]) -> Staged:
     gone, shrunk = _without(table, addresses)
+    return _updated(table, gone, shrunk, new, len(addresses))
+
+
+def _updated(
+    table: Table, gone: list[int], shrunk: list[FragmentMetadata], new: list[FragmentMetadata], went: int
+) -> Staged:
     operation = LanceOperation.Update(gone, shrunk, new, fields_modified=[])
-    came, went = row_count(new), len(addresses)
+    came = row_count(new)
     inserted, updated, deleted = max(0, came - went), min(came, went), max(0, went - came)
     return _staged(table, Kind.UPSERT, operation, inserted=inserted, updated=updated, deleted=deleted)
 

@@ -1,0 +1,298 @@
+"""Merges on Spark: the executors compare the rows and bring them together, and this process makes one commit of it.
+
+Which rows may have changed at all is found here, in metadata. One job sends these to parts by their ids, where they
+are decided about as everywhere else and written to a table beside the graph. Set rules, and the rows that are replaced
+or go, are found by jobs as for a load. In this process are what is at odds, and the places of the rows to look at (see
+``read/touched.py``), but no row.
+
+A merge that breaks a rule is brought together once more in this process, which says what is broken and does what was
+decided about it. So is one of few rows.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final, cast
+
+import pyarrow as pa
+
+from omnigraph.errors import Conflict
+from omnigraph.language.schema.arrow import arrow_schema
+from omnigraph.language.schema.catalog import EdgeType, NodeType
+from omnigraph.manifest.handle import Manifest
+from omnigraph.read.changed import touched_sides
+from omnigraph.read.side_by_side import Side
+from omnigraph.read.touched import Touched, TouchedPart
+from omnigraph.spark import load_fragments
+from omnigraph.spark.load_changes import PartRows, Reading
+from omnigraph.spark.load_failures import spark_failures
+from omnigraph.spark.load_rows import Blocks, DistributedRows, Run, StagedPlaces
+from omnigraph.spark.load_rules import check_on_spark
+from omnigraph.spark.load_scratch import scratch_table
+from omnigraph.spark.load_staging import stage_on_spark
+from omnigraph.spark.merge_tasks import (
+    IDS,
+    PACKS,
+    RECEIPTS,
+    Orders,
+    OverlaidRows,
+    PartReceipt,
+    Stream,
+    TableOrders,
+    TableReceipt,
+    TouchedRows,
+    scatter,
+)
+from omnigraph.storage import table as tables
+from omnigraph.storage.columns import Values
+from omnigraph.storage.pinned import Table
+from omnigraph.storage.staging import Staged
+from omnigraph.write.commit import Change
+from omnigraph.write.incoming import HeldRows, Home, IncomingRows
+from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
+from omnigraph.write.load_work import Coming
+from omnigraph.write.merge_choices import Choices
+from omnigraph.write.merge_deltas import Counts
+from omnigraph.write.merge_means import HERE, Brought, BroughtTable, Means, takes_long
+from omnigraph.write.merge_rows import By
+from omnigraph.write.merge_rules import Sides
+from omnigraph.write.merge_sides import Base, tables_to_merge
+from omnigraph.write.rules import Arrival
+from omnigraph.write.set_rules import type_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ROWS_IN_A_TASK: Final = 250_000
+_BYTES_IN_A_PART: Final = 64 * 1024 * 1024
+_LEAST_ROWS_IN_A_PART: Final = 5_000
+_MOST_PARTS: Final = 4_096
+_GUESSED_BYTES: Final = 32
+"""What a value takes whose type does not say."""
+_NONE: Final[Values] = cast("Values", pa.array([], pa.string()))
+
+
+@contextmanager
+def executors(session: SparkSession, manifest: Manifest) -> Generator[Means]:
+    """The executors of a session, as long as one merge takes."""
+    with scratch_table(manifest) as scratch:
+        yield _OnSpark(session, scratch)
+
+
+@dataclass(frozen=True, slots=True)
+class _OnSpark:
+    """The executors do the work on all rows, unless they are few."""
+
+    session: SparkSession
+    scratch: Table
+
+    def bring(self, sides: Sides, base: Base, by: By, choices: Choices) -> Brought:
+        """Bring the sides together on the executors; in this process, if there is little to do or a rule is broken."""
+        job = _Job(sides, base)
+        if job.num_rows <= load_fragments.FEW_ROWS:
+            return HERE.bring(sides, base, by, choices)
+        with spark_failures("merging"):
+            receipts = self._told(job, by, choices)
+        changed: dict[str, _ChangedTable] = {}
+        for number, key in enumerate(job.keys):
+            told = tuple(each for each in receipts if each.table == number)
+            table = _ChangedTable(self.session, self.scratch, type_of(sides.catalog, key), told)
+            if table.changes_anything:
+                _refuse_legacy_ids(sides, table.type)
+                changed[key] = table
+        with spark_failures("checking a merge"):
+            reads = self._reads(sides, changed)
+        if reads is None:
+            return HERE.bring(sides, base, by, choices)
+        brought = {
+            key: BroughtTable(
+                table.counts,
+                table.decided,
+                Change(key, partial(_stage, self.session, table), is_long=takes_long(table.num_rows)),
+            )
+            for key, table in changed.items()
+        }
+        return Brought(brought, _in_order(receipts), reads | {*job.keys})
+
+    def _told(self, job: _Job, by: By, choices: Choices) -> list[TableReceipt]:
+        """Do the work on all rows, once: each time the tasks run they write files."""
+        items = list(job.items())
+        parts = job.parts(self.session.sparkContext.defaultParallelism)
+        numbers = pa.array(range(len(items)), pa.int32())
+        bodies = pa.array([pickle.dumps(item) for item in items], pa.binary())
+        given = self.session.createDataFrame(pa.table({"number": numbers, "body": bodies}))
+        packs = given.repartitionById(len(items), "number").mapInArrow(partial(scatter, parts), PACKS)
+        orders = Orders(tuple(job.orders()), by, choices, self.scratch)
+        told = packs.repartitionById(parts, "part").mapInArrow(orders.bring, RECEIPTS).collect()
+        found: list[TableReceipt] = []
+        for (body,) in cast("list[tuple[bytes]]", told):
+            receipt = cast("PartReceipt", pickle.loads(bytes(body)))  # noqa: S301  made by our own tasks
+            choices.add(receipt.notes)
+            found += receipt.tables
+        return found
+
+    def _reads(self, sides: Sides, changed: Mapping[str, _ChangedTable]) -> frozenset[str] | None:
+        """The tables that were read to know that no rule is broken; None if one is."""
+        if any(table.broken for table in changed.values()):
+            return None
+        coming = [table.coming for table in changed.values()]
+        removed = {key: table.removed for key, table in changed.items() if table.removed is not None}
+        checked = check_on_spark(self.session, sides.catalog, sides.ours, coming, 1, removed)
+        return None if checked.violations else checked.reads
+
+
+def _in_order(receipts: Sequence[TableReceipt]) -> tuple[Conflict, ...]:
+    """All conflicts, table by table and by id."""
+    found = [(each.table, conflict) for each in receipts for conflict in each.open]
+    return tuple(conflict for _, conflict in sorted(found, key=lambda each: (each[0], each[1].id)))
+
+
+def _refuse_legacy_ids(sides: Sides, type_: NodeType | EdgeType) -> None:
+    if isinstance(type_, NodeType) and may_have_legacy_ids(type_):
+        refuse_legacy_ids(type_, sides.ours.table(type_.table_key))
+
+
+def _stage(session: SparkSession, changed: _ChangedTable, table: Table) -> Staged | None:
+    with spark_failures("staging a merge"):
+        return stage_on_spark(session, table, changed.coming, changed.removed)
+
+
+# --------------------------------------------------------------------------------------------- what is to be done
+
+
+class _Job:
+    """The rows of all tables that may have changed, on either side."""
+
+    def __init__(self, sides: Sides, base: Base) -> None:
+        self.keys = tables_to_merge(base, sides.theirs)
+        self._types = [type_of(sides.catalog, key) for key in self.keys]
+        self._overlays = [base.overlays.get(key) for key in self.keys]
+        self._theirs = [touched_sides(base.snapshot, sides.theirs, key) for key in self.keys]
+        self._ours = [touched_sides(base.snapshot, sides.ours, key) for key in self.keys]
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        touched = sum(side.num_rows for pair in (*self._theirs, *self._ours) for side in pair.sides())
+        return touched + sum(len(overlay.ids) for overlay in self._overlays if overlay is not None)
+
+    def parts(self, at_once: int) -> int:
+        """Into how many parts they go: each fits into memory, and all executors have something to do."""
+        size = sum(
+            side.num_rows * _row_bytes(side.schema) for pair in (*self._theirs, *self._ours) for side in pair.sides()
+        )
+        busy = min(at_once, self.num_rows // _LEAST_ROWS_IN_A_PART)
+        return max(1, min(_MOST_PARTS, max(busy, size // _BYTES_IN_A_PART)))
+
+    def items(self) -> Iterator[TouchedRows | OverlaidRows]:
+        """The rows, as tasks read them."""
+        for number, overlay in enumerate(self._overlays):
+            for stream, (touched, type_) in self._streams(number).items():
+                for few in _divided(touched):
+                    yield TouchedRows(number, stream, Side(few, type_))
+            if overlay is not None:
+                yield OverlaidRows(number, overlay)
+
+    def orders(self) -> Iterator[TableOrders]:
+        """What the parts have to know of each table."""
+        for number, type_ in enumerate(self._types):
+            streams = self._streams(number).items()
+            yield TableOrders(
+                type_, {stream: (None if each is None else each.table, known) for stream, (each, known) in streams}
+            )
+
+    def _streams(self, number: int) -> dict[Stream, tuple[Touched | None, NodeType | EdgeType]]:
+        theirs, ours = self._theirs[number], self._ours[number]
+        return {
+            Stream.BEFORE_THEIRS: (theirs.before, theirs.types[0]),
+            Stream.THEIRS: (theirs.after, theirs.types[1]),
+            Stream.BEFORE_OURS: (ours.before, ours.types[0]),
+            Stream.OURS: (ours.after, ours.types[1]),
+        }
+
+
+def _divided(touched: Touched | None) -> Iterator[Touched]:
+    """Rows in pieces that a task reads."""
+    held: list[TouchedPart] = []
+    for part in () if touched is None else touched.parts:
+        held.append(part)
+        if sum(each.num_rows for each in held) >= _ROWS_IN_A_TASK:
+            yield Touched(cast("Touched", touched).table, tuple(held))
+            held = []
+    if touched is not None and held:
+        yield Touched(touched.table, tuple(held))
+
+
+def _row_bytes(schema: pa.Schema) -> int:
+    """About how many bytes a row takes; blobs do not travel with it."""
+    return sum(_value_bytes(type_) for type_ in schema.types)
+
+
+def _value_bytes(type_: pa.DataType) -> int:
+    try:
+        return max(1, type_.bit_width // 8)
+    except ValueError:
+        return _GUESSED_BYTES
+
+
+# --------------------------------------------------------------------------------------------- what came of it
+
+
+@dataclass(frozen=True)
+class _ChangedTable:
+    """What one table gets, as all parts tell."""
+
+    session: SparkSession
+    scratch: Table
+    type: NodeType | EdgeType
+    told: tuple[TableReceipt, ...]
+
+    @property
+    def counts(self) -> Counts:
+        """How many rows come, change and go."""
+        return sum((each.counts for each in self.told), Counts())
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows are written."""
+        return self.counts.inserted + self.counts.updated
+
+    @property
+    def changes_anything(self) -> bool:
+        """Whether there is something to write."""
+        return self.counts != Counts()
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is not simply what theirs changed."""
+        return any(each.decided for each in self.told)
+
+    @property
+    def broken(self) -> bool:
+        """Whether a row breaks a rule by itself."""
+        return any(each.broken for each in self.told)
+
+    @cached_property
+    def coming(self) -> Coming:
+        """The rows that are written, as loads have them."""
+        fragments = tuple(text for each in self.told for text in each.rows)
+        source = (
+            DistributedRows(self.type, Home(self.scratch, "overwrite"), fragments, session=self.session)
+            if fragments
+            else HeldRows(arrow_schema(self.type).empty_table())
+        )
+        places = StagedPlaces(self.scratch, [Run(self.num_rows)], (), Blocks({}))
+        return Coming(IncomingRows(self.type, fresh=False, places=places, source=source), Arrival.UPSERT, _NONE)
+
+    @cached_property
+    def removed(self) -> PartRows | None:
+        """The ids of the rows that go."""
+        fragments = tuple(text for each in self.told for text in each.removed)
+        if not fragments:
+            return None
+        audit = tables.audit_version(self.scratch, tables.overwrite_fragments(self.scratch, IDS, fragments))
+        return PartRows(audit, audit.fragment_rows(), Reading(IDS, _NONE))
