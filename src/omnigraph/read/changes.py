@@ -85,6 +85,11 @@ class Changes:
         """Where to go on, next time."""
         return _cursor_after(self._place, self._after)
 
+    def places(self) -> Iterator[tuple[str, str]]:
+        """The commit of each block that is to come, and the cursor after it. No block is read for it."""
+        for commit in self._history.oldest_first(self._after):
+            yield commit.id, _cursor_after(self._place, commit)
+
     def __iter__(self) -> Iterator[ChangeBlock]:
         before: _Moment | None = None
         for commit in self._history.oldest_first(self._after):

@@ -132,10 +132,13 @@ def request_of(options: Mapping[str, str]) -> Request:
         filter=filter_of_text(given["filter"]) if "filter" in given else None,
         pin=pin_of_text(given["pin"]) if "pin" in given else None,
         rows_per_partition=int(rows),
-        storage_options={
-            name.removeprefix(STORAGE): value for name, value in options.items() if name.startswith(STORAGE)
-        },
+        storage_options=storage_options_of(options),
     )
+
+
+def storage_options_of(options: Mapping[str, str]) -> Mapping[str, str]:
+    """The options of the object store among those of a source."""
+    return {name.removeprefix(STORAGE): value for name, value in options.items() if name.startswith(STORAGE)}
 
 
 def filter_text(type_: NodeType | EdgeType, given: Filter) -> str:

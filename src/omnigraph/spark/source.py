@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Never
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from omnigraph.errors import Unsupported
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class OmniGraphSource(DataSource):
-    """Rows of one type of a graph. The moment that they are read at is settled when a DataFrame is made of them."""
+    """Rows of one type of a graph, or the changes of a branch as a stream.
+
+    The moment that they are read at is settled when a DataFrame is made of them.
+    """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -32,15 +35,34 @@ class OmniGraphSource(DataSource):
         return "omnigraph"
 
     def schema(self) -> StructType:
-        """The columns that the options name, or all of the type."""
+        """The columns that the options name, or all of the type; those of changes, if these are asked for."""
+        if self._follows:
+            from omnigraph.spark.following import SCHEMA
+
+            return SCHEMA
         return self._request().schema(self._pinned().type)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads the columns of a schema."""
+        if self._follows:
+            raise Unsupported(
+                "changes are a stream", hint="use spark.readStream, with trigger(availableNow=True) for those up to now"
+            )
         from omnigraph.spark.reading import TypeReader
 
         request = self._request()
         return TypeReader(self._pinned(), schema, request.filter, request.rows_per_partition)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  Spark's signature
+        """What reads the changes of a branch as they come."""
+        if not self._follows:
+            raise Unsupported(
+                "the rows of a type are no stream",
+                hint='read changes with option("changes", "true"), or the rows with spark.read',
+            )
+        from omnigraph.spark.following import ChangesReader, following_of
+
+        return ChangesReader(following_of(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> Never:  # noqa: ARG002, FBT001  Spark's signature
         """Refuse: a write of one table at a time could not be checked, nor become visible together with others."""
@@ -53,8 +75,13 @@ class OmniGraphSource(DataSource):
     def __getstate__(self) -> dict[str, object]:
         # Spark keeps the source as a pickle and plans every action from it. With a schema of the user's it asks for
         # nothing before, so this is the last moment at which all of them can be given the same rows.
-        self._pinned()
+        if not self._follows:
+            self._pinned()
         return dict(self.__dict__)
+
+    @property
+    def _follows(self) -> bool:
+        return self.options.get("changes", "").lower() == "true"
 
     def _request(self) -> Request:
         from omnigraph.spark.reading import request_of
