@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias, overload
 import pyarrow as pa
 
 from omnigraph.errors import ParameterError, ReadOnly
-from omnigraph.language.schema import Schema, parse_schema
+from omnigraph.language.schema import MigrationPlan, Schema, parse_schema
 from omnigraph.language.schema.catalog import Catalog
 from omnigraph.language.source import Source
 from omnigraph.maintain import cleanup, optimize, repair, verify
@@ -42,10 +42,11 @@ from omnigraph.spark import engines
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockKind, LockSettings
 from omnigraph.storage.pinned import Access
-from omnigraph.write import audit, embed, indexes, load, merge, mutation, recovery
+from omnigraph.write import audit, embed, evolve, indexes, load, merge, mutation, recovery
 from omnigraph.write.audit import Recovery
 from omnigraph.write.commit import Terms
 from omnigraph.write.embed import EmbedResult
+from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.frames import Frame
 from omnigraph.write.indexes import IndexReport
 from omnigraph.write.load import Engine, Indexes, LoadResult, OnError
@@ -104,6 +105,10 @@ class Graph:
         if self._schema is None or self._schema.hash != self._manifest.schema_hash():
             self._schema = opening.current_schema(self._manifest)
         return self._schema
+
+    def schema_at(self, ref: Reference, branch: str = MAIN) -> Schema:
+        """The schema that the graph had at a commit, a version or a time, or has at a tag."""
+        return opening.schema_of(self._manifest, self.snapshot(branch, ref).schema_ir_hash)
 
     def info(self) -> GraphInfo:
         """Where it is, what is in it, where it stands."""
@@ -300,6 +305,29 @@ class Graph:
         terms = Terms(branch, actor=actor or self.actor, message=message)
         manner = merge.Manner(by, prefer, resolve, dry_run)
         return merge.revert(self._manifest, self.schema, ref, side, manner, terms)
+
+    def plan_schema(self, source: str | Path | Source, *, allow_data_loss: bool = False) -> MigrationPlan:
+        """The steps from the schema of the graph to another one, and what each of them does to stored rows."""
+        return evolve.plan_schema(self._manifest, source, allow_data_loss=allow_data_loss)
+
+    def apply_schema(
+        self,
+        source: str | Path | Source,
+        *,
+        allow_data_loss: bool = False,
+        rewrite_ids: bool = False,
+        actor: str | None = None,
+        message: str | None = None,
+    ) -> SchemaApplied:
+        """Give the graph another schema, in one commit on main; rows that break a new rule are listed instead.
+
+        What is dropped stays readable in older versions, unless data loss is allowed.
+        """
+        self._writable()
+        manner = evolve.Manner(allow_data_loss, rewrite_ids)
+        return evolve.apply_schema(
+            self._manifest, source, manner, Terms(MAIN, actor=actor or self.actor, message=message)
+        )
 
     def commits(
         self,
@@ -536,6 +564,7 @@ def open(  # noqa: A001  the public name
     if mode == "rw":
         opening.bring_up_to_date(manifest)
         recovery.heal_all(manifest)
+        opening.repair_for_0_8(manifest)
     return Graph(manifest, mode, actor, None if embed is None else settings_of(embed))
 
 

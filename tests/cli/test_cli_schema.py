@@ -1,4 +1,4 @@
-"""``omnigraph schema check`` and ``omnigraph schema diff``."""
+"""``omnigraph schema``: check, diff, plan, apply and show."""
 
 from __future__ import annotations
 
@@ -127,3 +127,51 @@ def test_diff_reports_the_problems_of_both_schemas(omnigraph: Command) -> None:
     assert "broken.pg:1:33" in answer.err
     assert "unknown.pg:2:23" in answer.err
     assert omnigraph("schema", "diff", "broken.pg", "unknown.pg", "--json").out.count('"error": {') == 1
+
+
+# --------------------------------------------------------------------------------------------- the schema of a graph
+
+GRAPH = ("-g", "people.og")
+LATER = OLD.replace("city: String ", "city: String?").replace("age: I32?", "age: I64?")
+
+
+@pytest.fixture
+def people(here: Path, omnigraph: Command) -> Path:
+    """A graph with the older schema, and one that it can get."""
+    assert omnigraph("init", "people.og", "--schema", "old.pg", "--quiet").code == 0
+    Path("later.pg").write_text(LATER)
+    return here
+
+
+@pytest.mark.usefixtures("people")
+def test_plan_shows_the_steps_and_changes_nothing(omnigraph: Command) -> None:
+    answer = omnigraph("schema", "plan", "later.pg", *GRAPH)
+    assert answer.code == 0
+    assert [line.split()[0] for line in answer.out.splitlines()] == ["rewrite", "metadata"]
+    assert omnigraph("schema", "show", *GRAPH).out.strip() == OLD.strip()
+
+
+@pytest.mark.usefixtures("people")
+def test_apply_says_what_it_did_and_show_tells_the_past(omnigraph: Command) -> None:
+    applied = omnigraph("schema", "apply", "later.pg", "--json", "-m", "wider", *GRAPH).json
+    assert (applied["applied"], len(applied["steps"])) == (True, 2)
+    again = omnigraph("schema", "apply", "later.pg", *GRAPH)
+    assert (again.code, again.out) == (0, "the graph has this schema already\n")
+    assert again.err == "changing the schema of people.og\n"
+    shown = omnigraph("schema", "show", "--json", *GRAPH).json
+    assert shown == {"hash": parse_schema(LATER).hash, "schema": LATER}
+    assert omnigraph("schema", "show", "--at", "v1", *GRAPH).out.strip() == OLD.strip()
+
+
+@pytest.mark.usefixtures("people")
+def test_an_unsupported_schema_is_refused_with_its_places(omnigraph: Command) -> None:
+    answer = omnigraph("schema", "apply", "new.pg", *GRAPH)
+    assert answer.code == 1
+    assert "the endpoints of an edge cannot change" in answer.err + answer.out
+    assert omnigraph("schema", "show", *GRAPH).out.strip() == OLD.strip()
+
+
+@pytest.mark.usefixtures("people")
+def test_a_hard_drop(omnigraph: Command) -> None:
+    Path("less.pg").write_text(OLD.replace("age: I32?", ""))
+    assert omnigraph("schema", "apply", "less.pg", "--allow-data-loss", "--yes", *GRAPH).code == 0

@@ -14,20 +14,18 @@ from omnigraph.errors import (
     ParameterError,
     PreconditionFailed,
     ReadOnly,
-    Unsupported,
 )
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
-from omnigraph.language.schema import parse_schema
 from omnigraph.read import side_by_side
 from omnigraph.storage.failpoints import When
-from omnigraph.write import merge, merge_deltas, merge_means
-from omnigraph.write.commit import HANDED_OVER, Terms
+from omnigraph.write import merge_deltas, merge_means
+from omnigraph.write.commit import HANDED_OVER
 from omnigraph.write.merge import MergeResult
 from omnigraph.write.merge_deltas import Counts
 from omnigraph.write.sidecars import Sidecar, WriterKind, list_sidecars
 from tests.graphs import written
-from tests.write.merging import SCHEMA, conflicts_of, edit, knows, make, person, state
+from tests.write.merging import conflicts_of, edit, knows, make, person, state
 from tests.write.writers import failing_at, right_after
 
 PEOPLE = {name: person(30) for name in ("ann", "bob", "cid")}
@@ -355,14 +353,6 @@ def test_a_large_merge_into_a_branch_publishes_its_forks_first(graph: Graph, mon
 
 
 # --------------------------------------------------------------------------------------------- bad input
-
-
-def test_sides_of_another_schema_are_refused(graph: Graph) -> None:
-    graph.create_branch("dev")
-    edit(graph, "dev", people={"ann": person(31)})
-    newer = parse_schema(SCHEMA.replace("note: String?", "remark: String?"))
-    with pytest.raises(Unsupported, match="the base of this merge was written under another schema"):
-        merge.merge(graph._manifest, newer, "dev", merge.Manner(), Terms())
 
 
 def test_bad_input_is_refused(graph: Graph) -> None:

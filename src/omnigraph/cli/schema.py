@@ -1,21 +1,29 @@
-"""``omnigraph schema``: check schema files, and compare two of them."""
+"""``omnigraph schema``: check and compare schema files, and show, plan and change the schema of a graph."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
 from omnigraph.cli.files import read_all
-from omnigraph.cli.render.language import CheckedSchema, CheckedSchemas, Migration
+from omnigraph.cli.options import At
+from omnigraph.cli.render.language import Applied, CheckedSchema, CheckedSchemas, Migration, ShownSchema
 from omnigraph.cli.session import session_of
 from omnigraph.errors import Problem, SchemaError
 from omnigraph.language.schema import Schema, parse_schema, plan_migration
 from omnigraph.language.schema.codes import SYNTAX
 from omnigraph.language.source import Source
 
-app = typer.Typer(help="Check schema files, and compare two of them.", rich_markup_mode=None)
+app = typer.Typer(help="Check and compare schema files; show and change the schema of a graph.", rich_markup_mode=None)
+
+NewSchema: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NEW", help="The schema as it shall be (.pg); - is stdin.", show_default=False)
+]
+AllowDataLoss: TypeAlias = Annotated[
+    bool, typer.Option("--allow-data-loss", help="Drops also remove what older versions hold.")
+]
 
 
 @app.command()
@@ -55,6 +63,69 @@ def diff(
     before, after = parsed(*read_all([old, new]))
     plan = plan_migration(before.ir, after.ir, allow_data_loss=allow_data_loss)
     session_of(context).output.show(Migration(plan))
+    return 0
+
+
+@app.command()
+def plan(context: typer.Context, new: NewSchema, *, allow_data_loss: AllowDataLoss = False) -> int:
+    """Show the steps from the schema of the graph to another one. Nothing is changed.
+
+    It is a preview, so it exits with 0 also when a step is not supported.
+
+    \b
+    Example:
+      omnigraph schema plan evidence_v2.pg
+    """
+    session = session_of(context)
+    with session.open("ro") as graph:
+        found = graph.plan_schema(schema_text(*read_all([new])), allow_data_loss=allow_data_loss)
+    session.output.show(Migration(found))
+    return 0
+
+
+@app.command()
+def apply(
+    context: typer.Context,
+    new: NewSchema,
+    *,
+    allow_data_loss: AllowDataLoss = False,
+    rewrite_ids: Annotated[
+        bool, typer.Option("--rewrite-ids", help="Write ids of the form of an older release in the form they have now.")
+    ] = False,
+    message: Annotated[
+        str | None, typer.Option("-m", metavar="MESSAGE", help="What the commit says.", show_default=False)
+    ] = None,
+) -> int:
+    """Give the graph another schema, as one commit on main, or change nothing.
+
+    Rows that break a new rule are listed. What is dropped stays readable in older versions unless data loss is allowed.
+
+    \b
+    Example:
+      omnigraph schema apply evidence_v2.pg
+    """
+    session = session_of(context)
+    text = schema_text(*read_all([new]))
+    session.output.say(f"changing the schema of {session.target()}")
+    if allow_data_loss and not session.confirm("Older versions of what is dropped will be gone for good. Go on?"):
+        return 1
+    with session.open("rw") as graph:
+        applied = graph.apply_schema(text, allow_data_loss=allow_data_loss, rewrite_ids=rewrite_ids, message=message)
+    session.output.show(Applied(applied))
+    return 0
+
+
+@app.command()
+def show(context: typer.Context, at: At = None) -> int:
+    """Show the schema that the graph has, or had.
+
+    \b
+    Example:
+      omnigraph schema show --at june
+    """
+    session = session_of(context)
+    with session.open("ro") as graph:
+        session.output.show(ShownSchema(graph.schema if at is None else graph.schema_at(at)))
     return 0
 
 

@@ -25,9 +25,10 @@ from omnigraph.maintain.leftovers import (
     size_of,
 )
 from omnigraph.maintain.retention import READERS_GRACE, Policy, Retained, retained
-from omnigraph.manifest.branches import SCHEMA_APPLY_LOCK, branch_names, names_any
+from omnigraph.manifest.branches import branch_names, names_any
 from omnigraph.manifest.handle import DIRECTORY, Manifest
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
+from omnigraph.manifest.schema_lock import SCHEMA_APPLY_LOCK
 from omnigraph.storage import table as tables
 from omnigraph.storage.locks import Held, branch_lock, refs_lock
 from omnigraph.storage.objects import Objects

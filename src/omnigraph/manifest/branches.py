@@ -23,7 +23,6 @@ from omnigraph.storage import table as tables
 from omnigraph.storage.locks import Held, LeaseLost, branch_lock, refs_lock
 from omnigraph.storage.pinned import BranchRef, Table, open_table
 
-SCHEMA_APPLY_LOCK = "__schema_apply_lock__"
 _log = logging.getLogger("omnigraph")
 
 

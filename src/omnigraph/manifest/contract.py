@@ -29,8 +29,9 @@ STATE_FILE = "__schema_state.json"
 def keep_schema(objects: Objects, schema: Schema) -> None:
     """Write a schema into the history; one that is there already is left alone."""
     folder = _folder(schema.hash)
-    objects.put_if_absent(f"{folder}/schema.pg", schema.text.encode())
-    objects.put_if_absent(f"{folder}/schema.ir.json", ir_json(schema.ir).encode())
+    for name, text in (("schema.pg", schema.text), ("schema.ir.json", ir_json(schema.ir))):
+        if objects.head(f"{folder}/{name}") is None:
+            objects.put_if_absent(f"{folder}/{name}", text.encode())
 
 
 def load_schema(objects: Objects, schema_hash: str) -> Schema:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from ulid import ULID
+
 from omnigraph.language.schema import Schema
+from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.manifest import contract, genesis, migrations
 from omnigraph.manifest.handle import Manifest, refuse_file, unfinished
-from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
+from omnigraph.manifest.rows import MAIN, SchemaHead
+from omnigraph.manifest.schema_lock import remove_stale_lock
 from omnigraph.storage.locks import branch_lock, refs_lock
+from omnigraph.storage.pinned import open_table
+
+ADOPTED: Final = "schema taken over from release 0.8"
+"""The message of the commit that makes a schema ours which another release gave the graph."""
 
 
 def check(manifest: Manifest) -> None:
@@ -23,16 +34,60 @@ def format_of(manifest: Manifest) -> int:
 
 
 def bring_up_to_date(manifest: Manifest) -> None:
-    """Migrate main, keep the schema of a graph that never kept it, and repair the files for other readers."""
+    """Migrate main, and keep the schema of a graph that never kept it."""
     if format_of(manifest) < migrations.CURRENT:
         with branch_lock(manifest.location, MAIN, manifest.locks):
             migrations.migrate(manifest, MAIN)
     schema_hash = manifest.schema_hash()
     if schema_hash is None:
         contract.keep_schema(manifest.objects, contract.root_schema(manifest.objects))
-    elif not contract.root_files_say(manifest.objects, schema_hash):
-        with refs_lock(manifest.location, manifest.locks):
+
+
+def repair_for_0_8(manifest: Manifest) -> None:
+    """Put right what release 0.8 looks at, if somebody died who would have: the files at the root, and a lock.
+
+    If it was that release that changed the files, with the schema, the graph gets that schema.
+    """
+    remove_stale_lock(manifest)
+    schema_hash = manifest.schema_hash()
+    if schema_hash is None or contract.root_files_say(manifest.objects, schema_hash):
+        return
+    with refs_lock(manifest.location, manifest.locks):
+        theirs = _applied_by_0_8(manifest)
+        if theirs is None:
             contract.project_root_files(manifest.objects, current_schema(manifest))
+        else:
+            _adopt(manifest, theirs)
+
+
+def _applied_by_0_8(manifest: Manifest) -> Schema | None:
+    """The schema at the root, if release 0.8 made the newest commit and the tables are those of that schema."""
+    view = manifest.view(MAIN)
+    if view.head is None or view.head.schema_ir_hash is not None:
+        return None
+    theirs = contract.root_schema(manifest.objects)
+    types = {type_.table_key: type_ for type_ in theirs.catalog.types()}
+    shown = view.tables.visible()
+    if theirs.hash == view.tables.schema_head or shown.keys() != types.keys():
+        return None
+    for key, entry in shown.items():
+        uri = manifest.location.join(view.tables.locations[key])
+        table = open_table(uri, entry.branch, entry.version, manifest.access)
+        if set(table.schema.names) != set(arrow_schema(types[key]).names):
+            return None
+    return theirs
+
+
+def _adopt(manifest: Manifest, theirs: Schema) -> None:
+    contract.keep_schema(manifest.objects, theirs)
+    with branch_lock(manifest.location, MAIN, manifest.locks) as held:
+        request = PublishRequest(
+            CommitIntent(str(ULID()), theirs.hash, message=ADOPTED),
+            schema_head=SchemaHead(theirs.hash),
+            replaces_schema=manifest.schema_hash(),
+        )
+        publish(manifest, held, MAIN, request)
+    contract.project_root_files(manifest.objects, theirs)
 
 
 def current_schema(manifest: Manifest) -> Schema:

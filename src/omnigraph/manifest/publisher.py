@@ -57,7 +57,7 @@ class PublishRequest:
 
     ``expected`` holds the version of every table that is written or that a rule read. ``if_commit`` is the head
     that the commit must follow. ``instead_of`` is a commit id whose presence forbids this publish. ``incarnation``
-    is that of the branch when the work was staged.
+    is that of the branch when the work was staged. ``replaces_schema`` is the schema that a new one follows.
     """
 
     intent: CommitIntent | None = None
@@ -65,6 +65,7 @@ class PublishRequest:
     updates: tuple[TableVersion, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
     schema_head: SchemaHead | None = None
+    replaces_schema: str | None = None
     expected: Mapping[str, int] = field(default_factory=dict[str, int])
     if_commit: str | None = None
     instead_of: str | None = None
@@ -156,18 +157,18 @@ def _check_conditions(manifest: Manifest, view: View, request: PublishRequest, i
         head = view.history.head()
         if head is None or head.id != request.if_commit:
             raise PreconditionFailed(view.branch, request.if_commit, head.id if head else None)
-    if request.schema_head is None:
-        _check_schema(manifest, view, intent)
+    validated_under = intent.schema_ir_hash if request.schema_head is None else request.replaces_schema
+    _check_schema(manifest, view, validated_under)
     _check_changes(view.tables, request)
 
 
-def _check_schema(manifest: Manifest, view: View, intent: CommitIntent) -> None:
+def _check_schema(manifest: Manifest, view: View, validated_under: str | None) -> None:
     current = view.tables.schema_head if view.branch == MAIN else manifest.schema_hash()
-    if intent.schema_ir_hash is not None and current not in (None, intent.schema_ir_hash):
+    if validated_under is not None and current not in (None, validated_under):
         raise ConflictError(
             "the schema of the graph changed while this write was validated",
             hint="read again and retry",
-            details={"validated_under": intent.schema_ir_hash, "current": current},
+            details={"validated_under": validated_under, "current": current},
         )
 
 

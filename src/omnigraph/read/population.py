@@ -25,6 +25,7 @@ from omnigraph.read.lookup import Chunks, Sorted, places_of, sorted_texts
 from omnigraph.storage.columns import Values, absent, column_of, is_among
 from omnigraph.storage.filters import MOST_LISTED, AnyOf
 from omnigraph.storage.lance_errors import translated
+from omnigraph.storage.missing import missing_column
 from omnigraph.storage.pinned import Table
 
 _TAKE: Final = (0.5e-3, 10e-6)
@@ -155,7 +156,7 @@ class WholeTable:
     def _fetched(self, column: str, positions: Positions, type_: pa.DataType) -> Values:
         table = self._opened()
         if column not in table.schema.names:
-            return absent(len(positions), type_)
+            return missing_column(self._type, column, len(positions))
         distinct, numbers = np.unique(positions, return_inverse=True)
         with translated(table.subject):
             found = table.dataset.take(cast("Values", pa.array(distinct)), columns=[column])
@@ -164,9 +165,20 @@ class WholeTable:
     def _read(self, column: str) -> Values:
         type_ = _type_of(self._schema, column)
         older, known = self._known(self._key(column))
-        added = _scanned(self._opened, column, type_, self.contents, older)
+        added = self._scanned(column, older)
         chunks = [] if known is None else [known]
         return _in_one_piece([*chunks, *added.chunks], type_)
+
+    def _scanned(self, column: str, since: Contents | None) -> Chunks:
+        """A column of all rows, or of those after the rows of older contents."""
+        count = self.contents.num_rows - (0 if since is None else since.num_rows)
+        if not count:
+            return pa.chunked_array([_none(_type_of(self._schema, column))])
+        table = self._opened()
+        if column not in table.schema.names:
+            return pa.chunked_array([missing_column(self._type, column, count)])
+        after = None if since is None else since.newest_fragment
+        return cast("Chunks", table.scan([column], after_fragment=after).read_all()[column])
 
     def _known(self, wanted: ColumnKey) -> tuple[Contents | None, Values | None]:
         """The most rows of a column that an older version has in memory."""
@@ -209,20 +221,6 @@ def _ids_key(contents: Contents) -> ColumnKey:
     return ColumnKey(contents, "id", "string")
 
 
-def _scanned(
-    opened: Callable[[], Table], column: str, type_: pa.DataType, contents: Contents, since: Contents | None
-) -> Chunks:
-    """A column of all rows, or of those after the rows of older contents."""
-    count = contents.num_rows - (0 if since is None else since.num_rows)
-    if not count:
-        return pa.chunked_array([_none(type_)])
-    table = opened()
-    if column not in table.schema.names:
-        return pa.chunked_array([absent(count, type_)])
-    after = None if since is None else since.newest_fragment
-    return cast("Chunks", table.scan([column], after_fragment=after).read_all()[column])
-
-
 def _in_one_piece(chunks: Sequence[Values], type_: pa.DataType) -> Values:
     """A column in one array, with 64-bit offsets where its texts are too long for 32."""
     if pa.types.is_string(type_) and sum(chunk.nbytes for chunk in chunks) > _MOST_IN_A_TEXT_COLUMN:
@@ -254,11 +252,6 @@ def _width(type_: pa.DataType) -> int:
     return 32 if pa.types.is_string(type_) or pa.types.is_list(type_) else 8
 
 
-def _shaped(found: pa.Table, column: str, type_: pa.DataType) -> Values:
-    """A column in the type of the schema: a table of a branch may lag behind it."""
-    return _narrow(column_of(found, column), type_) if column in found.column_names else absent(found.num_rows, type_)
-
-
 # --------------------------------------------------------------------------------------------- rows seen by a query
 
 
@@ -276,6 +269,7 @@ class SeenRows:
     def __init__(self, table: Table | None, type_: NodeType | EdgeType) -> None:
         self.table_key = type_.table_key
         self._table = table
+        self._type = type_
         self._schema = arrow_schema(type_)
         self._identity = _key_of(type_)
         self._ids = _none(pa.string())
@@ -296,7 +290,7 @@ class SeenRows:
             self._ids = pa.concat_arrays([self._ids, new])
         for column in rows.column_names:
             if column != "id":
-                self._remember(column, at, _shaped(rows, column, _type_of(self._schema, column)))
+                self._remember(column, at, _narrow(column_of(rows, column), _type_of(self._schema, column)))
         return at
 
     def identifies(self, column: str) -> bool:
@@ -334,11 +328,11 @@ class SeenRows:
     def _fetch(self, column: str, positions: Positions) -> None:
         type_ = _type_of(self._schema, column)
         if self._table is None or column not in self._table.schema.names:
-            self._remember(column, positions, absent(len(positions), type_))
+            self._remember(column, positions, missing_column(self._type, column, len(positions)))
             return
         rows = rows_with(self._table, ("id",), cast("Values", self.ids(positions)), ("id", column))
         at = places_of(column_of(rows, "id"), self._ids).astype(np.int64)
-        self._remember(column, at, _shaped(rows, column, type_))
+        self._remember(column, at, _narrow(column_of(rows, column), type_))
         lacking = positions[self._known(column).slots[positions] < 0]
         if len(lacking):
             example = self.ids(lacking[:1])[0].as_py()

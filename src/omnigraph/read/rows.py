@@ -1,8 +1,8 @@
 """Rows of one type as a snapshot has them: the columns that its schema declares, whatever those of the table are.
 
-A table that lags behind the schema has nulls where it lacks a column, and its values are cast. Outside, the ends of an
-edge are called ``from`` and ``to``, as in records, and a DateTime is a timestamp in UTC rather than Arrow's date64,
-which loses the time of day in many hands.
+A table that lags behind the schema has nulls or defaults where it lacks a column, and its values are cast. Outside, the
+ends of an edge are called ``from`` and ``to``, as in records, and a DateTime is a timestamp in UTC rather than Arrow's
+date64, which loses the time of day in many hands.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from omnigraph.language.suggest import did_you_mean
 from omnigraph.language.types import Scalar
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read import values
-from omnigraph.storage.columns import Values, absent, column_of
+from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.filters import Condition
+from omnigraph.storage.missing import missing_column
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 
 SHOWN: Final = {"src": "from", "dst": "to"}
@@ -63,9 +64,15 @@ class TypeRows:
             return
         shown_last = [ROW_ADDRESS] if with_address else []
         for batch in batches:
-            found = {name: _brought(batch, name, declared[name]) for name in wanted}
+            found = {name: self._brought(batch, name, declared[name]) for name in wanted}
             found |= {name: column_of(batch, name) for name in shown_last}
             yield _fulfilling(pa.RecordBatch.from_pydict(found), rest).select([*columns, *shown_last])
+
+    def _brought(self, batch: pa.RecordBatch, name: str, type_: pa.DataType) -> Values:
+        if name not in batch.schema.names:
+            return missing_column(self.type, name, batch.num_rows)
+        found = column_of(batch, name)
+        return found if found.type == type_ or pa.types.is_struct(type_) else found.cast(type_)
 
 
 def rows_of(snapshot: Snapshot, type_: NodeType | EdgeType) -> TypeRows:
@@ -116,13 +123,6 @@ def _pushed(condition: Condition, declared: Mapping[str, pa.DataType], there: Ma
     """The filter of a condition, if the table has its columns as the schema declares them."""
     same = all(there.get(column) == declared[column] for column in condition.columns)
     return condition.sql() if same else None
-
-
-def _brought(batch: pa.RecordBatch, name: str, type_: pa.DataType) -> Values:
-    if name not in batch.schema.names:
-        return absent(batch.num_rows, type_)
-    found = column_of(batch, name)
-    return found if found.type == type_ or pa.types.is_struct(type_) else found.cast(type_)
 
 
 def _fulfilling(rows: pa.RecordBatch, conditions: Iterable[Condition]) -> pa.RecordBatch:

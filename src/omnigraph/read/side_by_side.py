@@ -21,6 +21,7 @@ from omnigraph.read.lookup import places_of
 from omnigraph.read.rows import blobs_of
 from omnigraph.read.sorting import Sides, Stream, in_ranges
 from omnigraph.storage.columns import Values, absent, column_of, compute, truths
+from omnigraph.storage.missing import missing_column
 from omnigraph.storage.pinned import Table
 
 ROWS_AT_ONCE: Final = 8192
@@ -88,18 +89,18 @@ class Side:
         schema = pa.schema([cast("pa.Field[pa.DataType]", self.schema.field(name)) for name in wanted])
         blobs = {*blobs_of(self.type)} & {*rows.column_names}
         found = [
-            whole_blobs(self.table, name, rows) if name in blobs else brought(rows, name, type_)
+            whole_blobs(self.table, name, rows) if name in blobs else self.brought(rows, name, type_)
             for name, type_ in zip(schema.names, schema.types, strict=True)
         ]
         return pa.RecordBatch.from_arrays(found, schema=schema)
 
-
-def brought(rows: pa.Table, name: str, type_: pa.DataType) -> Values:
-    """A column in the type that the schema declares: a table may lag behind it."""
-    if name not in rows.column_names:
-        return absent(rows.num_rows, type_)
-    found = column_of(rows, name)
-    return found if found.type == type_ else found.cast(type_)
+    def brought(self, rows: pa.Table, name: str, type_: pa.DataType) -> Values:
+        """A column in a type that a schema declares: a table may lag behind it, and that of the other side be newer."""
+        if name not in rows.column_names:
+            known = name in self.type.properties
+            return missing_column(self.type, name, rows.num_rows).cast(type_) if known else absent(rows.num_rows, type_)
+        found = column_of(rows, name)
+        return found if found.type == type_ else found.cast(type_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ def _differ_of_few(before: Side, after: Side, sides: Sides, pairs: Pairs) -> Mas
     blobs = {*blobs_of(before.type), *blobs_of(after.type)}
     for name, type_ in {**_types(before.schema), **_types(after.schema)}.items():
         if name not in blobs:
-            same &= same_values(brought(one, name, type_), brought(other, name, type_))
+            same &= same_values(before.brought(one, name, type_), after.brought(other, name, type_))
     for name in blobs:
         # Bytes are read last, and only of rows that nothing else tells apart.
         at = np.flatnonzero(same)

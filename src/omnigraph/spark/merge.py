@@ -168,7 +168,7 @@ class _Job:
     """The rows of all tables that may have changed, on either side."""
 
     def __init__(self, sides: Sides, base: Base) -> None:
-        self.keys = tables_to_merge(base, sides.theirs)
+        self.keys = tables_to_merge(sides.catalog, base, sides.theirs)
         self._types = [type_of(sides.catalog, key) for key in self.keys]
         self._overlays = [base.overlays.get(key) for key in self.keys]
         self._theirs = [touched_sides(base.snapshot, sides.theirs, key) for key in self.keys]

@@ -34,6 +34,7 @@ class Kind(StrEnum):
     INDEX = "index"
     COMPACT = "compact"
     RESTORE = "restore"
+    RESHAPE = "reshape"
 
 
 class IndexKind(StrEnum):

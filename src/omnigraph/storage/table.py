@@ -40,6 +40,7 @@ from omnigraph.storage.pinned import (
     purge_hint,
     settled,
 )
+from omnigraph.storage.reshaping import reshaped
 from omnigraph.storage.staging import (
     Addresses,
     FragmentText,
@@ -160,6 +161,11 @@ def restore(table: Table, version: int) -> Staged:
     Restore buries whatever was committed after HEAD was read, so only the holder of the branch lock may use it.
     """
     return _staged(table, Kind.RESTORE, LanceOperation.Restore(version))
+
+
+def reshape(table: Table, columns: pa.Schema, old_names: Mapping[str, str]) -> Staged:
+    """Stage other columns over the same rows, without writing them: where ``can_reshape`` allows it."""
+    return _staged(table, Kind.RESHAPE, LanceOperation.Project(reshaped(table, columns, old_names)))
 
 
 # --------------------------------------------------------------------------------------------- stage fragments

@@ -23,6 +23,7 @@ from omnigraph.manifest.snapshot import Snapshot, open_pin, pins_of
 from omnigraph.manifest.state import View
 from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.staging import Staged
+from omnigraph.write.catching_up import CatchUp, newer_schema
 from omnigraph.write.handoff import hand_over
 from omnigraph.write.phases import Attempt, Section, write
 from omnigraph.write.recovery import (
@@ -37,11 +38,24 @@ from omnigraph.write.recovery import (
 )
 from omnigraph.write.work import Change, Outcome, Prepared, Result, Terms, Work
 
-__all__ = ["HANDED_OVER", "VALIDATION_ROUNDS", "Change", "Prepared", "Result", "Terms", "Work", "commit"]
+__all__ = [
+    "CAUGHT_UP",
+    "HANDED_OVER",
+    "VALIDATION_ROUNDS",
+    "Change",
+    "Prepared",
+    "Result",
+    "Terms",
+    "Work",
+    "catch_up",
+    "commit",
+]
 
 VALIDATION_ROUNDS: Final = 4
 HANDED_OVER: Final = "tables forked before a large write"
 """The message of the commit that comes before one that stages for long on tables its branch did not own."""
+CAUGHT_UP: Final = "tables brought to the current schema before a write"
+"""The message of the commit that comes before the first write to a branch after the schema changed."""
 _STAGING_THREADS: Final = 8
 
 
@@ -52,6 +66,10 @@ def commit(
 
     Work that was begun earlier brings the snapshot it was begun on; else it begins on the newest one.
     """
+    return _commit(manifest, work, catch_up(manifest, terms), first_basis)
+
+
+def _commit(manifest: Manifest, work: Work[Outcome], terms: Terms, first_basis: Snapshot | None) -> Result[Outcome]:
     heal_branch(manifest, terms.branch)
     incarnation = manifest.incarnation(terms.branch)
     if terms.incarnation not in (None, incarnation):
@@ -72,6 +90,19 @@ def commit(
         if ended is not None:
             return ended
     raise AssertionError("the last round decides under the lock")
+
+
+def catch_up(manifest: Manifest, terms: Terms) -> Terms:
+    """Bring the tables of a branch to the current schema, in a commit of its own, if they may lag behind it.
+
+    Gives the terms of what is written next: a condition on the head is one on that commit now.
+    """
+    schema = None if terms.branch == MAIN else newer_schema(manifest, terms.branch)
+    if schema is None:
+        return terms
+    own = Terms(terms.branch, schema.hash, terms.actor, CAUGHT_UP, terms.if_commit, incarnation=terms.incarnation)
+    made = _commit(manifest, CatchUp(manifest, schema.catalog, terms.branch), own, None).commit
+    return terms if made is None or terms.if_commit is None else replace(terms, if_commit=made.id)
 
 
 # --------------------------------------------------------------------------------------------- before the lock
@@ -95,15 +126,17 @@ def _stage_owned(attempt: Attempt[Outcome], basis: Snapshot, prepared: Prepared[
         change for change in prepared.changes if (basis.pins[change.table_key].branch or MAIN) == attempt.terms.branch
     ]
 
+    early = {each.table_key: each.stage(each.home(None)) for each in prepared.created if each.early}
+
     def stage(change: Change) -> Staged | None:
         return change.stage(basis.table(change.table_key))
 
     # On an object store every change waits for its answers, a small one too.
     at_once = attempt.manifest.location.is_local and all(change.is_small for change in owned)
     if len(owned) < 2 or at_once:
-        return {change.table_key: stage(change) for change in owned}
+        return {**early, **{change.table_key: stage(change) for change in owned}}
     with ThreadPoolExecutor(min(len(owned), _STAGING_THREADS)) as pool:
-        return dict(zip((change.table_key for change in owned), pool.map(stage, owned), strict=True))
+        return {**early, **dict(zip((change.table_key for change in owned), pool.map(stage, owned), strict=True))}
 
 
 # --------------------------------------------------------------------------------------------- under the lock

@@ -19,8 +19,9 @@ from omnigraph.language.query.typed import ConstantValue
 from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage.columns import Values, absent, column_of, compute, is_among, is_not_among, places, to_list
+from omnigraph.storage.columns import Values, column_of, compute, is_among, is_not_among, places, to_list
 from omnigraph.storage.filters import MOST_LISTED, Compared, quoted_name, quoted_text
+from omnigraph.storage.missing import missing_column
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import Addresses
 from omnigraph.write.set_rules import Part
@@ -246,7 +247,8 @@ class ChangedTable:
         for column in columns:
             type_ = cast("pa.DataType", self._schema.field(column).type)
             there = column in names
-            shaped[column] = column_of(found, column).cast(type_) if there else absent(found.num_rows, type_)
+            known = column_of(found, column).cast(type_) if there else None
+            shaped[column] = missing_column(self._type, column, found.num_rows) if known is None else known
         return pa.table(shaped)
 
 

@@ -27,7 +27,7 @@ from omnigraph.manifest.snapshot import Snapshot, open_pin, pins_of
 from omnigraph.manifest.state import View
 from omnigraph.storage.pinned import branch_uri
 from omnigraph.storage.table import WriteMode
-from omnigraph.write.commit import Terms, commit
+from omnigraph.write.commit import Terms, catch_up, commit
 from omnigraph.write.frames import Frame, TypedFrame, frame_types, read_frame
 from omnigraph.write.gathering import Gathering
 from omnigraph.write.incoming import Home, IncomingRows
@@ -134,6 +134,8 @@ def load(
     replayed = None if missing else _replayed(manifest, manner, terms)
     if replayed is not None:
         return replayed
+    if not (missing or manner.check):
+        catch_up(manifest, terms)
     # With DynamoDB no table can be audited in place.
     closed = manner.check or missing or manifest.location.scheme == "s3+ddb"
     homes = Homes(manifest, terms.branch, manner.mode, closed=closed)

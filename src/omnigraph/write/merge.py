@@ -306,9 +306,8 @@ class _Work:
         if common.outcome == UP_TO_DATE:
             choices.refuse_wrong((), ())
             return found
-        base = common.read()
-        sides = Sides(self.schema.catalog, base.snapshot, ours, self.theirs)
-        self._refuse_other_schemas(sides)
+        base = self._in_current_schema(common.read())
+        sides = Sides(self.schema.catalog, base.snapshot, ours, self._theirs)
         brought = self.means.bring(sides, base, self.manner.by, choices)
         undecided = Choices(None, None)
         possible = self.means.bring(sides, base, self.manner.by, undecided).open if choices.has_unmet else ()
@@ -317,14 +316,20 @@ class _Work:
             found = replace(found, outcome=found.outcome if brought.open else UP_TO_DATE)
         return self._written(found, base, ours, brought)
 
-    def _refuse_other_schemas(self, sides: Sides) -> None:
-        for name, side in (("base", sides.base), ("target", sides.ours), ("source", sides.theirs)):
-            if side.schema_ir_hash not in (None, self.schema.hash):
-                raise Unsupported(
-                    f"the {name} of this merge was written under another schema than the graph has now",
-                    hint="merge branches before the schema changes, or load what they hold anew",
-                    details={"side": name, "schema": side.schema_ir_hash, "current": self.schema.hash},
-                )
+    @property
+    def _theirs(self) -> Snapshot:
+        """What is merged, as the current schema reads it: the rules that hold now are those that it has to keep."""
+        return replace(self.theirs, schema_ir_hash=self.schema.hash)
+
+    def _in_current_schema(self, base: Base) -> Base:
+        """The base as the current schema reads it: what changed since is what the two sides did to rows."""
+        if base.overlays and base.snapshot.schema_ir_hash not in (None, self.schema.hash):
+            raise Unsupported(
+                "the two sides of this merge met several times before the schema changed",
+                hint="merge by rows of an export, or merge the parts that were merged before, one by one",
+                details={"schema": base.snapshot.schema_ir_hash, "current": self.schema.hash},
+            )
+        return replace(base, snapshot=replace(base.snapshot, schema_ir_hash=self.schema.hash))
 
     def _written(self, found: _Merged, base: Base, ours: Snapshot, brought: Brought) -> _Merged:
         """The changes of the commit: rows that are written, and versions of main that are adopted as they are."""
@@ -341,8 +346,10 @@ class _Work:
 
     def _may_adopt(self, base: Base, ours: Snapshot, key: str) -> bool:
         """Whether theirs is a newer version on main of the very table that ours has only ever inherited."""
-        mine, other = ours.pins[key], self.theirs.pins.get(key)
+        mine, other = ours.pins.get(key), self.theirs.pins.get(key)
         if not self.begins.joins or ours.branch == MAIN or other is None or key in base.overlays:
+            return False
+        if mine is None:
             return False
         inherited = base.snapshot.pins.get(key) == mine and mine.branch != ours.branch
         newer = other.branch is None and other.version > mine.version

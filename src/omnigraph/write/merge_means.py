@@ -59,7 +59,7 @@ class _Here:
     def bring(self, sides: Sides, base: Base, by: By, choices: Choices) -> Brought:
         open_: list[Conflict] = []
         deltas: dict[str, Delta] = {}
-        for key in tables_to_merge(base, sides.theirs):
+        for key in tables_to_merge(sides.catalog, base, sides.theirs):
             type_, merger = type_of(sides.catalog, key), Merger(by, choices.choose)
             deltas[key] = delta_of(type_, merger.settle(type_, stretches(base, sides.ours, sides.theirs, type_)))
             open_ += merger.in_order()

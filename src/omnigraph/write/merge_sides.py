@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.language.schema.arrow import arrow_schema
-from omnigraph.language.schema.catalog import EdgeType, NodeType
+from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.changed import ChangedRows, changed_stretches, changed_tables
 from omnigraph.read.equality import Mask
@@ -64,9 +64,13 @@ class Stretch:
         return decide(self.base, self.ours, self.theirs, by)
 
 
-def tables_to_merge(base: Base, theirs: Snapshot) -> list[str]:
-    """The keys of the tables in which theirs may have changed something."""
-    return sorted({*changed_tables(base.snapshot, theirs), *base.overlays})
+def tables_to_merge(catalog: Catalog, base: Base, theirs: Snapshot) -> list[str]:
+    """The keys of the tables in which theirs may have changed something.
+
+    A type that the schema does not have any more is nobody's to merge.
+    """
+    known = {type_.table_key for type_ in catalog.types()}
+    return sorted(known & {*changed_tables(base.snapshot, theirs), *base.overlays})
 
 
 def stretches(base: Base, ours: Snapshot, theirs: Snapshot, type_: NodeType | EdgeType) -> Iterator[Stretch]:

@@ -16,7 +16,7 @@ from omnigraph.errors import ConflictError, ExpectedVersionMismatch, OmniGraphEr
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
-from omnigraph.manifest.rows import MAIN, CommitRecord, TableVersion
+from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, SchemaHead, TableVersion, Tombstone
 from omnigraph.manifest.snapshot import Pin, Snapshot, entry_of, pins_of, standing_entry
 from omnigraph.manifest.state import View
 from omnigraph.storage import table as tables
@@ -30,6 +30,8 @@ from omnigraph.write.sidecars import (
     Adoption,
     Sidecar,
     SidecarPin,
+    SidecarRegistration,
+    SidecarTombstone,
     WriterKind,
     delete_sidecar,
     put_sidecar,
@@ -73,6 +75,15 @@ class Section(Generic[Outcome]):
         """The tables whose versions must be those of the basis: written, adopted and read."""
         return sorted({*self.touched, *self.prepared.reads, *(pin.table_key for pin in self.prepared.adopted)})
 
+    def expected(self, view: View) -> dict[str, int]:
+        """The versions that a publish stands on, those of tables that are not shown yet or not any more too."""
+        comes_or_goes = {*(each.table_key for each in self.prepared.created), *self.prepared.dropped}
+        return {table_key: view.tables.version_of(table_key) for table_key in {*self.compared, *comes_or_goes}}
+
+    def tombstones(self, view: View) -> tuple[Tombstone, ...]:
+        """What hides the tables that are dropped: the last version of each, and one that this commit may make."""
+        return tuple(Tombstone(key, view.tables.version_of(key) + 1) for key in self.prepared.dropped)
+
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
@@ -81,6 +92,7 @@ class _Ready:
     pin: Pin
     table: Table
     staged: Staged
+    is_new: bool = False
 
 
 def write(section: Section[Outcome], view: View, owned: Mapping[str, Table]) -> Result[Outcome]:
@@ -88,8 +100,7 @@ def write(section: Section[Outcome], view: View, owned: Mapping[str, Table]) -> 
     ready = _ready(section, view, owned)
     if not ready:
         prepared = section.prepared
-        joins = prepared.always or prepared.adopted
-        return _published_alone(section, view) if joins else Result(None, prepared.outcome)
+        return _published_alone(section, view) if prepared.shows_otherwise else Result(None, prepared.outcome)
     attempt = section.attempt
     sidecar = _sidecar(section, view, ready)
     section.held.check()
@@ -130,6 +141,12 @@ def _ready(section: Section[Outcome], view: View, owned: Mapping[str, Table]) ->
         staged = known if fits else change.stage(table)
         if staged is not None:
             ready.append(_Ready(pin, table, staged))
+    for each in section.prepared.created:
+        table = each.home(section.held)
+        known = section.staged.get(each.table_key)
+        fits = known is not None and (known.branch, known.version) == (table.branch, table.version)
+        pin = Pin(each.table_key, each.location, table.version, table.branch, 0)
+        ready.append(_Ready(pin, table, known if known is not None and fits else each.stage(table), is_new=True))
     return ready
 
 
@@ -152,17 +169,25 @@ def _sidecar(section: Section[Outcome], view: View, ready: list[_Ready]) -> Side
                 transaction_uuid=each.staged.transaction_uuid,
             )
             for each in ready
+            if not each.is_new
         ),
         merge_source_commit_id=terms.merged_parent,
         commit_id=attempt.commit_id,
         parent_commit_id=head.id if head else None,
         if_commit=terms.if_commit,
         txn=terms.txn,
-        read_set={table_key: view.tables.version_of(table_key) for table_key in section.compared},
+        read_set=section.expected(view),
         schema_ir_hash=terms.schema_ir_hash,
         branch_incarnation=attempt.incarnation,
         message=terms.message,
         adopted=tuple(Adoption(pin.table_key, pin.version, pin.row_count) for pin in section.prepared.adopted),
+        additional_registrations=tuple(
+            SidecarRegistration(each.pin.table_key, each.pin.location, each.table.branch, each.staged.committed_version)
+            for each in ready
+            if each.is_new
+        ),
+        tombstones=tuple(SidecarTombstone(each.table_key, each.version) for each in section.tombstones(view)),
+        replaces_schema=section.prepared.schema and section.prepared.schema.replaces,
     )
 
 
@@ -202,13 +227,18 @@ def _published_alone(section: Section[Outcome], view: View) -> Result[Outcome]:
 
 
 def _published(section: Section[Outcome], view: View, updates: list[TableVersion]) -> Published:
-    attempt, terms = section.attempt, section.attempt.terms
+    attempt, terms, prepared = section.attempt, section.attempt.terms, section.prepared
+    schema = prepared.schema
     request = PublishRequest(
         CommitIntent(
             attempt.commit_id, terms.schema_ir_hash, terms.actor, terms.message, terms.merged_parent, terms.txn
         ),
-        updates=(*updates, *(standing_entry(attempt.manifest, pin) for pin in section.prepared.adopted)),
-        expected={table_key: view.tables.version_of(table_key) for table_key in section.compared},
+        registrations=tuple(Registration(each.table_key, each.location) for each in prepared.created),
+        updates=(*updates, *(standing_entry(attempt.manifest, pin) for pin in prepared.adopted)),
+        tombstones=section.tombstones(view),
+        schema_head=None if schema is None else SchemaHead(schema.schema_ir_hash),
+        replaces_schema=None if schema is None else schema.replaces,
+        expected=section.expected(view),
         if_commit=terms.if_commit,
         incarnation=attempt.incarnation,
     )

@@ -19,10 +19,12 @@ from ulid import ULID
 
 from omnigraph.errors import ConflictError, DriftDetected, HistoryGone, NotFound, RecoveryError
 from omnigraph.manifest.branches import branch_names
+from omnigraph.manifest.contract import project_root_files
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import commit_of
+from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
-from omnigraph.manifest.rows import MAIN, CommitRecord, TableVersion
+from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, SchemaHead, TableVersion, Tombstone
 from omnigraph.manifest.snapshot import Pin, entry_of, open_pin, pins_of, standing_entry
 from omnigraph.manifest.state import View
 from omnigraph.storage import table as tables
@@ -35,6 +37,7 @@ from omnigraph.write.sidecars import (
     ROLLBACK,
     Sidecar,
     SidecarPin,
+    SidecarRegistration,
     WriterKind,
     any_sidecar,
     delete_sidecar,
@@ -103,6 +106,7 @@ def _recover(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar) -> N
         forward = landed is not None and landed.actor == RECOVERY_ACTOR and not audited
         kind = RecoveryKind.ROLLED_FORWARD if forward else None
         outcomes = [TableOutcome(pin.table_key, pin.expected_version, pin.post_commit_pin) for pin in sidecar.tables]
+        _project_schema(manifest, held, sidecar)
         return _finish(manifest, held, sidecar, kind, landed.id if landed else "", outcomes)
     found = look_at(manifest, view, sidecar.tables)
     if sidecar.commit_id is None and legacy_sidecars.is_stale(sidecar, found):
@@ -111,6 +115,7 @@ def _recover(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar) -> N
     if sidecar.decision != ROLLBACK and _is_complete(manifest, view, sidecar, found):
         published = _roll_forward(manifest, held, branch, sidecar, found)
         outcomes = [TableOutcome(each.pin.table_key, each.pin.version, each.pin.version + 1) for each in found]
+        _project_schema(manifest, held, sidecar)
         return _finish(manifest, held, sidecar, RecoveryKind.ROLLED_FORWARD, published.commit.id, outcomes)
     rolled_back = roll_back(manifest, held, branch, sidecar)
     if rolled_back is not None and rolled_back.status == "superseded":
@@ -155,10 +160,25 @@ def _is_complete(manifest: Manifest, view: View, sidecar: Sidecar, found: Sequen
     if len(found) != len(sidecar.tables) or _head_of(view) != sidecar.parent_commit_id:
         return False
     schema_hash = manifest.schema_hash()
-    if schema_hash is not None and sidecar.schema_ir_hash not in (None, schema_hash):
+    validated_under = sidecar.replaces_schema or sidecar.schema_ir_hash
+    if schema_hash is not None and validated_under not in (None, schema_hash):
         # Main got another schema since: what was validated under the old one is not published any more.
         return False
+    if any(_new_table(manifest, sidecar, each) is None for each in sidecar.additional_registrations):
+        return False
     return all(each.beyond and _is_own(each.beyond[0], sidecar) for each in found)
+
+
+def _new_table(manifest: Manifest, sidecar: Sidecar, registered: SidecarRegistration) -> Table | None:
+    """A table that an operation adds, at the version that it made; None if it did not get that far."""
+    assert registered.version is not None
+    uri = manifest.location.join(registered.table_path)
+    try:
+        table = open_table(uri, registered.table_branch, registered.version, manifest.access)
+    except (NotFound, HistoryGone):
+        return None
+    (made,) = table.transactions(table.version - 1, table.version)
+    return table if _is_own(made, sidecar) else None
 
 
 def _is_own(commit: Committed, sidecar: Sidecar) -> bool:
@@ -170,6 +190,8 @@ def _roll_forward(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar,
     """Publish what the writer would have, on the head that it saw: the version after each pin, never HEAD."""
     updates = [entry_of(manifest, each.pin, each.head.at(_target(sidecar, each))) for each in found]
     updates += _adopted(manifest, branch, sidecar)
+    updates += _new_tables(manifest, sidecar)
+    new_schema = sidecar.schema_ir_hash if sidecar.replaces_schema is not None else None
     request = PublishRequest(
         CommitIntent(
             sidecar.commit_id or str(ULID()),
@@ -179,7 +201,11 @@ def _roll_forward(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar,
             sidecar.merge_source_commit_id,
             sidecar.txn,
         ),
+        registrations=tuple(Registration(each.table_key, each.table_path) for each in sidecar.additional_registrations),
         updates=tuple(updates),
+        tombstones=tuple(Tombstone(each.table_key, each.tombstone_version) for each in sidecar.tombstones),
+        schema_head=None if new_schema is None else SchemaHead(new_schema),
+        replaces_schema=sidecar.replaces_schema,
         expected={**sidecar.read_set, **{pin.table_key: pin.expected_version for pin in sidecar.tables}},
         if_commit=sidecar.parent_commit_id,
     )
@@ -196,6 +222,21 @@ def _adopted(manifest: Manifest, branch: str, sidecar: Sidecar) -> list[TableVer
         standing_entry(manifest, Pin(each.table_key, locations[each.table_key], each.version, None, each.row_count))
         for each in sidecar.adopted
     ]
+
+
+def _new_tables(manifest: Manifest, sidecar: Sidecar) -> Iterator[TableVersion]:
+    for each in sidecar.additional_registrations:
+        table = _new_table(manifest, sidecar, each)
+        if table is None:
+            raise ConflictError(f"'{each.table_key}' is not where operation {sidecar.operation_id} made it")
+        yield entry_of(manifest, Pin(each.table_key, each.table_path, table.version - 1, table.branch, 0), table)
+
+
+def _project_schema(manifest: Manifest, held: Held, sidecar: Sidecar) -> None:
+    """Readers of release 0.8 look for a new schema in files at the root."""
+    if sidecar.replaces_schema is not None and sidecar.schema_ir_hash == manifest.schema_hash():
+        held.check()
+        project_root_files(manifest.objects, schema_of(manifest, sidecar.schema_ir_hash))
 
 
 def _target(sidecar: Sidecar, found: Found) -> int:

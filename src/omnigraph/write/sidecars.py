@@ -55,8 +55,33 @@ class Adoption:
 
 
 @dataclass(frozen=True, slots=True)
+class SidecarRegistration:
+    """One table that the operation adds to the branch: where it lies, and the version that its commit makes.
+
+    Release 0.8 does not say the version, and shows what it finds.
+    """
+
+    table_key: str
+    table_path: str
+    """Relative to the root."""
+    table_branch: str | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarTombstone:
+    """One table that the operation drops."""
+
+    table_key: str
+    tombstone_version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sidecar:
-    """One operation. Without a ``commit_id`` it was written by release 0.8."""
+    """One operation. Without a ``commit_id`` it was written by release 0.8.
+
+    With ``replaces_schema`` the graph gets the schema ``schema_ir_hash`` in its place.
+    """
 
     operation_id: str
     started_at: int
@@ -76,6 +101,9 @@ class Sidecar:
     message: str | None = None
     decision: str | None = None
     adopted: tuple[Adoption, ...] = ()
+    additional_registrations: tuple[SidecarRegistration, ...] = ()
+    tombstones: tuple[SidecarTombstone, ...] = ()
+    replaces_schema: str | None = None
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -141,6 +169,9 @@ def _encoded(sidecar: Sidecar) -> bytes:
         "message": sidecar.message,
         "decision": sidecar.decision,
         "adopted": [asdict(adoption) for adoption in sidecar.adopted] or None,
+        "additional_registrations": [_present(asdict(each)) for each in sidecar.additional_registrations] or None,
+        "tombstones": [asdict(each) for each in sidecar.tombstones] or None,
+        "replaces_schema": sidecar.replaces_schema,
     }
     return orjson.dumps(found | _present(ours), option=orjson.OPT_INDENT_2)
 
@@ -190,7 +221,10 @@ def _decoded(path: str, data: bytes) -> Sidecar:
             _text(found, "branch_incarnation"),
             _text(found, "message"),
             _text(found, "decision"),
-            tuple(_decoded_adoption(each) for each in cast("list[dict[str, object]]", found.get("adopted") or [])),
+            tuple(_decoded_adoption(each) for each in _several(found, "adopted")),
+            tuple(_decoded_registration(each) for each in _several(found, "additional_registrations")),
+            tuple(_decoded_tombstone(each) for each in _several(found, "tombstones")),
+            _text(found, "replaces_schema"),
             version,
         )
     except (LookupError, TypeError, ValueError) as error:
@@ -212,6 +246,19 @@ def _decoded_pin(found: Mapping[str, object]) -> SidecarPin:
 def _decoded_adoption(found: Mapping[str, object]) -> Adoption:
     version, row_count = (int(cast(int, found[name])) for name in ("version", "row_count"))
     return Adoption(str(found["table_key"]), version, row_count)
+
+
+def _decoded_registration(found: Mapping[str, object]) -> SidecarRegistration:
+    version = cast("int | None", found.get("version"))
+    return SidecarRegistration(str(found["table_key"]), str(found["table_path"]), _text(found, "table_branch"), version)
+
+
+def _decoded_tombstone(found: Mapping[str, object]) -> SidecarTombstone:
+    return SidecarTombstone(str(found["table_key"]), int(cast(int, found["tombstone_version"])))
+
+
+def _several(found: Mapping[str, object], name: str) -> list[dict[str, object]]:
+    return cast("list[dict[str, object]]", found.get(name) or [])
 
 
 def _text(found: Mapping[str, object], name: str) -> str | None:

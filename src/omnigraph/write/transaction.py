@@ -17,7 +17,7 @@ from omnigraph.read.query import Manner, Question, answer, planned
 from omnigraph.read.result import Result
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.table import audit_version
-from omnigraph.write.commit import Change, Terms, commit
+from omnigraph.write.commit import Change, Terms, catch_up, commit
 from omnigraph.write.mutation import Begun, Call, Mutate, MutationResult, checked, compile_call, result_of
 from omnigraph.write.staging import Staging
 
@@ -69,6 +69,7 @@ class Transaction:
     def __enter__(self) -> Self:
         if self._begun is not None or self.result is not None:
             raise ParameterError("the transaction was begun already", hint="call g.transaction() for another one")
+        self._terms = catch_up(self._manifest, self._terms)
         self._begun = Begun(Staging(take_snapshot(self._manifest, self._terms.branch)))
         return self
 

@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot
+from omnigraph.storage.locks import Held
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
 from omnigraph.write.sidecars import WriterKind
@@ -36,11 +37,35 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that the branch does not show yet, and the rows that it begins with.
+
+    ``home`` gives its dataset at HEAD, which nobody shows and whose next version is above any that ever was. ``stage``
+    writes the rows there, in place of whatever it holds. ``early``: its home may be made before the branch's lock.
+    """
+
+    table_key: str
+    location: str
+    home: Callable[[Held | None], Table]
+    stage: Callable[[Table], Staged]
+    early: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchema:
+    """The schema that the graph gets with a commit, and the one that it follows."""
+
+    schema_ir_hash: str
+    replaces: str
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared(Generic[OutcomeOf]):
     """Work that was executed and validated on a snapshot: its changes, and every table that it read to get there.
 
     ``adopted`` are versions on main that the branch shows from now on, instead of the ones that it inherited. With
-    ``always`` there is a commit even if no table changes, since it joins two histories.
+    ``always`` there is a commit even if no table changes, since it joins two histories. ``created`` are tables that the
+    branch shows from now on, ``dropped`` those that it does not show any more.
     """
 
     changes: tuple[Change, ...]
@@ -48,11 +73,19 @@ class Prepared(Generic[OutcomeOf]):
     outcome: OutcomeOf
     adopted: tuple[Pin, ...] = ()
     always: bool = False
+    created: tuple[NewTable, ...] = ()
+    dropped: tuple[str, ...] = ()
+    schema: NewSchema | None = None
 
     @property
     def makes_commit(self) -> bool:
         """Whether there is something to publish."""
-        return bool(self.changes or self.adopted or self.always)
+        return bool(self.changes or self.created or self.shows_otherwise)
+
+    @property
+    def shows_otherwise(self) -> bool:
+        """Whether there is something to publish that no table has to be committed for."""
+        return bool(self.adopted or self.dropped or self.schema or self.always)
 
 
 class Work(Protocol[OutcomeOf]):

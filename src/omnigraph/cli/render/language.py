@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -14,6 +15,10 @@ from omnigraph.cli.steps import in_words
 from omnigraph.errors import Json, Problem
 from omnigraph.language.query.lint_report import LintReport, Severity
 from omnigraph.language.schema.steps import MigrationPlan, Tier, UnsupportedChange
+
+if TYPE_CHECKING:
+    from omnigraph.language.schema import Schema
+    from omnigraph.write.evolve import SchemaApplied
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
 _TIERS = {Tier.METADATA: "green", Tier.REWRITE: "yellow", Tier.VALIDATED: "yellow", Tier.DESTRUCTIVE: "red"}
@@ -121,6 +126,47 @@ class Migration(Result):
             page.say(f"{many(len(steps), 'step')}, all supported")
         else:
             page.say(f"{many(len(steps), 'step')}, {len(self.plan.unsupported)} not supported")
+
+
+@dataclass(frozen=True, slots=True)
+class Applied(Result):
+    """A schema that the graph has now."""
+
+    applied: SchemaApplied
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Whether it was another one, the commit, and the steps."""
+        made = self.applied.commit
+        return {
+            "applied": self.applied.applied,
+            "commit": None if made is None else made.id,
+            "steps": [step.to_json() for step in self.applied.steps],
+        }
+
+    def draw(self, page: Page) -> None:
+        """The commit, and one line per step."""
+        made = self.applied.commit
+        if made is None:
+            page.print("the graph has this schema already")
+            return
+        for step in self.applied.steps:
+            page.print(Text.assemble((f"{step.tier:<11}", _TIERS[step.tier]), "  ", in_words(step)))
+        page.print(f"changed the schema in commit {made.id}")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSchema(Result):
+    """The schema of a graph."""
+
+    schema: Schema
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Its hash and its text."""
+        return {"hash": self.schema.hash, "schema": self.schema.text}
+
+    def draw(self, page: Page) -> None:
+        """The text as it was given."""
+        page.print(Text(self.schema.text.rstrip("\n")))
 
 
 @dataclass(frozen=True, slots=True)

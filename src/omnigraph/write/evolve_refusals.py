@@ -1,0 +1,103 @@
+"""What stands in the way of a new schema, told before anything is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+from omnigraph.errors import ConflictError, ParameterError, Problem, SchemaError
+from omnigraph.language.schema import MigrationPlan, Schema
+from omnigraph.language.schema.steps import (
+    DropMode,
+    DropType,
+    RenameProperty,
+    RenameType,
+    UnsupportedChange,
+)
+from omnigraph.language.source import Source, Span
+from omnigraph.manifest.branches import branch_names
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.tags import list_tags
+from omnigraph.write.evolve_tables import hard_drops
+
+UNSUPPORTED = "OG-MF-100"
+
+
+def refuse_unsupported(plan: MigrationPlan, new: Schema, source: str | Path | Source) -> None:
+    """A plan with a step that cannot be taken is refused as a whole; all such steps are listed."""
+    if plan.unsupported:
+        name = source.name if isinstance(source, Source) else str(source) if isinstance(source, Path) else None
+        text = Source(new.text, name)
+        raise SchemaError([_problem(text, step) for step in plan.unsupported])
+
+
+def _problem(text: Source, step: UnsupportedChange) -> Problem:
+    hint = "keep it as it was, or export the graph, change the records, and load them into a new one"
+    return text.problem(step.code or UNSUPPORTED, f"{step.entity}: {step.reason}", _place(text.text, step.entity), hint)
+
+
+def _place(text: str, entity: str) -> Span:
+    """Where a type, or a property of it, is declared; the beginning, where it is not any more."""
+    kind, _, rest = entity.partition(":")
+    name, _, member = rest.partition(".")
+    owner = re.search(rf"\b{kind}\s+({re.escape(name)})\b", text)
+    if owner is None:
+        return Span(0, 1)
+    inside = re.compile(rf"\b{re.escape(member)}(?=\s*:)").search(text, owner.end()) if member else None
+    return Span(*owner.span(1)) if inside is None else Span(*inside.span())
+
+
+def refuse_foreign(plan: MigrationPlan, old: Schema) -> None:
+    """A schema that leaves nothing of the one before is most likely meant for another graph."""
+    dropped = [step for step in plan.steps if isinstance(step, DropType) and step.mode is DropMode.SOFT]
+    if dropped and len(dropped) == len(list(old.catalog.types())):
+        raise ParameterError(
+            f"this schema has none of the {len(dropped)} types of the graph: is it that of another graph?",
+            hint="give @rename_from to types that have another name, or allow data loss to drop them all",
+        )
+
+
+def refuse_renames(manifest: Manifest, plan: MigrationPlan) -> None:
+    """What a branch holds under an old name would not be found under the new one: it has to be merged before."""
+    renamed = {_old_key(step): step for step in plan.steps if isinstance(step, RenameType | RenameProperty)}
+    # The properties of a type that gets another name too are still in its old table.
+    new_names = {f"{s.type_kind}:{s.to}": f"{s.type_kind}:{s.from_}" for s in plan.steps if isinstance(s, RenameType)}
+    for branch in branch_names(manifest)[1:] if renamed else []:
+        shown = manifest.view(branch).tables.visible()
+        for key, step in renamed.items():
+            entry = shown.get(new_names.get(key, key))
+            if entry is not None and entry.row_count:
+                raise ConflictError(
+                    f"'{step.from_}' cannot be renamed: branch '{branch}' has rows of {key} under the old name",
+                    hint=f"merge or delete '{branch}' first",
+                    details={"branch": branch, "table_key": key},
+                )
+
+
+def _old_key(step: RenameType | RenameProperty) -> str:
+    return f"{step.type_kind}:{step.from_ if isinstance(step, RenameType) else step.type_name}"
+
+
+def refuse_hard_drops(manifest: Manifest, plan: MigrationPlan) -> None:
+    """What is dropped in every version must not be shown by a branch or a tag."""
+    keys = hard_drops(plan)
+    if not keys:
+        return
+    for branch in branch_names(manifest)[1:]:
+        _refuse_shown(keys, manifest.view(branch).tables.visible(), f"branch '{branch}'")
+    for tag in list_tags(manifest):
+        commit = manifest.view(tag.branch, with_lineage=True).history.find(tag.commit)
+        if commit is not None:
+            shown = manifest.view_at(tag.branch, commit.manifest_version).tables.visible()
+            _refuse_shown(keys, shown, f"tag '{tag.name}'")
+
+
+def _refuse_shown(keys: set[str], shown: Collection[str], who: str) -> None:
+    for key in sorted(keys):
+        if key in shown:
+            raise ConflictError(
+                f"{key} cannot be dropped with its history: {who} shows it",
+                hint=f"delete {who} first, or drop it without allowing data loss",
+                details={"table_key": key, "held_by": who},
+            )

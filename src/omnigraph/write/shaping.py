@@ -1,0 +1,107 @@
+"""A stored table and the columns that the schema wants of it: whether they fit, and how they are made to.
+
+Columns that come as null, go, or get another name cost nothing: the files stay. Where values change, a number that gets
+wider or a column that must be filled, the rows are written anew, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+import pyarrow as pa
+
+from omnigraph.language.schema.arrow import arrow_schema
+from omnigraph.language.schema.catalog import EdgeType, NodeType
+from omnigraph.read.blob import whole_blobs
+from omnigraph.storage import table as tables
+from omnigraph.storage.columns import Values, column_of
+from omnigraph.storage.missing import missing_column
+from omnigraph.storage.pinned import Table
+from omnigraph.storage.reshaping import can_reshape, is_blob
+from omnigraph.storage.staging import Staged
+
+_Field: TypeAlias = "pa.Field[pa.DataType]"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The columns of a type, and what those were called that have another name in the table."""
+
+    type: NodeType | EdgeType
+    old_names: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def fits(self, table: Table) -> bool:
+        """Whether the table has exactly these columns."""
+        there = {column.name: column for column in _fields(table.schema)}
+        wanted = _fields(arrow_schema(self.type))
+        if self.old_names or len(there) != len(wanted):
+            return False
+        return all(_same(there.get(column.name), column) for column in wanted)
+
+    def stage(self, table: Table) -> Staged:
+        """Give the table these columns."""
+        return self._staged(table, arrow_schema(self.type))
+
+    def stage_loosely(self, table: Table) -> Staged:
+        """The same, where a column that could be null still can: nobody looked whether it is."""
+        could_be = {column.name for column in _fields(table.schema) if column.nullable}
+        wanted = _fields(arrow_schema(self.type))
+        loose = (column.with_nullable(column.nullable or column.name in could_be) for column in wanted)
+        return self._staged(table, pa.schema(list(loose)))
+
+    def _staged(self, table: Table, wanted: pa.Schema) -> Staged:
+        if can_reshape(table, wanted, self.old_names):
+            return tables.reshape(table, wanted, self.old_names)
+        return tables.overwrite(table, self._read(table, wanted))
+
+    def rows_of(self, table: Table) -> pa.RecordBatchReader:
+        """The rows of a table in these columns, with the blobs themselves, to be written elsewhere."""
+        return self._read(table, arrow_schema(self.type))
+
+    def loose_rows_of(self, table: Table, without: Collection[str]) -> pa.RecordBatchReader:
+        """The same without some columns, and with null where it must not be."""
+        wanted = (column for column in _fields(arrow_schema(self.type)) if column.name not in without)
+        return self._read(table, pa.schema([column.with_nullable(nullable=True) for column in wanted]))
+
+    def _read(self, table: Table, wanted: pa.Schema) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(wanted, self._batches(table, wanted))
+
+    def _batches(self, table: Table, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+        there = set(table.schema.names)
+        sources = [self.old_names.get(name, name) for name in wanted.names]
+        for batch in table.scan([name for name in sources if name in there], with_row_address=True, one_by_one=True):
+            columns = [
+                self._column(table, batch, column, source)
+                for column, source in zip(_fields(wanted), sources, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+    def _column(self, table: Table, batch: pa.RecordBatch, column: _Field, source: str) -> Values:
+        if source not in batch.schema.names:
+            return missing_column(self.type, column.name, batch.num_rows)
+        if is_blob(column):
+            return whole_blobs(table, source, batch)
+        return column_of(batch, source).cast(column.type)
+
+
+def lags(table: Table, type_: NodeType | EdgeType) -> bool:
+    """Whether rows of the type cannot be added to a table as it is; that a column could be null as well is no harm."""
+    there = {column.name: column for column in _fields(table.schema)}
+    wanted = _fields(arrow_schema(type_))
+    return len(there) != len(wanted) or not all(_holds(there.get(column.name), column) for column in wanted)
+
+
+def _same(there: _Field | None, wanted: _Field) -> bool:
+    return there is not None and _holds(there, wanted) and there.nullable == wanted.nullable
+
+
+def _holds(there: _Field | None, wanted: _Field) -> bool:
+    if there is None or (wanted.nullable and not there.nullable):
+        return False
+    return is_blob(there) if is_blob(wanted) else there.type == wanted.type
+
+
+def _fields(schema: pa.Schema) -> list[_Field]:
+    return cast("list[_Field]", list(schema))
