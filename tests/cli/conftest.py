@@ -61,7 +61,7 @@ def child() -> Command:
 
     def run(*words: str, **environment: str) -> Answer:
         done = subprocess.run(
-            [sys.executable, "-m", "omnigraph.cli", *words],
+            [sys.executable, "-m", "omnigraph", *words],
             cwd=PROJECT,
             env={**os.environ, **environment},
             capture_output=True,

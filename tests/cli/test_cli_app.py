@@ -178,7 +178,7 @@ def test_nobody_reading_on_is_silent(words: list[str]) -> None:
     os.close(reader)
     # Buffered, as it is for most people: then the pipe breaks only when the buffer is flushed.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    command = [sys.executable, "-m", "omnigraph.cli", *words]
+    command = [sys.executable, "-m", "omnigraph", *words]
     done = subprocess.run(command, env=environment, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
@@ -189,7 +189,7 @@ def terminal_output(words: list[str], **environment: str) -> bytes:
     primary, secondary = pty.openpty()
     settings = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
     with subprocess.Popen(
-        [sys.executable, "-m", "omnigraph.cli", *words],
+        [sys.executable, "-m", "omnigraph", *words],
         cwd=PROJECT,
         env={**settings, "TERM": "xterm-256color", **environment},
         stdout=secondary,

@@ -168,7 +168,7 @@ def at_a_terminal(words: list[str], answer: bytes) -> tuple[int, str]:
     """Run a command at a terminal and type an answer: its exit code, and what the terminal shows."""
     primary, secondary = pty.openpty()
     os.write(primary, answer)
-    command = [sys.executable, "-m", "omnigraph.cli", *words]
+    command = [sys.executable, "-m", "omnigraph", *words]
     environment = {**os.environ, "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "300"}
     with subprocess.Popen(command, env=environment, stdin=secondary, stdout=secondary, stderr=secondary) as child:
         os.close(secondary)

@@ -198,7 +198,7 @@ def test_an_interrupt_while_waiting_for_a_lock_exits_with_130_and_changes_nothin
         (lock,) = [file for file in (stocked.path / "__locks").iterdir() if has_open(os.getpid(), file)]
         words = ["branch", "create", "late", "-g", str(stocked.path)]
         with subprocess.Popen(
-            [sys.executable, "-m", "omnigraph.cli", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "omnigraph", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as child:
             assert has_opened(child.pid, lock)
             child.send_signal(signal.SIGINT)

@@ -251,7 +251,7 @@ def test_a_bar_appears_on_a_terminal_while_a_load_waits_for_its_input() -> None:
     primary, secondary = pty.openpty()
     shown = bytearray()
     with subprocess.Popen(
-        [sys.executable, "-m", "omnigraph.cli", "load", "-", *GRAPH],
+        [sys.executable, "-m", "omnigraph", "load", "-", *GRAPH],
         env={**os.environ, "TERM": "xterm-256color"},
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

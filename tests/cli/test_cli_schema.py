@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from omnigraph.errors import Json
 from omnigraph.language.schema import parse_schema
 
 from .conftest import Command
@@ -154,7 +156,7 @@ def test_plan_shows_the_steps_and_changes_nothing(omnigraph: Command) -> None:
 @pytest.mark.usefixtures("people")
 def test_apply_says_what_it_did_and_show_tells_the_past(omnigraph: Command) -> None:
     applied = omnigraph("schema", "apply", "later.pg", "--json", "-m", "wider", *GRAPH).json
-    assert (applied["applied"], len(applied["steps"])) == (True, 2)
+    assert (applied["applied"], len(cast("list[Json]", applied["steps"]))) == (True, 2)
     again = omnigraph("schema", "apply", "later.pg", *GRAPH)
     assert (again.code, again.out) == (0, "the graph has this schema already\n")
     assert again.err == "changing the schema of people.og\n"

@@ -1,4 +1,4 @@
-"""``python -m omnigraph.cli``: the command line where the console script is not on the path."""
+"""``python -m omnigraph``: the command line where the console script is not on the path."""
 
 from __future__ import annotations
 
