@@ -13,7 +13,7 @@ import pytest
 
 from omnigraph.storage import failpoints
 from omnigraph.storage.failpoints import InjectedFault, Step, When, durable, failing, recording
-from tests.crash import every_crash, fresh_copy, kill_at, record, run
+from tests.crash import every_fault, fresh_copy, kill_at, record, run
 
 
 def write_three(folder: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_crash_matrix_kills_at_every_write(tmp_path: Path) -> None:
     template.mkdir()
     steps = record(write_three, fresh_copy(template))
     seen: dict[tuple[int, When], list[str]] = {}
-    for number, when in every_crash(steps):
+    for number, when in every_fault(steps):
         folder = fresh_copy(template)
         kill_at(write_three, (folder,), number, when)
         seen[number, when] = names_in(folder)

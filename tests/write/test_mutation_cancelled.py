@@ -75,7 +75,7 @@ def test_a_cancelled_mutation_is_all_there_or_not_at_all(
     states = states_around(fleet_template, text, branch)
     steps = crash.record(mutate, copied(fleet_template, branch), text, branch)
     publish = next(step.number for step in steps if step.name == "table.merge")
-    points: list[Point] = [(copied(fleet_template, branch), *each) for each in crash.every_crash(steps)]
+    points: list[Point] = [(copied(fleet_template, branch), *each) for each in crash.every_fault(steps)]
     outcomes = crash.run(cancel_at_each, points, text, branch)
     for (_, number, when), (found, cancelled) in zip(points, outcomes, strict=True):
         committed = number > publish or (number, when) == (publish, "after")

@@ -191,7 +191,7 @@ def test_a_fault_anywhere_in_a_recovery_does_not_turn_it_round(
     kind = RecoveryKind.ROLLED_FORWARD if commits == 2 else RecoveryKind.ROLLED_BACK
     with recording() as steps:
         write(manifest_at(crash.fresh_copy(grave), locks), NEXT)
-    for number, when in crash.every_crash(step for step in steps if not step.detail.startswith("__locks/")):
+    for number, when in crash.every_fault(step for step in steps if not step.detail.startswith("__locks/")):
         manifest = manifest_at(crash.fresh_copy(grave), locks)
         with failing(number, when, OSError("injected")), suppress(OmniGraphError):
             write(manifest, NEXT)
