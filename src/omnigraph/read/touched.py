@@ -20,6 +20,7 @@ from omnigraph.storage.fragments import (
     Fragment,
     Numbers,
     RowVersions,
+    deleted_offsets,
     fragments_of,
     read_fragment,
     row_offsets,
@@ -74,12 +75,15 @@ def touched_rows(before: Table, after: Table) -> tuple[Touched, Touched]:
     lost = [each for files, each in olds.items() if files not in news]
     come = [each for files, each in news.items() if files not in olds]
     gone, back = _rewritten(before, lost, after, come)
-    for files in olds.keys() & news.keys():
-        old, new = olds[files], news[files]
-        if old.deletions != new.deletions:
-            was, is_ = row_offsets(before, old), row_offsets(after, new)
-            gone.append(TouchedPart(old, np.setdiff1d(was, is_, assume_unique=True)))
-            back.append(TouchedPart(new, np.setdiff1d(is_, was, assume_unique=True)))
+    both = [(old, news[files]) for files, old in olds.items() if files in news]
+    thinned = [(old, new) for old, new in both if old.deletions != new.deletions]
+    were, are = (
+        deleted_offsets(before, [old for old, _ in thinned]),
+        deleted_offsets(after, [new for _, new in thinned]),
+    )
+    for (old, new), was, is_ in zip(thinned, were, are, strict=True):
+        gone.append(TouchedPart(old, np.setdiff1d(is_, was, assume_unique=True)))
+        back.append(TouchedPart(new, np.setdiff1d(was, is_, assume_unique=True)))
     return Touched(before, _in_order(gone)), Touched(after, _in_order(back))
 
 

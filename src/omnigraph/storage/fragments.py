@@ -6,7 +6,7 @@ hold the same rows, less those that their deletion files take away.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
@@ -16,8 +16,9 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
 from omnigraph.storage.columns import Rows, column_of
+from omnigraph.storage.deletions import DeletionFile, read_deletions
 from omnigraph.storage.lance_errors import translated
-from omnigraph.storage.pinned import ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table
+from omnigraph.storage.pinned import ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table, branch_uri
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
 
@@ -37,20 +38,50 @@ class Fragment:
 
     id: int
     files: tuple[str, ...]
-    deletions: str | None
+    deletion_file: DeletionFile | None
     num_rows: int
+
+    @property
+    def deletions(self) -> str | None:
+        """What tells its deletion file from any other."""
+        return None if self.deletion_file is None else self.deletion_file.path
 
 
 def fragments_of(table: Table) -> tuple[Fragment, ...]:
     """The fragments of a table in its order. Only metadata is read."""
     with translated(table.subject):
-        return tuple(_fragment(each.metadata) for each in table.dataset.get_fragments())
+        # Files of the branches that a fork was made from are known by the numbers of their folders.
+        roots = {base_id: base.path for base_id, base in table.dataset.base_paths().items()}
+        own = branch_uri(table.uri, table.branch)
+        return tuple(_fragment(each.metadata, roots, own) for each in table.dataset.get_fragments())
 
 
-def _fragment(found: FragmentMetadata) -> Fragment:
+def _fragment(found: FragmentMetadata, roots: Mapping[int, str], own: str) -> Fragment:
     files = (*(f"{file.path} {file.fields}" for file in found.files), *(repr(each) for each in found.overlays or ()))
-    deletions = None if found.deletion_file is None else found.deletion_file.path(found.id)
-    return Fragment(found.id, files, deletions, found.num_rows)
+    deletions = found.deletion_file
+    if deletions is None:
+        return Fragment(found.id, files, None, found.num_rows)
+    root = own if deletions.base_id is None else roots[deletions.base_id]
+    file = DeletionFile(root, deletions.path(found.id), deletions.num_deleted_rows)
+    return Fragment(found.id, files, file, found.num_rows)
+
+
+def deleted_offsets(table: Table, fragments: Sequence[Fragment]) -> list[Numbers]:
+    """Which rows of its files each fragment has no more, by their offsets, in order. No row is read."""
+    files = [each.deletion_file for each in fragments if each.deletion_file is not None]
+    found = dict(zip(files, read_deletions(files, table.access), strict=True))
+    return [_deleted(table, each, found) for each in fragments]
+
+
+def _deleted(table: Table, fragment: Fragment, found: Mapping[DeletionFile, Numbers | None]) -> Numbers:
+    file = fragment.deletion_file
+    if file is None:
+        return np.zeros(0, np.uint64)
+    offsets = found[file]
+    if offsets is not None:
+        return offsets
+    everything = np.arange(fragment.num_rows + file.num_rows, dtype=np.uint64)
+    return np.setdiff1d(everything, row_offsets(table, fragment), assume_unique=True)
 
 
 def row_offsets(table: Table, fragment: Fragment) -> Numbers:
