@@ -21,7 +21,7 @@ from omnigraph.errors import (
     ValidationError,
 )
 from omnigraph.graph import Graph
-from omnigraph.storage import filters
+from omnigraph.storage import filters, locating
 from omnigraph.storage import table as tables
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
@@ -258,6 +258,7 @@ def test_every_type_is_stored_as_it_is_given(tmp_path: Path) -> None:
 
 def test_many_ids_are_not_listed(fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filters, "MOST_LISTED", 1)
+    monkeypatch.setattr(locating, "MOST_LISTED", 1)
     assert fleet.mutate('query all() { update Vessel set { name: "same" } where name > "A" }').affected_nodes == 3
     assert set(names(fleet).values()) == {"same"}
     result = fleet.mutate('query all() { delete Vessel where name = "same" }')

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
 from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.storage import locating
 from omnigraph.storage.location import locate
 from omnigraph.write import images, rules
 from omnigraph.write.rules import Arrival
@@ -103,7 +104,8 @@ def test_the_sql_says_what_plain_python_says(
     made = [image(graph, key, each.incoming, sorted(each.removed), each.arrival) for key, each in changes.items()]
     with monkeypatch.context() as patch:
         if way == "scanned":
-            patch.setattr(images, "MOST_LISTED", 0)
+            patch.setattr(locating, "MOST_LISTED", 0)
+            patch.setattr(images, "_MOST_COMPARED", 0)
         elif way == "in parts":
             patch.setattr(rules, "MANY_ROWS", -1)
             patch.setattr(rules, "_ROWS_IN_A_PART", 2)

@@ -78,7 +78,10 @@ def changed_properties(part: ChangedRows) -> list[tuple[str, ...]]:
     names = [name for name in dict.fromkeys((*after.schema.names, *before.schema.names)) if name != "id"]
     differ = [~same_values(*_both(before, after, name)) for name in names]
     told = [SHOWN.get(name, name) for name in names]
-    return [tuple(told[at] for at in np.flatnonzero(row)) for row in np.transpose(differ)]
+    # Most rows differ in the same properties as many others.
+    kinds, kind_of_row = np.unique(np.transpose(differ), axis=0, return_inverse=True)
+    properties = [tuple(told[at] for at in np.flatnonzero(kind)) for kind in kinds]
+    return [properties[kind] for kind in kind_of_row.tolist()]
 
 
 def _both(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> tuple[Values, Values]:

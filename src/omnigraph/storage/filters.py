@@ -187,8 +187,7 @@ class AnyOf:
         """The values listed once for each column, if they are few."""
         if len(self.values) > MOST_LISTED:
             return None
-        listed = ", ".join(quoted_text(value) for value in cast("list[str]", self.values.to_pylist()))
-        return " OR ".join(f"{quoted_name(column)} IN ({listed})" for column in self.columns) if listed else "false"
+        return " OR ".join(listing(column, self.values) for column in self.columns)
 
     def mask(self, rows: pa.Table) -> Mask:
         """Whether a value is found in any of the columns."""
@@ -200,6 +199,12 @@ class AnyOf:
 
 
 # --------------------------------------------------------------------------------------------- SQL texts
+
+
+def listing(column: str, texts: pa.StringArray) -> str:
+    """The filter that lists texts for a column."""
+    listed = ", ".join(quoted_text(text) for text in cast("list[str]", texts.to_pylist()))
+    return f"{quoted_name(column)} IN ({listed})" if listed else "false"
 
 
 def quoted_name(column: str) -> str:

@@ -20,7 +20,9 @@ from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.columns import Values, column_of, compute, is_among, is_not_among, places, to_list
-from omnigraph.storage.filters import MOST_LISTED, Compared, quoted_name, quoted_text
+from omnigraph.storage.filters import Compared, listing
+from omnigraph.storage.fragments import same_places
+from omnigraph.storage.locating import can_be_listed, listings
 from omnigraph.storage.missing import missing_column
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import Addresses
@@ -73,9 +75,14 @@ class Wanted:
 class Standing:
     """Where the rows lie that a change replaces or removes, in one version of their table."""
 
-    branch: str | None
-    version: int
+    table: Table
     addresses: Addresses
+
+    def holds_in(self, table: Table) -> bool:
+        """Whether they lie there in that table too: the same version, or a fork that was just made of it."""
+        if table.version != self.table.version or table.uri != self.table.uri:
+            return False
+        return table.branch == self.table.branch or same_places(table, self.table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +135,7 @@ class ChangedTable:
         if found is None or pinned is None or not found.covers((), self._gone_ids):
             return None
         gone = is_among(column_of(found.rows, "id"), self._gone_ids)
-        return Standing(pinned.branch, pinned.version, found.addresses[places(cast("Values", gone))])
+        return Standing(pinned, found.addresses[places(cast("Values", gone))])
 
     @property
     def _incoming_ids(self) -> Values:
@@ -208,7 +215,7 @@ class ChangedTable:
     def _with_announced(self, columns: Sequence[str], column: str, texts: Values) -> tuple[Sequence[str], str, Values]:
         announced = self._announced.get(column, [])
         together = [texts, *(each for _, each in announced)]
-        if column == "id" and len(self._gone_ids) <= MOST_LISTED:
+        if column == "id" and self._are_few("id", self._gone_ids):
             # Whoever stages the change looks for these next.
             together.append(self._gone_ids)
         all_columns = dict.fromkeys((column, *columns, *(name for names, _ in announced for name in names)))
@@ -217,20 +224,23 @@ class ChangedTable:
 
     def _looked_up(self, columns: Sequence[str], column: str, values: Values) -> _Found:
         assert self._pinned is not None
-        reader = self._pinned.scan(self._there(columns), filter=self._listed(column, values), with_row_address=True)
-        found = reader.read_all()
+        there, pinned = self._there(columns), self._pinned
+        filters = [self._listed(column, each) for each in listings(values)] or ["false"]
+        found = pa.concat_tables(pinned.scan(there, filter=each, with_row_address=True).read_all() for each in filters)
         return _Found(values, self._shaped(found, columns), found[ROW_ADDRESS].to_numpy())
 
     def _are_few(self, column: str, values: Values) -> bool:
-        """Whether the values can be listed in a filter. A column that the pin lacks has no value of them anyway."""
-        most = MOST_LISTED if pa.types.is_string(values.type) else min(MOST_LISTED, _MOST_COMPARED)
-        return len(values) <= most and bool(self._there((column,)))
+        """Whether the values can be listed in filters. A column that the pin lacks has no value of them anyway."""
+        if self._pinned is None or not self._there((column,)):
+            return False
+        if not pa.types.is_string(values.type):
+            return len(values) <= _MOST_COMPARED
+        return can_be_listed(self._pinned, column, len(values))
 
     def _listed(self, column: str, values: Values) -> str:
         """The filter that lists the values."""
         if pa.types.is_string(values.type):
-            texts = ", ".join(quoted_text(text) for text in cast("list[str]", to_list(values)))
-            return f"{quoted_name(column)} IN ({texts})" if texts else "false"
+            return listing(column, cast("pa.StringArray", values))
         type_ = self._type.properties[column].type
         compared = (Compared(column, type_, Comparison.EQUAL, value).sql() for value in _constants(values))
         return " OR ".join(compared) or "false"

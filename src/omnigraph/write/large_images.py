@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.acero as acero
-import pyarrow.compute as pc
-import pyarrow.dataset as datasets
 
+from omnigraph.storage.locating import addresses_of
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import Addresses
 from omnigraph.write.images import Arrival, ChangedTable, Wanted
 from omnigraph.write.spilling import spilled
-
-_IDS_AT_ONCE: Final = 1_000_000
 
 
 class LargeChangedTable(ChangedTable):
@@ -65,23 +60,3 @@ class LargeChangedTable(ChangedTable):
         comes_in = self._image.arrival in (Arrival.UPSERT, Arrival.OVERWRITE)
         ids = pa.concat_tables([removed, incoming.cast(removed.schema)]) if comes_in else removed
         return np.zeros(0, np.uint64) if self._pinned is None else np.sort(addresses_of(self._pinned, ids))
-
-
-def addresses_of(table: Table, ids: pa.Table) -> Addresses:
-    """Where the rows lie that have one of many ids. So many ids are held at once and no more, and no row."""
-    parts = (ids.slice(start, _IDS_AT_ONCE) for start in range(0, ids.num_rows, _IDS_AT_ONCE))
-    found = [_semi_join(table.scan(["id"], with_row_address=True, one_by_one=True), part) for part in parts]
-    return np.concatenate([np.zeros(0, np.uint64), *found])
-
-
-def _semi_join(stream: pa.RecordBatchReader, ids: pa.Table) -> Addresses:
-    """The addresses of the rows of a stream whose id is one of these."""
-    scan = acero.Declaration(
-        "scan",
-        acero.ScanNodeOptions(datasets.InMemoryDataset(stream)),  # pyright: ignore  the stubs lack both
-    )
-    other = acero.Declaration("table_source", acero.TableSourceNodeOptions(ids))
-    join = acero.HashJoinNodeOptions("left semi", ["id"], ["id"])
-    joined = acero.Declaration("hashjoin", join, inputs=[scan, other])
-    addresses = acero.ProjectNodeOptions([pc.field(ROW_ADDRESS)])
-    return acero.Declaration("project", addresses, inputs=[joined]).to_table()[0].to_numpy()

@@ -19,14 +19,13 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows import SHOWN
 from omnigraph.storage import table as tables
 from omnigraph.storage.columns import Values, column_of, to_list
-from omnigraph.storage.filters import MOST_LISTED, AnyOf
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.locating import addresses_of
+from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
 from omnigraph.storage.table import Addresses
 from omnigraph.write.commit import Change, Prepared
 from omnigraph.write.incoming import IncomingRows
 from omnigraph.write.intake import Rejected
-from omnigraph.write.large_images import addresses_of
 from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.places import Numbers, Place
 from omnigraph.write.quarantine import MOST_VIOLATIONS, Delivery, record_texts, rejected_load
@@ -299,8 +298,4 @@ def _addresses(table: Table, rows: IncomingRows, without: Values) -> Addresses:
     """Where the rows lie that have the id of an incoming one."""
     if not table.count_rows():
         return np.zeros(0, np.uint64)
-    ids = rows.source.columns(["id"], without)
-    if ids.num_rows <= MOST_LISTED:
-        listed = AnyOf(("id",), cast("pa.StringArray", column_of(ids, "id"))).sql()
-        return table.scan(["id"], filter=listed, with_row_address=True).read_all()[ROW_ADDRESS].to_numpy()
-    return addresses_of(table, ids)
+    return addresses_of(table, rows.source.columns(["id"], without))

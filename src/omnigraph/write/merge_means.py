@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Protocol
 
 from omnigraph.errors import Conflict
 from omnigraph.write.commit import Change
 from omnigraph.write.merge_choices import Choices
 from omnigraph.write.merge_deltas import Counts, Delta, Merger, delta_of
+from omnigraph.write.merge_places import where_they_lie
 from omnigraph.write.merge_rows import By
 from omnigraph.write.merge_rules import Sides, apply_rules
 from omnigraph.write.merge_sides import Base, stretches, tables_to_merge
@@ -67,7 +69,8 @@ class _Here:
         tables: dict[str, BroughtTable] = {}
         for pending in ruled.pending:
             key = pending.type.table_key
-            delta, change = ruled.deltas[key], pending.change(ruled.checked.standing.get(key))
+            delta = ruled.deltas[key]
+            change = pending.change(ruled.checked.standing.get(key) or partial(where_they_lie, sides, delta))
             change = replace(change, is_long=takes_long(delta.rows.num_rows))
             tables[key] = BroughtTable(delta.counts, delta.decided, change)
         return Brought(tables, (*open_, *ruled.open), ruled.checked.reads | ruled.deltas.keys())

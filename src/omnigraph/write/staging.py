@@ -6,10 +6,10 @@ removed, and in the pending rows. Nothing is written here; each table's change i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,8 +18,9 @@ from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table as tables
-from omnigraph.storage.filters import AnyOf, Condition
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.filters import Condition
+from omnigraph.storage.locating import addresses_of, in_large_pieces
+from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
 from omnigraph.write.blobs import with_blobs
 from omnigraph.write.commit import Change
@@ -27,6 +28,9 @@ from omnigraph.write.images import Arrival, Image, Standing, no_ids
 from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
 
 _FEW_ROWS: Final = 1_000
+
+Whereabouts: TypeAlias = "Standing | Callable[[], Standing | None] | None"
+"""Where the rows lie that make room, or how to find it once the change is staged."""
 
 
 @dataclass(slots=True)
@@ -142,7 +146,7 @@ class PendingTable:
         """The change as the rules look at it."""
         return Image(self.type.table_key, self.rows, self.removed, Arrival.FRESH if self._only_new else Arrival.UPSERT)
 
-    def change(self, standing: Standing | None = None) -> Change:
+    def change(self, standing: Whereabouts = None) -> Change:
         """The change as the commit stages it. ``standing``: where the rows lie that make room, if that is known."""
         stage = partial(_stage, rows=self.rows, removed=self.removed, only_new=self._only_new, standing=standing)
         return Change(self.type.table_key, stage, is_small=self.rows.num_rows + len(self._removed) <= _FEW_ROWS)
@@ -158,30 +162,30 @@ class PendingTable:
 
 
 def _stage(
-    table: Table, *, rows: pa.Table, removed: pa.StringArray, only_new: bool, standing: Standing | None
+    table: Table, *, rows: pa.Table, removed: pa.StringArray, only_new: bool, standing: Whereabouts
 ) -> Staged | None:
     """The change on a version of its table: rows that make room are looked for there, since another may have others."""
     if only_new and not len(removed):
         return tables.append(table, rows)
-    if standing is not None and (standing.branch, standing.version) == (table.branch, table.version):
-        addresses = standing.addresses
+    known = standing() if callable(standing) else standing
+    if known is not None and known.holds_in(table):
+        addresses = known.addresses
     else:
-        named = AnyOf(("id",), _united(_ids(rows["id"]), removed))
-        addresses = _scan(table, named, ["id"], with_row_address=True)[ROW_ADDRESS].to_numpy()
+        addresses = addresses_of(table, pa.table({"id": _united(_ids(rows["id"]), removed)}))
     if not len(addresses):
         return tables.append(table, rows)
     return tables.replace_rows(table, addresses, rows) if rows.num_rows else tables.delete_at(table, addresses)
 
 
 def _scan(table: Table, condition: Condition, columns: list[str] | None, *, with_row_address: bool) -> pa.Table:
-    """The rows of a table that fulfil a condition; batch by batch, where Lance cannot be told all of it."""
+    """The rows of a table that fulfil a condition; piece by piece, where Lance cannot be told all of it."""
     sql = condition.sql()
     if sql is not None:
         return table.scan(columns, filter=sql, with_row_address=with_row_address).read_all()
     wanted = None if columns is None else list(dict.fromkeys([*columns, *condition.columns]))
     reader = table.scan(wanted, with_row_address=with_row_address)
-    batches = (pa.Table.from_batches([batch]) for batch in reader)
-    return pa.concat_tables([reader.schema.empty_table(), *(rows.filter(condition.mask(rows)) for rows in batches)])
+    pieces = in_large_pieces(reader.schema, reader)
+    return pa.concat_tables([reader.schema.empty_table(), *(rows.filter(condition.mask(rows)) for rows in pieces)])
 
 
 def _last_of_each_id(rows: pa.Table) -> pa.Table:

@@ -1,0 +1,87 @@
+"""Rows of a table by the texts in one column: looked up in its index, as long as that is less than a look at all rows.
+
+The pages of an index hold thousands of neighbours each, so texts that lie anywhere make Lance read a page for almost
+each of them. Texts are therefore listed in their order, and beyond a share of the rows the column is read as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.acero as acero
+import pyarrow.compute as pc
+import pyarrow.dataset as datasets
+
+from omnigraph.storage.columns import Values, column_of, compute
+from omnigraph.storage.filters import MOST_LISTED, listing
+from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.staging import Addresses, IndexKind
+
+_ROWS_FOR_A_LOOK: Final = 256
+"""One look into an index costs about as much as reading so many rows of its column."""
+
+_IDS_AT_ONCE: Final = 1_000_000
+_ROWS_AT_ONCE: Final = 1_000_000
+_BYTES_AT_ONCE: Final = 64 * 1024 * 1024
+
+
+def can_be_listed(table: Table, column: str, count: int) -> bool:
+    """Whether so many texts are better listed in filters than looked for in the whole column."""
+    if count <= MOST_LISTED:
+        return True
+    found = [index for index in table.indexes().values() if (index.kind, index.columns) == (IndexKind.BTREE, (column,))]
+    rows = table.count_rows()
+    if not found or count * _ROWS_FOR_A_LOOK > rows:
+        return False
+    # Rows that are younger than the index are looked at by every filter.
+    rounds = -(-count // MOST_LISTED)
+    return (rows - found[0].rows) * rounds <= rows
+
+
+def listings(texts: Values) -> Iterator[Values]:
+    """Texts in their order, as many at a time as a filter lists."""
+    if len(texts) > MOST_LISTED:
+        texts = texts.take(compute("array_sort_indices", texts).to_numpy())
+    for begin in range(0, len(texts), MOST_LISTED):
+        yield texts.slice(begin, MOST_LISTED)
+
+
+def addresses_of(table: Table, ids: pa.Table) -> Addresses:
+    """Where the rows of some ids lie; what is not there counts for nothing. Of many ids no more than a part is held."""
+    if can_be_listed(table, "id", ids.num_rows):
+        listed = (listing("id", cast("pa.StringArray", each)) for each in listings(column_of(ids, "id").unique()))
+        scans = [table.scan([], filter=filter_, with_row_address=True).read_all() for filter_ in listed]
+        return np.concatenate([np.zeros(0, np.uint64), *(found[ROW_ADDRESS].to_numpy() for found in scans)])
+    parts = (ids.slice(start, _IDS_AT_ONCE) for start in range(0, ids.num_rows, _IDS_AT_ONCE))
+    found = [_semi_join(table.scan(["id"], with_row_address=True, one_by_one=True), part) for part in parts]
+    return np.concatenate([np.zeros(0, np.uint64), *found])
+
+
+def _semi_join(stream: pa.RecordBatchReader, ids: pa.Table) -> Addresses:
+    """The addresses of the rows of a stream whose id is one of these."""
+    scan = acero.Declaration(
+        "scan",
+        acero.ScanNodeOptions(datasets.InMemoryDataset(stream)),  # pyright: ignore  the stubs lack both
+    )
+    other = acero.Declaration("table_source", acero.TableSourceNodeOptions(ids))
+    join = acero.HashJoinNodeOptions("left semi", ["id"], ["id"])
+    joined = acero.Declaration("hashjoin", join, inputs=[scan, other])
+    addresses = acero.ProjectNodeOptions([pc.field(ROW_ADDRESS)])
+    return acero.Declaration("project", addresses, inputs=[joined]).to_table()[0].to_numpy()
+
+
+def in_large_pieces(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The same rows in few pieces: looking for many values hashes all of them anew for each piece."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+            yield pa.Table.from_batches(held, schema)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held, schema)
