@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import cast
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -25,7 +26,7 @@ from omnigraph.read.touched import touched_rows
 from omnigraph.storage import fragments
 from omnigraph.storage import table as tables
 from omnigraph.storage.columns import column_of, to_list
-from omnigraph.storage.pinned import Access, open_table
+from omnigraph.storage.pinned import ROW_ADDRESS, Access, Table, open_table
 from tests.read.table_histories import (
     KEY,
     NAN,
@@ -88,7 +89,31 @@ def check_history(template: Path, seed: int, steps: int, *, in_small_pieces: boo
         for _ in range(steps):
             change(history, chance)
         for _ in range(2 * steps):
-            compare(history, chance.choice(history.states), chance.choice(history.states))
+            before, after = chance.choice(history.states), chance.choice(history.states)
+            compare(history, before, after)
+            check_places(before.table, after.table)
+
+
+def check_places(before: Table, after: Table) -> None:
+    """A row is said to be in the same file as before if and only if it is."""
+    was, is_ = lying(before), lying(after)
+    found, there = fragments.carried_over(np.array(list(was), np.uint64), before, after)
+    assert {new: id_ for new, id_, known in zip(found.tolist(), was.values(), there, strict=True) if known} == {
+        address: id_ for address, id_ in is_.items() if file_of(after, address) in {file_of(before, old) for old in was}
+    }
+
+
+def lying(table: Table) -> dict[int, str]:
+    """The ids of all rows by their addresses."""
+    rows = table.scan(["id"], with_row_address=True).read_all()
+    addresses, ids = rows[ROW_ADDRESS].to_numpy().tolist(), cast("list[str]", rows["id"].to_pylist())
+    return dict(zip(addresses, ids, strict=True))
+
+
+def file_of(table: Table, address: int) -> tuple[object, ...]:
+    """The files that a row lies in, and where."""
+    files = {each.id: each.files for each in fragments.fragments_of(table)}
+    return files[address >> 32], address & 0xFFFFFFFF
 
 
 @given(seed=st.integers(0, 2**32 - 1), in_small_pieces=st.booleans())

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
+import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
+from omnigraph.storage.pinned import Table
 from omnigraph.write.merge_deltas import Counts
 
 SCHEMA = "node P { code: String @key  n: I32?  text: String? }\nedge K: P -> P { n: I32? }"
@@ -49,6 +54,52 @@ def test_ten_rows_are_merged_without_reading_the_tables(tmp_path: Path) -> None:
     assert result.nodes == {"P": Counts(0, 10, 0)}
     assert result.edges == {"K": Counts(1, 0, 0)}
     assert read < size / 10, f"{read:,} of {size:,} bytes"
+
+
+@pytest.mark.parametrize("into", ["main", "a branch", "a branch that has the table of main"])
+def test_many_rows_are_merged_without_a_search_for_them(tmp_path: Path, into: str) -> None:
+    """More than a filter lists, without an index, beside other changes of ours: no scan grows with the table."""
+    scanned: list[int] = []
+    for size in (6_000, 24_000):
+        graph = omnigraph.init(tmp_path / f"{size}.og", "node P { code: String @key  n: I32? }")
+        graph.load(nodes={"P": numbered(range(size), 0)}, indexes="never")
+        target = into if into == "main" else "target"
+        if target != "main":
+            graph.create_branch(target)
+        graph.create_branch("dev")
+        graph.load(nodes={"P": numbered(range(0, 5_000, 2), 1)}, mode="merge", branch="dev", indexes="never")
+        if into != "a branch that has the table of main":
+            graph.load(nodes={"P": numbered(range(1, 5_000, 500), 2)}, mode="merge", branch=target, indexes="never")
+        with counting_scans() as count:
+            result = graph.merge("dev", target)
+        scanned.append(count())
+        assert result.nodes == {"P": Counts(0, 2_500, 0)}
+        ages = cast("list[int]", graph.nodes("P", branch=target).to_arrow()["n"].to_pylist())
+        assert (len(ages), ages.count(1)) == (size, 2_500)
+    assert scanned[0] == scanned[1]
+
+
+def numbered(numbers: range, n: int) -> pa.Table:
+    """Rows by their numbers."""
+    codes = [f"p{number}" for number in numbers]
+    return pa.table({"code": codes, "n": pa.array([n] * len(codes), pa.int32())})
+
+
+@contextmanager
+def counting_scans() -> Generator[Callable[[], int]]:
+    """How many rows scans of whole tables give inside the block; those of single fragments apart."""
+    counted = 0
+    batches_of = Table._batches
+
+    def counting(self: Table, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        nonlocal counted
+        for batch in batches_of(self, reader):
+            counted += batch.num_rows
+            yield batch
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Table, "_batches", counting)
+        yield lambda: counted
 
 
 def _read_whole(graph: Graph, name: str) -> int:

@@ -21,6 +21,7 @@ from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.side_by_side import Side, Stretch, differing
 from omnigraph.read.touched import Touched, all_rows, touched_rows
+from omnigraph.storage.staging import Addresses
 
 
 class Op(StrEnum):
@@ -45,6 +46,8 @@ class ChangedRows:
     """None for rows that were inserted."""
     after: pa.RecordBatch | None
     """None for rows that were deleted."""
+    addresses: Addresses | None = None
+    """Where the rows lie in the table before, aligned with ``before``."""
 
     @property
     def rows(self) -> pa.RecordBatch:
@@ -138,8 +141,8 @@ def _touched(before: Snapshot, after: Snapshot, table_key: str) -> tuple[Touched
 
 def _parts(table_key: str, stretch: Stretch) -> Iterator[ChangedRows]:
     if stretch.deleted is not None:
-        yield ChangedRows(table_key, Op.DELETED, stretch.deleted, None)
+        yield ChangedRows(table_key, Op.DELETED, stretch.deleted, None, stretch.deleted_at)
     if stretch.inserted is not None:
         yield ChangedRows(table_key, Op.INSERTED, None, stretch.inserted)
     if stretch.updated is not None:
-        yield ChangedRows(table_key, Op.UPDATED, *stretch.updated)
+        yield ChangedRows(table_key, Op.UPDATED, *stretch.updated, stretch.updated_at)

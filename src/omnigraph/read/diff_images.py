@@ -79,9 +79,9 @@ def changed_properties(part: ChangedRows) -> list[tuple[str, ...]]:
     differ = [~same_values(*_both(before, after, name)) for name in names]
     told = [SHOWN.get(name, name) for name in names]
     # Most rows differ in the same properties as many others.
-    kinds, kind_of_row = np.unique(np.transpose(differ), axis=0, return_inverse=True)
-    properties = [tuple(told[at] for at in np.flatnonzero(kind)) for kind in kinds]
-    return [properties[kind] for kind in kind_of_row.tolist()]
+    kinds = [row.tobytes() for row in np.ascontiguousarray(np.transpose(differ))]
+    properties = {kind: tuple(name for name, differs in zip(told, kind, strict=True) if differs) for kind in {*kinds}}
+    return [properties[kind] for kind in kinds]
 
 
 def _both(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> tuple[Values, Values]:

@@ -22,7 +22,8 @@ from omnigraph.read.rows import blobs_of
 from omnigraph.read.sorting import Sides, Stream, in_ranges
 from omnigraph.storage.columns import Values, absent, column_of, compute, truths
 from omnigraph.storage.missing import missing_column
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.staging import Addresses
 
 ROWS_AT_ONCE: Final = 8192
 BYTES_AT_ONCE: Final = 32 * 1024 * 1024
@@ -121,11 +122,13 @@ class Pairs:
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """Rows that differ, of some ids that lie next to one another: the images of those that only one side has, and of
-    those that both have, aligned by position."""
+    those that both have, aligned by position. For rows of the side before also where they lie there."""
 
     deleted: Image
+    deleted_at: Addresses
     inserted: Image
     updated: tuple[pa.RecordBatch, pa.RecordBatch] | None
+    updated_at: Addresses
 
 
 def differing(before: Side, after: Side, columns: Sequence[str] | None) -> Iterator[Stretch]:
@@ -228,6 +231,14 @@ def _stretch(before: Side, after: Side, sides: Sides, pairs: Pairs, columns: Seq
 
     return Stretch(
         image(before, sides.before, pairs.before[gone]) if gone.any() else None,
+        _addresses(sides.before, pairs.before[gone]),
         image(after, sides.after, pairs.after[fresh]) if fresh.any() else None,
         (image(before, sides.before, both.before), image(after, sides.after, both.after)) if len(both) else None,
+        _addresses(sides.before, both.before),
     )
+
+
+def _addresses(rows: pa.Table, at: Places) -> Addresses:
+    if not len(at):
+        return np.zeros(0, np.uint64)
+    return column_of(rows, ROW_ADDRESS).to_numpy(zero_copy_only=False)[at]

@@ -68,13 +68,6 @@ def all_rows(table: Table) -> Touched:
     return Touched(table, tuple(TouchedPart(each) for each in fragments_of(table)))
 
 
-def still_there(touched: Touched, table: Table) -> Touched:
-    """The same rows in another version, as far as it has them in the same files; those that it deleted are not read."""
-    here = {each.files: each for each in fragments_of(table)}
-    parts = ((here.get(part.fragment.files), part.offsets) for part in touched.parts)
-    return Touched(table, tuple(TouchedPart(fragment, offsets) for fragment, offsets in parts if fragment is not None))
-
-
 def touched_rows(before: Table, after: Table) -> tuple[Touched, Touched]:
     """The rows of two versions that may differ, on each side."""
     olds = {each.files: each for each in fragments_of(before)}

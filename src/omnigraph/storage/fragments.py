@@ -90,6 +90,28 @@ def same_places(one: Table, other: Table) -> bool:
     return ones == others
 
 
+def carried_over(addresses: Numbers, before: Table, after: Table) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+    """Where rows of one version lie in another one, and for each whether it is still there, in the same file.
+
+    Of the others nothing is known: they were written anew, or are gone. Only metadata and deletion files are read.
+    """
+    if not len(addresses):
+        return addresses, np.zeros(0, np.bool_)
+    order = np.argsort(addresses)
+    owners, starts = np.unique(addresses[order] >> np.uint64(32), return_index=True)
+    places = dict(zip(owners.tolist(), np.split(order, starts[1:]), strict=True))
+    news = {each.files: each for each in fragments_of(after)}
+    pairs = [(old, news[old.files]) for old in fragments_of(before) if old.id in places and old.files in news]
+    thinned = [new for old, new in pairs if new.deletions != old.deletions]
+    gone = dict(zip((each.id for each in thinned), deleted_offsets(after, thinned), strict=True))
+    found, there = addresses & np.uint64(0xFFFFFFFF), np.zeros(len(addresses), np.bool_)
+    for old, new in pairs:
+        at = places[old.id]
+        there[at] = ~np.isin(found[at], gone[new.id]) if new.id in gone else True
+        found[at] |= np.uint64(new.id << 32)
+    return found, there
+
+
 def row_offsets(table: Table, fragment: Fragment) -> Numbers:
     """Where the rows of a fragment lie in its files, in order: all that its deletion file leaves. No row is read."""
     found = table.scan([], with_row_address=True, in_fragments=[fragment.id]).read_all()

@@ -11,13 +11,14 @@ from functools import partial
 from typing import Final, Protocol
 
 from omnigraph.errors import Conflict
+from omnigraph.read.changed import changed_stretches
 from omnigraph.write.commit import Change
 from omnigraph.write.merge_choices import Choices
 from omnigraph.write.merge_deltas import Counts, Delta, Merger, delta_of
-from omnigraph.write.merge_places import where_they_lie
+from omnigraph.write.merge_places import Seen
 from omnigraph.write.merge_rows import By
 from omnigraph.write.merge_rules import Sides, apply_rules
-from omnigraph.write.merge_sides import Base, stretches, tables_to_merge
+from omnigraph.write.merge_sides import Base, stretches_of, tables_to_merge
 from omnigraph.write.set_rules import type_of
 
 MANY_ROWS: Final = 100_000
@@ -61,16 +62,20 @@ class _Here:
     def bring(self, sides: Sides, base: Base, by: By, choices: Choices) -> Brought:
         open_: list[Conflict] = []
         deltas: dict[str, Delta] = {}
+        seen: dict[str, Seen] = {}
         for key in tables_to_merge(sides.catalog, base, sides.theirs):
-            type_, merger = type_of(sides.catalog, key), Merger(by, choices.choose)
-            deltas[key] = delta_of(type_, merger.settle(type_, stretches(base, sides.ours, sides.theirs, type_)))
+            type_, merger, seen[key] = type_of(sides.catalog, key), Merger(by, choices.choose), Seen()
+            came, mine = (changed_stretches(base.snapshot, side, key) for side in (sides.theirs, sides.ours))
+            rows = stretches_of(seen[key].passing(came), mine, base.overlays.get(key), type_)
+            deltas[key] = delta_of(type_, merger.settle(type_, rows))
             open_ += merger.in_order()
         ruled = apply_rules(sides, deltas, choices.choose)
         tables: dict[str, BroughtTable] = {}
         for pending in ruled.pending:
             key = pending.type.table_key
             delta = ruled.deltas[key]
-            change = pending.change(ruled.checked.standing.get(key) or partial(where_they_lie, sides, delta))
+            known = ruled.checked.standing.get(key)
+            change = pending.change(known or partial(seen.get(key, Seen()).where_they_lie, sides, delta))
             change = replace(change, is_long=takes_long(delta.rows.num_rows))
             tables[key] = BroughtTable(delta.counts, delta.decided, change)
         return Brought(tables, (*open_, *ruled.open), ruled.checked.reads | ruled.deltas.keys())
