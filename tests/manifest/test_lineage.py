@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from omnigraph.errors import StorageError
 from omnigraph.manifest.lineage import CREATED_VERSION, Lineage, lineage_from, lineage_of, merge_bases
@@ -147,3 +151,51 @@ def test_a_commit_that_another_shared_one_follows_is_no_base_however_near_it_is(
 def test_history_ends_where_a_deleted_branch_took_a_parent_away() -> None:
     commits = {found.id: found for found in (commit("A", 1), commit("B", 2, "A"), commit("M", 3, "B", "gone"))}
     assert merge_bases("M", "A", commits) == [commits["A"]]
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_bases_are_the_shared_commits_that_no_other_one_follows(data: st.DataObject) -> None:
+    """Random histories by plain set arithmetic; the clocks of their writers say anything."""
+    count = data.draw(st.integers(2, 12))
+    ids = [f"c{number}" for number in range(count)]
+    commits: dict[str, CommitRecord] = {}
+    pasts: dict[str, set[str]] = {}
+    for number, id_ in enumerate(ids):
+        # The last ones may name a commit that nobody knows any more.
+        parents = data.draw(st.lists(st.sampled_from([*ids[:number], "gone"]), max_size=2, unique=True))
+        clock = data.draw(st.integers(0, 5))
+        commits[id_] = commit(id_, number, *parents, created_at=clock)
+        pasts[id_] = {id_}.union(*(pasts.get(parent, set()) for parent in parents))
+    for source in ids[-3:]:
+        for target in ids:
+            shared = pasts[source] & pasts[target]
+            passed = {each for one in shared for each in pasts[one] - {one}}
+            assert {found.id for found in merge_bases(source, target, commits)} == shared - passed
+
+
+def test_only_what_came_since_is_looked_at() -> None:
+    """A branch and main, each ten commits after they parted, in a long history."""
+
+    commits = {
+        f"m{number}": CommitRecord(f"m{number}", None, number, number, f"m{number - 1}" if number else None)
+        for number in range(5_000)
+    }
+    for number in range(4_990, 5_000):
+        parent = f"b{number - 1}" if number > 4_990 else "m4989"
+        commits[f"b{number}"] = CommitRecord(f"b{number}", "dev", number, number, parent)
+    counting = Counting(commits)
+    assert [found.id for found in merge_bases("m4999", "b4999", counting)] == ["m4989"]
+    assert len(counting.asked) <= 22
+
+
+class Counting:
+    """Commits, and which of them were asked for."""
+
+    def __init__(self, commits: Mapping[str, CommitRecord]) -> None:
+        self._commits = commits
+        self.asked: set[str] = set()
+
+    def get(self, commit_id: str, /) -> CommitRecord | None:
+        self.asked.add(commit_id)
+        return self._commits.get(commit_id)

@@ -8,10 +8,12 @@ new rows, never read again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Flag, auto
 from functools import cached_property
-from typing import TypeAlias, cast
+from heapq import heappop, heappush
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +61,15 @@ class Lineage:
         """The commit of that id, if this branch shows it."""
         index = pc.index(self.rows.column("object_id"), pa.scalar(commit_id)).as_py()
         return None if index < 0 else self._commit(index)
+
+    def places(self) -> dict[str, int]:
+        """The place of each commit by its id, for those who look for many."""
+        ids = cast("list[str]", self.rows.column("object_id").to_pylist())
+        return dict(zip(ids, range(len(ids)), strict=True))
+
+    def at(self, place: int) -> CommitRecord:
+        """The commit at a place."""
+        return self._commit(place)
 
     def newest_first(self) -> Iterator[CommitRecord]:
         """Every commit, newest first."""
@@ -112,32 +123,88 @@ def lineage_from(commits: Sequence[CommitRecord]) -> Lineage:
     return Lineage(rows, np.array([commit.manifest_version for commit in commits], dtype=np.int64))
 
 
-def merge_bases(source: str, target: str, commits: Mapping[str, CommitRecord]) -> list[CommitRecord]:
+class Commits(Protocol):
+    """Commits by their ids, wherever they are known from."""
+
+    def get(self, commit_id: str, /) -> CommitRecord | None:
+        """The commit, if it is known."""
+        ...
+
+
+def merge_bases(source: str, target: str, commits: Commits) -> list[CommitRecord]:
     """All commits in which two histories met last: common ancestors that no other one follows. None if they never met.
 
     The nearest to both comes first, then the newest. There are several once each side has merged what the other one
     had, or both have merged the same third one.
     """
-    from_source = _distances(source, commits)
-    from_target = _distances(target, commits)
+    met = _met(source, target, commits)
+    return met if len(met) < 2 else _all_bases(source, target, commits)
+
+
+class _From(Flag):
+    """Which of the two a commit leads to. What a commit that leads to both follows is passed: it is no base."""
+
+    SOURCE = auto()
+    TARGET = auto()
+    BOTH = SOURCE | TARGET
+    PASSED = auto()
+
+
+def _met(source: str, target: str, commits: Commits) -> list[CommitRecord]:
+    """All bases, and perhaps commits that one of them follows; a single one is the base.
+
+    Both histories are walked from the newest commit on, until all that is left is passed. A base is reached by commits
+    that lead to one side only, so the walk cannot end before it. Clocks that differ make the walk longer, and may leave
+    a commit among the answers that is passed further down.
+    """
+    marks: dict[str, _From] = {}
+    waiting: list[tuple[int, str, CommitRecord]] = []
+    found: dict[str, CommitRecord] = {}
+
+    def mark(commit_id: str, as_: _From) -> None:
+        before = marks.get(commit_id, _From(0))
+        # A parent on a branch that was deleted since is no longer known: history ends there.
+        commit = commits.get(commit_id) if as_ not in before else None
+        if commit is not None:
+            marks[commit_id] = before | as_
+            heappush(waiting, (-commit.created_at, commit_id, commit))
+
+    mark(source, _From.SOURCE)
+    mark(target, _From.TARGET)
+    while any(_From.PASSED not in marks[commit_id] for _, commit_id, _ in waiting):
+        _, commit_id, commit = heappop(waiting)
+        as_ = marks[commit_id]
+        if as_ == _From.BOTH:
+            found[commit_id] = commit
+        for parent in _parents(commit):
+            mark(parent, as_ | _From.PASSED if _From.BOTH in as_ else as_)
+    return [commit for commit_id, commit in found.items() if _From.PASSED not in marks[commit_id]]
+
+
+def _all_bases(source: str, target: str, commits: Commits) -> list[CommitRecord]:
+    """All bases in their order, by a look at everything that led to either side."""
+    known: dict[str, CommitRecord] = {}
+    from_source, from_target = (_distances(start, commits, known) for start in (source, target))
     shared = from_source.keys() & from_target.keys()
     # All that a shared commit follows is shared as well, so whoever is followed by one is the parent of one.
-    passed = {parent for each in shared for parent in (commits[each].parent, commits[each].merged_parent)}
+    passed = {parent for each in shared for parent in _parents(known[each])}
     return sorted(
-        (commits[commit_id] for commit_id in shared - passed),
+        (known[commit_id] for commit_id in shared - passed),
         key=lambda commit: (from_source[commit.id] + from_target[commit.id], -commit.manifest_version, commit.id),
     )
 
 
-def _distances(start: str, commits: Mapping[str, CommitRecord]) -> dict[str, int]:
+def _distances(start: str, commits: Commits, known: dict[str, CommitRecord]) -> dict[str, int]:
     found: dict[str, int] = {}
     waiting = deque([(start, 0)])
     while waiting:
         commit_id, distance = waiting.popleft()
-        commit = commits.get(commit_id)
-        # A parent on a branch that was deleted since is no longer known: history ends there.
-        if commit is None or commit_id in found:
-            continue
-        found[commit_id] = distance
-        waiting.extend((parent, distance + 1) for parent in (commit.parent, commit.merged_parent) if parent)
+        commit = None if commit_id in found else commits.get(commit_id)
+        if commit is not None:
+            found[commit_id], known[commit_id] = distance, commit
+            waiting.extend((parent, distance + 1) for parent in _parents(commit))
     return found
+
+
+def _parents(commit: CommitRecord) -> list[str]:
+    return [parent for parent in (commit.parent, commit.merged_parent) if parent is not None]

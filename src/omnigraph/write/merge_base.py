@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from omnigraph.errors import NotFound, Unsupported
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.lineage import merge_bases
+from omnigraph.manifest.lineage import Commits, Lineage, merge_bases
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
@@ -21,7 +21,7 @@ class Met:
     """The commits in which two histories met last, the best one first, and every commit that is known."""
 
     bases: tuple[CommitRecord, ...]
-    commits: Mapping[str, CommitRecord]
+    commits: Commits
 
     @property
     def id(self) -> str:
@@ -35,10 +35,7 @@ def where_they_met(manifest: Manifest, source: str, target: str, branches: Itera
     A commit of a branch that was deleted since is not known any more: history ends there, and an older meeting point
     is found. That is still right, but what both sides took from that branch then counts as changed by both.
     """
-    commits = _known(manifest, dict.fromkeys(branches))
-    if any(parent not in commits for commit in commits.values() for parent in _parents(commit)):
-        # One that was merged from elsewhere: its history may be where the two met.
-        commits |= _known(manifest, branch_names(manifest))
+    commits = _Known(manifest, dict.fromkeys(branches))
     bases = merge_bases(source, target, commits)
     if not bases:
         raise Unsupported(
@@ -49,17 +46,39 @@ def where_they_met(manifest: Manifest, source: str, target: str, branches: Itera
     return Met(tuple(bases), commits)
 
 
-def _known(manifest: Manifest, branches: Iterable[str]) -> dict[str, CommitRecord]:
-    found: dict[str, CommitRecord] = {}
-    for branch in branches:
-        # One that was deleted since it was listed has nothing to tell.
-        with suppress(NotFound):
-            found |= {commit.id: commit for commit in manifest.view(branch, with_lineage=True).history.commits()}
-    return found
+class _Known:
+    """The commits of some branches, each decoded when it is asked for, and of all branches once one is missing."""
 
+    def __init__(self, manifest: Manifest, branches: Iterable[str]) -> None:
+        self._manifest = manifest
+        self._histories: dict[str, tuple[Lineage, Mapping[str, int]]] = {}
+        self._found: dict[str, CommitRecord | None] = {}
+        self._has_all = False
+        self._add(branches)
 
-def _parents(commit: CommitRecord) -> tuple[str, ...]:
-    return tuple(parent for parent in (commit.parent, commit.merged_parent) if parent is not None)
+    def get(self, commit_id: str, /) -> CommitRecord | None:
+        if commit_id not in self._found:
+            found = self._find(commit_id)
+            if found is None and not self._has_all:
+                # One that was merged from elsewhere: its history may be where the two met.
+                self._has_all = True
+                self._add(branch_names(self._manifest))
+                found = self._find(commit_id)
+            self._found[commit_id] = found
+        return self._found[commit_id]
+
+    def _add(self, branches: Iterable[str]) -> None:
+        for branch in branches:
+            # One that was deleted since it was listed has nothing to tell.
+            with suppress(NotFound):
+                history = self._manifest.view(branch, with_lineage=True).history
+                self._histories[branch] = history, history.places()
+
+    def _find(self, commit_id: str) -> CommitRecord | None:
+        for history, places in self._histories.values():
+            if commit_id in places:
+                return history.at(places[commit_id])
+        return None
 
 
 def base_of(manifest: Manifest, met: Met) -> Base:
