@@ -40,6 +40,7 @@ class History:
             self.graph.create_branch(name)
         self.shown: dict[str, State] = {}
         self.parents: dict[str, tuple[str, ...]] = {}
+        self.versions: dict[str, int] = {}
         for commit in self.graph.commits():
             self.know(commit, state(self.graph, at=commit.id))
 
@@ -47,6 +48,7 @@ class History:
         """A new commit."""
         self.shown[commit.id] = shows
         self.parents[commit.id] = commit.parents
+        self.versions[commit.id] = commit.manifest_version
 
     def head(self, branch: str) -> str:
         """The newest commit of a branch."""
@@ -92,13 +94,13 @@ class History:
             assert (result.commit is None) == (label == "already-up-to-date")
 
     def compare(
-        self, source: str, into: str, by: By, prefer: Side | None, theirs: str, bases: set[str]
+        self, source: str, into: str, by: By, prefer: Side | None, theirs: str, bases: list[str]
     ) -> MergeResult | None:
         """Merge, and hold what comes of it against the model."""
         target = self.head(into)
         tried = self.graph.merge(source, into, by=by, dry_run=True)
-        assert tried.base in bases
-        base = self.common(tried.base, sorted(bases - {tried.base}))
+        assert tried.base == bases[0]
+        base = self.common(*bases)
         ours, other = self.shown[target], self.shown[theirs]
         if theirs in bases:
             base = other
@@ -144,30 +146,30 @@ class History:
 
     # ----------------------------------------------------------------------------------------- where two met
 
-    def ancestors(self, commit: str) -> set[str]:
-        """A commit and all that it follows."""
-        found: set[str] = set()
-        waiting = [commit]
-        while waiting:
-            each = waiting.pop()
-            if each not in found:
-                found.add(each)
-                waiting += self.parents[each]
+    def ancestors(self, commit: str) -> dict[str, int]:
+        """A commit and all that it follows, each with the steps to it on the shortest way."""
+        found = {commit: 0}
+        newest = [commit]
+        while newest:
+            newest = [parent for each in newest for parent in self.parents[each] if parent not in found]
+            found |= dict.fromkeys(newest, max(found.values()) + 1)
         return found
 
-    def bases(self, one: str, other: str) -> set[str]:
-        """Common ancestors that no other one follows."""
-        shared = self.ancestors(one) & self.ancestors(other)
-        return {each for each in shared if not any(each in self.ancestors(more) - {more} for more in shared)}
+    def bases(self, one: str, other: str) -> list[str]:
+        """Common ancestors that no other one follows, the nearest to both first, then the newest."""
+        ways = self.ancestors(one), self.ancestors(other)
+        shared = ways[0].keys() & ways[1].keys()
+        found = [each for each in shared if not any(each in self.ancestors(more) for more in shared - {each})]
+        return sorted(found, key=lambda each: (ways[0][each] + ways[1][each], -self.versions[each], each))
 
-    def common(self, first: str, others: list[str]) -> State:
+    def common(self, first: str, *others: str) -> State:
         """What both sides have seen: the first meeting point, and what the others have that it has not."""
         known, told = self.shown[first], dict[tuple[str, str], Entity | None]()
         for other in others:
             earlier = self.bases(first, other)
             if len(earlier) != 1:
                 event("met more than once, twice")
-            before = self.shown[sorted(earlier)[0]]
+            before = self.shown[earlier[0]]
             for key in {*known, *self.shown[other], *before}:
                 found = merged(before.get(key), known.get(key), self.shown[other].get(key), "property")
                 if isinstance(found, str):
