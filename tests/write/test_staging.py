@@ -143,7 +143,7 @@ def test_a_change_fits_a_newer_version_too(ports: PendingTable) -> None:
 def test_where_rows_were_seen_counts_for_that_version_only(ports: PendingTable) -> None:
     ports.put(rows(ports, p1="Bergen"))
     lying = ports.pinned.scan(["id"], filter="id = 'p1'", with_row_address=True).read_all()[ROW_ADDRESS].to_numpy()
-    change = ports.change(Standing(None, ports.pinned.version, lying))
+    change = ports.change(Standing(ports.pinned, lying))
     staged = change.stage(ports.pinned)
     assert staged is not None
     assert (staged.kind, staged.updated) == (Kind.UPSERT, 1)

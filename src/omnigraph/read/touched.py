@@ -22,7 +22,7 @@ from omnigraph.storage.fragments import (
     RowVersions,
     deleted_offsets,
     fragments_of,
-    read_fragment,
+    read_rows,
     row_offsets,
     row_versions,
     shared_versions,
@@ -59,8 +59,7 @@ class Touched:
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows with their addresses, in small batches."""
-        for part in self.parts:
-            yield from read_fragment(self.table, part.fragment, columns, part.offsets)
+        return read_rows(self.table, ((part.fragment, part.offsets) for part in self.parts), columns)
 
 
 def all_rows(table: Table) -> Touched:

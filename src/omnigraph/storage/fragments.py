@@ -6,7 +6,7 @@ hold the same rows, less those that their deletion files take away.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
@@ -136,34 +136,61 @@ def row_versions(table: Table, fragment: Fragment) -> RowVersions:
     return RowVersions(addresses & np.uint64(0xFFFFFFFF), ids, versions)
 
 
-def read_fragment(
-    table: Table, fragment: Fragment, columns: Sequence[str], offsets: Numbers | None = None
+def read_rows(
+    table: Table, parts: Iterable[tuple[Fragment, Numbers | None]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of one fragment with their addresses, in their order: all, or those at some offsets, in small batches."""
-    if offsets is None:
-        yield from _scanned(table, fragment, columns)
+    """Rows of some fragments with their addresses: all of a fragment, or those at some offsets, in small batches."""
+    few: list[tuple[Fragment, Numbers]] = []
+    count = 0
+    for fragment, offsets in parts:
+        if offsets is None or len(offsets) * _FEW > fragment.num_rows:
+            yield from _read_whole(table, fragment, columns, offsets)
+            continue
+        if count + len(offsets) > _ROWS_LISTED:
+            yield from _read_few(table, few, columns)
+            few, count = [], 0
+        few.append((fragment, offsets))
+        count += len(offsets)
+    yield from _read_few(table, few, columns)
+
+
+def _read_whole(
+    table: Table, fragment: Fragment, columns: Sequence[str], offsets: Numbers | None
+) -> Iterator[pa.RecordBatch]:
+    for batch in _scanned(table, [fragment], columns):
+        if offsets is None:
+            yield batch
+            continue
+        found = np.isin(_numbers(batch, ROW_ADDRESS) & np.uint64(0xFFFFFFFF), offsets, assume_unique=True)
+        if found.any():
+            yield batch.filter(pa.array(found))
+
+
+def _read_few(
+    table: Table, parts: Sequence[tuple[Fragment, Numbers]], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Rows that are fetched by themselves, from all their fragments at once."""
+    if not parts:
         return
-    addresses = np.sort(offsets) | np.uint64(fragment.id << 32)
-    if len(addresses) * _FEW > fragment.num_rows:
-        for batch in _scanned(table, fragment, columns):
-            found = np.isin(_numbers(batch, ROW_ADDRESS), addresses, assume_unique=True)
-            if found.any():
-                yield batch.filter(pa.array(found))
-        return
+    fragments = [fragment for fragment, _ in parts]
+    addresses = np.concatenate([np.sort(offsets) | np.uint64(fragment.id << 32) for fragment, offsets in parts])
     # Lance's own take needs a search through the deletions for every row.
     for begin in range(0, len(addresses), _ROWS_LISTED):
         listed = ", ".join(map(str, addresses[begin : begin + _ROWS_LISTED].tolist()))
-        yield from _scanned(table, fragment, columns, f"{ROW_ADDRESS} IN ({listed})")
+        yield from _scanned(table, fragments, columns, f"{ROW_ADDRESS} IN ({listed})")
 
 
 def _scanned(
-    table: Table, fragment: Fragment, columns: Sequence[str], filter_: str | None = None
+    table: Table, fragments: Sequence[Fragment], columns: Sequence[str], filter_: str | None = None
 ) -> Iterator[pa.RecordBatch]:
     with translated(table.subject):
-        found = table.dataset.get_fragment(fragment.id)
-        if found is None:
-            raise ValueError(f"{table.subject} has no fragment {fragment.id} at version {table.version}")
-        yield from found.scanner(
+        found = [table.dataset.get_fragment(each.id) for each in fragments]
+        there = [each for each in found if each is not None]
+        if len(there) < len(found):
+            missing = {each.id for each in fragments} - {each.fragment_id for each in there}
+            raise ValueError(f"{table.subject} has no fragment {missing} at version {table.version}")
+        yield from table.dataset.scanner(
+            fragments=there,
             columns=list(columns),
             filter=filter_,
             with_row_address=True,

@@ -189,11 +189,11 @@ def _scan(table: Table, condition: Condition, columns: list[str] | None, *, with
 
 
 def _last_of_each_id(rows: pa.Table) -> pa.Table:
-    if rows.num_rows < 2:
+    if pc.count_distinct(rows["id"]).as_py() == rows.num_rows:
         return rows
     positions = rows.select(["id"]).append_column("position", pa.array(range(rows.num_rows), pa.int64()))
     last = positions.group_by("id").aggregate([("position", "max")])["position_max"]
-    return rows if len(last) == rows.num_rows else rows.take(last.take(pc.array_sort_indices(last)))
+    return rows.take(last.take(pc.array_sort_indices(last)))
 
 
 def _ids(column: pa.ChunkedArray[pa.StringScalar] | pa.StringArray) -> pa.StringArray:
