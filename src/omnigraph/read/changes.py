@@ -85,10 +85,14 @@ class Changes:
         """Where to go on, next time."""
         return _cursor_after(self._place, self._after)
 
-    def places(self) -> Iterator[tuple[str, str]]:
-        """The commit of each block that is to come, and the cursor after it. No block is read for it."""
-        for commit in self._history.oldest_first(self._after):
-            yield commit.id, _cursor_after(self._place, commit)
+    @property
+    def newest(self) -> str:
+        """The cursor after the last block. No block is read for it."""
+        return _cursor_after(self._place, self._history.head())
+
+    def cursors(self) -> Iterator[str]:
+        """The cursor after each block that is to come. No block is read for it."""
+        return (_cursor_after(self._place, commit) for commit in self._history.oldest_first(self._after))
 
     def __iter__(self) -> Iterator[ChangeBlock]:
         before: _Moment | None = None

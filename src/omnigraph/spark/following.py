@@ -1,18 +1,26 @@
-"""The changes of a branch as a stream of Spark: commits are its offsets, and one task reads what one commit changed.
+"""The changes of a branch as a stream of Spark: commits are its offsets, and a task reads what some of them changed.
 
 An offset holds the cursor of :mod:`omnigraph.read.changes`, so it stands only between commits and is bound to graph,
-branch and type. Spark keeps it in the checkpoint of the query; a batch that is run again has the same rows.
+branch and types. Spark keeps the end of each batch in the checkpoint of the query, and a batch that is run again has
+the same rows.
+
+Where a query begins Spark does not keep: it asks again, if the first batch has to be run again. What "now" means, or
+the newest commit of some name, is another place by then. So the first batch of such a query has no rows, and its end
+is the place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import orjson
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType, TimestampType
 
 from omnigraph.errors import ChangeGap, Json, ParameterError
@@ -20,7 +28,7 @@ from omnigraph.language.suggest import did_you_mean
 from omnigraph.manifest import opening
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
-from omnigraph.read.changes import NOW, Changes, changes
+from omnigraph.read.changes import BEGINNING, NOW, ChangeBlock, Changes, changes
 from omnigraph.read.cursor import BASELINE
 from omnigraph.spark.reading import STORAGE, storage_options_of
 from omnigraph.storage.location import locate
@@ -33,6 +41,8 @@ if TYPE_CHECKING:
 CHANGES: Final = "changes"
 """The option that asks for changes."""
 _OPTIONS: Final = ("path", CHANGES, "branch", "start", "type")
+_MOST_TASKS: Final = 64
+"""A batch of more commits than this has tasks that read several: each task first reads the history."""
 
 SCHEMA: Final = StructType(
     [
@@ -54,6 +64,9 @@ SCHEMA: Final = StructType(
 """One row for each entity that a commit changed. The images are texts of JSON."""
 
 _Offset: TypeAlias = "dict[str, str]"
+_CURSOR: Final = "cursor"
+_BEGINS: Final = "begins"
+"""In the offset of a query that has not kept yet where it begins: what it was told about that."""
 _Row: TypeAlias = "tuple[str | datetime | list[str] | None, ...]"
 
 
@@ -64,17 +77,20 @@ class Following:
     path: str
     branch: str
     start: str
-    type: str | None
+    types: tuple[str, ...] | None
     # Credentials may be in here: never printed.
     storage_options: Mapping[str, str] = field(repr=False)
 
-    def changes(self, cursor: str | None) -> Changes:
-        """The changes after a cursor; without one, from the start on."""
+    def open(self) -> Manifest:
+        """The graph."""
         location = locate(self.path, self.storage_options)
         manifest = Manifest(location, Access(location.options()), LockSettings())
         opening.check(manifest)
-        types = None if self.type is None else [self.type]
-        return changes(manifest, self.branch, self.start if cursor is None else None, cursor, types)
+        return manifest
+
+    def changes(self, manifest: Manifest, cursor: str | None) -> Changes:
+        """The changes after a cursor; without one, from the start on."""
+        return changes(manifest, self.branch, self.start if cursor is None else None, cursor, self.types)
 
 
 def following_of(options: Mapping[str, str]) -> Following:
@@ -87,7 +103,8 @@ def following_of(options: Mapping[str, str]) -> Following:
         listed: list[Json] = list(problems)
         raise ParameterError("; ".join(problems), details={"problems": listed})
     branch, start = given.get("branch", MAIN), given.get("start", NOW)
-    return Following(given["path"], branch, start, given.get("type"), storage_options_of(options))
+    types = tuple(name.strip() for name in given["type"].split(",")) if "type" in given else None
+    return Following(given["path"], branch, start, types, storage_options_of(options))
 
 
 def _unknown(name: str) -> str:
@@ -96,60 +113,76 @@ def _unknown(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class OneCommit(InputPartition):
-    """The commit after a cursor."""
+class SomeCommits(InputPartition):
+    """So many commits after a cursor."""
 
     cursor: str
-    commit: str
+    count: int
 
 
-class ChangesReader(DataSourceStreamReader):
-    """Reads the changes of a branch; pickled, it goes to the executors."""
+class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the changes of a branch. Spark asks one of them, in a process of the query, and makes others for tasks."""
 
     def __init__(self, following: Following) -> None:
         self._following = following
+        self._until: str | None = None
+        """Where a query ends that takes what is there."""
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
+        """What is there is what the branch has now."""
+        self._until = replace(self._following, start=NOW).changes(self._manifest, None).cursor
 
     def initialOffset(self) -> _Offset:  # noqa: N802  Spark's name
         """Where a query begins that has no checkpoint."""
-        return _offset(self._following.changes(None).cursor)
+        begins = {} if self._following.start == BEGINNING else {_BEGINS: self._following.start}
+        return {_CURSOR: self._changes(None).cursor, **begins}
 
     def latestOffset(self, start: _Offset, limit: ReadLimit) -> _Offset:  # noqa: ARG002, N802  Spark's signature
-        """The newest commit of the branch."""
-        after = start["cursor"]
-        for _, after in self._following.changes(start["cursor"]).places():  # noqa: B007  the last one is wanted
-            pass
-        return _offset(after)
+        """The newest commit of the branch; where a query begins, if it has not kept that yet."""
+        newest = self._changes(start[_CURSOR]).newest
+        return {_CURSOR: start[_CURSOR] if _BEGINS in start else self._until or newest}
 
     def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
         """The commits after one offset, up to another."""
-        found: list[OneCommit] = []
-        before = start["cursor"]
-        if before == end["cursor"]:
-            return found
-        for commit, after in self._following.changes(before).places():
-            found.append(OneCommit(before, commit))
-            if after == end["cursor"]:
-                return found
-            before = after
+        if _BEGINS in start or start == end:
+            return []
+        before = [start[_CURSOR]]
+        for after in self._changes(start[_CURSOR]).cursors():
+            if after == end[_CURSOR]:
+                return _divided(before)
+            before.append(after)
         raise ChangeGap(
             "a commit that this query has seen is not in the history any more",
             hint=f"the graph was put back to an older state; {BASELINE}",
         )
 
     def read(self, partition: InputPartition) -> Iterator[_Row]:
-        """All that one commit changed."""
-        wanted = cast("OneCommit", partition)
-        block = next(iter(self._following.changes(wanted.cursor)))
-        commit = block.commit
-        cause = (commit.id, list(commit.parents), commit.branch, commit.actor, commit.message, commit.created_at)
-        for record in block.records():
-            what = (cast("str", record[name]) for name in ("op", "kind", "type", "id"))
-            images = (_text(record[name]) for name in ("before", "after"))
-            yield (*cause, *what, *images, cast("list[str]", record["changed"]))
+        """All that some commits changed."""
+        wanted = cast("SomeCommits", partition)
+        for block in islice(self._changes(wanted.cursor), wanted.count):
+            yield from _rows(block)
+
+    def _changes(self, cursor: str | None) -> Changes:
+        return self._following.changes(self._manifest, cursor)
+
+    @cached_property
+    def _manifest(self) -> Manifest:
+        return self._following.open()
 
 
-def _offset(cursor: str) -> _Offset:
-    return {"cursor": cursor}
+def _divided(cursors: Sequence[str]) -> list[SomeCommits]:
+    """The commits after each of these cursors, for as many tasks as may be."""
+    size = -(-len(cursors) // _MOST_TASKS)
+    return [SomeCommits(cursors[at], len(cursors[at : at + size])) for at in range(0, len(cursors), size)]
+
+
+def _rows(block: ChangeBlock) -> Iterator[_Row]:
+    commit = block.commit
+    cause = (commit.id, list(commit.parents), commit.branch, commit.actor, commit.message, commit.created_at)
+    for record in block.records():
+        what = (cast("str", record[name]) for name in ("op", "kind", "type", "id"))
+        images = (_text(record[name]) for name in ("before", "after"))
+        yield (*cause, *what, *images, cast("list[str]", record["changed"]))
 
 
 def _text(image: Json) -> str | None:

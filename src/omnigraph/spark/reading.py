@@ -39,7 +39,7 @@ ROWS_PER_PARTITION: Final = 262_144
 STORAGE: Final = "storage."
 """What the name of an option begins with whose rest is an option of the object store."""
 
-_OPTIONS: Final = ("path", "type", "branch", "at", "columns", "filter", "pin", "rows_per_partition")
+_OPTIONS: Final = ("path", "type", "branch", "at", "columns", "filter", "pin", "rows_per_partition", "changes")
 
 
 # --------------------------------------------------------------------------------------------- one type, pinned

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Never
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from omnigraph.errors import Unsupported
+from omnigraph.errors import ParameterError, Unsupported
 
 if TYPE_CHECKING:
     from omnigraph.read.rows import TypeRows
@@ -81,7 +81,10 @@ class OmniGraphSource(DataSource):
 
     @property
     def _follows(self) -> bool:
-        return self.options.get("changes", "").lower() == "true"
+        given = self.options.get("changes", "false")
+        if given.lower() not in ("true", "false"):
+            raise ParameterError(f"option 'changes' is '{given}'", hint="use true, with spark.readStream, or false")
+        return given.lower() == "true"
 
     def _request(self) -> Request:
         from omnigraph.spark.reading import request_of
