@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 import pyarrow as pa
 import pytest
@@ -15,12 +16,18 @@ import omnigraph
 from omnigraph.errors import Conflict, MergeConflicts, ReadOnly, StorageError, ValidationError, Violation
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import MAIN
-from omnigraph.spark import load_fragments, merge
+from omnigraph.spark import load_fragments, load_staging, merge
 from omnigraph.spark.graph import SparkGraph
+from omnigraph.spark.load_rules import check_on_spark
+from omnigraph.spark.merge_tasks import Orders
 from omnigraph.write import merge_means
 from omnigraph.write.commit import HANDED_OVER
 from omnigraph.write.merge import MergeResult
+from omnigraph.write.merge_choices import Choices
 from omnigraph.write.merge_deltas import Counts
+from omnigraph.write.merge_rules import Sides
+from omnigraph.write.merge_sides import Base
+from omnigraph.write.rules import Checked
 from tests.graphs import written
 from tests.model.merge_model import By
 from tests.write.merging import Rows, edit, knows, make, person, state
@@ -37,16 +44,20 @@ PEOPLE = {name: person(30) for name in ("ann", "bob", "cid")}
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are handled like many: in several parts, and never by this process."""
-    monkeypatch.setattr(load_fragments, "FEW_ROWS", 0)
+    for module in (load_fragments, merge):
+        monkeypatch.setattr(module, "FEW_ROWS", 0)
     monkeypatch.setattr(merge, "_LEAST_ROWS_IN_A_PART", 1)
-    monkeypatch.setattr(merge, "HERE", _Nobody())
+    monkeypatch.setattr(merge, "HERE", NOBODY)
 
 
 class _Nobody:
     """What is not to be done in this process."""
 
-    def bring(self, *_: object) -> NoReturn:
-        raise AssertionError("the executors were not asked")
+    def bring(self, sides: Sides, base: Base, by: By, choices: Choices) -> NoReturn:
+        raise AssertionError("the executors were not asked", sides, base, by, choices)
+
+
+NOBODY = _Nobody()
 
 
 @pytest.fixture
@@ -278,20 +289,70 @@ def test_a_commit_is_taken_back_alike(spark: SparkSession, graph: Graph) -> None
     assert again.outcome == "already-up-to-date"
 
 
-def test_a_task_that_fails_changes_nothing(spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def fails_at_once(*_: object) -> NoReturn:
+    """A task that does nothing."""
+    raise StorageError("no disk")
+
+
+class FailsWhenAllIsWritten(Orders):
+    """A part whose rows are all written, and nobody is told."""
+
+    def bring(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        list(Orders.bring(self, batches))
+        raise StorageError("no disk")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "failing", "doing"),
+    [
+        (merge, "scatter", fails_at_once, "merging"),
+        (merge, "Orders", FailsWhenAllIsWritten, "merging"),
+        (load_staging, "_remove", fails_at_once, "staging a merge"),
+    ],
+)
+def test_a_task_that_fails_changes_nothing(
+    spark: SparkSession,
+    graph: Graph,
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    name: str,
+    failing: object,
+    doing: str,
+) -> None:
     graph.create_branch("dev")
     edit(graph, "dev", people={"ann": person(5)})
-    before = written(graph)
-    monkeypatch.setattr(merge, "scatter", _fails)
-    with pytest.raises(StorageError, match="merging failed on Spark: no disk"):
+    before, lies = written(graph), sorted(Path(graph.uri).parent.iterdir())
+    monkeypatch.setattr(module, name, failing)
+    with pytest.raises(StorageError, match=f"{doing} failed on Spark: no disk"):
         graph.spark(spark).merge("dev")
     assert written(graph) == before
+    assert sorted(Path(graph.uri).parent.iterdir()) == lies, "nothing lies beside it"
+
+
+def test_a_graph_that_is_only_read_is_not_merged_into(spark: SparkSession, graph: Graph) -> None:
     with pytest.raises(ReadOnly):
         omnigraph.open(graph.uri, "ro").spark(spark).merge("dev")
+    with pytest.raises(ReadOnly):
+        omnigraph.open(graph.uri, "ro").spark(spark).revert("main")
 
 
-def _fails(*_: object) -> object:
-    raise StorageError("no disk")
+@pytest.mark.slow
+def test_a_target_that_moves_meanwhile_is_merged_into_as_it_is_then(
+    spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph.create_branch("dev")
+    edit(graph, "dev", people={"ann": person(5)}, knows={"a-b": None})
+    others = [{"bob": person(6)}, {"dan": person(7)}]
+
+    def check(*given: Any) -> Checked:
+        if others:
+            edit(graph, people=others.pop())
+        return check_on_spark(*given)
+
+    monkeypatch.setattr(merge, "check_on_spark", check)
+    assert graph.spark(spark).merge("dev").nodes == {"Person": Counts(0, 1, 0)}
+    people = {"ann": person(5), "bob": person(6), "cid": person(30), "dan": person(7)}
+    assert state(graph) == {("Person", name): row for name, row in people.items()}
 
 
 # --------------------------------------------------------------------------------------------- many rows

@@ -12,10 +12,10 @@ decided about it. So is one of few rows.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
@@ -27,7 +27,6 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.read.changed import touched_sides
 from omnigraph.read.side_by_side import Side
 from omnigraph.read.touched import Touched, TouchedPart
-from omnigraph.spark import load_fragments
 from omnigraph.spark.load_changes import PartRows, Reading
 from omnigraph.spark.load_failures import spark_failures
 from omnigraph.spark.load_rows import Blocks, DistributedRows, Run, StagedPlaces
@@ -67,6 +66,9 @@ from omnigraph.write.set_rules import type_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FEW_ROWS: Final = 10_000
+"""So few rows this process brings together itself, sooner than jobs do: what the rules look for in the tables it finds
+by its values, and does not read whole columns for it."""
 _ROWS_IN_A_TASK: Final = 250_000
 _BYTES_IN_A_PART: Final = 64 * 1024 * 1024
 _LEAST_ROWS_IN_A_PART: Final = 5_000
@@ -79,8 +81,8 @@ _NONE: Final[Values] = cast("Values", pa.array([], pa.string()))
 @contextmanager
 def executors(session: SparkSession, manifest: Manifest) -> Generator[Means]:
     """The executors of a session, as long as one merge takes."""
-    with scratch_table(manifest) as scratch:
-        yield _OnSpark(session, scratch)
+    with ExitStack() as stack:
+        yield _OnSpark(session, cache(lambda: stack.enter_context(scratch_table(manifest))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +90,20 @@ class _OnSpark:
     """The executors do the work on all rows, unless they are few."""
 
     session: SparkSession
-    scratch: Table
+    scratch: Callable[[], Table]
+    """The table beside the graph, made when it is first asked for."""
 
     def bring(self, sides: Sides, base: Base, by: By, choices: Choices) -> Brought:
         """Bring the sides together on the executors; in this process, if there is little to do or a rule is broken."""
         job = _Job(sides, base)
-        if job.num_rows <= load_fragments.FEW_ROWS:
+        if job.num_rows <= FEW_ROWS:
             return HERE.bring(sides, base, by, choices)
         with spark_failures("merging"):
             receipts = self._told(job, by, choices)
         changed: dict[str, _ChangedTable] = {}
         for number, key in enumerate(job.keys):
             told = tuple(each for each in receipts if each.table == number)
-            table = _ChangedTable(self.session, self.scratch, type_of(sides.catalog, key), told)
+            table = _ChangedTable(self.session, self.scratch(), type_of(sides.catalog, key), told)
             if table.changes_anything:
                 _refuse_legacy_ids(sides, table.type)
                 changed[key] = table
@@ -126,7 +129,7 @@ class _OnSpark:
         bodies = pa.array([pickle.dumps(item) for item in items], pa.binary())
         given = self.session.createDataFrame(pa.table({"number": numbers, "body": bodies}))
         packs = given.repartitionById(len(items), "number").mapInArrow(partial(scatter, parts), PACKS)
-        orders = Orders(tuple(job.orders()), by, choices, self.scratch)
+        orders = Orders(tuple(job.orders()), by, choices, self.scratch())
         told = packs.repartitionById(parts, "part").mapInArrow(orders.bring, RECEIPTS).collect()
         found: list[TableReceipt] = []
         for (body,) in cast("list[tuple[bytes]]", told):

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import Json
-from omnigraph.manifest.opening import current_schema
 from omnigraph.read import query
 from omnigraph.read.values import json_rows
 from omnigraph.spark.graph import SparkGraph
@@ -22,8 +21,6 @@ from omnigraph.spark.pipeline_frames import Frames, frames_of
 from omnigraph.spark.pipeline_plan import Plan, PlannedCheck
 from omnigraph.spark.pipeline_steps import Step, Steps, Watch
 from omnigraph.spark.pipeline_yaml import Text
-from omnigraph.write import merge
-from omnigraph.write.commit import Terms
 from omnigraph.write.load import LoadResult
 from omnigraph.write.merge import MergeResult
 
@@ -141,8 +138,7 @@ def _merged(plan: Plan, graph: SparkGraph, loaded: LoadResult, into: Text, steps
     """Merge exactly what was checked: others may write to the branch meanwhile."""
     with steps.step("merge", into.written):
         source = loaded.branch if loaded.commit is None else loaded.commit.id
-        terms = Terms(into.value, actor=graph.actor, message=f"{_message(plan)}: merge {plan.file.load.branch}")
-        result = merge.merge(graph.manifest, current_schema(graph.manifest), source, merge.Manner(), terms)
+        result = graph.merge(source, into.value, message=f"{_message(plan)}: merge {plan.file.load.branch}")
         counts = (*result.nodes.values(), *result.edges.values())
         steps.count(sum(each.inserted + each.updated + each.deleted for each in counts))
     return result
