@@ -92,7 +92,6 @@ def spark() -> Generator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.python.filterPushdown.enabled": "true",
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -6,14 +6,10 @@ not started anew for each of its deaths. Where Java dies too, ``test_spark_clust
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -23,40 +19,11 @@ from omnigraph.storage.failpoints import Step, When, _arming
 from tests.crash import every_crash, fresh_copy, kill_at, record, run, start
 
 from .cluster_load import die_at, load_fleet
+from .drivers import Java
 from .fleet import Shown, assert_whole, load_here, old_graph, shown, states_around
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NEXT: Mapping[str, Json] = {"code": "next", "name": "next", "crew": 1}
 """A ship that another writer brings."""
-
-
-@dataclass(frozen=True, slots=True)
-class Java:
-    """Where a running Java listens to Python, as ``spark-submit`` tells it to the program that it starts."""
-
-    port: int
-    secret: str
-
-    def session(self) -> SparkSession:
-        """The session that runs there, for this process."""
-        os.environ.update(PYSPARK_GATEWAY_PORT=str(self.port), PYSPARK_GATEWAY_SECRET=self.secret)
-        os.environ.update(PYSPARK_PYTHON=sys.executable)
-        from pyspark import SparkConf, SparkContext, java_gateway
-        from pyspark.sql import SparkSession
-
-        gateway = cast("Any", java_gateway).launch_gateway()
-        spark = gateway.jvm.org.apache.spark
-        running = spark.api.java.JavaSparkContext.fromSparkContext(spark.SparkContext.getOrCreate())
-        conf = SparkConf(_jconf=running.getConf())
-        return SparkSession(SparkContext(gateway=gateway, jsc=running, conf=conf))
-
-
-@pytest.fixture
-def java(spark: SparkSession) -> Java:
-    parameters = cast("Any", spark.sparkContext._gateway).gateway_parameters
-    return Java(parameters.port, parameters.auth_token)
 
 
 @pytest.fixture(scope="module")

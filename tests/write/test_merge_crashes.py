@@ -7,9 +7,10 @@ killed twice. What recovery finishes has both parents, like the commit that its 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
@@ -23,6 +24,9 @@ from tests.crash import every_crash, fresh_copy, kill_at, record, run
 from tests.model.merge_model import Entity
 from tests.write.merging import edit, knows, make, person, state
 from tests.write.writers import LEASE, assert_settled, manifest_at
+
+if TYPE_CHECKING:
+    from omnigraph.spark.graph import SparkGraph
 
 State = dict[tuple[str, str], Entity]
 NEXT = {"next": person(1)}
@@ -90,10 +94,18 @@ SCENARIOS = {
 def act(root: str, scenario: Scenario, locks: LockSettings | None = None) -> None:
     """What dies."""
     graph = graph_at(root, locks)
+    do(graph, graph, scenario)
+
+
+def do(graph: Graph, by: Graph | SparkGraph, scenario: Scenario) -> None:
+    """What the writer of a scenario does, by this process or by executors."""
     if scenario.source is None:
-        graph.revert(graph.commits(limit=1)[0].id)
+        by.revert(graph.commits(limit=1)[0].id)
     else:
-        graph.merge(scenario.source, scenario.branch)
+        by.merge(scenario.source, scenario.branch)
+
+
+Acting: TypeAlias = Callable[[str, Scenario, LockSettings | None], None]
 
 
 @pytest.fixture(scope="module")
@@ -123,20 +135,20 @@ class Death:
     place: str
 
 
-def deaths(template: Path, scenario: Scenario, locks: LockSettings | None = None) -> list[Death]:
+def deaths(
+    template: Path, scenario: Scenario, locks: LockSettings | None = None, acting: Acting = act
+) -> Iterator[Death]:
     """Kill the writer everywhere."""
     clean = fresh(template, scenario)
     before = state(graph_at(clean), scenario.branch)
-    steps = record(act, clean, scenario, locks)
+    steps = record(acting, clean, scenario, locks)
     states = before, state(graph_at(clean), scenario.branch)
     last = max(_decides(steps))
-    found: list[Death] = []
     for number, when in every_crash(steps):
         root = fresh(template, scenario)
-        kill_at(act, (root, scenario, locks), number, when)
+        kill_at(acting, (root, scenario, locks), number, when)
         complete = number > last or (number, when) == (last, "after")
-        found.append(Death(root, scenario, states, complete, _place(steps, number, when)))
-    return found
+        yield Death(root, scenario, states, complete, _place(steps, number, when))
 
 
 def _decides(steps: list[Step]) -> list[int]:
@@ -189,7 +201,7 @@ def _joined(graph: Graph, branch: str, source: str) -> Commit | None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_killed_anywhere_the_next_writer_goes_on(template: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = deaths(template, SCENARIOS[name])
+    found = list(deaths(template, SCENARIOS[name]))
     assert {death.complete for death in found} == {True, False}
     run(go_on_after_each, found)
     with capsys.disabled():
@@ -200,8 +212,7 @@ def test_killed_anywhere_the_next_writer_goes_on(template: Path, name: str, caps
 @pytest.mark.parametrize("name", ["two tables into main", "one table into a fork, one adopted"])
 def test_killed_anywhere_under_a_lease(template: Path, name: str) -> None:
     # Nobody may wait for the lease of the dead: whoever comes next has another kind of lock.
-    found = deaths(template, SCENARIOS[name], LEASE)
-    run(go_on_after_each, found)
+    run(go_on_after_each, list(deaths(template, SCENARIOS[name], LEASE)))
 
 
 @pytest.mark.slow

@@ -1,16 +1,17 @@
 """Random histories: branches that are edited, merged in every direction and reverted, beside a model of plain dicts.
 
 After every step all branches show what the model says, and the conflicts of a merge are those of the model. Where two
-histories met is found here by comparing all ancestors.
+histories met is found here by comparing all ancestors. What a merge comes to is what a dry run in this process says,
+whoever brings the sides together: ``tests/spark/test_spark_merge_histories.py`` has executors do it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, event, given, note, settings
@@ -23,6 +24,9 @@ from omnigraph.write.merge import MergeResult
 from tests.model.merge_model import By, Entity, merge, merged, orphans, preferred
 from tests.write.merging import edit, knows, make, person, state
 
+if TYPE_CHECKING:
+    from omnigraph.spark.graph import SparkGraph
+
 State: TypeAlias = dict[tuple[str, str], Entity]
 Side: TypeAlias = Literal["ours", "theirs"]
 NAMES = ("p0", "p1", "p2", "p3")
@@ -31,11 +35,21 @@ BY: tuple[By, ...] = ("row", "property")
 PREFER: tuple[Side | None, ...] = (None, "ours", "theirs")
 
 
+Merging: TypeAlias = "Callable[[Graph], Graph | SparkGraph]"
+"""Who merges and reverts."""
+
+
+def here(graph: Graph) -> Graph:
+    """This process does."""
+    return graph
+
+
 class History:
     """A graph and its model: what every commit shows, and what it follows."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, merging: Merging = here) -> None:
         self.graph: Graph = make(folder, {name: person(0) for name in NAMES[:2]}, {"p0": knows("p0", "p1", 0)})
+        self.merging = merging(self.graph)
         for name in BRANCHES[1:]:
             self.graph.create_branch(name)
         self.shown: dict[str, State] = {}
@@ -109,17 +123,18 @@ class History:
         found = {(each.type, each.id): each.kind for each in tried.conflicts if each.kind != "OrphanEdge"}
         lost = {(each.type, each.id) for each in tried.conflicts if each.kind == "OrphanEdge"}
         assert (found, lost) == (conflicts, orphans(expected))
-        if not kinds:
-            result = self.graph.merge(source, into, by=by, prefer=prefer)
-        elif prefer is None or orphans(preferred(base, ours, other, by, prefer)):
+        if kinds and (prefer is None or orphans(preferred(base, ours, other, by, prefer))):
             event("conflicts")
-            with pytest.raises(MergeConflicts):
-                self.graph.merge(source, into, by=by)
+            with pytest.raises(MergeConflicts) as raised:
+                self.merging.merge(source, into, by=by)
+            assert raised.value.conflicts == tried.conflicts
             return None
-        else:
+        if kinds and prefer is not None:
             event("conflicts, decided")
-            result = self.graph.merge(source, into, by=by, prefer=prefer)
+            tried = self.graph.merge(source, into, by=by, prefer=prefer, dry_run=True)
             expected = preferred(base, ours, other, by, prefer)
+        result = self.merging.merge(source, into, by=by, prefer=prefer)
+        assert replace(result, commit=None) == tried
         if result.commit is not None:
             assert result.commit.parents == (target, theirs)
             self.know(result.commit, expected)
@@ -131,14 +146,17 @@ class History:
         undone = commits[min(back, len(commits) - 1)]
         if not undone.parents:
             return
-        parent = undone.parents[min(side, len(undone.parents)) - 1]
+        side = min(side, len(undone.parents))
         ours = self.shown[self.head(branch)]
-        expected, conflicts = merge(self.shown[undone.id], ours, self.shown[parent], "row")
+        expected, conflicts = merge(self.shown[undone.id], ours, self.shown[undone.parents[side - 1]], "row")
+        tried = self.graph.revert(undone.id, branch=branch, side=side, dry_run=True)
         if conflicts or orphans(expected):
-            with pytest.raises(MergeConflicts):
-                self.graph.revert(undone.id, branch=branch, side=min(side, len(undone.parents)))
+            with pytest.raises(MergeConflicts) as raised:
+                self.merging.revert(undone.id, branch=branch, side=side)
+            assert raised.value.conflicts == tried.conflicts
             return
-        result = self.graph.revert(undone.id, branch=branch, side=min(side, len(undone.parents)))
+        result = self.merging.revert(undone.id, branch=branch, side=side)
+        assert replace(result, commit=None) == tried
         assert (result.commit is None) == (expected == ours)
         event("reverted")
         if result.commit is not None:
@@ -256,10 +274,10 @@ reverts = st.builds(Reverts, branches, st.integers(0, 3), st.integers(1, 2))
 steps: st.SearchStrategy[Step] = edits | edits | merges | reverts | crosses
 
 
-def play(happenings: list[Step]) -> None:
+def play(happenings: Iterable[Step], merging: Merging = here) -> None:
     """Do all steps, and look at all branches after each."""
     with TemporaryDirectory() as folder:
-        history = History(Path(folder))
+        history = History(Path(folder), merging)
         for step in happenings:
             note(str(step))
             step.happen(history)

@@ -1,0 +1,71 @@
+"""Histories of branches that executors merge and revert: they come to what this process and the model come to.
+
+The steps, the model and what is compared are those of ``tests/write/test_merge_histories.py``. However few rows there
+are, executors bring them together; only what breaks a rule goes back to this process, as it always does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from omnigraph.graph import Graph
+from omnigraph.spark import load_fragments, merge
+from tests.write.merging import person
+from tests.write.test_merge_histories import QUIET, Crosses, Edits, Merges, Reverts, Step, play, steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from omnigraph.spark.graph import SparkGraph
+
+
+@pytest.fixture(autouse=True)
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows are handled like many, in several parts."""
+    for module in (load_fragments, merge):
+        monkeypatch.setattr(module, "FEW_ROWS", 0)
+    monkeypatch.setattr(merge, "_LEAST_ROWS_IN_A_PART", 1)
+
+
+def play_on(spark: SparkSession, happenings: list[Step]) -> None:
+    """The same, on executors."""
+
+    def there(graph: Graph) -> SparkGraph:
+        return graph.spark(spark)
+
+    play(happenings, there)
+
+
+HISTORY: list[Step] = [
+    Edits("left", {"p0": person(1), "p2": person(1)}, {"p1": 1}),
+    Edits("main", {"p1": person(2)}, {"p0": 2}),
+    # Into a branch that has forks of both tables.
+    Merges("main", "left", "row", None, None),
+    Edits("main", {"p0": person(2), "p1": None}, {"p0": None}),
+    Merges("left", "main", "row", None, None),
+    Merges("left", "main", "property", "theirs", None),
+    Reverts("main", 0, 1),
+    Edits("right", {"p1": None, "p3": person(2)}, {}),
+    Crosses("right", "left", "ours"),
+    Reverts("left", 1, 2),
+]
+
+
+def test_a_history_is_that_of_the_model(spark: SparkSession) -> None:
+    play_on(spark, HISTORY)
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[*QUIET, HealthCheck.function_scoped_fixture],
+    print_blob=True,
+)
+@given(happenings=st.lists(steps, min_size=6, max_size=12))
+def test_random_histories_are_those_of_the_model(spark: SparkSession, happenings: list[Step]) -> None:
+    play_on(spark, happenings)
