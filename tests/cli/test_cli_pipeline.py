@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from omnigraph.errors import Json
+from omnigraph.spark import merge
 from tests.spark.pipelines import changed, make_project, write_pipeline
+from tests.spark.test_spark_merge import NOBODY
 
 from .conftest import Command, error_of
 
@@ -195,8 +197,13 @@ def test_a_run_whose_check_fails_says_how_to_look(folder: Path, omnigraph: Comma
     assert 'check old: 1 row found\n  {"p.name": "cas", "p.age": 44}\n' in again.out
 
 
-def test_a_run_is_merged_when_its_checks_pass(folder: Path, omnigraph: Command, spark: SparkSession) -> None:
+def test_a_run_is_merged_when_its_checks_pass(
+    folder: Path, omnigraph: Command, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert spark.catalog.currentDatabase() == "default"
+    # However few the rows are, executors merge them.
+    monkeypatch.setattr(merge, "FEW_ROWS", 0)
+    monkeypatch.setattr(merge, "HERE", NOBODY)
     text = changed("from: main", "from: main, on_error: quarantine, merge_into: main")
     write_pipeline(folder, changed("name: young, params: {limit: 18}", "name: old, params: {limit: 35}", text))
     failed = omnigraph("pipeline", "run", FILE)

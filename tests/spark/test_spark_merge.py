@@ -16,7 +16,7 @@ import omnigraph
 from omnigraph.errors import Conflict, MergeConflicts, ReadOnly, StorageError, ValidationError, Violation
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import MAIN
-from omnigraph.spark import load_fragments, load_staging, merge
+from omnigraph.spark import load_fragments, load_staging, meeting, merge
 from omnigraph.spark.graph import SparkGraph
 from omnigraph.spark.load_rules import check_on_spark
 from omnigraph.spark.merge_tasks import Orders
@@ -46,7 +46,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are handled like many: in several parts, and never by this process."""
     for module in (load_fragments, merge):
         monkeypatch.setattr(module, "FEW_ROWS", 0)
-    monkeypatch.setattr(merge, "_LEAST_ROWS_IN_A_PART", 1)
+    monkeypatch.setattr(meeting, "LEAST_ROWS_IN_A_PART", 1)
     monkeypatch.setattr(merge, "HERE", NOBODY)
 
 
@@ -305,9 +305,9 @@ class FailsWhenAllIsWritten(Orders):
 @pytest.mark.parametrize(
     ("module", "name", "failing", "doing"),
     [
-        (merge, "scatter", fails_at_once, "merging"),
+        (meeting, "scatter", fails_at_once, "merging"),
         (merge, "Orders", FailsWhenAllIsWritten, "merging"),
-        (load_staging, "_remove", fails_at_once, "staging a merge"),
+        pytest.param(load_staging, "_remove", fails_at_once, "staging a merge", marks=pytest.mark.slow),
     ],
 )
 def test_a_task_that_fails_changes_nothing(

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
-from omnigraph.spark import load_fragments, merge
+from omnigraph.spark import load_fragments, meeting, merge
 from tests.write.merging import person
 from tests.write.test_merge_histories import QUIET, Crosses, Edits, Merges, Reverts, Step, play, steps
 
@@ -28,7 +28,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are handled like many, in several parts."""
     for module in (load_fragments, merge):
         monkeypatch.setattr(module, "FEW_ROWS", 0)
-    monkeypatch.setattr(merge, "_LEAST_ROWS_IN_A_PART", 1)
+    monkeypatch.setattr(meeting, "LEAST_ROWS_IN_A_PART", 1)
 
 
 def play_on(spark: SparkSession, happenings: list[Step]) -> None:
@@ -45,18 +45,22 @@ HISTORY: list[Step] = [
     Edits("main", {"p1": person(2)}, {"p0": 2}),
     # Into a branch that has forks of both tables.
     Merges("main", "left", "row", None, None),
-    Edits("main", {"p0": person(2), "p1": None}, {"p0": None}),
+    Edits("main", {"p0": person(2)}, {}),
     Merges("left", "main", "row", None, None),
     Merges("left", "main", "property", "theirs", None),
     Reverts("main", 0, 1),
-    Edits("right", {"p1": None, "p3": person(2)}, {}),
-    Crosses("right", "left", "ours"),
-    Reverts("left", 1, 2),
+    Edits("right", {"p1": person(1), "p3": person(2)}, {"p0": None}),
+    Crosses("right", "left", "theirs"),
+    Edits("left", {"p3": None}, {"p1": None}),
+    Merges("left", "right", "row", "ours", None),
 ]
 
 
-def test_a_history_is_that_of_the_model(spark: SparkSession) -> None:
-    play_on(spark, HISTORY)
+@settings(phases=[Phase.explicit], deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(happenings=HISTORY)
+@given(happenings=st.lists(steps))
+def test_a_history_is_that_of_the_model(spark: SparkSession, happenings: list[Step]) -> None:
+    play_on(spark, happenings)
 
 
 @pytest.mark.slow

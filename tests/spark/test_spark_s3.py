@@ -8,10 +8,12 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import ValidationError
-from omnigraph.spark import load_fragments
+from omnigraph.spark import load_fragments, merge
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
+from omnigraph.write.merge_deltas import Counts
 from tests.s3 import S3Server
+from tests.spark.test_spark_merge import NOBODY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,3 +50,46 @@ def test_loads_and_reads(
         reader = reader.option(f"storage.{name}", value)
     assert reader.load(location.uri).toArrow().to_pylist() == [{"from": "a", "to": "b"}]
     assert Objects(location.beside("loading")).list() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["s3_location", "ddb_location"])
+def test_merges_and_compares(
+    spark: SparkSession,
+    s3_server: S3Server,
+    store: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (load_fragments, merge):
+        monkeypatch.setattr(module, "FEW_ROWS", 0)
+    monkeypatch.setattr(merge, "HERE", NOBODY)
+    location: Location = request.getfixturevalue(store)
+    graph = omnigraph.init(location.uri, SCHEMA, storage_options=s3_server.options)
+    graph.load([{"type": "Ship", "data": {"code": code, "name": "old"}} for code in "abc"])
+    graph.create_branch("dev")
+    graph.load([{"type": "Ship", "data": {"code": code, "name": "new"}} for code in "bd"], mode="merge", branch="dev")
+    graph.mutate('query q() { delete Ship where code = "c" }', branch="dev")
+    graph.mutate('query q() { update Ship set { name: "mine" } where code = "a" }')
+    sg = graph.spark(spark)
+    assert {(row.op, row.id) for row in sg.diff("dev").select("op", "id").collect()} == {
+        ("updated", "a"),
+        ("updated", "b"),
+        ("deleted", "c"),
+        ("inserted", "d"),
+    }
+    assert sg.merge("dev").nodes == {"Ship": Counts(1, 1, 1)}
+    # On a table that was audited in a wrong way nobody could commit any more.
+    graph.load([{"type": "Ship", "data": {"code": "e", "name": "E"}}])
+    ships = graph.nodes("Ship").to_arrow().sort_by("id")
+    assert ships.select(["code", "name"]).to_pydict() == {
+        "code": ["a", "b", "d", "e"],
+        "name": ["mine", "new", "new", "E"],
+    }
+    assert Objects(location.beside("loading")).list() == []
+    reader = spark.readStream.format("omnigraph").option("changes", "true").option("start", "beginning")
+    for name, value in s3_server.options.items():
+        reader = reader.option(f"storage.{name}", value)
+    writer = reader.load(location.uri).writeStream.format("memory").queryName(f"feed_{store}")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert spark.table(f"feed_{store}").count() == 3 + 4 + 1

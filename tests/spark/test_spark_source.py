@@ -19,7 +19,7 @@ from pyspark.sql.datasource import Filter as SparkFilter
 from pyspark.sql.types import StructType
 
 import omnigraph
-from omnigraph.errors import NotFound, ParameterError, Unsupported
+from omnigraph.errors import NotFound, OmniGraphError, ParameterError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.read.conditions import Filter as Given
 from omnigraph.read.rows import TypeRows
@@ -320,15 +320,22 @@ WRONG: list[tuple[Mapping[str, str], str]] = [
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG)
-def test_options_that_are_wrong(spark: SparkSession, ships: Graph, options: Mapping[str, str], message: str) -> None:
+def test_options_that_are_wrong(ships: Graph, options: Mapping[str, str], message: str) -> None:
+    with pytest.raises(OmniGraphError) as caught:
+        OmniGraphSource({"path": ships.uri, **options}).schema()
+    assert message in f"{type(caught.value).__name__}: {caught.value}"
+
+
+def test_spark_tells_what_is_wrong(spark: SparkSession, ships: Graph) -> None:
+    options, message = WRONG[0]
     with pytest.raises(AnalysisException) as caught:
         spark.read.format("omnigraph").options(**options).load(ships.uri)
     assert message in str(caught.value)
 
 
 def test_there_is_no_graph(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(AnalysisException, match=r"NotFound: .*nowhere\.og"):
-        spark.read.format("omnigraph").option("type", "Ship").load(str(tmp_path / "nowhere.og"))
+    with pytest.raises(NotFound, match=r"nowhere\.og"):
+        OmniGraphSource({"path": str(tmp_path / "nowhere.og"), "type": "Ship"}).schema()
     with pytest.raises(AnalysisException, match="no graph is named: give its path"):
         spark.read.format("omnigraph").option("type", "Ship").load()
 

@@ -21,8 +21,9 @@ from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.tags import tag_names
-from omnigraph.read.changed import Op, changed_stretches, changed_tables, types_of
+from omnigraph.read.changed import Op, changed_stretches, changed_tables, stretches_between, types_of
 from omnigraph.read.diff_images import JSON, PYTHON, ChangedEntity, Form, diff_batch, diff_schema, entities_of
+from omnigraph.read.side_by_side import Side
 
 Value = TypeVar("Value")
 
@@ -77,11 +78,12 @@ class Diff:
 
     before: Snapshot
     after: Snapshot
-    _tables: tuple[str, ...] = field(repr=False)
+    tables: tuple[str, ...] = field(repr=False)
+    """The keys of the tables that are compared, in the order in which they are shown."""
 
     def summary(self) -> tuple[TypeChanges, ...]:
         """The counts of every type in which something changed. No images are made for it."""
-        counted = (self._counted(table_key) for table_key in self._tables)
+        counted = (self._counted(table_key) for table_key in self.tables)
         return tuple(each for each in counted if each.inserted or each.updated or each.deleted)
 
     def entities(self) -> Iterator[EntityChange]:
@@ -93,17 +95,7 @@ class Diff:
 
     def records(self) -> Iterator[dict[str, Json]]:
         """Every entity that changed, as an object of JSON."""
-        for table_key, each in self._entities(JSON):
-            kind, name = _kind_and_name(table_key)
-            yield {
-                "op": str(each.op),
-                "kind": kind,
-                "type": name,
-                "id": each.id,
-                "before": each.before,
-                "after": each.after,
-                "changed": list(each.changed),
-            }
+        return (_record(table_key, each) for table_key, each in self._entities(JSON))
 
     def reader(self, name: str) -> pa.RecordBatchReader:
         """The changes of one type as Arrow streams them: ``op``, ``id``, ``changed``, and both images as structs."""
@@ -112,7 +104,7 @@ class Diff:
             raise ParameterError(f"'{name}' is a node type and an edge type", hint=f"say {' or '.join(keys)}")
         types = types_of(self.before, self.after, keys[0])
         # Tables that the diff leaves out have nothing to show, whether they changed or not.
-        stretches = (changed_stretches(self.before, self.after, key) for key in keys if key in self._tables)
+        stretches = (changed_stretches(self.before, self.after, key) for key in keys if key in self.tables)
         batches = (diff_batch(parts, types) for parts_of_table in stretches for parts in parts_of_table)
         return pa.RecordBatchReader.from_batches(diff_schema(types), batches)
 
@@ -137,10 +129,29 @@ class Diff:
         return TypeChanges(*_kind_and_name(table_key), counts[Op.INSERTED], counts[Op.UPDATED], counts[Op.DELETED])
 
     def _entities(self, form: Form[Value]) -> Iterator[tuple[str, ChangedEntity[Value]]]:
-        for table_key in self._tables:
+        for table_key in self.tables:
             types = types_of(self.before, self.after, table_key)
             for parts in changed_stretches(self.before, self.after, table_key):
                 yield from ((table_key, each) for each in entities_of(parts, types, form))
+
+
+def records_between(table_key: str, before: Side, after: Side) -> Iterator[dict[str, Json]]:
+    """The records of one table, for rows that may differ wherever they lie."""
+    for parts in stretches_between(table_key, before, after):
+        yield from (_record(table_key, each) for each in entities_of(parts, (before.type, after.type), JSON))
+
+
+def _record(table_key: str, entity: ChangedEntity[Json]) -> dict[str, Json]:
+    kind, name = _kind_and_name(table_key)
+    return {
+        "op": str(entity.op),
+        "kind": kind,
+        "type": name,
+        "id": entity.id,
+        "before": entity.before,
+        "after": entity.after,
+        "changed": list(entity.changed),
+    }
 
 
 def _kind_and_name(table_key: str) -> tuple[str, str]:

@@ -18,7 +18,6 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-import orjson
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType, TimestampType
@@ -30,6 +29,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.changes import BEGINNING, NOW, ChangeBlock, Changes, changes
 from omnigraph.read.cursor import BASELINE
+from omnigraph.spark.entities import FIELDS, row_of
 from omnigraph.spark.reading import STORAGE, storage_options_of
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
@@ -52,16 +52,10 @@ SCHEMA: Final = StructType(
         StructField("actor", StringType()),
         StructField("message", StringType()),
         StructField("created_at", TimestampType(), nullable=False),
-        StructField("op", StringType(), nullable=False),
-        StructField("kind", StringType(), nullable=False),
-        StructField("type", StringType(), nullable=False),
-        StructField("id", StringType(), nullable=False),
-        StructField("before", StringType()),
-        StructField("after", StringType()),
-        StructField("changed", ArrayType(StringType(), containsNull=False), nullable=False),
+        *FIELDS,
     ]
 )
-"""One row for each entity that a commit changed. The images are texts of JSON."""
+"""One row for each entity that a commit changed."""
 
 _Offset: TypeAlias = "dict[str, str]"
 _CURSOR: Final = "cursor"
@@ -179,11 +173,4 @@ def _divided(cursors: Sequence[str]) -> list[SomeCommits]:
 def _rows(block: ChangeBlock) -> Iterator[_Row]:
     commit = block.commit
     cause = (commit.id, list(commit.parents), commit.branch, commit.actor, commit.message, commit.created_at)
-    for record in block.records():
-        what = (cast("str", record[name]) for name in ("op", "kind", "type", "id"))
-        images = (_text(record[name]) for name in ("before", "after"))
-        yield (*cause, *what, *images, cast("list[str]", record["changed"]))
-
-
-def _text(image: Json) -> str | None:
-    return None if image is None else orjson.dumps(image).decode()
+    return ((*cause, *row_of(record)) for record in block.records())

@@ -19,6 +19,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read import diff as diffs
 from omnigraph.read.conditions import Filter
 from omnigraph.read.embedding import EmbeddingSettings
 from omnigraph.read.rows import edge_type, node_type
@@ -184,6 +185,17 @@ class SparkGraph:
         manner = Manner(mode, on_error, rejects, "spark", check, indexes, from_branch)
         terms = Terms(branch, actor=actor or self.actor, message=message, txn=txn)
         return load(self.session, self.manifest, opening.current_schema(self.manifest), given, manner, terms)
+
+    def diff(
+        self, a: Reference, b: Reference | None = None, *, types: Iterable[str] | None = None, branch: str = MAIN
+    ) -> DataFrame:
+        """What changed from A to B, as ``graph.diff`` means them: one row for each entity, found by the executors.
+
+        The columns are those of the records of a diff; ``before`` and ``after`` are texts of JSON.
+        """
+        from omnigraph.spark.diff import frame_of
+
+        return frame_of(self.session, diffs.diff(self.manifest, a, b, types, branch))
 
     def merge(
         self,

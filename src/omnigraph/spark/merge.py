@@ -26,16 +26,16 @@ from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.manifest.handle import Manifest
 from omnigraph.read.changed import touched_sides
 from omnigraph.read.side_by_side import Side
-from omnigraph.read.touched import Touched, TouchedPart
+from omnigraph.read.touched import Touched
 from omnigraph.spark.load_changes import PartRows, Reading
 from omnigraph.spark.load_failures import spark_failures
 from omnigraph.spark.load_rows import Blocks, DistributedRows, Run, StagedPlaces
 from omnigraph.spark.load_rules import check_on_spark
 from omnigraph.spark.load_scratch import scratch_table
 from omnigraph.spark.load_staging import stage_on_spark
+from omnigraph.spark.meeting import Origin, TouchedRows, divided, in_parts, number_of_parts
 from omnigraph.spark.merge_tasks import (
     IDS,
-    PACKS,
     RECEIPTS,
     Orders,
     OverlaidRows,
@@ -43,8 +43,6 @@ from omnigraph.spark.merge_tasks import (
     Stream,
     TableOrders,
     TableReceipt,
-    TouchedRows,
-    scatter,
 )
 from omnigraph.storage import table as tables
 from omnigraph.storage.columns import Values
@@ -69,12 +67,6 @@ if TYPE_CHECKING:
 FEW_ROWS: Final = 10_000
 """So few rows this process brings together itself, sooner than jobs do: what the rules look for in the tables it finds
 by its values, and does not read whole columns for it."""
-_ROWS_IN_A_TASK: Final = 250_000
-_BYTES_IN_A_PART: Final = 64 * 1024 * 1024
-_LEAST_ROWS_IN_A_PART: Final = 5_000
-_MOST_PARTS: Final = 4_096
-_GUESSED_BYTES: Final = 32
-"""What a value takes whose type does not say."""
 _NONE: Final[Values] = cast("Values", pa.array([], pa.string()))
 
 
@@ -123,14 +115,9 @@ class _OnSpark:
 
     def _told(self, job: _Job, by: By, choices: Choices) -> list[TableReceipt]:
         """Do the work on all rows, once: each time the tasks run they write files."""
-        items = list(job.items())
-        parts = job.parts(self.session.sparkContext.defaultParallelism)
-        numbers = pa.array(range(len(items)), pa.int32())
-        bodies = pa.array([pickle.dumps(item) for item in items], pa.binary())
-        given = self.session.createDataFrame(pa.table({"number": numbers, "body": bodies}))
-        packs = given.repartitionById(len(items), "number").mapInArrow(partial(scatter, parts), PACKS)
+        parts = number_of_parts(job.sides, self.session.sparkContext.defaultParallelism)
         orders = Orders(tuple(job.orders()), by, choices, self.scratch())
-        told = packs.repartitionById(parts, "part").mapInArrow(orders.bring, RECEIPTS).collect()
+        told = in_parts(self.session, list(job.items()), parts).mapInArrow(orders.bring, RECEIPTS).collect()
         found: list[TableReceipt] = []
         for (body,) in cast("list[tuple[bytes]]", told):
             receipt = cast("PartReceipt", pickle.loads(bytes(body)))  # noqa: S301  made by our own tasks
@@ -178,24 +165,21 @@ class _Job:
         self._ours = [touched_sides(base.snapshot, sides.ours, key) for key in self.keys]
 
     @property
+    def sides(self) -> list[Side]:
+        """The rows of both, before and after."""
+        return [side for pair in (*self._theirs, *self._ours) for side in pair.sides()]
+
+    @property
     def num_rows(self) -> int:
         """How many rows there are."""
-        touched = sum(side.num_rows for pair in (*self._theirs, *self._ours) for side in pair.sides())
-        return touched + sum(len(overlay.ids) for overlay in self._overlays if overlay is not None)
-
-    def parts(self, at_once: int) -> int:
-        """Into how many parts they go: each fits into memory, and all executors have something to do."""
-        size = sum(
-            side.num_rows * _row_bytes(side.schema) for pair in (*self._theirs, *self._ours) for side in pair.sides()
-        )
-        busy = min(at_once, self.num_rows // _LEAST_ROWS_IN_A_PART)
-        return max(1, min(_MOST_PARTS, max(busy, size // _BYTES_IN_A_PART)))
+        overlaid = sum(len(overlay.ids) for overlay in self._overlays if overlay is not None)
+        return overlaid + sum(side.num_rows for side in self.sides)
 
     def items(self) -> Iterator[TouchedRows | OverlaidRows]:
         """The rows, as tasks read them."""
         for number, overlay in enumerate(self._overlays):
             for stream, (touched, type_) in self._streams(number).items():
-                for few in _divided(touched):
+                for few in divided(touched):
                     yield TouchedRows(number, stream, Side(few, type_))
             if overlay is not None:
                 yield OverlaidRows(number, overlay)
@@ -204,9 +188,8 @@ class _Job:
         """What the parts have to know of each table."""
         for number, type_ in enumerate(self._types):
             streams = self._streams(number).items()
-            yield TableOrders(
-                type_, {stream: (None if each is None else each.table, known) for stream, (each, known) in streams}
-            )
+            origins = {stream: Origin(None if each is None else each.table, known) for stream, (each, known) in streams}
+            yield TableOrders(type_, origins)
 
     def _streams(self, number: int) -> dict[Stream, tuple[Touched | None, NodeType | EdgeType]]:
         theirs, ours = self._theirs[number], self._ours[number]
@@ -216,30 +199,6 @@ class _Job:
             Stream.BEFORE_OURS: (ours.before, ours.types[0]),
             Stream.OURS: (ours.after, ours.types[1]),
         }
-
-
-def _divided(touched: Touched | None) -> Iterator[Touched]:
-    """Rows in pieces that a task reads."""
-    held: list[TouchedPart] = []
-    for part in () if touched is None else touched.parts:
-        held.append(part)
-        if sum(each.num_rows for each in held) >= _ROWS_IN_A_TASK:
-            yield Touched(cast("Touched", touched).table, tuple(held))
-            held = []
-    if touched is not None and held:
-        yield Touched(touched.table, tuple(held))
-
-
-def _row_bytes(schema: pa.Schema) -> int:
-    """About how many bytes a row takes; blobs do not travel with it."""
-    return sum(_value_bytes(type_) for type_ in schema.types)
-
-
-def _value_bytes(type_: pa.DataType) -> int:
-    try:
-        return max(1, type_.bit_width // 8)
-    except ValueError:
-        return _GUESSED_BYTES
 
 
 # --------------------------------------------------------------------------------------------- what came of it
