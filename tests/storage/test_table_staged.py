@@ -235,7 +235,29 @@ def test_a_distributed_upsert_from_its_parts(tmp_path: Path) -> None:
     table = table_of(tmp_path, ann=3, bob=4)
     table = put(table, append(table, people(cid=5)))
     new = write_rows(table, people(bob=40, cid=50, dan=6))
-    old = table.scan(["id"], filter="id IN ('bob', 'cid')", with_row_address=True).read_all()
+    staged = update_fragments(table, *without(table, "bob", "cid"), new)
+    assert (staged.kind, staged.inserted, staged.updated, staged.deleted) == (Kind.UPSERT, 1, 2, 0)
+    landed = commit(table, staged, "op")
+    assert ages(landed) == {"ann": 3, "bob": 40, "cid": 50, "dan": 6}
+    assert set(ages(landed, f"{ROW_UPDATED_AT} > {table.version}")) == {"bob", "cid", "dan"}
+
+
+def test_a_distributed_upsert_may_remove_more_than_it_brings_or_only_remove(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ann=3, bob=4)
+    table = put(table, append(table, people(cid=5)))
+    staged = update_fragments(table, *without(table, "bob", "cid"), write_rows(table, people(bob=40)))
+    assert (staged.kind, staged.inserted, staged.updated, staged.deleted) == (Kind.UPSERT, 0, 1, 1)
+    table = commit(table, staged, "op")
+    assert ages(table) == {"ann": 3, "bob": 40}
+    staged = update_fragments(table, *without(table, "bob"), ())
+    assert (staged.kind, staged.inserted, staged.updated, staged.deleted) == (Kind.DELETE, 0, 0, 1)
+    assert ages(commit(table, staged, "op")) == {"ann": 3}
+
+
+def without(table: Table, *ids: str) -> tuple[list[int], list[FragmentText]]:
+    """The fragments that become empty without some rows, and those that lose some, as executors find them."""
+    named = ", ".join(f"'{id_}'" for id_ in ids)
+    old = table.scan(["id"], filter=f"id IN ({named})", with_row_address=True).read_all()
     updated: list[FragmentText] = []
     removed: list[int] = []
     for address in cast("list[int]", old[ROW_ADDRESS].to_pylist()):
@@ -244,11 +266,7 @@ def test_a_distributed_upsert_from_its_parts(tmp_path: Path) -> None:
             removed.append(address >> 32)
         else:
             updated.append(left)
-    staged = update_fragments(table, removed, updated, new)
-    assert (staged.inserted, staged.updated) == (1, 2)
-    landed = commit(table, staged, "op")
-    assert ages(landed) == {"ann": 3, "bob": 40, "cid": 50, "dan": 6}
-    assert set(ages(landed, f"{ROW_UPDATED_AT} > {table.version}")) == {"bob", "cid", "dan"}
+    return removed, updated
 
 
 @pytest.mark.parametrize(
