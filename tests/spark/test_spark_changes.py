@@ -125,6 +125,11 @@ def test_a_query_of_what_is_there_ends_where_it_began(graph: Graph) -> None:
     rows, end = batch(reader, reader.initialOffset())
     assert len(rows) == 3
     assert batch(reader, end) == ([], end)
+    late = reader_of(graph)
+    late.prepareForTriggerAvailableNow()
+    edit(graph, people={"ann": person(2)})
+    _, begins = batch(late, late.initialOffset())
+    assert batch(late, begins) == ([], begins)
 
 
 def test_many_commits_are_few_tasks(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,6 +310,7 @@ def test_killed_when_a_batch_is_taken_the_next_driver_goes_on(
     edit(graph, people={"bob": person(1)})
     assert follow(spark, graph, tmp_path / "checkpoint", keep(tmp_path / "kept")) is None
     assert (tmp_path / "kept" / "2.jsonl").read_bytes() == taken, "the batch that was run again has the same rows"
-    kept = [orjson.loads(line) for path in sorted((tmp_path / "kept").iterdir()) for line in path.open("rb")]
+    batches = [path.read_bytes() for path in sorted((tmp_path / "kept").iterdir())]
+    kept = [orjson.loads(line) for lines in batches for line in lines.splitlines()]
     assert kept == [[row["commit"], row["id"], row["after"]] for row in fed(graph.changes(f"after:{begins}"))]
     assert len(kept) == 3

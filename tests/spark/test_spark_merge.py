@@ -30,7 +30,9 @@ from omnigraph.write.merge_sides import Base
 from omnigraph.write.rules import Checked
 from tests.graphs import written
 from tests.model.merge_model import By
+from tests.write import evolving
 from tests.write.merging import Rows, edit, knows, make, person, state
+from tests.write.test_evolve_branches import OTHER as OTHER_SCHEMAS
 from tests.write.test_merge_truth import truth_graph
 from tests.write.test_merge_types import ONE, OTHER
 from tests.write.test_merge_types import SCHEMA as THINGS
@@ -90,6 +92,7 @@ def on_both(
     here, there = outcome_of(lambda: merging(graph)), outcome_of(lambda: merging(copy.spark(spark)))
     assert there == here
     assert lines(copy, into) == lines(graph, into)
+    assert copy.verify().findings == ()
     assert [commit.message for commit in copy.ancestry()] == [commit.message for commit in graph.ancestry()]
     assert sorted(path.name for path in folder.parent.iterdir() if path.suffix != ".og") == [], "nothing lies beside it"
     shutil.rmtree(copy.uri)
@@ -227,6 +230,18 @@ def test_a_table_that_was_only_inherited_is_adopted_or_forked(
     edit(graph, "dev", people={"ann": person(5)})
     merged(spark, graph, "dev", "late")
     assert [commit.message for commit in graph.commits("late")][1] == HANDED_OVER
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", OTHER_SCHEMAS)
+def test_a_branch_that_lags_behind_the_schema_is_merged_alike(spark: SparkSession, tmp_path: Path, change: str) -> None:
+    graph = evolving.make(tmp_path)
+    graph.create_branch("dev")
+    evolving.load(graph, {"type": "Person", "data": {"name": "dev", "age": 5, "nick": "d"}}, branch="dev")
+    graph.apply_schema(OTHER_SCHEMAS[change])
+    merged(spark, graph)
+    merged(spark, graph, "main", "dev")
+    assert evolving.people(graph, "dev") == evolving.people(graph)
 
 
 # --------------------------------------------------------------------------------------------- rules

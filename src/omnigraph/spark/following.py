@@ -133,8 +133,11 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: _Offset, limit: ReadLimit) -> _Offset:  # noqa: ARG002, N802  Spark's signature
         """The newest commit of the branch; where a query begins, if it has not kept that yet."""
-        newest = self._changes(start[_CURSOR]).newest
-        return {_CURSOR: start[_CURSOR] if _BEGINS in start else self._until or newest}
+        found = self._changes(start[_CURSOR])
+        ends = found.newest if self._until is None else self._until
+        # A query may begin after what was there when it was told to end with that.
+        goes_on = _BEGINS not in start and ends in found.cursors()
+        return {_CURSOR: ends if goes_on else start[_CURSOR]}
 
     def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
         """The commits after one offset, up to another."""
