@@ -32,6 +32,14 @@ _PATIENCE = 180.0
 LARGE = os.environ.get("OMNIGRAPH_FUZZ") == "large"
 
 
+class ChildDied(AssertionError):
+    """A child ended without an answer."""
+
+    def __init__(self, exitcode: int | None) -> None:
+        super().__init__(f"the child died without an answer: exit code {exitcode}")
+        self.exitcode = exitcode
+
+
 def run(function: Callable[[*Args], Result], *args: *Args) -> Result:
     """Call the function in a child process. What it returns is returned here, what it raises is raised here."""
     ours, theirs = pipe()
@@ -42,7 +50,7 @@ def run(function: Callable[[*Args], Result], *args: *Args) -> Result:
         succeeded, answer = cast("tuple[bool, object]", ours.recv())
     except EOFError:
         child.join(_PATIENCE)
-        raise AssertionError(f"the child died without an answer: exit code {child.exitcode}") from None
+        raise ChildDied(child.exitcode) from None
     finally:
         ours.close()
     child.join(_PATIENCE)
@@ -61,6 +69,17 @@ def kill_at(function: Callable[[*Args], object], args: tuple[*Args], number: int
     child = start(_call_killing, function, args, number, when)
     child.join(_PATIENCE)
     assert child.exitcode == -signal.SIGKILL, f"not killed {when} write {number}: exit code {child.exitcode}"
+
+
+def attempt(function: Callable[[*Args], object], args: tuple[*Args], number: int, when: When) -> bool:
+    """Call the function in a child that dies at its write ``number``, if it gets there; whether it came to its end."""
+    try:
+        run(_call_killing, function, args, number, when)
+    except ChildDied as died:
+        if died.exitcode != -signal.SIGKILL:
+            raise
+        return False
+    return True
 
 
 def start(function: Callable[[*Args], object], *args: *Args) -> ForkServerProcess:

@@ -21,7 +21,9 @@ from omnigraph.errors import MergeConflicts
 from omnigraph.graph import Graph
 from omnigraph.manifest.history import Commit
 from omnigraph.write.merge import MergeResult
-from tests.model.merge_model import By, Entity, merge, merged, orphans, preferred
+from tests.model.ancestry_model import bases as met
+from tests.model.ancestry_model import common
+from tests.model.merge_model import By, Entity, merge, orphans, preferred
 from tests.write.merging import edit, knows, make, person, state
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ class History:
         theirs, target = self.head(source) if source in BRANCHES else source, self.head(into)
         if source == into:
             return
-        bases = self.bases(theirs, target)
+        bases = met(self.parents, theirs, target, self.versions.__getitem__)
         result = self.compare(source, into, by, prefer, theirs, bases)
         if result is not None:
             label = "already-up-to-date" if theirs in bases else "fast-forward" if target in bases else "merged"
@@ -114,7 +116,7 @@ class History:
         target = self.head(into)
         tried = self.graph.merge(source, into, by=by, dry_run=True)
         assert tried.base == bases[0]
-        base = self.common(*bases)
+        base = common(self.parents, self.shown.__getitem__, bases[0], bases[1:], self.versions.__getitem__)
         ours, other = self.shown[target], self.shown[theirs]
         if theirs in bases:
             base = other
@@ -161,40 +163,6 @@ class History:
         event("reverted")
         if result.commit is not None:
             self.know(result.commit, expected)
-
-    # ----------------------------------------------------------------------------------------- where two met
-
-    def ancestors(self, commit: str) -> dict[str, int]:
-        """A commit and all that it follows, each with the steps to it on the shortest way."""
-        found = {commit: 0}
-        newest = [commit]
-        while newest:
-            newest = [parent for each in newest for parent in self.parents[each] if parent not in found]
-            found |= dict.fromkeys(newest, max(found.values()) + 1)
-        return found
-
-    def bases(self, one: str, other: str) -> list[str]:
-        """Common ancestors that no other one follows, the nearest to both first, then the newest."""
-        ways = self.ancestors(one), self.ancestors(other)
-        shared = ways[0].keys() & ways[1].keys()
-        found = [each for each in shared if not any(each in self.ancestors(more) for more in shared - {each})]
-        return sorted(found, key=lambda each: (ways[0][each] + ways[1][each], -self.versions[each], each))
-
-    def common(self, first: str, *others: str) -> State:
-        """What both sides have seen: the first meeting point, and what the others have that it has not."""
-        known, told = self.shown[first], dict[tuple[str, str], Entity | None]()
-        for other in others:
-            earlier = self.bases(first, other)
-            if len(earlier) != 1:
-                event("met more than once, twice")
-            before = self.shown[earlier[0]]
-            for key in {*known, *self.shown[other], *before}:
-                found = merged(before.get(key), known.get(key), self.shown[other].get(key), "property")
-                if isinstance(found, str):
-                    told.setdefault(key, before.get(key))
-                elif found != known.get(key):
-                    told.setdefault(key, found)
-        return {key: row for key, row in {**known, **told}.items() if row is not None}
 
 
 # --------------------------------------------------------------------------------------------- what happens
