@@ -17,7 +17,7 @@
       FormatError                 use the release that fits
         FormatTooNew, FormatTooOld
       OperatorError               somebody has to look
-        RecoveryError, DriftDetected, StorageError, OutcomeUnknown, EmbeddingError, SparkUnavailable
+        RecoveryError, DriftDetected, GraphMoved, StorageError, OutcomeUnknown, EmbeddingError, SparkUnavailable
 
 Every error has a stable ``code``, a ``message``, often a ``hint`` and ``details`` as plain JSON values.
 Errors pickle, so they cross process borders whole. This module imports nothing of the project.
@@ -467,6 +467,12 @@ class DriftDetected(OperatorError):
     """A table moved without us: run ``omnigraph repair``."""
 
     code = "drift_detected"
+
+
+class GraphMoved(OperatorError):
+    """The graph was moved or copied, and a branch of it still names the old folder: run ``omnigraph repair``."""
+
+    code = "graph_moved"
 
 
 class StorageError(OperatorError):

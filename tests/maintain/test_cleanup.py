@@ -124,6 +124,17 @@ def test_a_branch_keeps_the_newest_of_its_own(ports: Graph) -> None:
         shown(ports, "dev", at=commits[3])
 
 
+def test_what_a_fork_was_made_from_stays_whole(ports: Graph) -> None:
+    ports.create_branch("dev")
+    add(ports, "dev", "dev")
+    ports.create_branch("child", "dev")
+    add(ports, "child", "child")
+    ports.merge("child", "dev")
+    add(ports, "last", "dev")
+    cleanup_now(ports, 1)
+    assert ports.verify().findings == ()
+
+
 def test_a_branch_that_was_merged_can_be_merged_again(ports: Graph) -> None:
     ports.create_branch("dev")
     add(ports, "q1", "dev")

@@ -79,7 +79,8 @@ def repair(
     """Show tables that were changed without the graph knowing, and end that.
 
     Confirmed, compactions and index builds are published, and what a dead writer left is taken back. What changed rows
-    needs --force as well: look at it first, and run verify afterwards.
+    needs --force as well: look at it first, and run verify afterwards. A graph that was moved or copied is made to
+    stand alone.
 
     \b
     Example:

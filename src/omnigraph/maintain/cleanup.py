@@ -182,14 +182,18 @@ class _Cleanup:
 
     def _versions(self, location: str, root: Table) -> Iterator[Reclaimed]:
         stay = self.stays.versions.get(location, frozenset())
-        for name in (MAIN, *root.branches()):
+        forks = root.branches()
+        # A version that a fork was made from Lance would keep, but not the file that says what made it.
+        starts = {(ref.parent or MAIN, ref.parent_version) for ref in forks.values()}
+        for name in (MAIN, *forks):
             try:
                 table = root if name == MAIN else open_table(root.uri, name, None, self.manifest.access)
             except NotFound:
                 # The ref of a fork that was never finished: the next write to it makes it anew.
                 continue
             shown = self.stays.heads.get((location, name), table.version)
-            gone = [version for version in version_numbers(table) if version < shown and version not in stay]
+            older = [version for version in version_numbers(table) if version < shown and version not in stay]
+            gone = [version for version in older if (name, version) not in starts]
             yield from self._dropped(Kind.TABLE_VERSIONS, table, gone)
 
     def _manifest_versions(self) -> Iterator[Reclaimed]:
@@ -206,7 +210,7 @@ class _Cleanup:
             return
         self.refs.check()
         freed = tables.drop_versions(table, versions)
-        # Lance keeps the version that a branch was made from.
+        # Lance keeps what a Lance tag of another program names.
         left = set(version_numbers(table))
         yield Reclaimed(kind, sum(version not in left for version in versions), freed)
 

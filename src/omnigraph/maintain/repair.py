@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 from ulid import ULID
 
 from omnigraph.errors import HistoryGone, NotFound, RecoveryError
+from omnigraph.maintain.moved import take_over
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
@@ -23,7 +24,7 @@ from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, entry_of, open_pin, pins_of
 from omnigraph.storage.locks import Held, branch_lock
 from omnigraph.storage.pinned import Committed, Table, open_table
-from omnigraph.write.recovery import Found, audit_discarded_drift, is_foreign, is_neutral, take_back
+from omnigraph.write.recovery import Found, audit_discarded_drift, heal_all, is_foreign, is_neutral, take_back
 from omnigraph.write.sidecars import list_sidecars
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class Repaired:
     confirmed: bool
     drifts: tuple[Drift, ...]
     commits: tuple[Commit, ...]
+    moved: int = 0
+    """How many files of branches named the folder that the graph was moved or copied from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,16 @@ class _Drifted:
 
 
 def repair(manifest: Manifest, *, confirm: bool = False, force: bool = False) -> Repaired:
-    """Classify the drift of every branch and, if it is confirmed, end it. Refused while a write is unfinished."""
+    """Classify the drift of every branch and, if it is confirmed, end it. Refused while a write is unfinished.
+
+    The branches of a graph that was moved or copied are put right first.
+    """
+    moved = take_over(manifest, confirm=confirm)
+    if moved and not confirm:
+        # What drifted there cannot be read yet.
+        return Repaired(confirm, (), (), moved)
+    if moved:
+        heal_all(manifest)
     drifts: list[Drift] = []
     commits: list[CommitRecord] = []
     for branch in branch_names(manifest):
@@ -94,7 +106,7 @@ def repair(manifest: Manifest, *, confirm: bool = False, force: bool = False) ->
             drifts += [each.fact for each in found]
             if confirm:
                 commits += _ended(manifest, held, branch, found, REPAIR_ACTOR if not force else FORCE_ACTOR)
-    return Repaired(confirm, tuple(drifts), tuple(commit_of(commit) for commit in commits))
+    return Repaired(confirm, tuple(drifts), tuple(commit_of(commit) for commit in commits), moved)
 
 
 def find_drift(manifest: Manifest, branch: str) -> list[Drift]:

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from omnigraph.errors import HistoryGone, NotFound, OmniGraphError, Violation
 from omnigraph.maintain.leftovers import STALE_AFTER, Kind, Leftover, inventory, leftovers_of, loads_left, size_of
+from omnigraph.maintain.moved import noted_elsewhere
 from omnigraph.maintain.repair import Drift, find_drift
 from omnigraph.maintain.verify_rules import MOST_VIOLATIONS, read_everything
 from omnigraph.manifest import contract
@@ -36,6 +37,7 @@ class FindingKind(StrEnum):
     """What can be wrong."""
 
     SCHEMA = "schema"
+    MOVED = "moved"
     UNREADABLE = "unreadable"
     ROW_COUNT = "row count"
     RULE = "rule"
@@ -106,11 +108,13 @@ def verify(manifest: Manifest, *, stale_after: timedelta = STALE_AFTER) -> Verif
     started = time.perf_counter()
     found = _Verifying(manifest, stale_after)
     found.branches = branch_names(manifest)
+    moved = _moved(found)
     _schema(found)
     _heads(found)
     _history(found)
-    _tags(found)
-    _files(found)
+    if not moved:
+        _tags(found)
+        _files(found)
     _unfinished(found)
     return Verified(
         tuple(found.findings),
@@ -123,6 +127,19 @@ def verify(manifest: Manifest, *, stale_after: timedelta = STALE_AFTER) -> Verif
         found.bytes,
         time.perf_counter() - started,
     )
+
+
+# --------------------------------------------------------------------------------------------- the place
+
+
+def _moved(found: _Verifying) -> bool:
+    """Branches of a graph that was moved show the files of another place, which prove nothing: only main is read."""
+    files = list(noted_elsewhere(found.manifest))
+    if files:
+        what = f"{len(files)} files of branches name another folder: it was moved or copied from there"
+        found.add(FindingKind.MOVED, str(found.manifest.location), what, "run `omnigraph repair --confirm`")
+        found.branches = [MAIN]
+    return bool(files)
 
 
 # --------------------------------------------------------------------------------------------- the schema

@@ -20,8 +20,9 @@ from lance.dataset import Branch, LanceDataset, LanceOperation, Transaction
 from lance.dataset import Index as LanceIndex
 from lance.debug import format_manifest, list_transactions
 
-from omnigraph.errors import ConflictError, HistoryGone, NotFound
+from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound
 from omnigraph.storage.lance_errors import RefsMoved, translated
+from omnigraph.storage.moving import lies_in
 from omnigraph.storage.staging import IndexKind
 
 Result = TypeVar("Result")
@@ -374,7 +375,19 @@ def _open(uri: str, branch: str | None, version: int | None, access: Access) -> 
             storage_options=dict(access.storage_options) or None,
             session=access.session,
         )
+        _refuse_moved(dataset, uri, branch)
     return Table(uri=uri, branch=branch, version=dataset.version, access=access, handle=dataset)
+
+
+def _refuse_moved(dataset: LanceDataset, uri: str, branch: str | None) -> None:
+    """Files elsewhere are those of another graph, or will be: reading them would go well until they change."""
+    for base in dataset.base_paths().values() if branch is not None else ():
+        if not lies_in(base.path, uri):
+            raise GraphMoved(
+                f"{_subject(uri, branch)} has files in {base.path}: the graph was moved or copied from there",
+                hint="run `omnigraph repair --confirm`, which makes it stand alone",
+                details={"location": uri, "noted": base.path},
+            )
 
 
 def _why_missing(uri: str, branch: str | None, version: int | None, access: Access) -> Exception:

@@ -17,7 +17,7 @@ from typing import Final
 
 from ulid import ULID
 
-from omnigraph.errors import ConflictError, DriftDetected, HistoryGone, NotFound, RecoveryError
+from omnigraph.errors import ConflictError, DriftDetected, GraphMoved, HistoryGone, NotFound, RecoveryError
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.contract import project_root_files
 from omnigraph.manifest.handle import Manifest
@@ -63,7 +63,8 @@ def heal_all(manifest: Manifest) -> None:
     """Finish what is left on every branch, one lock at a time: what a read-write open does."""
     # Once for each branch: what live writers put there meanwhile is their own to remove.
     for branch in sorted({sidecar.branch or MAIN for sidecar in list_sidecars(manifest.objects)}):
-        with branch_lock(manifest.location, branch, manifest.locks) as held:
+        # The branches of a graph that was moved cannot be read before it is repaired, which heals them then.
+        with suppress(GraphMoved), branch_lock(manifest.location, branch, manifest.locks) as held:
             heal(manifest, held, branch)
 
 

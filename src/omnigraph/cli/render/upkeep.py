@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from omnigraph.maintain.repair import Drift, Repaired
     from omnigraph.maintain.verify import Finding, Verified
 
+_CONFIRM = "nothing was changed; --confirm does it"
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
 
@@ -95,7 +96,7 @@ class CleanedUp(Result):
         did = "reclaimed" if self.result.confirmed else "would reclaim"
         page.print(f"{did} {size_text(self.result.bytes)}; {kept}, {self.result.commits_gone:,} not")
         if not self.result.confirmed:
-            page.say("nothing was changed; --confirm does it")
+            page.say(_CONFIRM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +110,17 @@ class RepairedGraph(Result):
         return {
             "confirmed": self.result.confirmed,
             "commits": [commit.id for commit in self.result.commits],
+            "moved": self.result.moved,
             "drift": [_drift_json(drift) for drift in self.result.drifts],
         }
 
     def draw(self, page: Page) -> None:
         """A line for each of them."""
+        if self.result.moved:
+            named = "named" if self.result.confirmed else "name"
+            page.print(f"{self.result.moved:,} files of branches {named} the folder that the graph was moved from")
         if not self.result.drifts:
-            return page.print("no drift")
+            return page.print("no drift") if self.result.confirmed or not self.result.moved else page.say(_CONFIRM)
         did = "done" if self.result.confirmed else "would be"
         page.table(
             ("branch", "table", "kind", "shown", "head", "operations", did),
@@ -125,7 +130,7 @@ class RepairedGraph(Result):
             ],
         )
         if not self.result.confirmed:
-            return page.say("nothing was changed; --confirm does it, and --force what is left out")
+            return page.say(f"{_CONFIRM}, and --force what is left out")
         return page.print(f"repaired: {', '.join(commit.id for commit in self.result.commits) or 'nothing'}")
 
 
