@@ -21,6 +21,7 @@ from tempfile import mkdtemp
 from typing import TypeAlias, TypeVar, TypeVarTuple, cast
 
 from omnigraph.storage.failpoints import Step, When, killing, recording
+from omnigraph.storage.moving import with_notes
 
 Args = TypeVarTuple("Args")
 Result = TypeVar("Result")
@@ -115,8 +116,11 @@ def every_fault(steps: Iterable[Step]) -> Generator[tuple[int, When]]:
 
 
 def fresh_copy(template: Path) -> Path:
-    """A copy of a template folder, in a new folder beside it."""
-    return shutil.copytree(template, Path(mkdtemp(dir=template.parent)) / template.name)
+    """A copy of a template folder, in a new folder beside it, that has no file in common with it."""
+    copy = shutil.copytree(template, Path(mkdtemp(dir=template.parent)) / template.name)
+    for file in copy.glob("**/tree/**/_versions/*.manifest"):
+        file.write_bytes(with_notes(file.read_bytes(), lambda noted: noted.replace(str(template), str(copy))))
+    return copy
 
 
 def _call(answer: Pipe, function: Callable[[*Args], object], args: tuple[*Args]) -> None:

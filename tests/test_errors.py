@@ -13,6 +13,7 @@ from omnigraph import errors
 from omnigraph.errors import OmniGraphError, Position, Problem, Violation
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "errors.md"
+OPERATING = PAGE.parent.parent / "how-to" / "operate.md"
 ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \| (.+) \| (.+) \|$", re.MULTILINE)
 POSITION = Position("a.gq", 3, 8, 12, "    $p.agee > 30")
 PROBLEM = Problem("T6", "Person has no property 'agee'", POSITION, "did you mean 'age'?")
@@ -108,3 +109,12 @@ def test_all_problems_of_a_text_are_in_the_error() -> None:
     assert error.message == "Person has no property 'agee' (and 1 more)"
     assert str(error).count("\n") == 5
     assert error.to_json()["position"] == POSITION.to_json()
+
+
+def test_the_page_for_operators_has_a_way_out_of_everything_that_is_no_wrong_input() -> None:
+    told = set(
+        re.findall(r"`(\w+)`", "".join(re.findall(r"^\| ([^|]+) \|", OPERATING.read_text("utf-8"), re.MULTILINE)))
+    )
+    wrong_input = {*tree(errors.InputError), errors.NotFoundError, errors.AlreadyExists, errors.MergeConflicts}
+    missing = {error.__name__ for error in tree() if error not in wrong_input and error is not OmniGraphError} - told
+    assert missing == set()
