@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import lance
@@ -15,6 +16,7 @@ import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.maintain import verify as module
 from omnigraph.maintain.verify import FindingKind
+from omnigraph.write.audit import DIRECTORY, Recovery, RecoveryKind, record
 from tests.graphs import written
 from tests.maintain.ports import add, append_by_another_program, cleanup_now, uri_of
 from tests.write.conftest import FLEET
@@ -139,3 +141,59 @@ def test_what_is_wrong_is_found(ports: Graph, name: str) -> None:
 def test_every_rule_of_a_larger_schema(fleet: Graph) -> None:
     assert fleet.verify().findings == ()
     assert fleet.verify().rows == len(FLEET)
+
+
+# --------------------------------------------------------------------------------------------- blobs, audit, feed
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Graph:
+    """A blob among the rows, one in a file of its own, one that is empty, one outside of the graph, and none."""
+    outside = tmp_path / "outside.bin"
+    outside.write_bytes(b"o" * 7)
+    graph = omnigraph.init(tmp_path / "docs.og", "node Doc { name: String @key  file: Blob? }")
+    contents = {"small": b"s" * 100, "large": os.urandom(5 * 1024 * 1024), "empty": b"", "none": None}
+    rows = [{"name": name, "file": data} for name, data in contents.items()]
+    graph.load(
+        nodes={"Doc": pa.Table.from_pylist(rows, schema=pa.schema([("name", pa.string()), ("file", pa.binary())]))}
+    )
+    insert = 'query q($file: Blob) { insert Doc { name: "outside", file: $file } }'
+    graph.mutate(insert, params={"file": outside.as_uri()})
+    return graph
+
+
+def test_every_blob_is_read(docs: Graph) -> None:
+    found = docs.verify()
+    assert (found.findings, found.blobs, found.blob_bytes) == ((), 4, 100 + 5 * 1024 * 1024 + 7)
+
+
+def test_a_blob_that_lost_its_bytes_is_found(docs: Graph, tmp_path: Path) -> None:
+    (tmp_path / "outside.bin").unlink()
+    large = max((tmp_path / "docs.og").rglob("*.blob"), key=lambda file: file.stat().st_size)
+    large.write_bytes(large.read_bytes()[: 1024 * 1024])
+    found = [(each.kind, each.where) for each in docs.verify().findings]
+    assert (FindingKind.BLOB, "main: Doc outside, file") in found
+    assert (FindingKind.BLOB, "main: Doc large, file") in found
+    assert len(found) == 2
+
+
+def test_the_audit_is_read(ports: Graph) -> None:
+    row = Recovery("c", RecoveryKind.ROLLED_BACK, None, "one", "Load", (), datetime(2026, 1, 1, tzinfo=UTC))
+    record(ports._manifest, row)
+    found = ports.verify()
+    assert (found.findings, found.recoveries) == ((), 1)
+    audit = str(Path(ports.uri, DIRECTORY))
+    lance.write_dataset(lance.dataset(audit).to_table(), audit, mode="append")
+    assert [(each.kind, each.where) for each in ports.verify().findings] == [(FindingKind.AUDIT, "operation one")]
+    lance.dataset(audit).update({"recovery_kind": "'Nonsense'"})
+    (finding,) = ports.verify().findings
+    assert "Nonsense" in finding.what
+
+
+def test_a_commit_that_does_not_follow_the_one_before_it_is_found(ports: Graph) -> None:
+    commits = ports.commits()
+    manifest = lance.dataset(str(Path(ports.uri, "__manifest")))
+    metadata = f"replace(metadata, '{commits[1].id}', '{commits[2].id}')"
+    manifest.update({"metadata": metadata}, where=f"object_id = '{commits[0].id}'")
+    findings = omnigraph.open(ports.uri, "ro").verify().findings
+    assert (FindingKind.HISTORY, f"commit {commits[0].id}") in [(each.kind, each.where) for each in findings]

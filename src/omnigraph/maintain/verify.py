@@ -7,6 +7,7 @@ what to do about it. A commit that cleanup took is no finding; what is missing o
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from omnigraph.errors import HistoryGone, NotFound, OmniGraphError, Violation
 from omnigraph.maintain.leftovers import STALE_AFTER, Kind, Leftover, inventory, leftovers_of, loads_left, size_of
 from omnigraph.maintain.moved import noted_elsewhere
 from omnigraph.maintain.repair import Drift, find_drift
+from omnigraph.maintain.verify_blobs import read_blobs
 from omnigraph.maintain.verify_rules import MOST_VIOLATIONS, read_everything
 from omnigraph.manifest import contract
 from omnigraph.manifest.branches import branch_names
@@ -26,6 +28,7 @@ from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin, pins_of
 from omnigraph.manifest.tags import find_tag, tag_names
+from omnigraph.write.audit import recoveries
 from omnigraph.write.sidecars import list_sidecars
 
 _LOOKS: Final = 4
@@ -41,8 +44,10 @@ class FindingKind(StrEnum):
     UNREADABLE = "unreadable"
     ROW_COUNT = "row count"
     RULE = "rule"
+    BLOB = "blob"
     HISTORY = "history"
     TAG = "tag"
+    AUDIT = "audit"
     MISSING_FILE = "missing file"
     DRIFT = "drift"
     UNFINISHED = "unfinished write"
@@ -73,6 +78,10 @@ class Verified:
     files: int
     bytes: int
     seconds: float
+    blobs: int = 0
+    blob_bytes: int = 0
+    recoveries: int = 0
+    """Rows of the audit: writes that somebody else than their writer brought to an end."""
 
     @property
     def is_sound(self) -> bool:
@@ -95,6 +104,9 @@ class _Verifying:
     tags: int = 0
     files: int = 0
     bytes: int = 0
+    blobs: int = 0
+    blob_bytes: int = 0
+    recoveries: int = 0
 
     def add(self, kind: FindingKind, where: str, what: object, remedy: str) -> None:
         self.findings.append(Finding(kind, where, str(what), remedy))
@@ -115,6 +127,7 @@ def verify(manifest: Manifest, *, stale_after: timedelta = STALE_AFTER) -> Verif
     if not moved:
         _tags(found)
         _files(found)
+    _audit(found)
     _unfinished(found)
     return Verified(
         tuple(found.findings),
@@ -126,6 +139,9 @@ def verify(manifest: Manifest, *, stale_after: timedelta = STALE_AFTER) -> Verif
         found.files,
         found.bytes,
         time.perf_counter() - started,
+        found.blobs,
+        found.blob_bytes,
+        found.recoveries,
     )
 
 
@@ -196,9 +212,19 @@ def _head(found: _Verifying, snapshot: Snapshot) -> None:
             found.add(FindingKind.ROW_COUNT, _place(snapshot.branch, pin), says, _FROM_A_COPY)
     for violation in read.violations:
         found.add(FindingKind.RULE, _row(snapshot.branch, violation), violation.message, "correct or delete the row")
+    if not read.unreadable:
+        _blobs(found, snapshot)
     if len(read.violations) >= MOST_VIOLATIONS:
         where = f"branch {snapshot.branch}"
         found.add(FindingKind.RULE, where, f"more than {MOST_VIOLATIONS} rows break a rule", "load the data again")
+
+
+def _blobs(found: _Verifying, snapshot: Snapshot) -> None:
+    read = read_blobs(snapshot.catalog(), snapshot)
+    found.blobs += read.count
+    found.blob_bytes += read.bytes
+    for where, what in read.broken:
+        found.add(FindingKind.BLOB, f"{snapshot.branch}: {where}", what, "restore the file from a copy, or set it anew")
 
 
 def _place(branch: str, pin: Pin) -> str:
@@ -222,7 +248,13 @@ def _history(found: _Verifying) -> None:
         except OmniGraphError:
             # Reading its head has said so.
             continue
+        child: CommitRecord | None = None
         for commit in history.newest_first():
+            if child is not None and child.parent != commit.id:
+                # Whoever follows the changes goes from parent to child.
+                what = f"it follows {child.parent}, which is not the commit before it"
+                found.add(FindingKind.HISTORY, f"commit {child.id}", what, "restore __manifest from a copy")
+            child = commit
             if commit.id not in done:
                 done.add(commit.id)
                 _commit(found, commit, must_open=commit.id in heads)
@@ -295,6 +327,19 @@ def _tags(found: _Verifying) -> None:
             found.add(FindingKind.TAG, where, f"'{tag.branch}' has no commit {tag.commit}", delete)
         elif commit is not None and commit.id not in found.readable:
             found.add(FindingKind.TAG, where, f"what commit {commit.id} shows is not there", delete)
+
+
+def _audit(found: _Verifying) -> None:
+    """Every row of the audit can be read, and no write was brought to an end twice."""
+    try:
+        rows = recoveries(found.manifest)
+    except OmniGraphError as error:
+        found.add(FindingKind.AUDIT, "the audit of recovery", error.message, _FROM_A_COPY)
+        return
+    found.recoveries = len(rows)
+    for operation, count in Counter(row.operation_id for row in rows).items():
+        if count > 1:
+            found.add(FindingKind.AUDIT, f"operation {operation}", f"it has {count} rows in the audit", _FROM_A_COPY)
 
 
 # --------------------------------------------------------------------------------------------- files

@@ -30,6 +30,7 @@ INLINE: Final = "base64:"
 EXTERNAL: Final = 3
 """The kind of a blob whose bytes lie outside of the graph."""
 
+_PIECE: Final = 8 * 1024 * 1024
 _UNMEASURED: Final = 1024 * 1024
 
 Descriptor: TypeAlias = "dict[str, int | str] | None"
@@ -82,6 +83,18 @@ def _part(table: Table, column: str, address: int, offset: int, length: int | No
     if len(found) != wanted:
         raise StorageError(f"{table.subject}: blob '{column}' ended after {start + len(found)} of {size} bytes")
     return found
+
+
+def measured_blob(table: Table, column: str, address: int) -> int:
+    """How many bytes of a blob there are, every one of them read; few are held at a time."""
+    size = 0
+    with translated(f"{table.subject}, blob '{column}'"):
+        (file,) = table.dataset.take_blobs(column, addresses=[address])
+        if file is not None:
+            with file:
+                while piece := file.read(_PIECE):
+                    size += len(piece)
+    return size
 
 
 # --------------------------------------------------------------------------------------------- whole columns

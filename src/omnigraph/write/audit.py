@@ -11,7 +11,7 @@ from typing import Final, cast
 import orjson
 import pyarrow as pa
 
-from omnigraph.errors import AlreadyExists, NotFound, PublishContention
+from omnigraph.errors import AlreadyExists, NotFound, PublishContention, StorageError
 from omnigraph.manifest.handle import Manifest
 from omnigraph.storage import table as tables
 from omnigraph.storage.pinned import Table, open_table
@@ -92,7 +92,11 @@ def recoveries(manifest: Manifest) -> list[Recovery]:
     if table is None:
         return []
     rows = table.scan().read_all().to_pylist()
-    return sorted(map(_decoded, rows), key=lambda recovery: recovery.created_at, reverse=True)
+    try:
+        found = [_decoded(row) for row in rows]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"a row of the audit of recovery is damaged: {error}") from error
+    return sorted(found, key=lambda recovery: recovery.created_at, reverse=True)
 
 
 def _uri(manifest: Manifest) -> str:

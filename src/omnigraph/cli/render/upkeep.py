@@ -166,6 +166,9 @@ class VerifiedGraph(Result):
             "commits": found.commits,
             "commits_gone": found.commits_gone,
             "tags": found.tags,
+            "blobs": found.blobs,
+            "blob_bytes": found.blob_bytes,
+            "recoveries": found.recoveries,
             "files": found.files,
             "bytes": found.bytes,
             "seconds": round(found.seconds, 3),
@@ -184,6 +187,7 @@ class VerifiedGraph(Result):
             many(found.branches, "branch", "branches"),
             many(found.commits, "commit"),
             many(found.tags, "tag"),
+            *([f"{many(found.blobs, 'blob')} of {size_text(found.blob_bytes)}"] if found.blobs else []),
             f"{many(found.files, 'file')} of {size_text(found.bytes)}",
         ]
         gone = f"; {many(found.commits_gone, 'commit')} cleaned up" if found.commits_gone else ""
