@@ -16,7 +16,9 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import OmniGraphError, RecoveryError, StorageError
+from omnigraph.language.schema import parse_schema
 from omnigraph.manifest.branches import create_branch, delete_branch
+from omnigraph.manifest.contract import keep_schema
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, SchemaHead
 from omnigraph.manifest.snapshot import pins_of
@@ -27,7 +29,7 @@ from omnigraph.write.commit import Terms, Work, commit
 from omnigraph.write.recovery import heal
 from omnigraph.write.sidecars import list_sidecars
 from tests import crash
-from tests.manifest.publishing import commit_rows
+from tests.manifest.publishing import SCHEMA, commit_rows
 from tests.write.writers import (
     BY_LAST,
     BY_NEXT,
@@ -148,8 +150,11 @@ def test_a_txn_is_applied_once_across_a_crash(template: Path) -> None:
 def test_a_roll_forward_under_a_newer_schema_is_a_roll_back(template: Path) -> None:
     root = dead(template, InsertPeople(("cid",)), 1, "dev")
     manifest = manifest_at(root)
+    new = parse_schema(f"{SCHEMA}\nnode Boat {{ name: String @key }}")
+    keep_schema(manifest.objects, new)
     with branch_lock(manifest.location, MAIN) as held:
-        publish(manifest, held, MAIN, PublishRequest(CommitIntent("01NEWSCHEMA", "new"), schema_head=SchemaHead("new")))
+        request = PublishRequest(CommitIntent("01NEWSCHEMA", new.hash), schema_head=SchemaHead(new.hash))
+        publish(manifest, held, MAIN, request)
     write(manifest, NEXT, "dev")
     assert shown(manifest, "dev").people == ("ann", "bob", "next")
     assert [found.kind for found in recoveries(manifest)] == [RecoveryKind.ROLLED_BACK]
