@@ -14,7 +14,6 @@ from omnigraph.graph import Graph
 from omnigraph.language.schema import Schema, ir_json, parse_schema, state_json
 from omnigraph.manifest import contract
 from omnigraph.manifest.publisher import PublishRequest
-from omnigraph.manifest.rows import SchemaHead
 from omnigraph.storage.location import Location
 
 from .fence import intent, send
@@ -51,7 +50,7 @@ def apply(graph: Graph, text: str) -> Schema:
     schema = parse_schema(text)
     contract.keep_schema(manifest_of(graph).objects, schema)
     commit = replace(intent(graph), schema_ir_hash=schema.hash)
-    send(graph, PublishRequest(commit, schema_head=SchemaHead(schema.hash)))
+    send(graph, PublishRequest(commit, new_schema=schema.hash))
     return schema
 
 

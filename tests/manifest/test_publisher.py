@@ -20,7 +20,7 @@ from omnigraph.errors import (
 from omnigraph.graph import Graph
 from omnigraph.manifest.handle import COMPACT_AT_FRAGMENTS
 from omnigraph.manifest.publisher import RETRY_BUDGET, PublishRequest, publish
-from omnigraph.manifest.rows import MAIN, CommitRecord, HeadPointer, Registration, SchemaHead, Tombstone, decode
+from omnigraph.manifest.rows import MAIN, CommitRecord, HeadPointer, Registration, Tombstone, decode
 from omnigraph.storage.location import Location
 
 from .fence import advance, facts, intent, read_from_nothing, send, send_unlocked, stolen_lock, version_row
@@ -164,9 +164,7 @@ def test_work_that_was_validated_under_another_schema_is_refused(graph: Graph, b
     request = advance(graph, {PERSON: 1}, branch)
     # Another handle changes the schema, on main, where it is kept.
     other = omnigraph.open(graph.uri)
-    send(
-        other, PublishRequest(replace(intent(other), schema_ir_hash=OTHER_SCHEMA), schema_head=SchemaHead(OTHER_SCHEMA))
-    )
+    send(other, PublishRequest(replace(intent(other), schema_ir_hash=OTHER_SCHEMA), new_schema=OTHER_SCHEMA))
     with pytest.raises(ConflictError, match="the schema of the graph changed") as caught:
         send(graph, request, branch)
     assert caught.value.details["current"] == OTHER_SCHEMA

@@ -16,7 +16,6 @@ from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.manifest import contract
 from omnigraph.manifest.publisher import PublishRequest
-from omnigraph.manifest.rows import SchemaHead
 from omnigraph.read.expand import Strategy
 from omnigraph.read.query import Manner, Question, query
 from tests.manifest.fence import intent, send
@@ -40,7 +39,7 @@ def changed(graph: Graph, text: str) -> None:
     """Give the graph another schema; no table is touched, so that all of them lag behind it."""
     schema = parse_schema(text)
     contract.keep_schema(graph._manifest.objects, schema)
-    send(graph, PublishRequest(replace(intent(graph), schema_ir_hash=schema.hash), schema_head=SchemaHead(schema.hash)))
+    send(graph, PublishRequest(replace(intent(graph), schema_ir_hash=schema.hash), new_schema=schema.hash))
 
 
 # ------------------------------------------------------------------------------------------------ what is refused

@@ -348,6 +348,25 @@ def test_ids_of_an_older_release_are_written_anew_with_the_edges_that_name_them(
     assert graph.verify().findings == ()
 
 
+def test_ids_are_written_anew_while_the_key_gets_another_name(tmp_path: Path) -> None:
+    schema = "node Room { house: String  number: I32  @key(house, number) }\nedge Next: Room -> Room\n"
+    graph = omnigraph.init(tmp_path / "graph.og", schema)
+    make_legacy(graph)
+    wanted = schema.replace("number: I32", 'place: I64 @rename_from("number")').replace("house, number", "house, place")
+    wanted = wanted.replace("Room", "Flat").replace("node Flat", 'node Flat @rename_from("Room")')
+    graph.apply_schema(wanted, rewrite_ids=True)
+    assert graph.nodes("Flat").to_arrow().to_pylist() == [
+        {"id": '["a","1"]', "house": "a", "place": 1},
+        {"id": '["b","2"]', "house": "b", "place": 2},
+    ]
+    assert [(row["from"], row["to"]) for row in graph.edges("Next").to_arrow().to_pylist()] == [
+        ('["a","1"]', '["b","2"]')
+    ]
+    load(graph, {"type": "Flat", "data": {"house": "a", "place": 1}})
+    assert len(graph.nodes("Flat").to_arrow()) == 2
+    assert graph.verify().findings == ()
+
+
 def make_legacy(graph: Graph) -> None:
     """Rows with such ids."""
     manifest = graph._manifest

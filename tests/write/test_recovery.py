@@ -16,20 +16,19 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import OmniGraphError, RecoveryError, StorageError
-from omnigraph.language.schema import parse_schema
 from omnigraph.manifest.branches import create_branch, delete_branch
-from omnigraph.manifest.contract import keep_schema
-from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
-from omnigraph.manifest.rows import MAIN, SchemaHead
+from omnigraph.manifest.opening import current_schema
+from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import pins_of
 from omnigraph.storage.failpoints import Step, When, _arming, failing, recording
 from omnigraph.storage.locks import LockSettings, branch_lock
 from omnigraph.write.audit import RecoveryKind, recoveries
 from omnigraph.write.commit import Terms, Work, commit
+from omnigraph.write.evolve import Manner, apply_schema
 from omnigraph.write.recovery import heal
 from omnigraph.write.sidecars import list_sidecars
 from tests import crash
-from tests.manifest.publishing import SCHEMA, commit_rows
+from tests.manifest.publishing import commit_rows
 from tests.write.writers import (
     BY_LAST,
     BY_NEXT,
@@ -150,11 +149,7 @@ def test_a_txn_is_applied_once_across_a_crash(template: Path) -> None:
 def test_a_roll_forward_under_a_newer_schema_is_a_roll_back(template: Path) -> None:
     root = dead(template, InsertPeople(("cid",)), 1, "dev")
     manifest = manifest_at(root)
-    new = parse_schema(f"{SCHEMA}\nnode Boat {{ name: String @key }}")
-    keep_schema(manifest.objects, new)
-    with branch_lock(manifest.location, MAIN) as held:
-        request = PublishRequest(CommitIntent("01NEWSCHEMA", new.hash), schema_head=SchemaHead(new.hash))
-        publish(manifest, held, MAIN, request)
+    apply_schema(manifest, f"{current_schema(manifest).text}\nnode Boat {{ name: String @key }}", Manner(), Terms(MAIN))
     write(manifest, NEXT, "dev")
     assert shown(manifest, "dev").people == ("ann", "bob", "next")
     assert [found.kind for found in recoveries(manifest)] == [RecoveryKind.ROLLED_BACK]

@@ -15,9 +15,11 @@ from datetime import UTC, datetime
 
 from omnigraph.errors import ConflictError, NotFound, OmniGraphError, ParameterError, RecoveryError, StorageError
 from omnigraph.manifest.handle import DIRECTORY, Manifest
+from omnigraph.manifest.lagging import lag_of
 from omnigraph.manifest.names import check_free, check_name
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.manifest.snapshot import Pin
+from omnigraph.manifest.state import View
 from omnigraph.manifest.tags import Tag, list_tags, tag_names
 from omnigraph.storage import table as tables
 from omnigraph.storage.locks import Held, LeaseLost, branch_lock, refs_lock
@@ -72,6 +74,7 @@ def create_branch(manifest: Manifest, name: str, source: str, version: int | Non
         check_free(name, live[1:])
         check_free(name, tag_names(manifest), "tag")
         at = manifest.open(source, version)
+        _refuse_renamed(manifest, name, manifest.view(source) if version is None else manifest.view_at(source, version))
         if at.leftover_branch(name):
             # A writer that woke up late can bring the folder of a deleted branch back.
             refs.check()
@@ -79,6 +82,19 @@ def create_branch(manifest: Manifest, name: str, source: str, version: int | Non
         refs.check()
         tables.create_branch(at, name)
         manifest.forget(name)
+
+
+def _refuse_renamed(manifest: Manifest, name: str, begins_at: View) -> None:
+    """A new branch is read with the schema of today, which does not find rows by a name that they had once."""
+    lag = lag_of(manifest, begins_at.tables.schema_head)
+    shown = begins_at.tables.visible()
+    for table_key, old, new in lag.renamed() if lag is not None else ():
+        if table_key in shown and shown[table_key].row_count:
+            raise ConflictError(
+                f"branch '{name}' cannot begin there: '{old}' was renamed to '{new}' since, and {table_key} has rows",
+                hint="make a tag instead, and read it as it was; or export it, and load what you need into a branch",
+                details={"branch": name, "table_key": table_key, "old_name": old, "new_name": new},
+            )
 
 
 def delete_branch(manifest: Manifest, name: str, heal: Callable[[Manifest, Held, str], None]) -> None:

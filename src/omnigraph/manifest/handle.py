@@ -180,7 +180,8 @@ class Manifest:
 
     def schema_hash(self) -> str | None:
         """The current schema of the graph, on whichever branch one works; None until a graph of 0.8 is adopted."""
-        return self.view(MAIN).tables.schema_head
+        head = self.view(MAIN).tables.schema_head
+        return None if head is None else head.schema_ir_hash
 
     def forget_all(self) -> None:
         """Drop what is kept of every branch."""

@@ -11,7 +11,7 @@ from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.manifest import contract, genesis, migrations
 from omnigraph.manifest.handle import Manifest, refuse_file, unfinished
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
-from omnigraph.manifest.rows import MAIN, SchemaHead
+from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.schema_lock import remove_stale_lock
 from omnigraph.storage.locks import branch_lock, refs_lock
 from omnigraph.storage.pinned import open_table
@@ -68,7 +68,7 @@ def _applied_by_0_8(manifest: Manifest) -> Schema | None:
     theirs = contract.root_schema(manifest.objects)
     types = {type_.table_key: type_ for type_ in theirs.catalog.types()}
     shown = view.tables.visible()
-    if theirs.hash == view.tables.schema_head or shown.keys() != types.keys():
+    if theirs.hash == manifest.schema_hash() or shown.keys() != types.keys():
         return None
     for key, entry in shown.items():
         uri = manifest.location.join(view.tables.locations[key])
@@ -83,7 +83,7 @@ def _adopt(manifest: Manifest, theirs: Schema) -> None:
     with branch_lock(manifest.location, MAIN, manifest.locks) as held:
         request = PublishRequest(
             CommitIntent(str(ULID()), theirs.hash, message=ADOPTED),
-            schema_head=SchemaHead(theirs.hash),
+            new_schema=theirs.hash,
             replaces_schema=manifest.schema_hash(),
         )
         publish(manifest, held, MAIN, request)

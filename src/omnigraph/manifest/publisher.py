@@ -57,14 +57,15 @@ class PublishRequest:
 
     ``expected`` holds the version of every table that is written or that a rule read. ``if_commit`` is the head
     that the commit must follow. ``instead_of`` is a commit id whose presence forbids this publish. ``incarnation``
-    is that of the branch when the work was staged. ``replaces_schema`` is the schema that a new one follows.
+    is that of the branch when the work was staged. ``new_schema`` is the schema that the tables have from then on, and
+    ``replaces_schema`` the one before: on main it becomes that of the graph, on a branch it is that of the graph.
     """
 
     intent: CommitIntent | None = None
     registrations: tuple[Registration, ...] = ()
     updates: tuple[TableVersion, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
-    schema_head: SchemaHead | None = None
+    new_schema: str | None = None
     replaces_schema: str | None = None
     expected: Mapping[str, int] = field(default_factory=dict[str, int])
     if_commit: str | None = None
@@ -74,7 +75,7 @@ class PublishRequest:
     @property
     def changes_anything(self) -> bool:
         """Whether more than a commit row would be written."""
-        return bool(self.registrations or self.updates or self.tombstones or self.schema_head)
+        return bool(self.registrations or self.updates or self.tombstones or self.new_schema)
 
 
 Status: TypeAlias = Literal["published", "found", "replayed", "superseded"]
@@ -121,7 +122,7 @@ def _attempt(manifest: Manifest, held: Held, branch: str, request: PublishReques
         view = manifest.compacted(view)
     commit = _commit_row(view, intent)
     held.check()
-    view = manifest.merge(view, _rows(view, request, commit))
+    view = manifest.merge(view, _rows(manifest, view, request, commit))
     return Published("published", replace(commit, manifest_version=view.version), view)
 
 
@@ -157,13 +158,14 @@ def _check_conditions(manifest: Manifest, view: View, request: PublishRequest, i
         head = view.history.head()
         if head is None or head.id != request.if_commit:
             raise PreconditionFailed(view.branch, request.if_commit, head.id if head else None)
-    validated_under = intent.schema_ir_hash if request.schema_head is None else request.replaces_schema
-    _check_schema(manifest, view, validated_under)
+    changes_schema = request.new_schema is not None and view.branch == MAIN
+    _check_schema(manifest, view, request.replaces_schema if changes_schema else intent.schema_ir_hash)
     _check_changes(view.tables, request)
 
 
 def _check_schema(manifest: Manifest, view: View, validated_under: str | None) -> None:
-    current = view.tables.schema_head if view.branch == MAIN else manifest.schema_hash()
+    head = view.tables.schema_head if view.branch == MAIN else manifest.view(MAIN).tables.schema_head
+    current = None if head is None else head.schema_ir_hash
     if validated_under is not None and current not in (None, validated_under):
         raise ConflictError(
             "the schema of the graph changed while this write was validated",
@@ -202,16 +204,27 @@ def _check_update(tables: TableState, update: TableVersion) -> None:
         )
 
 
-def _rows(view: View, request: PublishRequest, commit: CommitRecord) -> list[Row]:
+def _rows(manifest: Manifest, view: View, request: PublishRequest, commit: CommitRecord) -> list[Row]:
     rows: list[Row] = [*request.registrations, *request.updates, *request.tombstones]
-    if request.schema_head is not None:
-        rows.append(request.schema_head)
-    elif view.branch == MAIN and view.tables.schema_head is None and commit.schema_ir_hash is not None:
-        # A graph made by 0.8 has no such row: its first publish here adopts the schema that it was validated under.
-        rows.append(SchemaHead(commit.schema_ir_hash))
+    schema = _schema_head(manifest, view, request, commit)
+    if schema is not None:
+        rows.append(schema)
     if commit.txn is not None:
         rows.append(Txn(*commit.txn, commit.id))
     return [*rows, commit, HeadPointer(view.branch, commit.id, commit.parent)]
+
+
+def _schema_head(manifest: Manifest, view: View, request: PublishRequest, commit: CommitRecord) -> SchemaHead | None:
+    """The row that says which schema the tables are those of, if it changes."""
+    known = view.tables.schema_head
+    if request.new_schema is None:
+        # A graph made by 0.8 has no such row: its first publish here adopts the schema that it was validated under.
+        adopted = commit.schema_ir_hash if view.branch == MAIN and known is None else None
+        return None if adopted is None else SchemaHead(adopted)
+    if view.branch != MAIN:
+        return manifest.view(MAIN).tables.schema_head
+    before = known.all if known is not None else (request.replaces_schema,) if request.replaces_schema else ()
+    return SchemaHead(request.new_schema, before)
 
 
 def _commit_row(view: View, intent: CommitIntent) -> CommitRecord:

@@ -11,6 +11,7 @@ from omnigraph.language.suggest import did_you_mean
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import check_zone, commit_of
+from omnigraph.manifest.lagging import lag_of
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.names import COMMIT_ID, DATE_LIKE, VERSION, is_name
 from omnigraph.manifest.rows import MAIN, CommitRecord
@@ -54,7 +55,9 @@ def take_snapshot(manifest: Manifest, branch: str, at: Reference | None = None) 
     if at is None:
         # One view for both: the newest commit of a second look may have made other pins.
         view = manifest.view(branch)
-        commit, own_schema = view.head, view.tables.schema_head if branch == MAIN else None
+        commit = view.head
+        own = view.tables.schema_head if branch == MAIN else None
+        own_schema = None if own is None else own.schema_ir_hash
     else:
         place = resolve(manifest, branch, at)
         view, commit = manifest.view_at(place.branch, place.manifest_version), place.commit
@@ -62,7 +65,15 @@ def take_snapshot(manifest: Manifest, branch: str, at: Reference | None = None) 
     # The head of a branch is read with the current schema, the past with the one that it had.
     schema_hash = own_schema or manifest.schema_hash()
     shown = None if commit is None else commit_of(commit)
-    return Snapshot(view.branch, view.version, shown, schema_hash, pins_of(view), manifest)
+    head = view.tables.schema_head
+    found = Snapshot(view.branch, view.version, shown, schema_hash, pins_of(view), manifest, written_under=head)
+    return found if at is not None or branch == MAIN else in_current_schema(manifest, found)
+
+
+def in_current_schema(manifest: Manifest, snapshot: Snapshot) -> Snapshot:
+    """A moment of the past as the schema of today reads it."""
+    lag = lag_of(manifest, snapshot.written_under) if snapshot.lag is None else snapshot.lag
+    return snapshot.lagging(lag, manifest.schema_hash())
 
 
 def branch_point(manifest: Manifest, reference: Reference) -> tuple[str, int | None]:

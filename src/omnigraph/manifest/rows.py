@@ -127,9 +127,18 @@ class HeadPointer:
 
 @dataclass(frozen=True, slots=True)
 class SchemaHead:
-    """The current schema of the graph; only main's counts."""
+    """The current schema of the graph, and those that it had before, the oldest first.
+
+    Main's is the one that counts. That of another branch says how far its tables have come.
+    """
 
     schema_ir_hash: str
+    earlier: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every schema that the graph had, and the one that it has."""
+        return (*self.earlier, self.schema_ir_hash)
 
 
 def manifest_file(location: Location, directory: str, branch: str | None, version: int) -> ManifestFile:
@@ -185,7 +194,8 @@ def _cells(row: Row) -> dict[str, object]:
             metadata = _present(head_commit_id=row.commit_id, parent_commit_id=row.parent)
             return _row(f"graph_head:{row.branch}", GRAPH_HEAD, metadata=_json(**metadata))
         case SchemaHead():
-            return _row(SCHEMA_HEAD_ID, SCHEMA_HEAD, metadata=_json(schema_ir_hash=row.schema_ir_hash))
+            known = {"schema_ir_hash": row.schema_ir_hash, **({"earlier": row.earlier} if row.earlier else {})}
+            return _row(SCHEMA_HEAD_ID, SCHEMA_HEAD, metadata=_json(**known))
 
 
 def _row(object_id: str, object_type: str, **cells: object) -> dict[str, object]:
@@ -248,7 +258,9 @@ def _decoded(cells: Mapping[str, object]) -> Row | None:
             branch = _text(cells, "object_id").removeprefix("graph_head:")
             return HeadPointer(branch, _text(metadata, "head_commit_id"), _optional(metadata, "parent_commit_id"))
         case "schema_head":
-            return SchemaHead(_text(_metadata(cells), "schema_ir_hash"))
+            metadata = _metadata(cells)
+            earlier = cast("list[str]", metadata.get("earlier") or [])
+            return SchemaHead(_text(metadata, "schema_ir_hash"), tuple(earlier))
         case "txn":
             metadata = _metadata(cells)
             app = _text(cells, "object_id").removeprefix("txn:")

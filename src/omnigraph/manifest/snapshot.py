@@ -10,8 +10,9 @@ from omnigraph.language.schema.catalog import Catalog
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit
+from omnigraph.manifest.lagging import Lag
 from omnigraph.manifest.opening import schema_of
-from omnigraph.manifest.rows import TableVersion, manifest_file
+from omnigraph.manifest.rows import SchemaHead, TableVersion, manifest_file
 from omnigraph.manifest.state import View
 from omnigraph.storage.pinned import Table, open_table
 
@@ -51,6 +52,10 @@ class Snapshot:
     schema_ir_hash: str | None
     pins: Mapping[str, Pin]
     _manifest: Manifest = field(repr=False, compare=False)
+    written_under: SchemaHead | None = None
+    """The schema whose columns its tables have, with those before it."""
+    lag: Lag | None = None
+    """How far its tables are behind the schema that it is read with, if that is not the one they were written under."""
     _opened: dict[Pin, Table] = field(default_factory=dict[Pin, Table], repr=False, compare=False)
 
     def catalog(self) -> Catalog:
@@ -69,7 +74,19 @@ class Snapshot:
         """The table of a type, pinned at this snapshot's version, to be read."""
         pin = self.pin(name)
         # Two threads may both open it; either handle will do.
-        return self._opened.get(pin) or self._opened.setdefault(pin, open_pin(self._manifest, pin))
+        return self._opened.get(pin) or self._opened.setdefault(pin, self._open(pin))
+
+    def _open(self, pin: Pin) -> Table:
+        return open_pin(self._manifest, pin).without(self.hidden(pin.table_key))
+
+    def hidden(self, table_key: str) -> frozenset[str]:
+        """The columns of a table that are not those of the properties which have their names now."""
+        return frozenset() if self.lag is None else self.lag.hidden(table_key)
+
+    def lagging(self, lag: Lag | None, schema_ir_hash: str | None) -> Snapshot:
+        """The same rows, read with a newer schema."""
+        pins = self.pins if lag is None else lag.shown(self.pins)
+        return replace(self, schema_ir_hash=schema_ir_hash, pins=pins, lag=lag, _opened={})
 
     def showing(self, tables: Mapping[str, Table]) -> Snapshot:
         """The same, with other versions of some tables, such as ones that nobody else can see."""

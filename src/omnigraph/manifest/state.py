@@ -47,7 +47,7 @@ class TableState:
     latest: Mapping[str, TableVersion]
     tombstones: Mapping[str, int]
     txns: Mapping[str, Txn]
-    schema_head: str | None
+    schema_head: SchemaHead | None
 
     def visible(self) -> dict[str, TableVersion]:
         """The latest version of each table, minus those tombstoned, by table key."""
@@ -79,7 +79,7 @@ class TableState:
                 case Txn():
                     txns[row.app] = row
                 case SchemaHead():
-                    schema_head = row.schema_ir_hash
+                    schema_head = row
                 case _:
                     pass
         return TableState(locations, latest, tombstones, txns, schema_head).checked()

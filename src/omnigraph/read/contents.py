@@ -88,7 +88,7 @@ def contents_of(snapshot: Snapshot, table_key: str, cache: Cache) -> Contents:
     if snapshot.commit is None:
         # Nothing but the id of a commit tells a graph from an earlier one at the same place.
         return make()
-    key: Hashable = ("contents", snapshot.commit.id, table_key, pin.branch, pin.version)
+    key: Hashable = ("contents", snapshot.commit.id, table_key, pin.branch, pin.version, snapshot.hidden(table_key))
     return cache.get(key, make, lambda made: _BYTES_OF_PART * (1 + len(made.parts)))
 
 

@@ -145,7 +145,11 @@ class WholeTable:
     def _key(self, column: str) -> ColumnKey:
         if column == "id":
             return _ids_key(self.contents)
-        return ColumnKey(self.contents, column, str(_type_of(self._schema, column)))
+        type_ = str(_type_of(self._schema, column))
+        # A table that lags has the default instead of a column, and that may change while the table does not.
+        known = self._type.properties.get(column)
+        filled = known is not None and known.default is not None and not known.type.nullable
+        return ColumnKey(self.contents, column, f"{type_} {known.default}" if known and filled else type_)
 
     def _is_worth_fetching(self, column: str, count: int) -> bool:
         spent = _TAKE[0] + count * _TAKE[1]

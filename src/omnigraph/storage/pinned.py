@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
@@ -106,6 +106,8 @@ class Table:
     version: int
     access: Access = field(repr=False)
     handle: LanceDataset = field(repr=False, compare=False)
+    hidden: frozenset[str] = frozenset()
+    """Columns that are there and not shown: those of a property that was dropped before another got its name."""
 
     @property
     def dataset(self) -> LanceDataset:
@@ -114,7 +116,11 @@ class Table:
         return cast("LanceDataset", self.handle)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return open_table, (self.uri, self.branch, self.version, self.access)
+        return _opened_without, (self.uri, self.branch, self.version, self.access, self.hidden)
+
+    def without(self, columns: Collection[str]) -> Table:
+        """The same, with these columns hidden."""
+        return replace(self, hidden=frozenset(columns)) if columns else self
 
     @property
     def subject(self) -> str:
@@ -124,7 +130,12 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema at this version, with its metadata."""
-        return self.dataset.schema
+        found = self.dataset.schema
+        if not self.hidden:
+            return found
+        for name in self.hidden & {*found.names}:
+            found = found.remove(found.get_field_index(name))
+        return found
 
     def scan(
         self,
@@ -145,6 +156,8 @@ class Table:
         ``one_by_one`` reads one fragment after the other: slower from an object store, in memory that does not grow
         with their number.
         """
+        if columns is None and self.hidden:
+            columns = self.schema.names
         with translated(self.subject):
             chosen = None
             if after_fragment is not None:
@@ -336,6 +349,10 @@ def open_table(uri: str, branch: str | None = None, version: int | None = None, 
         return _open(uri, branch, version, access)
     except (NotFound, HistoryGone) as missing:
         raise _why_missing(uri, branch, version, access) from missing
+
+
+def _opened_without(uri: str, branch: str | None, version: int, access: Access, hidden: frozenset[str]) -> Table:
+    return open_table(uri, branch, version, access).without(hidden)
 
 
 def open_newest(uri: str, branch: str | None, access: Access) -> Table:

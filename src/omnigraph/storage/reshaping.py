@@ -23,9 +23,9 @@ _TEXT: Final = 2
 """How protocol buffers mark a value that is preceded by its length."""
 
 
-def can_reshape(table: Table, wanted: pa.Schema, old_names: Mapping[str, str]) -> bool:
+def can_reshape(table: Table, wanted: pa.Schema, old_names: Mapping[str, str | None]) -> bool:
     """Whether the files of a table serve these columns as they are: each is there in its type, or may be null."""
-    there = {column.name: column for column in _columns(table.schema)}
+    there: dict[str | None, pa.Field[pa.DataType]] = {column.name: column for column in _columns(table.schema)}
     for column in _columns(wanted):
         stored = there.get(old_names.get(column.name, column.name))
         if stored is None and not column.nullable:
@@ -45,8 +45,11 @@ def _columns(schema: pa.Schema) -> list[pa.Field[pa.DataType]]:
     return cast("list[pa.Field[pa.DataType]]", list(schema))
 
 
-def reshaped(table: Table, wanted: pa.Schema, old_names: Mapping[str, str]) -> LanceSchema:
-    """The columns that are wanted over the files of a table; ``old_names`` says what renamed ones were called."""
+def reshaped(table: Table, wanted: pa.Schema, old_names: Mapping[str, str | None]) -> LanceSchema:
+    """The columns that are wanted over the files of a table; ``old_names`` says what renamed ones were called.
+
+    None stands for a column that is new, whatever the table has under its name.
+    """
     make, (metadata, *_) = _pickled(table.dataset.lance_schema)
     stored = _by_column(table.dataset.lance_schema)
     next_id = cast("_Numbered", table.dataset).max_field_id + 1
@@ -75,7 +78,7 @@ def _pickled(schema: LanceSchema) -> tuple[Callable[..., LanceSchema], tuple[str
     return cast("tuple[Callable[..., LanceSchema], tuple[str | bytes, ...]]", schema.__reduce__())
 
 
-def _by_column(schema: LanceSchema) -> dict[str, list[bytes]]:
+def _by_column(schema: LanceSchema) -> dict[str | None, list[bytes]]:
     """The messages of each column: its own, and those of its children."""
     messages = iter(cast("tuple[bytes, ...]", _pickled(schema)[1][1:]))
     return {field.name(): [next(messages) for _ in range(_size(field))] for field in _fields(schema)}

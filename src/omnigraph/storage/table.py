@@ -163,7 +163,7 @@ def restore(table: Table, version: int) -> Staged:
     return _staged(table, Kind.RESTORE, LanceOperation.Restore(version))
 
 
-def reshape(table: Table, columns: pa.Schema, old_names: Mapping[str, str]) -> Staged:
+def reshape(table: Table, columns: pa.Schema, old_names: Mapping[str, str | None]) -> Staged:
     """Stage other columns over the same rows, without writing them: where ``can_reshape`` allows it."""
     return _staged(table, Kind.RESHAPE, LanceOperation.Project(reshaped(table, columns, old_names)))
 

@@ -10,40 +10,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from omnigraph.language.schema import Catalog, Schema
+from omnigraph.language.schema import Schema
 from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.lagging import lag_of
 from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.snapshot import Pin, Snapshot, pins_of
+from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin, pins_of
 from omnigraph.storage import table as tables
 from omnigraph.storage.locks import Held
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
 from omnigraph.write.shaping import Shape, lags
 from omnigraph.write.sidecars import WriterKind
-from omnigraph.write.work import Change, NewTable, Prepared
-
-_UPKEEP = "omnigraph:"
-"""The actors that publish what others made, or take it back; they never look at the columns of tables."""
+from omnigraph.write.work import Change, NewSchema, NewTable, Prepared
 
 
 def newer_schema(manifest: Manifest, branch: str) -> Schema | None:
-    """The schema of the graph, if nobody has written to a branch under it yet."""
-    current = manifest.schema_hash()
-    if current is None or _written_under(manifest, branch) == current:
+    """The schema of the graph, if the tables of a branch were not brought to it yet."""
+    current = manifest.view(MAIN).tables.schema_head
+    if current is None or lag_of(manifest, manifest.view(branch).tables.schema_head) is None:
         return None
-    return schema_of(manifest, current)
-
-
-def _written_under(manifest: Manifest, branch: str) -> str | None:
-    head = manifest.view(branch).head
-    if head is None or not (head.actor or "").startswith(_UPKEEP):
-        return None if head is None else head.schema_ir_hash
-    commits = manifest.view(branch, with_lineage=True).history.newest_first()
-    return next((each.schema_ir_hash for each in commits if not (each.actor or "").startswith(_UPKEEP)), None)
+    return schema_of(manifest, current.schema_ir_hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +41,41 @@ class CatchUp:
     """Gives the tables of a branch the columns of the current schema, and the branch tables of the types it lacks."""
 
     manifest: Manifest
-    catalog: Catalog
+    schema: Schema
     branch: str
     kind: WriterKind = WriterKind.LOAD
     strict: bool = False
 
     def prepare(self, snapshot: Snapshot) -> Prepared[None]:
         """Look at every table that the branch shows."""
+        if snapshot.lag is None:
+            # Somebody else was first.
+            return Prepared((), frozenset(), None)
         changes = tuple(
-            Change(type_.table_key, Shape(type_).stage_loosely)
-            for type_ in self.catalog.types()
+            Change(type_.table_key, Shape(type_, snapshot.lag.origins[type_.table_key].columns).stage_loosely)
+            for type_ in self.schema.catalog.types()
             if type_.table_key in snapshot.pins and lags(snapshot.table(type_.table_key), type_)
         )
-        return Prepared(changes, frozenset(), None, created=tuple(self._created(snapshot)))
+        before = snapshot.written_under
+        schema = NewSchema(self.schema.hash, self.schema.hash if before is None else before.schema_ir_hash)
+        return Prepared(changes, frozenset(), None, created=tuple(self._created(snapshot)), schema=schema)
 
     def _created(self, snapshot: Snapshot) -> Iterator[NewTable]:
         on_main = pins_of(self.manifest.view(MAIN))
-        for type_ in self.catalog.types():
+        for type_ in self.schema.catalog.types():
             pin = on_main.get(type_.table_key)
             if type_.table_key not in snapshot.pins and pin is not None:
                 yield NewTable(type_.table_key, pin.location, partial(self._home, pin), partial(_empty, type_))
 
     def _home(self, pin: Pin, held: Held | None) -> Table:
-        """A fork of the table of main: it is made empty, and shares nothing but the folder."""
+        """A fork of the table of main: it is made empty, and shares nothing but the folder.
+
+        A branch that has a fork of an older table of that name, with rows of a type that was dropped, goes on with it.
+        """
         assert held is not None
+        old = pins_of(self.manifest.view(self.branch)).get(pin.table_key)
+        if old is not None and old.branch == self.branch:
+            return open_pin(self.manifest, old).newest()
         return fork_table(self.manifest, held, self.branch, pin)
 
 

@@ -101,7 +101,7 @@ def catch_up(manifest: Manifest, terms: Terms) -> Terms:
     if schema is None:
         return terms
     own = Terms(terms.branch, schema.hash, terms.actor, CAUGHT_UP, terms.if_commit, incarnation=terms.incarnation)
-    made = _commit(manifest, CatchUp(manifest, schema.catalog, terms.branch), own, None).commit
+    made = _commit(manifest, CatchUp(manifest, schema, terms.branch), own, None).commit
     return terms if made is None or terms.if_commit is None else replace(terms, if_commit=made.id)
 
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import LegacyRowIds, ValidationError, Violation
+from omnigraph.errors import ValidationError, Violation
 from omnigraph.language.schema.catalog import NodeType
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.keys import ids_of
-from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
+from omnigraph.storage.pinned import Table
+from omnigraph.write.legacy_ids import LOOKED_AT, first_legacy_id, may_have_legacy_ids
 from omnigraph.write.rule_texts import key_text
 
 if TYPE_CHECKING:
@@ -46,10 +47,8 @@ def new_ids(evolution: Evolution) -> dict[str, NewIds]:
         table = evolution.source(type_)
         if table is None or not may_have_legacy_ids(type_):
             continue
-        try:
-            refuse_legacy_ids(type_, table)
-        except LegacyRowIds:
-            moved[type_.name] = _ids_of(evolution, type_)
+        if first_legacy_id(type_, _keys(evolution, type_, table, LOOKED_AT)) is not None:
+            moved[type_.name] = _ids_of(evolution, type_, table)
     found = {f"node:{name}": NewIds({"id": ids}) for name, ids in moved.items()}
     for edge in evolution.catalog.edges.values():
         ends = {
@@ -60,12 +59,16 @@ def new_ids(evolution: Evolution) -> dict[str, NewIds]:
     return found
 
 
-def _ids_of(evolution: Evolution, type_: NodeType) -> pa.Table:
-    table = evolution.source(type_)
-    assert table is not None
-    shape = evolution.shape(type_)
-    names = [shape.old_names.get(name, name) for name in type_.key or ()]
-    rows = table.scan(["id", *names]).read_all().rename_columns(["id", *(type_.key or ())])
+def _keys(evolution: Evolution, type_: NodeType, table: Table, limit: int | None = None) -> pa.Table:
+    """The ids and keys of rows; a part of the key may have another name in the table."""
+    key = type_.key or ()
+    old_names = evolution.shape(type_).old_names
+    stored = [old_names.get(name) or name for name in key]
+    return table.scan(["id", *stored], limit=limit).read_all().rename_columns(["id", *key])
+
+
+def _ids_of(evolution: Evolution, type_: NodeType, table: Table) -> pa.Table:
+    rows = _keys(evolution, type_, table)
     new = cast("Values", ids_of(type_, rows))
     ids = pa.table({"old": column_of(rows, "id"), "new": new})
     _refuse_ambiguous(type_, ids)

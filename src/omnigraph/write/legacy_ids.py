@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
+import pyarrow as pa
+
 from omnigraph.errors import LegacyRowIds, Violation
 from omnigraph.language.schema.catalog import NodeType
 from omnigraph.language.types import INTEGERS, Scalar
+from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.keys import ids_of
 from omnigraph.storage.pinned import Table
 
-_LOOKED_AT: Final = 100
+LOOKED_AT: Final = 100
+"""How many rows tell."""
 # Single keys of these types were always spelled as they are now.
 _UNCHANGED: Final = frozenset({Scalar.STRING, Scalar.BOOL}) | INTEGERS
 
@@ -27,11 +31,17 @@ def may_have_legacy_ids(node_type: NodeType) -> bool:
 
 def refuse_legacy_ids(node_type: NodeType, table: Table) -> None:
     """Raise ``LegacyRowIds`` if the stored ids of a keyed type are not what its keys give now."""
-    rows = table.scan(["id", *(node_type.key or ())], limit=_LOOKED_AT).read_all()
-    for stored, given in zip(rows["id"].to_pylist(), ids_of(node_type, rows).to_pylist(), strict=True):
-        if stored != given:
-            raise LegacyRowIds(
-                f"the ids of {node_type.name} have the form of an older release: '{stored}' would be '{given}' now",
-                [Violation(node_type.name, "id", "the stored id is not that of the key", id=stored, value=given)],
-                hint="run `omnigraph schema apply --rewrite-ids` first",
-            )
+    found = first_legacy_id(node_type, table.scan(["id", *(node_type.key or ())], limit=LOOKED_AT).read_all())
+    if found is not None:
+        stored, given = found
+        raise LegacyRowIds(
+            f"the ids of {node_type.name} have the form of an older release: '{stored}' would be '{given}' now",
+            [Violation(node_type.name, "id", "the stored id is not that of the key", id=stored, value=given)],
+            hint="run `omnigraph schema apply --rewrite-ids` first",
+        )
+
+
+def first_legacy_id(node_type: NodeType, rows: pa.Table) -> tuple[str, str] | None:
+    """The first id among rows that is not what its key gives now, and what that is."""
+    ids = zip(to_list(column_of(rows, "id")), to_list(ids_of(node_type, rows)), strict=True)
+    return next(((str(stored), str(given)) for stored, given in ids if stored != given), None)

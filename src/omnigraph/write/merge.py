@@ -7,7 +7,7 @@ followed. What is at odds is never guessed: all conflicts are reported together,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, cast, get_args
@@ -17,9 +17,10 @@ from omnigraph.language.schema import Schema
 from omnigraph.manifest.branches import branch_names, delete_branch
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
-from omnigraph.manifest.references import Reference, find_commit, resolve, take_snapshot
+from omnigraph.manifest.references import Reference, find_commit, in_current_schema, resolve, take_snapshot
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot
+from omnigraph.read.changed import changed_tables
 from omnigraph.storage.locks import Held, refs_lock
 from omnigraph.write.commit import Change, Prepared, Terms, commit
 from omnigraph.write.merge_base import base_of, snapshot_at, where_they_met
@@ -319,7 +320,7 @@ class _Work:
     @property
     def _theirs(self) -> Snapshot:
         """What is merged, as the current schema reads it: the rules that hold now are those that it has to keep."""
-        return replace(self.theirs, schema_ir_hash=self.schema.hash)
+        return in_current_schema(self.manifest, self.theirs)
 
     def _in_current_schema(self, base: Base) -> Base:
         """The base as the current schema reads it: what changed since is what the two sides did to rows."""
@@ -329,7 +330,19 @@ class _Work:
                 hint="merge by rows of an export, or merge the parts that were merged before, one by one",
                 details={"schema": base.snapshot.schema_ir_hash, "current": self.schema.hash},
             )
-        return replace(base, snapshot=replace(base.snapshot, schema_ir_hash=self.schema.hash))
+        read = in_current_schema(self.manifest, base.snapshot)
+        self._refuse_renamed(read, changed_tables(base.snapshot, self.theirs))
+        return replace(base, snapshot=read)
+
+    def _refuse_renamed(self, base: Snapshot, changed: Collection[str]) -> None:
+        """Rows that were changed under a name which is another now cannot be told by the new one."""
+        for table_key, old, new in base.lag.renamed() if base.lag is not None else ():
+            if table_key in changed:
+                raise Unsupported(
+                    f"'{old}' was renamed to '{new}' after these changes of {table_key} were made",
+                    hint="read both sides with `omnigraph diff`, and write what you want of it with a mutation",
+                    details={"table_key": table_key, "old_name": old, "new_name": new},
+                )
 
     def _written(self, found: _Merged, base: Base, ours: Snapshot, brought: Brought) -> _Merged:
         """The changes of the commit: rows that are written, and versions of main that are adopted as they are."""

@@ -16,7 +16,7 @@ from omnigraph.errors import ConflictError, ExpectedVersionMismatch, OmniGraphEr
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
-from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, SchemaHead, TableVersion, Tombstone
+from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, TableVersion, Tombstone
 from omnigraph.manifest.snapshot import Pin, Snapshot, entry_of, pins_of, standing_entry
 from omnigraph.manifest.state import View
 from omnigraph.storage import table as tables
@@ -236,7 +236,7 @@ def _published(section: Section[Outcome], view: View, updates: list[TableVersion
         registrations=tuple(Registration(each.table_key, each.location) for each in prepared.created),
         updates=(*updates, *(standing_entry(attempt.manifest, pin) for pin in prepared.adopted)),
         tombstones=section.tombstones(view),
-        schema_head=None if schema is None else SchemaHead(schema.schema_ir_hash),
+        new_schema=None if schema is None else schema.schema_ir_hash,
         replaces_schema=None if schema is None else schema.replaces,
         expected=section.expected(view),
         if_commit=terms.if_commit,

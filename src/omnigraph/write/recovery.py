@@ -24,7 +24,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import commit_of
 from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
-from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, SchemaHead, TableVersion, Tombstone
+from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, TableVersion, Tombstone
 from omnigraph.manifest.snapshot import Pin, entry_of, open_pin, pins_of, standing_entry
 from omnigraph.manifest.state import View
 from omnigraph.storage import table as tables
@@ -161,7 +161,8 @@ def _is_complete(manifest: Manifest, view: View, sidecar: Sidecar, found: Sequen
     if len(found) != len(sidecar.tables) or _head_of(view) != sidecar.parent_commit_id:
         return False
     schema_hash = manifest.schema_hash()
-    validated_under = sidecar.replaces_schema or sidecar.schema_ir_hash
+    changes_schema = view.branch == MAIN and sidecar.replaces_schema is not None
+    validated_under = sidecar.replaces_schema if changes_schema else sidecar.schema_ir_hash
     if schema_hash is not None and validated_under not in (None, schema_hash):
         # Main got another schema since: what was validated under the old one is not published any more.
         return False
@@ -205,7 +206,7 @@ def _roll_forward(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar,
         registrations=tuple(Registration(each.table_key, each.table_path) for each in sidecar.additional_registrations),
         updates=tuple(updates),
         tombstones=tuple(Tombstone(each.table_key, each.tombstone_version) for each in sidecar.tombstones),
-        schema_head=None if new_schema is None else SchemaHead(new_schema),
+        new_schema=new_schema,
         replaces_schema=sidecar.replaces_schema,
         expected={**sidecar.read_set, **{pin.table_key: pin.expected_version for pin in sidecar.tables}},
         if_commit=sidecar.parent_commit_id,
@@ -235,7 +236,8 @@ def _new_tables(manifest: Manifest, sidecar: Sidecar) -> Iterator[TableVersion]:
 
 def _project_schema(manifest: Manifest, held: Held, sidecar: Sidecar) -> None:
     """Readers of release 0.8 look for a new schema in files at the root."""
-    if sidecar.replaces_schema is not None and sidecar.schema_ir_hash == manifest.schema_hash():
+    on_main = sidecar.branch in (None, MAIN)
+    if on_main and sidecar.replaces_schema is not None and sidecar.schema_ir_hash == manifest.schema_hash():
         held.check()
         project_root_files(manifest.objects, schema_of(manifest, sidecar.schema_ir_hash))
 

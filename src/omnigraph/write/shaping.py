@@ -27,10 +27,13 @@ _Field: TypeAlias = "pa.Field[pa.DataType]"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The columns of a type, and what those were called that have another name in the table."""
+    """The columns of a type, and what those were called that have another name in the table.
+
+    None stands for a column that is new, whatever the table has under its name.
+    """
 
     type: NodeType | EdgeType
-    old_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    old_names: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
 
     def fits(self, table: Table) -> bool:
         """Whether the table has exactly these columns."""
@@ -71,15 +74,16 @@ class Shape:
     def _batches(self, table: Table, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
         there = set(table.schema.names)
         sources = [self.old_names.get(name, name) for name in wanted.names]
-        for batch in table.scan([name for name in sources if name in there], with_row_address=True, one_by_one=True):
+        scanned = [name for name in sources if name is not None and name in there]
+        for batch in table.scan(scanned, with_row_address=True, one_by_one=True):
             columns = [
                 self._column(table, batch, column, source)
                 for column, source in zip(_fields(wanted), sources, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=wanted)
 
-    def _column(self, table: Table, batch: pa.RecordBatch, column: _Field, source: str) -> Values:
-        if source not in batch.schema.names:
+    def _column(self, table: Table, batch: pa.RecordBatch, column: _Field, source: str | None) -> Values:
+        if source is None or source not in batch.schema.names:
             return missing_column(self.type, column.name, batch.num_rows)
         if is_blob(column):
             return whole_blobs(table, source, batch)

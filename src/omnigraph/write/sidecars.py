@@ -80,7 +80,7 @@ class SidecarTombstone:
 class Sidecar:
     """One operation. Without a ``commit_id`` it was written by release 0.8.
 
-    With ``replaces_schema`` the graph gets the schema ``schema_ir_hash`` in its place.
+    With ``replaces_schema`` the graph gets the schema ``schema_ir_hash`` in its place, or a branch catches up with it.
     """
 
     operation_id: str

@@ -53,7 +53,7 @@ class NewTable:
 
 @dataclass(frozen=True, slots=True)
 class NewSchema:
-    """The schema that the graph gets with a commit, and the one that it follows."""
+    """The schema that the graph gets with a commit, or that a branch catches up with; and the one that it follows."""
 
     schema_ir_hash: str
     replaces: str

@@ -1,0 +1,106 @@
+"""Tables that an older schema made, and where the current one finds its types and properties in them.
+
+A table says its columns by name, and a name may come again: what was dropped and added anew is another thing. So the
+way from one schema to the other counts, step by step, and not only where it began and where it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
+
+from omnigraph.language.schema import Catalog, Schema, plan_migration
+from omnigraph.language.schema.catalog import EdgeType, NodeType
+from omnigraph.language.schema.steps import RenameProperty, RenameType
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.opening import schema_of
+from omnigraph.manifest.rows import MAIN, SchemaHead
+
+Shown = TypeVar("Shown")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the rows of a type are: the key of their table, and for each property the name of its column there.
+
+    None stands for what came since.
+    """
+
+    table_key: str | None
+    columns: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """The origins of all types of the current schema in the tables of an older one, by their table keys now."""
+
+    origins: Mapping[str, Origin]
+
+    def shown(self, tables: Mapping[str, Shown]) -> dict[str, Shown]:
+        """The tables that are still those of the type that has their name, or of none."""
+        return {
+            key: each for key, each in tables.items() if key not in self.origins or self.origins[key].table_key == key
+        }
+
+    def hidden(self, table_key: str) -> frozenset[str]:
+        """The columns of a table that are those of properties which are gone, though others have their names."""
+        origin = self.origins.get(table_key)
+        if origin is None:
+            return frozenset()
+        return frozenset(name for name, column in origin.columns.items() if column != name)
+
+    def renamed(self) -> Iterator[tuple[str, str, str]]:
+        """What has another name than it had: the key of its table then, the old name, the new one."""
+        for key, origin in self.origins.items():
+            if origin.table_key is None:
+                continue
+            if origin.table_key != key:
+                yield origin.table_key, origin.table_key.partition(":")[2], key.partition(":")[2]
+            for name, column in origin.columns.items():
+                if column not in (None, name):
+                    yield origin.table_key, f"{column}", name
+
+
+def lag_of(manifest: Manifest, written_under: SchemaHead | None) -> Lag | None:
+    """How far tables are behind the current schema, by the row of their branch; None if they are not."""
+    current = manifest.view(MAIN).tables.schema_head
+    if current is None or written_under == current:
+        return None
+    came = 0 if written_under is None else len(written_under.earlier)
+    way = current.all[came:]
+    if len(way) < 2:
+        return None
+    return _followed([schema_of(manifest, each) for each in way])
+
+
+def _followed(schemas: list[Schema]) -> Lag:
+    first = schemas[0].catalog
+    origins = {
+        type_.table_key: Origin(type_.table_key, {name: name for name in type_.properties}) for type_ in _types(first)
+    }
+    for old, new in pairwise(schemas):
+        origins = dict(_after(origins, old, new))
+    return Lag(origins)
+
+
+def _after(origins: Mapping[str, Origin], old: Schema, new: Schema) -> Iterator[tuple[str, Origin]]:
+    """The origins one schema later."""
+    steps = plan_migration(old.ir, new.ir).steps
+    types = {f"{s.type_kind}:{s.to}": f"{s.type_kind}:{s.from_}" for s in steps if isinstance(s, RenameType)}
+    names = {(f"{s.type_kind}:{s.type_name}", s.to): s.from_ for s in steps if isinstance(s, RenameProperty)}
+    before = {type_.table_key: type_ for type_ in _types(old.catalog)}
+    for type_ in _types(new.catalog):
+        key = type_.table_key
+        was = types.get(key, key)
+        if was not in before:
+            yield key, Origin(None, dict.fromkeys(type_.properties))
+            continue
+        known = origins[was].columns
+        columns = {name: known.get(names.get((key, name), name)) for name in type_.properties}
+        yield key, Origin(origins[was].table_key, columns)
+
+
+def _types(catalog: Catalog) -> Iterator[NodeType | EdgeType]:
+    yield from catalog.types()
