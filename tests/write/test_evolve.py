@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +24,8 @@ from omnigraph.errors import (
 from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.schema.arrow import arrow_schema
+from omnigraph.maintain.cleanup import cleanup
+from omnigraph.maintain.leftovers import Kind
 from omnigraph.manifest import contract
 from omnigraph.manifest.opening import ADOPTED
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
@@ -270,12 +272,57 @@ def test_read_only(graph: Graph) -> None:
 
 
 def test_a_hard_drop_removes_the_past_too(graph: Graph) -> None:
-    before = head(graph)
-    graph.apply_schema(with_change("  nick: String?\n", ""), allow_data_loss=True)
+    load(graph, {"type": "City", "data": {"name": "rome"}})
+    parent, before = (commit.id for commit in reversed(graph.commits(limit=2)))
+    wanted = with_change("  nick: String?\n", "")
+    with pytest.raises(ConflictError, match=f"commit {parent} shows it") as caught:
+        graph.apply_schema(wanted, allow_data_loss=True)
+    assert "cleanup --keep 1" in str(caught.value.hint)
+    assert "nick" in people(graph)["ann"]
+    cleanup(graph._manifest, 1, grace=timedelta(0), confirm=True)
+    graph.apply_schema(wanted, allow_data_loss=True)
     assert people(graph)["ann"]["age"] == 30
     with pytest.raises(HistoryGone):
         people(graph, at=before)
-    assert graph.nodes("City", at=before).to_arrow().num_rows == 1
+    assert graph.nodes("City", at=before).to_arrow().num_rows == 2
+    assert graph.verify().findings == ()
+
+
+def size_of(graph: Graph, location: str) -> int:
+    return sum(info.size for info in graph._manifest.objects.list(location))
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_the_rows_of_a_dropped_type_go_when_no_commit_shows_them(graph: Graph, hard: bool) -> None:
+    """Without data loss they go with the last commit that shows them; with it, at once."""
+    records = tuple({"type": "City", "data": {"name": f"{number:0>200}"}} for number in range(500))
+    load(graph, *records)
+    before, location = head(graph), graph.snapshot().pins["node:City"].location
+    with_rows = size_of(graph, location)
+    if hard:
+        cleanup(graph._manifest, 1, grace=timedelta(0), confirm=True)
+    wanted = with_change("edge LivesIn: Person -> City\n", "").replace("node City { name: String @key }\n", "")
+    graph.apply_schema(wanted, allow_data_loss=hard)
+    if not hard:
+        assert graph.nodes("City", at=before).to_arrow().num_rows == 501
+        load(graph, {"type": "Person", "data": {"name": "dee"}})
+        kept = cleanup(graph._manifest, 3, grace=timedelta(0), confirm=True)
+        assert Kind.DROPPED not in {each.kind for each in kept.reclaimed}
+        assert graph.nodes("City", at=before).to_arrow().num_rows == 501
+        preview = cleanup(graph._manifest, 1, grace=timedelta(0))
+        done = cleanup(graph._manifest, 1, grace=timedelta(0), confirm=True)
+        for found in (preview, done):
+            assert {each.kind: each.count for each in found.reclaimed}[Kind.DROPPED] == 2
+        assert done.bytes > with_rows / 2
+        again = cleanup(graph._manifest, 1, grace=timedelta(0), confirm=True)
+        assert Kind.DROPPED not in {each.kind for each in again.reclaimed}
+    assert size_of(graph, location) < with_rows / 5
+    assert graph.verify().findings == ()
+    graph.apply_schema(BEFORE)
+    assert graph.nodes("City").to_arrow().num_rows == 0
+    load(graph, {"type": "City", "data": {"name": "rome"}})
+    assert graph.nodes("City").to_arrow()["id"].to_pylist() == ["rome"]
+    assert graph.verify().findings == ()
 
 
 @pytest.mark.parametrize("holder", ["branch", "tag"])

@@ -37,6 +37,8 @@ from omnigraph.storage.versions import freed_by_dropping, version_numbers
 from omnigraph.write.recovery import heal, heal_all
 
 KEEP: Final = 10
+_OPERATION: Final = "cleanup"
+"""The operation that takes the rows out of a table which nobody shows."""
 _AGE: Final = re.compile(r"(\d+)\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -132,6 +134,7 @@ class _Cleanup:
         for table_key, location in self._tables():
             root = open_table(self.manifest.location.join(location), None, None, self.manifest.access)
             yield from self._forks(table_key, location, root)
+            yield from self._dropped_table(location, root)
             yield from self._versions(location, root)
             yield from self._leftovers(location)
         yield from self._manifest_versions()
@@ -177,6 +180,25 @@ class _Cleanup:
                 self.refs.check()
                 tables.delete_branch(root, name)
             return True
+
+    # ----------------------------------------------------------------------------------------- dropped tables
+
+    def _dropped_table(self, location: str, root: Table) -> Iterator[Reclaimed]:
+        """A table that no commit shows any more. It stays, without rows: the type may be added again."""
+        if self.stays.versions.get(location) or not root.count_rows():
+            return
+        files = self.manifest.objects.list(f"{location}/data")
+        if not self.confirm:
+            yield Reclaimed(Kind.DROPPED, 1, size_of(files))
+            return
+        self.refs.check()
+        empty = tables.commit(root, tables.overwrite(root, root.schema.empty_table()), _OPERATION)
+        self.refs.check()
+        yield Reclaimed(
+            Kind.DROPPED,
+            1,
+            tables.drop_versions(empty, [each for each in version_numbers(empty) if each < empty.version]),
+        )
 
     # ----------------------------------------------------------------------------------------- versions
 

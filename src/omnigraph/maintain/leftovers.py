@@ -32,6 +32,7 @@ class Kind(StrEnum):
     TABLE_VERSIONS = "table versions"
     MANIFEST_VERSIONS = "manifest versions"
     FORKS = "orphaned forks"
+    DROPPED = "dropped tables"
     STAGED = "staged files"
     DETACHED = "detached versions"
     LOADS = "unfinished loads"

@@ -19,7 +19,7 @@ from omnigraph.errors import StorageError
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.lineage import CREATED_VERSION, merge_bases
-from omnigraph.manifest.rows import MAIN, TABLE_VERSION, CommitRecord
+from omnigraph.manifest.rows import MAIN, TABLE_TOMBSTONE, TABLE_VERSION, CommitRecord
 from omnigraph.manifest.snapshot import pins_of
 from omnigraph.manifest.state import View
 from omnigraph.manifest.tags import list_tags
@@ -133,36 +133,40 @@ def _versions(
     found: defaultdict[str, set[int]] = defaultdict(set)
     for name, view in views.items():
         moments = np.unique([view.version, *(commit.manifest_version for commit in kept[name].values())])
-        for table_key, since, versions in _published(manifest, view):
-            shown = versions if since is None else _shown_at(moments, since, versions)
+        for table_key, shown in _published(manifest, view, moments):
             found[view.tables.locations[table_key]].update(shown.tolist())
     return {location: frozenset(versions) for location, versions in found.items()}
 
 
-def _published(manifest: Manifest, view: View) -> Iterator[tuple[str, _Numbers | None, _Numbers]]:
-    """Of each table, at which manifest versions (None: nobody knows) which of its versions were published."""
+def _published(manifest: Manifest, view: View, moments: _Numbers) -> Iterator[tuple[str, _Numbers]]:
+    """Of each table the versions that were shown at some manifest versions; all, if nobody knows."""
     table = manifest.open(view.branch, view.version)
     dated = table.stable_row_ids
-    columns = ["table_key", "table_version", *([CREATED_VERSION] if dated else [])]
-    rows = table.scan(columns, filter=f"object_type = '{TABLE_VERSION}'").read_all()
+    columns = ["object_type", "table_key", "table_version", *([CREATED_VERSION] if dated else [])]
+    rows = table.scan(columns, filter=f"object_type IN ('{TABLE_VERSION}', '{TABLE_TOMBSTONE}')").read_all()
     keys = np.asarray(to_list(column_of(rows, "table_key")), dtype=object)
+    dropped = np.asarray(to_list(column_of(rows, "object_type")), dtype=object) == TABLE_TOMBSTONE
     versions = _numbers(rows, "table_version")
     since = _numbers(rows, CREATED_VERSION) if dated else None
     for key in dict.fromkeys(cast("list[str]", keys.tolist())):
-        mine = keys == key
-        yield key, None if since is None else since[mine], versions[mine]
+        mine, hiding = (keys == key) & ~dropped, (keys == key) & dropped
+        if since is None:
+            yield key, versions[mine]
+            continue
+        shown = _greatest_at(moments, since[mine], versions[mine])
+        hidden = _greatest_at(moments, since[hiding], versions[hiding])
+        yield key, shown[shown > hidden]
 
 
 def _numbers(rows: pa.Table, column: str) -> _Numbers:
     return column_of(rows, column).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _shown_at(moments: _Numbers, since: _Numbers, versions: _Numbers) -> _Numbers:
-    """A snapshot shows the greatest version that was published until then."""
+def _greatest_at(moments: _Numbers, since: _Numbers, versions: _Numbers) -> _Numbers:
+    """What counts at each moment: the greatest version that was published until then; -1 while there was none."""
     order = np.argsort(since, kind="stable")
-    greatest: _Numbers = np.maximum.accumulate(versions[order])
-    at = np.searchsorted(since[order], moments, side="right") - 1
-    return greatest[at[at >= 0]]
+    greatest: _Numbers = np.concatenate([[-1], np.maximum.accumulate(versions[order])])
+    return greatest[np.searchsorted(since[order], moments, side="right")]
 
 
 def _first_manifest_versions(

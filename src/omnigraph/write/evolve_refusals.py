@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from itertools import islice
 from pathlib import Path
 
-from omnigraph.errors import ConflictError, ParameterError, Problem, SchemaError
+from omnigraph.errors import ConflictError, HistoryGone, NotFound, ParameterError, Problem, SchemaError
 from omnigraph.language.schema import MigrationPlan, Schema
 from omnigraph.language.schema.steps import (
     DropMode,
@@ -16,8 +16,11 @@ from omnigraph.language.schema.steps import (
     UnsupportedChange,
 )
 from omnigraph.language.source import Source, Span
-from omnigraph.manifest.branches import branch_names
+from omnigraph.manifest.branches import branch_names, names_any
 from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.rows import MAIN, TABLE_VERSION
+from omnigraph.manifest.snapshot import Pin, open_pin, pins_of
+from omnigraph.manifest.state import View
 from omnigraph.manifest.tags import list_tags
 from omnigraph.write.evolve_tables import hard_drops
 
@@ -80,24 +83,60 @@ def _old_key(step: RenameType | RenameProperty) -> str:
 
 
 def refuse_hard_drops(manifest: Manifest, plan: MigrationPlan) -> None:
-    """What is dropped in every version must not be shown by a branch or a tag."""
-    keys = hard_drops(plan)
+    """What is dropped in every version must not be shown by a branch, a tag, or a commit that can still be read.
+
+    The newest commit of main is the one that the drop follows: that it shows the rows until then is no obstacle.
+    """
+    keys = {key for key in hard_drops(plan) if _ever_had_rows(manifest, key)}
     if not keys:
         return
     for branch in branch_names(manifest)[1:]:
-        _refuse_shown(keys, manifest.view(branch).tables.visible(), f"branch '{branch}'")
+        who = f"branch '{branch}'"
+        _refuse_shown(manifest, keys, manifest.view(branch), who, f"delete {who} first")
     for tag in list_tags(manifest):
         commit = manifest.view(tag.branch, with_lineage=True).history.find(tag.commit)
         if commit is not None:
-            shown = manifest.view_at(tag.branch, commit.manifest_version).tables.visible()
-            _refuse_shown(keys, shown, f"tag '{tag.name}'")
+            who = f"tag '{tag.name}'"
+            view = manifest.view_at(tag.branch, commit.manifest_version)
+            _refuse_shown(manifest, keys, view, who, f"delete {who} first")
+    for branch in branch_names(manifest):
+        _refuse_commits(manifest, keys, branch)
 
 
-def _refuse_shown(keys: set[str], shown: Collection[str], who: str) -> None:
-    for key in sorted(keys):
-        if key in shown:
+def _ever_had_rows(manifest: Manifest, table_key: str) -> bool:
+    condition = f"object_type = '{TABLE_VERSION}' AND table_key = '{table_key}' AND row_count > 0"
+    return any(names_any(manifest, branch, condition) for branch in branch_names(manifest))
+
+
+def _refuse_commits(manifest: Manifest, keys: set[str], branch: str) -> None:
+    way_out = "run `omnigraph cleanup --keep 1 --confirm` first, which keeps what was the newest commit an hour ago"
+    own = (
+        commit
+        for commit in islice(manifest.view(branch, with_lineage=True).history.newest_first(), 1, None)
+        if (commit.branch or MAIN) == branch
+    )
+    for commit in own:
+        try:
+            view = manifest.view_at(branch, commit.manifest_version)
+        except HistoryGone:
+            # All that came before went as well.
+            return
+        _refuse_shown(manifest, keys, view, f"commit {commit.id}", way_out)
+
+
+def _refuse_shown(manifest: Manifest, keys: set[str], view: View, who: str, way_out: str) -> None:
+    for key, pin in pins_of(view).items():
+        if key in keys and pin.row_count and _is_there(manifest, pin):
             raise ConflictError(
                 f"{key} cannot be dropped with its history: {who} shows it",
-                hint=f"delete {who} first, or drop it without allowing data loss",
+                hint=f"{way_out}, or drop it without allowing data loss",
                 details={"table_key": key, "held_by": who},
             )
+
+
+def _is_there(manifest: Manifest, pin: Pin) -> bool:
+    try:
+        open_pin(manifest, pin)
+    except (HistoryGone, NotFound):
+        return False
+    return True
