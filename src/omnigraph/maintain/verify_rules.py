@@ -13,8 +13,9 @@ from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.types import Scalar
 from omnigraph.manifest.snapshot import Pin, Snapshot
-from omnigraph.storage.columns import Values, absent, column_of, compute, places, to_list
+from omnigraph.storage.columns import Values, column_of, compute, places, to_list
 from omnigraph.storage.keys import ids_of
+from omnigraph.storage.missing import missing_column
 from omnigraph.storage.pinned import Table
 from omnigraph.write.rules import Arrival, Image, check_changes, check_rows, rule_columns
 from omnigraph.write.set_rules import type_of
@@ -72,7 +73,7 @@ def _checked(type_: NodeType | EdgeType, table: Table, schema: pa.Schema, found:
         # A table of a branch may lag behind the schema: what it lacks reads as null or as its default.
         broken = [each for each in check_rows(type_, batch, room) if _is_stored(each, stored)]
         found.violations += [*broken, *_wrong_ids(type_, batch, stored)][:room]
-        yield _shaped(batch, schema)
+        yield _shaped(type_, batch, schema)
 
 
 def _is_blob(type_: NodeType | EdgeType, name: str) -> bool:
@@ -97,12 +98,12 @@ def _wrong_ids(type_: NodeType | EdgeType, batch: pa.RecordBatch, stored: list[s
         yield Violation(type_.name, "@key", message, id=cast("str | None", id_), property=", ".join(key))
 
 
-def _shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+def _shaped(type_: NodeType | EdgeType, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     columns: list[Values] = []
     for name in schema.names:
-        type_ = _type_in(schema, name)
         there = name in batch.schema.names
-        columns.append(column_of(batch, name).cast(type_) if there else absent(batch.num_rows, type_))
+        found = column_of(batch, name) if there else missing_column(type_, name, batch.num_rows)
+        columns.append(found.cast(_type_in(schema, name)))
     return pa.table(columns, schema=schema)
 
 

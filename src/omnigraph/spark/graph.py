@@ -26,8 +26,10 @@ from omnigraph.read.rows import edge_type, node_type
 from omnigraph.spark.reading import STORAGE, checked_columns, filter_text, pin_type
 from omnigraph.spark.session import session_for
 from omnigraph.storage.location import Location
+from omnigraph.write import evolve
 from omnigraph.write import merge as merges
 from omnigraph.write.commit import Terms
+from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.frames import Frame
 from omnigraph.write.indexes import IndexReport, ensure_indexes
 from omnigraph.write.load import Indexes, Input, LoadResult, Manner, OnError
@@ -260,6 +262,25 @@ class SparkGraph:
 
         self._check_writable()
         return optimize(self.manifest, branch, types, actor or self.actor, SparkRunner(self.session, "optimizing"))
+
+    def apply_schema(
+        self,
+        source: str | Path | Source,
+        *,
+        allow_data_loss: bool = False,
+        rewrite_ids: bool = False,
+        actor: str | None = None,
+        message: str | None = None,
+    ) -> SchemaApplied:
+        """Give the graph another schema as ``graph.apply_schema`` does; executors write the rows that change."""
+        from omnigraph.spark.runner import SparkRunner
+
+        self._check_writable()
+        runner = SparkRunner(self.session, "changing the schema")
+        manner = evolve.Manner(allow_data_loss, rewrite_ids, runner)
+        return evolve.apply_schema(
+            self.manifest, source, manner, Terms(MAIN, actor=actor or self.actor, message=message)
+        )
 
     def stream(
         self,

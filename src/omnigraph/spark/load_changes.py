@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final, cast
 import pyarrow as pa
 
 from omnigraph.language.schema.arrow import arrow_schema
-from omnigraph.language.schema.catalog import Catalog
+from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.load_fragments import ROWS_IN_A_TASK, Work, on_fragments
 from omnigraph.spark.load_rows import DistributedRows
-from omnigraph.storage.columns import Values, absent, column_of, is_not_among
+from omnigraph.storage.columns import Values, column_of, is_not_among
+from omnigraph.storage.missing import missing_column
 from omnigraph.storage.pinned import Table
 from omnigraph.write.load_work import Coming
 from omnigraph.write.rules import Arrival
@@ -30,15 +31,20 @@ _NONE: Final[Values] = cast("Values", pa.array([], pa.string()))
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a task reads rows: columns in the types of the schema, without the rows of some ids."""
+    """How a task reads rows: columns in the types of the schema, without the rows of some ids.
+
+    ``type`` is None where only ids are read.
+    """
 
     schema: pa.Schema
     without: Values
+    type: NodeType | EdgeType | None = None
 
     def rows(self, table: Table, fragments: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of some fragments. A table of a branch may lag behind the schema."""
         there = set(table.schema.names)
-        names = dict.fromkeys(name for name in (*columns, *(["id"] if len(self.without) else [])) if name in there)
+        # The id stands for the rows where the table has none of the columns.
+        names = dict.fromkeys(name for name in (*columns, "id") if name in there)
         for batch in table.scan(list(names), in_fragments=fragments):
             kept = batch.filter(is_not_among(column_of(batch, "id"), self.without)) if len(self.without) else batch
             yield self._shaped(kept, columns)
@@ -47,8 +53,10 @@ class Reading:
         shaped: dict[str, Values] = {}
         for name in names:
             type_ = cast("pa.DataType", self.schema.field(name).type)
-            there = name in rows.schema.names
-            shaped[name] = column_of(rows, name).cast(type_) if there else absent(rows.num_rows, type_)
+            if self.type is None or name in rows.schema.names:
+                shaped[name] = column_of(rows, name).cast(type_)
+            else:
+                shaped[name] = missing_column(self.type, name, rows.num_rows)
         return pa.record_batch(shaped)
 
 
@@ -128,12 +136,12 @@ class ChangedOnSpark:
         """The rows that come in."""
         assert self.coming is not None
         rows = cast("DistributedRows", self.coming.rows.source)
-        return PartRows(rows.audit, rows.own, Reading(self._schema, self.coming.without))
+        return PartRows(rows.audit, rows.own, Reading(self._schema, self.coming.without, self._type))
 
     def pinned(self) -> PartRows:
         """The rows that were there before, all of them."""
         table = self.snapshot.table(self.table_key)
-        return PartRows(table, table.fragment_rows(), Reading(self._schema, _NONE))
+        return PartRows(table, table.fragment_rows(), Reading(self._schema, _NONE, self._type))
 
     @property
     def _is_met_by_none(self) -> bool:
@@ -148,7 +156,11 @@ class ChangedOnSpark:
 
     @property
     def _schema(self) -> pa.Schema:
-        return arrow_schema(type_of(self.catalog, self.table_key))
+        return arrow_schema(self._type)
+
+    @property
+    def _type(self) -> NodeType | EdgeType:
+        return type_of(self.catalog, self.table_key)
 
     def _texts(self, rows: PartRows, relation: Relation) -> DataFrame:
         columns = ", ".join(f"{name} string" for name in relation.columns)

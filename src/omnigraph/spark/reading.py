@@ -47,11 +47,15 @@ _OPTIONS: Final = ("path", "type", "branch", "at", "columns", "filter", "pin", "
 
 @dataclass(frozen=True, slots=True)
 class TypePin:
-    """One type at one moment, as a text that an option can carry. No ``pin``: the branch has no table of it yet."""
+    """One type at one moment, as a text that an option can carry. No ``pin``: the branch has no table of it yet.
+
+    ``hidden`` are columns of the table that are not those of the properties which have their names.
+    """
 
     table_key: str
     schema_hash: str | None
     pin: Pin | None
+    hidden: tuple[str, ...] = ()
 
     def text(self) -> str:
         """The form that :func:`pin_of_text` reads."""
@@ -60,7 +64,8 @@ class TypePin:
 
 def pin_type(snapshot: Snapshot, type_: NodeType | EdgeType) -> TypePin:
     """A type as a snapshot has it."""
-    return TypePin(type_.table_key, snapshot.schema_ir_hash, snapshot.pins.get(type_.table_key))
+    key = type_.table_key
+    return TypePin(key, snapshot.schema_ir_hash, snapshot.pins.get(key), tuple(sorted(snapshot.hidden(key))))
 
 
 def pin_of_text(text: str) -> TypePin:
@@ -95,7 +100,8 @@ class Request:
         opening.check(manifest)
         if self.pin is not None:
             type_ = type_of(opening.schema_of(manifest, self.pin.schema_hash).catalog, self.pin.table_key)
-            return TypeRows(type_, None if self.pin.pin is None else open_pin(manifest, self.pin.pin))
+            table = None if self.pin.pin is None else open_pin(manifest, self.pin.pin).without(self.pin.hidden)
+            return TypeRows(type_, table)
         snapshot = references.take_snapshot(manifest, self.branch, self.at)
         catalog = opening.schema_of(manifest, snapshot.schema_ir_hash).catalog
         return rows_of(snapshot, type_of(catalog, cast("str", self.type)))

@@ -27,6 +27,7 @@ from omnigraph.write.evolve_refusals import refuse_foreign, refuse_hard_drops, r
 from omnigraph.write.evolve_rules import check_validated
 from omnigraph.write.evolve_tables import Evolution, drop_history
 from omnigraph.write.recovery import heal_branch
+from omnigraph.write.running import LOCAL, Runner
 from omnigraph.write.sidecars import WriterKind
 from omnigraph.write.work import NewSchema
 
@@ -44,10 +45,14 @@ class SchemaApplied:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """What may be done for a schema: lose what is dropped in every version, and write ids in their new form."""
+    """What may be done for a schema: lose what is dropped in every version, and write ids in their new form.
+
+    ``runner`` runs the pieces of rows that are written anew.
+    """
 
     allow_data_loss: bool = False
     rewrite_ids: bool = False
+    runner: Runner = LOCAL
 
 
 def plan_schema(manifest: Manifest, source: str | Path | Source, *, allow_data_loss: bool = False) -> MigrationPlan:
@@ -102,7 +107,8 @@ class Evolve:
         """Check the rows against rules that they were never held against, then say what becomes of each table."""
         old = opening.schema_of(self.manifest, snapshot.schema_ir_hash)
         plan = plan_migration(old.ir, self.new.ir, allow_data_loss=self.manner.allow_data_loss)
-        evolution = Evolution(self.manifest, snapshot, self.new.catalog, plan, rewrite_ids=self.manner.rewrite_ids)
+        manner = self.manner
+        evolution = Evolution(self.manifest, snapshot, self.new.catalog, plan, manner.rewrite_ids, manner.runner)
         check_validated(evolution)
         changes, created, dropped = evolution.changes(), evolution.created(), evolution.dropped()
         schema = None if old.hash == self.new.hash else NewSchema(self.new.hash, old.hash)

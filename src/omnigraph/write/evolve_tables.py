@@ -24,7 +24,8 @@ from omnigraph.storage.pinned import Table, open_table
 from omnigraph.storage.staging import Staged
 from omnigraph.storage.versions import version_numbers
 from omnigraph.write.evolve_ids import NewIds, new_ids
-from omnigraph.write.shaping import Shape
+from omnigraph.write.running import LOCAL, Runner
+from omnigraph.write.shaping import Rewriting, Shape
 from omnigraph.write.work import Change, NewTable
 
 _MADE: Final = "schema"
@@ -40,6 +41,7 @@ class Evolution:
     catalog: Catalog
     plan: MigrationPlan
     rewrite_ids: bool = False
+    runner: Runner = LOCAL
 
     @cached_property
     def old_keys(self) -> Mapping[str, str]:
@@ -65,12 +67,6 @@ class Evolution:
         key = self.old_keys.get(type_.table_key, type_.table_key)
         return self.snapshot.table(key) if key in self.snapshot.pins else None
 
-    def rows(self, type_: NodeType | EdgeType, table: Table) -> pa.RecordBatchReader:
-        """The rows of a type as the new schema has them."""
-        rows = self.shape(type_).rows_of(table)
-        ids = self.ids.get(type_.table_key)
-        return rows if ids is None else ids.rewritten(rows)
-
     def loose_rows(
         self, type_: NodeType | EdgeType, table: Table, without: Collection[str]
     ) -> Iterator[pa.RecordBatch]:
@@ -93,10 +89,16 @@ class Evolution:
             if type_.table_key in self.ids or type_.table_key in hard:
                 yield Change(type_.table_key, partial(self._rewritten, type_))
             elif not self.shape(type_).fits(table):
-                yield Change(type_.table_key, self.shape(type_).stage)
+                yield Change(type_.table_key, partial(self.shape(type_).stage, runner=self.runner))
 
     def _rewritten(self, type_: NodeType | EdgeType, table: Table) -> Staged:
-        return tables.overwrite(table, self.rows(type_, table))
+        return self._written(type_, table, table)
+
+    def _written(self, type_: NodeType | EdgeType, source: Table, home: Table) -> Staged:
+        """The rows of a type as the new schema has them, as the content of a table."""
+        ids = self.ids.get(type_.table_key)
+        changed = None if ids is None else ids.rewritten
+        return Rewriting(self.shape(type_), source, home, arrow_schema(type_), changed).staged(self.runner)
 
     def created(self) -> tuple[NewTable, ...]:
         """The tables that are new: of types that came, without rows, and of renamed ones, with theirs."""
@@ -142,7 +144,7 @@ class Evolution:
         source = self.source(type_)
         if source is None:
             return tables.overwrite(home, arrow_schema(type_).empty_table())
-        return tables.overwrite(home, self.rows(type_, source))
+        return self._written(type_, source, home)
 
 
 def hard_drops(plan: MigrationPlan) -> set[str]:

@@ -6,9 +6,9 @@ wider or a column that must be filled, the rows are written anew, one after the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -20,9 +20,11 @@ from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.missing import missing_column
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.reshaping import can_reshape, is_blob
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.staging import FragmentText, Staged
+from omnigraph.write.running import LOCAL, Runner, even_groups
 
 _Field: TypeAlias = "pa.Field[pa.DataType]"
+_ROWS_IN_A_PIECE: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,39 +45,40 @@ class Shape:
             return False
         return all(_same(there.get(column.name), column) for column in wanted)
 
-    def stage(self, table: Table) -> Staged:
+    def stage(self, table: Table, runner: Runner = LOCAL) -> Staged:
         """Give the table these columns."""
-        return self._staged(table, arrow_schema(self.type))
+        return self._staged(table, arrow_schema(self.type), runner)
 
     def stage_loosely(self, table: Table) -> Staged:
         """The same, where a column that could be null still can: nobody looked whether it is."""
         could_be = {column.name for column in _fields(table.schema) if column.nullable}
         wanted = _fields(arrow_schema(self.type))
         loose = (column.with_nullable(column.nullable or column.name in could_be) for column in wanted)
-        return self._staged(table, pa.schema(list(loose)))
+        return self._staged(table, pa.schema(list(loose)), LOCAL)
 
-    def _staged(self, table: Table, wanted: pa.Schema) -> Staged:
+    def _staged(self, table: Table, wanted: pa.Schema, runner: Runner) -> Staged:
         if can_reshape(table, wanted, self.old_names):
             return tables.reshape(table, wanted, self.old_names)
-        return tables.overwrite(table, self._read(table, wanted))
-
-    def rows_of(self, table: Table) -> pa.RecordBatchReader:
-        """The rows of a table in these columns, with the blobs themselves, to be written elsewhere."""
-        return self._read(table, arrow_schema(self.type))
+        return Rewriting(self, table, table, wanted).staged(runner)
 
     def loose_rows_of(self, table: Table, without: Collection[str]) -> pa.RecordBatchReader:
         """The same without some columns, and with null where it must not be."""
         wanted = (column for column in _fields(arrow_schema(self.type)) if column.name not in without)
-        return self._read(table, pa.schema([column.with_nullable(nullable=True) for column in wanted]))
+        return self.read(table, pa.schema([column.with_nullable(nullable=True) for column in wanted]))
 
-    def _read(self, table: Table, wanted: pa.Schema) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(wanted, self._batches(table, wanted))
+    def read(
+        self, table: Table, wanted: pa.Schema, in_fragments: Collection[int] | None = None
+    ) -> pa.RecordBatchReader:
+        """The rows of a table, or of some fragments of it, in columns that are wanted, with the blobs themselves."""
+        return pa.RecordBatchReader.from_batches(wanted, self._batches(table, wanted, in_fragments))
 
-    def _batches(self, table: Table, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, table: Table, wanted: pa.Schema, in_fragments: Collection[int] | None
+    ) -> Iterator[pa.RecordBatch]:
         there = set(table.schema.names)
         sources = [self.old_names.get(name, name) for name in wanted.names]
         scanned = [name for name in sources if name is not None and name in there]
-        for batch in table.scan(scanned, with_row_address=True, one_by_one=True):
+        for batch in table.scan(scanned, with_row_address=True, one_by_one=True, in_fragments=in_fragments):
             columns = [
                 self._column(table, batch, column, source)
                 for column, source in zip(_fields(wanted), sources, strict=True)
@@ -88,6 +91,33 @@ class Shape:
         if is_blob(column):
             return whole_blobs(table, source, batch)
         return column_of(batch, source).cast(column.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """All rows of a table written anew, as the content of the same one or of another, in pieces that may go anywhere.
+
+    ``changed`` is what becomes of the rows on their way, if anything does.
+    """
+
+    shape: Shape
+    source: Table
+    home: Table
+    wanted: pa.Schema
+    changed: Callable[[pa.RecordBatchReader], pa.RecordBatchReader] | None = None
+
+    def staged(self, runner: Runner) -> Staged:
+        """Write them."""
+        rows = self.source.fragment_rows()
+        even = -(-sum(rows.values()) // runner.at_once)
+        pieces = even_groups(rows, max(1, even if runner.at_once == 1 else min(even, _ROWS_IN_A_PIECE)))
+        written = runner.run(self.piece, pieces)
+        return tables.overwrite_fragments(self.home, self.wanted, [each for part in written for each in part])
+
+    def piece(self, fragments: Collection[int]) -> tuple[FragmentText, ...]:
+        """Write the rows of some fragments."""
+        rows = self.shape.read(self.source, self.wanted, fragments)
+        return tables.write_rows(self.home, rows if self.changed is None else self.changed(rows), "overwrite")
 
 
 def lags(table: Table, type_: NodeType | EdgeType) -> bool:

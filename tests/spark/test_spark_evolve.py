@@ -1,0 +1,100 @@
+"""A new schema on Spark: executors write the rows that change, and read what lags as everybody else does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+
+import omnigraph
+from omnigraph.errors import ReadOnly, ValidationError
+from omnigraph.graph import Graph
+from omnigraph.spark import load_fragments
+from omnigraph.storage import pinned
+from omnigraph.write.commit import CAUGHT_UP
+from tests.write.evolving import BEFORE, load, make, people, with_change
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HUMAN = with_change(
+    "age: I32?",
+    'years: I64? @rename_from("age")\n  rank: I32 @default("7")',
+    BEFORE.replace("Person", "Human").replace("node Human", 'node Human @rename_from("Person")'),
+)
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    """A graph whose people lie in several fragments, and a branch of it."""
+    graph = make(tmp_path)
+    for name in ("dee", "eve"):
+        load(graph, {"type": "Person", "data": {"name": name, "age": 50, "nick": name}})
+    graph.mutate('query q() { delete Person where name = "bob" }')
+    return graph
+
+
+def test_rows_are_written_anew_by_executors(spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = graph.commits()[0].id
+    with monkeypatch.context() as here:
+        # Nothing is read in this process: what executors do, they do elsewhere.
+        here.setattr(pinned.Table, "scan", _refused)
+        applied = graph.spark(spark).apply_schema(HUMAN, actor="ann", message="people are human")
+    assert applied.applied
+    assert applied.commit is not None
+    assert applied.commit == graph.commits()[0]
+    assert (applied.commit.actor, applied.commit.message) == ("ann", "people are human")
+    rows = {row["id"]: row for row in graph.nodes("Human").to_arrow().to_pylist()}
+    assert {name: (row["years"], row["rank"], row["nick"]) for name, row in rows.items()} == {
+        "ann": (30, 7, "a"), "cid": (None, 7, None), "dee": (50, 7, "dee"), "eve": (50, 7, "eve"),
+    }  # fmt: skip
+    assert len(graph.snapshot().table("Human").fragment_rows()) == 2
+    assert set(people(graph, at=before)) == {"ann", "cid", "dee", "eve"}
+    assert graph.verify().findings == ()
+    with pytest.raises(ReadOnly):
+        omnigraph.open(graph.uri, "ro").spark(spark).apply_schema(BEFORE)
+
+
+def _refused(*_: object, **__: object) -> None:
+    raise AssertionError("rows were read in this process")
+
+
+@pytest.fixture
+def lagging(graph: Graph) -> Graph:
+    """The same with a branch of an older schema: a property was dropped and came again, and a required one is new."""
+    graph.create_branch("dev")
+    graph.apply_schema(with_change("  nick: String?\n", ""))
+    graph.apply_schema(with_change("nick: String?", 'nick: String?\n  rank: I32 @default("7")\n  @unique(rank, mood)'))
+    return graph
+
+
+def test_what_lags_is_read_as_if_it_did_not(spark: SparkSession, lagging: Graph) -> None:
+    rows = lagging.spark(spark).nodes("Person", ["id", "nick", "rank"], "dev", filter={"rank": 7}).collect()
+    assert {tuple(row) for row in rows} == {(name, None, 7) for name in ("ann", "cid", "dee", "eve")}
+
+
+@pytest.mark.slow
+def test_what_lags_is_written_to_on_spark(spark: SparkSession, lagging: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_fragments, "FEW_ROWS", 0)
+    on_spark = lagging.spark(spark)
+    query = "query q() { match { $p: Person { rank: 7 } } return { $p.name, $p.nick } }"
+    assert {row["p.nick"] for row in on_spark.query(query, branch="dev").collect()} == {None}
+    # Nothing is written by a check, so the table lags while the rules are asked. Ann is calm, and has the default.
+    with pytest.raises(ValidationError) as caught:
+        on_spark.load(_file(lagging, "fay", "calm"), branch="dev", check=True)
+    assert [violation.rule for violation in caught.value.violations] == ["@unique(mood, rank)"]
+    on_spark.load(_file(lagging, "fay", "glad"), branch="dev")
+    assert lagging.commits("dev")[1].message == CAUGHT_UP
+    rows = people(lagging, "dev")
+    assert {name: row["rank"] for name, row in rows.items()} == dict.fromkeys(("ann", "cid", "dee", "eve", "fay"), 7)
+    on_spark.merge("dev")
+    assert people(lagging) == rows
+    assert lagging.verify().findings == ()
+
+
+def _file(graph: Graph, name: str, mood: str) -> Path:
+    path = Path(graph.uri).parent / f"{name}.jsonl"
+    path.write_bytes(orjson.dumps({"type": "Person", "data": {"name": name, "mood": mood, "rank": 7}}))
+    return path
