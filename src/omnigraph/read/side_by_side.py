@@ -241,4 +241,4 @@ def _stretch(before: Side, after: Side, sides: Sides, pairs: Pairs, columns: Seq
 def _addresses(rows: pa.Table, at: Places) -> Addresses:
     if not len(at):
         return np.zeros(0, np.uint64)
-    return column_of(rows, ROW_ADDRESS).to_numpy(zero_copy_only=False)[at]
+    return column_of(rows, ROW_ADDRESS).to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)[at]
