@@ -79,6 +79,27 @@ def test_many_rows_are_merged_without_a_search_for_them(tmp_path: Path, into: st
     assert scanned[0] == scanned[1]
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+def test_rows_that_ours_has_moved_are_found_all_the_same(tmp_path: Path, compacted: bool) -> None:
+    """Some were written again as they were, and perhaps all moved to another file: none of them comes twice."""
+    graph = omnigraph.init(tmp_path / "moved.og", "node P { code: String @key  n: I32? }")
+    for begin in (0, 2_000):
+        graph.load(nodes={"P": numbered(range(begin, begin + 2_000), 0)})
+    graph.create_branch("dev")
+    graph.load(nodes={"P": numbered(range(0, 4_000, 2), 1)}, mode="merge", branch="dev")
+    graph.mutate('query q() { delete P where code = "p3999" }', branch="dev")
+    graph.load(nodes={"P": numbered(range(1_000), 0)}, mode="merge")
+    if compacted:
+        graph.optimize()
+        assert len(graph.snapshot().table("P").fragment_rows()) == 1
+    assert graph.merge("dev").nodes == {"P": Counts(0, 2_000, 1)}
+    rows = graph.nodes("P").to_arrow()
+    assert rows.num_rows == 3_999
+    assert dict(zip(rows["code"].to_pylist(), rows["n"].to_pylist(), strict=True)) == {
+        f"p{number}": 1 - number % 2 for number in range(3_999)
+    }
+
+
 def numbered(numbers: range, n: int) -> pa.Table:
     """Rows by their numbers."""
     codes = [f"p{number}" for number in numbers]
