@@ -236,12 +236,16 @@ def test_a_table_that_was_only_inherited_is_adopted_or_forked(
 @pytest.mark.parametrize("change", OTHER_SCHEMAS)
 def test_a_branch_that_lags_behind_the_schema_is_merged_alike(spark: SparkSession, tmp_path: Path, change: str) -> None:
     graph = evolving.make(tmp_path)
+    evolving.load(graph, {"type": "Person", "data": {"name": "cid", "age": 1}})
     graph.create_branch("dev")
     evolving.load(graph, {"type": "Person", "data": {"name": "dev", "age": 5, "nick": "d"}}, branch="dev")
     graph.apply_schema(OTHER_SCHEMAS[change])
-    merged(spark, graph)
-    merged(spark, graph, "main", "dev")
+    evolving.load(graph, {"type": "Person", "data": {"name": "eve", "age": 6}})
+    assert merged(spark, graph).nodes == {"Person": Counts(1, 0, 0)}
+    # The branch catches up first, in a commit of its own.
+    assert graph.spark(spark).merge("main", "dev").nodes == {"Person": Counts(1, 0, 0)}
     assert evolving.people(graph, "dev") == evolving.people(graph)
+    assert graph.verify().findings == ()
 
 
 # --------------------------------------------------------------------------------------------- rules
