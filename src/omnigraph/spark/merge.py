@@ -64,9 +64,9 @@ from omnigraph.write.set_rules import type_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FEW_ROWS: Final = 10_000
-"""So few rows this process brings together itself, sooner than jobs do: what the rules look for in the tables it finds
-by its values, and does not read whole columns for it."""
+FEW_ROWS: Final = 100_000
+"""So few rows, counted on all sides, this process brings together itself: until then jobs take longer to begin than it
+takes to end."""
 _NONE: Final[Values] = cast("Values", pa.array([], pa.string()))
 
 
