@@ -12,8 +12,11 @@ import pyarrow as pa
 from omnigraph.errors import Json
 from omnigraph.graph import Graph
 from omnigraph.language.schema import Schema
+from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
+from omnigraph.read.rows import readable, type_of
+from omnigraph.read.rows import rows_of as typed_rows
 from omnigraph.storage.pinned import open_table
 from omnigraph.write.transaction import Transaction
 
@@ -33,8 +36,14 @@ def insert(into: Graph | Transaction, schema: Schema, record: Mapping[str, objec
 
 
 def rows_of(graph: Graph, name: str, branch: str = MAIN, at: Reference | None = None) -> list[dict[str, Json]]:
-    """All rows of a type's table, dates as texts."""
-    rows = graph.snapshot(branch, at).table(name).scan().read_all()
+    """All rows of a type's table, dates as texts. A table that lags is read as the schema has it, without blobs."""
+    now = graph.snapshot(branch, at)
+    if now.lag is None:
+        rows = now.table(name).scan().read_all()
+    else:
+        type_ = type_of(now.catalog(), name)
+        batches = list(typed_rows(now, type_).read(readable(type_)))
+        rows = pa.Table.from_batches(batches) if batches else arrow_schema(type_).empty_table()
     columns = {column: _readable(rows, column) for column in rows.column_names}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 

@@ -148,6 +148,18 @@ def run_evolution(state: State, step: Step) -> State:
     return replace(state, schema=new)
 
 
+def run_application(state: State, step: Step) -> State:
+    """Give a graph another schema; what stands in the way leaves it as it was."""
+    graph = _graph(state, step)
+    hard = step.action.options.get("allow_data_loss") == "true"
+    before, had = _all_branches(graph), graph.schema.hash
+    problems = _problems_of(lambda: graph.apply_schema(_text(step.action), allow_data_loss=hard))
+    expect_problems(step, problems)
+    if problems and (_all_branches(graph) != before or graph.schema.hash != had):
+        raise Mismatch(step.action, "it was refused, and yet something changed")
+    return _looked_at(replace(state, graph=graph, schema=graph.schema), step)
+
+
 def run_query(state: State, step: Step) -> State:
     schema = _schema(state, step)
     text = _text(step.action)
@@ -253,6 +265,7 @@ _LOOKS = frozenset({"error", "table", "owners"})
 KINDS: Mapping[tuple[str, ...], Kind] = {
     ("schema",): Kind(run_schema, frozenset({"error", "ir", "hash"}), frozenset({"file"})),
     ("schema", "evolve"): Kind(run_evolution, frozenset({"error", "steps"}), frozenset({"file", "allow_data_loss"})),
+    ("schema", "apply"): Kind(run_application, _LOOKS, frozenset({"file", "allow_data_loss"})),
     ("query",): Kind(
         run_query,
         frozenset({"error", "lint", "plan", "columns", "rows"}),

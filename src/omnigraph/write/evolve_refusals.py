@@ -8,6 +8,7 @@ from pathlib import Path
 
 from omnigraph.errors import ConflictError, HistoryGone, NotFound, ParameterError, Problem, SchemaError
 from omnigraph.language.schema import MigrationPlan, Schema
+from omnigraph.language.schema.migration import REQUIRED_WITHOUT_DEFAULT
 from omnigraph.language.schema.steps import (
     DropMode,
     DropType,
@@ -37,6 +38,8 @@ def refuse_unsupported(plan: MigrationPlan, new: Schema, source: str | Path | So
 
 def _problem(text: Source, step: UnsupportedChange) -> Problem:
     hint = "keep it as it was, or export the graph, change the records, and load them into a new one"
+    if step.code == REQUIRED_WITHOUT_DEFAULT:
+        hint = 'give it a value for the rows that are there, with @default("..."), or let it be null, with a ?'
     return text.problem(step.code or UNSUPPORTED, f"{step.entity}: {step.reason}", _place(text.text, step.entity), hint)
 
 
