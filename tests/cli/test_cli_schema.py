@@ -177,3 +177,26 @@ def test_an_unsupported_schema_is_refused_with_its_places(omnigraph: Command) ->
 def test_a_hard_drop(omnigraph: Command) -> None:
     Path("less.pg").write_text(OLD.replace("age: I32?", ""))
     assert omnigraph("schema", "apply", "less.pg", "--allow-data-loss", "--yes", *GRAPH).code == 0
+
+
+@pytest.mark.usefixtures("people")
+def test_rows_that_are_in_the_way_are_named(omnigraph: Command) -> None:
+    Path("rows.jsonl").write_text('{"type": "Person", "data": {"name": "ann", "city": "oslo", "level": "low"}}\n')
+    assert omnigraph("load", "rows.jsonl", "--quiet", *GRAPH).code == 0
+    Path("strict.pg").write_text(OLD.replace("age: I32?", "age: I32"))
+    answer = omnigraph("schema", "apply", "strict.pg", *GRAPH)
+    assert answer.code == 1
+    assert "in the row 'ann'" in answer.err
+
+
+@pytest.mark.usefixtures("people")
+def test_a_hard_drop_says_who_holds_the_rows_and_the_way_out(omnigraph: Command) -> None:
+    Path("rows.jsonl").write_text('{"type": "Team", "data": {"name": "red"}}\n')
+    for _ in range(2):
+        assert omnigraph("load", "rows.jsonl", "--mode", "merge", "--quiet", *GRAPH).code == 0
+    Path("less.pg").write_text(OLD.split("node Team", maxsplit=1)[0])
+    answer = omnigraph("schema", "apply", "less.pg", "--allow-data-loss", "--yes", *GRAPH)
+    assert answer.code == 3
+    assert "shows it" in answer.err
+    assert "omnigraph cleanup --keep 1 --confirm" in answer.err
+    assert omnigraph("schema", "apply", "less.pg", *GRAPH).code == 0

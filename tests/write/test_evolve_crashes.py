@@ -19,7 +19,7 @@ from omnigraph.write.commit import Terms
 from omnigraph.write.evolve import Manner, apply_schema
 from omnigraph.write.sidecars import list_sidecars
 from tests.crash import every_crash, fresh_copy, kill_at, record, run
-from tests.write.evolving import BEFORE, load, make, with_change
+from tests.write.evolving import BEFORE, load, make, people, with_change
 from tests.write.writers import manifest_at
 
 WITHOUT_CITIES = with_change("edge LivesIn: Person -> City\n", "").replace("node City { name: String @key }\n", "")
@@ -77,8 +77,8 @@ def _go_on(root: str, new: str, states: dict[str, list[str]]) -> None:
     had = graph.schema.text
     assert graph.apply_schema(new).applied == (had == BEFORE)
     assert exported(root) == states[new]
-    people = "Human" if "Human" in new else "Person"
-    load(graph, {"type": people, "data": {"name": "dee"}})
+    persons = "Human" if "Human" in new else "Person"
+    load(graph, {"type": persons, "data": {"name": "dee"}})
     assert graph.verify().findings == ()
 
 
@@ -126,3 +126,52 @@ def _killed(template: Path, new: str, number: int) -> str:
     root = str(fresh_copy(template))
     kill_at(apply_at, (root, new), number, "after")
     return root
+
+
+# --------------------------------------------------------------------------------------------- branches that lag
+
+
+@pytest.fixture(scope="module")
+def lagging(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph with a branch that lags: a property was dropped and came again, a type is new."""
+    graph = make(tmp_path_factory.mktemp("lagging"))
+    graph.create_branch("dev")
+    load(graph, {"type": "Person", "data": {"name": "dev", "nick": "d"}}, branch="dev")
+    graph.apply_schema(with_change("  nick: String?\n", ""))
+    graph.apply_schema(BEFORE + "node Boat { name: String @key }\n")
+    return Path(graph.uri)
+
+
+def write_to_branch(root: str) -> None:
+    """The first write to the branch since: its tables catch up before."""
+    load(omnigraph.open(root), {"type": "Person", "data": {"name": "eve", "nick": "e"}}, branch="dev")
+
+
+def go_on_there(found: list[tuple[str, str]]) -> None:
+    """What is seen of the branch, and what the next process does."""
+    for root, place in found:
+        try:
+            graph = omnigraph.open(root, "ro")
+            before = {name: row["nick"] for name, row in people(graph, "dev").items()}
+            expected = dict.fromkeys(("ann", "bob", "cid", "dev"))
+            assert before in (expected, expected | {"eve": "e"})
+            write_to_branch(root)
+            load(omnigraph.open(root), {"type": "Boat", "data": {"name": "ark"}}, branch="dev")
+            again = omnigraph.open(root)
+            assert {name: row["nick"] for name, row in people(again, "dev").items()} == expected | {"eve": "e"}
+            assert again.snapshot("dev").lag is None
+            assert again.verify().findings == ()
+        except BaseException as error:
+            error.add_note(place)
+            raise
+
+
+@pytest.mark.slow
+def test_killed_while_a_branch_catches_up(lagging: Path) -> None:
+    steps = record(write_to_branch, str(fresh_copy(lagging)))
+    found: list[tuple[str, str]] = []
+    for number, when in every_crash(steps):
+        root = str(fresh_copy(lagging))
+        kill_at(write_to_branch, (root,), number, when)
+        found.append((root, f"killed {when} write {number} of {len(steps)}: {steps[number - 1].name}"))
+    run(go_on_there, found)

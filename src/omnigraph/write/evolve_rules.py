@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -64,7 +65,7 @@ def _violations(evolution: Evolution, table_key: str, steps: list[Step]) -> Iter
 
     def checked() -> Iterator[pa.Table]:
         for batch in evolution.loose_rows(type_, table, without=blobs):
-            found.extend(each for each in check_rows(type_, batch) if each.property in properties)
+            found.extend(_with_row(each) for each in check_rows(type_, batch) if each.property in properties)
             if any(_is_key(step) for step in steps):
                 found.extend(_wrong_ids(type_, batch))
             yield pa.table([column_of(batch, name) for name in columns], schema=schema)
@@ -74,6 +75,11 @@ def _violations(evolution: Evolution, table_key: str, steps: list[Step]) -> Iter
     if sets:
         together = check_changes(evolution.catalog, evolution.snapshot, [image]).violations
         yield from (each for each in together if each.type == type_.name and each.rule in sets)
+
+
+def _with_row(violation: Violation) -> Violation:
+    """A row that is stored has no line in a file: its id tells which it is."""
+    return replace(violation, message=f"{violation.message}, in the row '{violation.id}'")
 
 
 def _properties(step: Step) -> Iterator[str]:
