@@ -114,7 +114,7 @@ def empty_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @settings(
-    max_examples=40 if LARGE else 4,
+    max_examples=40 if LARGE else 2,
     deadline=None,
     # A history is long to replay: a failure prints its steps, and those are readable as they are.
     phases=[Phase.explicit, Phase.generate],

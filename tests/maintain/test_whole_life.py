@@ -254,8 +254,8 @@ def live(newborn: Path, story: Sequence[Step]) -> None:
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
 
-@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=QUIET, phases=[Phase.generate])
-@given(st.lists(steps, min_size=12, max_size=16))
+@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=QUIET, phases=[Phase.generate])
+@given(st.lists(steps, min_size=12, max_size=14))
 def test_a_short_life_is_that_of_the_model(newborn: Path, story: Sequence[Step]) -> None:
     live(newborn, story)
 
