@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
 import orjson
@@ -349,7 +349,8 @@ class Life:
         if conflicts or lost:
             decided = None if operation.prefer is None else preferred(*sides, operation.prefer)
             if decided is None or model.orphans(decided, self.shape):
-                self._refused(operation, operation.into)
+                # What becomes of an edge without an end, where one side is preferred, is not for this model to say.
+                self._refused(replace(operation, prefer=None), operation.into)
                 return
             expected = decided
         event(f"merge: {tried.outcome}")
