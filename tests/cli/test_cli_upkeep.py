@@ -81,6 +81,19 @@ def test_repair(omnigraph: Command, ports: Graph) -> None:
     assert "repaired: nothing" not in omnigraph("repair", "--confirm").out
 
 
+def test_repair_of_a_graph_that_was_moved(omnigraph: Command, ports: Graph, tmp_path: Path) -> None:
+    ports.create_branch("dev")
+    moved = str(shutil.move(tmp_path / "ports.og", tmp_path / "moved.og"))
+    asked = omnigraph("commit", "list", "--branch", "dev", "-g", moved, "--json")
+    assert (asked.code, error_of(asked)["code"]) == (1, "graph_moved")
+    preview = omnigraph("repair", "-g", moved)
+    assert preview.out == "1 file of a branch names the folder that the graph was moved from\n"
+    assert "--confirm" in preview.err
+    assert omnigraph("repair", "-g", moved, "--confirm", "--json").json["moved"] == 1
+    assert omnigraph("repair", "-g", moved).out == "no drift\n"
+    assert len(og.open(moved).commits("dev")) == 4
+
+
 def test_verify(omnigraph: Command, ports: Graph) -> None:
     sound = omnigraph("verify")
     assert (sound.code, sound.out) == (0, "sound: nothing is wrong\n")

@@ -117,8 +117,8 @@ class RepairedGraph(Result):
     def draw(self, page: Page) -> None:
         """A line for each of them."""
         if self.result.moved:
-            named = "named" if self.result.confirmed else "name"
-            page.print(f"{self.result.moved:,} files of branches {named} the folder that the graph was moved from")
+            files = many(self.result.moved, "file of a branch names", "files of branches name")
+            page.print(f"{files} the folder that the graph was moved from")
         if not self.result.drifts:
             return page.print("no drift") if self.result.confirmed or not self.result.moved else page.say(_CONFIRM)
         did = "done" if self.result.confirmed else "would be"
