@@ -16,6 +16,7 @@ from omnigraph.maintain.repair import FORCE_ACTOR, REPAIR_ACTOR, DriftKind
 from omnigraph.storage import table as tables
 from omnigraph.write.audit import RecoveryKind
 from tests.crash import kill_at, record
+from tests.deleting import delete_where
 from tests.graphs import written
 from tests.maintain.ports import add, append_by_another_program, fragments, shown, uri_of
 from tests.write.fleet import graph_at
@@ -81,7 +82,7 @@ def test_other_columns_are_taken_back_even_with_force(ports: Graph) -> None:
 def test_what_a_dead_writer_left_without_a_sidecar_is_taken_back(ports: Graph) -> None:
     rows = shown(ports)
     table = ports.snapshot().table("Port")
-    staged = tables.delete_where(table, "id = 'p01'")
+    staged = delete_where(table, "id = 'p01'")
     assert staged is not None
     tables.commit(table, staged, "op-of-the-dead")
     (drift,) = ports.repair().drifts

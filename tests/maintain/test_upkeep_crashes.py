@@ -24,6 +24,7 @@ from omnigraph.storage.failpoints import When
 from omnigraph.storage.locks import branch_lock
 from omnigraph.write.sidecars import list_sidecars
 from tests.crash import fresh_copy, kill_at, record, run
+from tests.deleting import delete_where
 from tests.maintain.ports import AT_ONCE, Shown, add, fragments, make_template, shown, uri_of
 from tests.write.fleet import graph_at
 
@@ -80,7 +81,7 @@ def leave_drift(graph: Graph) -> None:
     """A compaction by another program, and what a writer of ours left that died."""
     lance.dataset(uri_of(graph, "node:Port")).optimize.compact_files()
     table = graph.snapshot().table("Near")
-    staged = tables.delete_where(table, "src = 'p01'")
+    staged = delete_where(table, "src = 'p01'")
     assert staged is not None
     tables.commit(table, staged, "op-of-the-dead")
 

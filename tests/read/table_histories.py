@@ -21,6 +21,7 @@ from omnigraph.storage import table as tables
 from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import Staged
+from tests.deleting import delete_where
 
 SCHEMA = """
 node Thing {
@@ -179,7 +180,7 @@ def change(history: History, chance: Random) -> None:
             write(history, branch, {id_: head.rows[id_] for id_ in chosen}, replace)
         case "delete" if ids:
             chosen = chance.sample(ids, min(len(ids), chance.randint(1, 3)))
-            staged = tables.delete_ids(head.table, pa.table({"id": chosen}))
+            staged = delete_where(head.table, f"id IN ({', '.join(map(repr, chosen))})")
             history.put(branch, staged, {id_: row for id_, row in head.rows.items() if id_ not in chosen})
         case "overwrite":
             rows = {id_: row if chance.random() < 0.7 else some_row(chance) for id_, row in head.rows.items()}

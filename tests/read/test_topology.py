@@ -18,6 +18,7 @@ from omnigraph.read import topology
 from omnigraph.read.cache import Cache
 from omnigraph.read.topology import Adjacency, adjacency, edges_of, has_adjacency
 from omnigraph.storage import table as tables
+from tests.deleting import delete_where
 from tests.graphs import rows_of
 from tests.read.walked_graphs import Links, Scans, new_graph, people, random_graph
 
@@ -110,7 +111,7 @@ def test_a_node_that_went_without_its_edges_is_an_error(graph: Graph) -> None:
     cache, catalog, now = Cache(BUDGET), graph.schema.catalog, graph.snapshot()
     arrays(graph, cache)
     table = now.table("Person")
-    staged = tables.delete_where(table, "id = 'p1'")
+    staged = delete_where(table, "id = 'p1'")
     assert staged is not None
     moved = replace(now.pins["node:Person"], version=tables.commit(table, staged, "op").version)
     torn = replace(now, pins={**now.pins, "node:Person": moved})

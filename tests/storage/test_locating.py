@@ -12,7 +12,8 @@ from omnigraph.storage.columns import to_list
 from omnigraph.storage.locating import addresses_of, can_be_listed, in_large_pieces, listings
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import append, build_index, delete_where
+from omnigraph.storage.table import append, build_index
+from tests.deleting import delete_where
 
 from .tables import people, put, table_of
 

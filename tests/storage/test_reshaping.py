@@ -13,6 +13,7 @@ from omnigraph.storage import table as tables
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.reshaping import can_reshape
 from omnigraph.storage.staging import IndexKind
+from tests.deleting import delete_where
 
 ID = pa.field("id", pa.string(), nullable=False)
 AGE = pa.field("age", pa.int32(), nullable=False)
@@ -85,7 +86,7 @@ def test_a_column_may_be_null_and_then_must_not(stored: Table) -> None:
     staged = tables.append(relaxed, more)
     assert staged is not None
     assert tables.commit(relaxed, staged, "op").count_rows("age IS NULL") == 1
-    gone = tables.delete_where(relaxed.at(None), "age IS NULL")
+    gone = delete_where(relaxed.at(None), "age IS NULL")
     assert gone is not None
     assert not reshaped(tables.commit(relaxed.at(None), gone, "op"), STORED).schema.field("age").nullable
 

@@ -17,14 +17,13 @@ from omnigraph.storage.table import (
     create,
     create_branch,
     delete_branch,
-    delete_ids,
-    delete_where,
     drop_versions,
     merge_rows,
     overwrite,
     restore,
     upsert,
 )
+from tests.deleting import delete_where
 
 from .tables import ages, people, put
 
@@ -42,7 +41,7 @@ def test_stage_and_commit(table: Table) -> None:
     table = put(table, append(table, people(cid=5, dan=6)))
     table = put(table, build_index(table, "id", IndexKind.BTREE))
     table = put(table, delete_where(table, "age = 5"))
-    table = put(table, delete_ids(table, people(ann=0).select(["id"])))
+    table = put(table, delete_where(table, "id = 'ann'"))
     table = put(table, compact(table))
     assert ages(open_table(table.uri, None, table.version, Access(table.access.storage_options))) == {
         "bob": 4,

@@ -24,8 +24,6 @@ from omnigraph.storage.table import (
     compact,
     compacted,
     create,
-    delete_ids,
-    delete_where,
     overwrite,
     overwrite_fragments,
     plan_compaction,
@@ -36,6 +34,7 @@ from omnigraph.storage.table import (
     upsert,
     write_rows,
 )
+from tests.deleting import delete_where
 
 from .tables import PEOPLE, ages, people, put, table_of
 
@@ -92,12 +91,10 @@ def test_rows_may_come_as_a_stream(tmp_path: Path) -> None:
 
 def test_nothing_to_do_stages_nothing(tmp_path: Path) -> None:
     table = table_of(tmp_path, ann=3)
-    none = people().select(["id"])
     assert append(table, people()) is None
     assert append_fragments(table, []) is None
     assert upsert(table, people()) is None
     assert delete_where(table, "age > 100") is None
-    assert delete_ids(table, none) is None
     assert compact(table) is None
     assert build_index(table_of(tmp_path / "empty"), "id", IndexKind.BTREE) is None
 
@@ -151,14 +148,6 @@ def test_delete_by_predicate_over_several_fragments(tmp_path: Path) -> None:
     landed = commit(table, staged, "op")
     assert ages(landed) == {"ann": 3, "eve": 5}
     assert landed.transactions(table.version, landed.version)[0].operation == "Delete"
-
-
-def test_delete_by_ids(tmp_path: Path) -> None:
-    table = table_of(tmp_path, ann=3, bob=4, cid=5)
-    staged = delete_ids(table, pa.table({"id": ["ann", "nobody", "it's"]}))
-    assert staged is not None
-    assert staged.deleted == 1
-    assert ages(commit(table, staged, "op")) == {"bob": 4, "cid": 5}
 
 
 def test_restore_brings_an_older_version_back_as_a_new_one(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from omnigraph.storage.pinned import ROW_ADDRESS
 from omnigraph.storage.staging import Kind
 from omnigraph.write.images import Standing
 from omnigraph.write.staging import PendingTable, Staging
+from tests.deleting import delete_where
 
 
 @pytest.fixture
@@ -147,7 +148,7 @@ def test_where_rows_were_seen_counts_for_that_version_only(ports: PendingTable) 
     staged = change.stage(ports.pinned)
     assert staged is not None
     assert (staged.kind, staged.updated) == (Kind.UPSERT, 1)
-    gone = tables.delete_where(ports.pinned, "id = 'p1'")
+    gone = delete_where(ports.pinned, "id = 'p1'")
     assert gone is not None
     newer = tables.commit(ports.pinned, gone, "test")
     staged = change.stage(newer)

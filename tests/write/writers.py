@@ -31,6 +31,7 @@ from omnigraph.write.audit import recoveries
 from omnigraph.write.commit import Change, Prepared, Terms, Work, commit
 from omnigraph.write.sidecars import WriterKind, list_sidecars
 from tests.crash import fresh_copy
+from tests.deleting import delete_where
 from tests.manifest.publishing import make_graph
 
 PERSON, CITY, KNOWS = "node:Person", "node:City", "edge:Knows"
@@ -88,11 +89,9 @@ class DeletePerson:
         """Both tables are read and written."""
         if self.name not in ids_of(snapshot, PERSON):
             return Prepared((), frozenset({PERSON}), None)
-        node = Change(PERSON, partial(tables.delete_where, predicate=f"id = '{self.name}'"))
+        node = Change(PERSON, partial(delete_where, predicate=f"id = '{self.name}'"))
         ends = f"src = '{self.name}' OR dst = '{self.name}'"
-        return Prepared(
-            (node, Change(KNOWS, partial(tables.delete_where, predicate=ends))), frozenset({PERSON, KNOWS}), None
-        )
+        return Prepared((node, Change(KNOWS, partial(delete_where, predicate=ends))), frozenset({PERSON, KNOWS}), None)
 
 
 @dataclass(frozen=True, slots=True)

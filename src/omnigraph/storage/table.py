@@ -29,7 +29,6 @@ from omnigraph.storage.failpoints import durable
 from omnigraph.storage.lance_errors import HeadMoved, translated
 from omnigraph.storage.pinned import (
     OPERATION_ID,
-    ROW_ADDRESS,
     Access,
     Table,
     has_any,
@@ -128,18 +127,10 @@ def overwrite(table: Table, rows: Rows) -> Staged:
     return _overwritten(table, rows.schema, _write(table, rows, "overwrite"))
 
 
-def delete_where(table: Table, predicate: str) -> Staged | None:
-    """Stage the removal of the rows that match. None when no row does."""
-    addresses = table.scan([], filter=predicate, with_row_address=True).read_all()[ROW_ADDRESS].to_numpy()
-    if not len(addresses):
-        return None
-    return delete_at(table, addresses, predicate)
-
-
-def delete_at(table: Table, addresses: Addresses, predicate: str = _BY_ADDRESS) -> Staged:
-    """Stage the removal of the rows at these addresses. The predicate is kept for whoever reads the transaction."""
+def delete_at(table: Table, addresses: Addresses) -> Staged:
+    """Stage the removal of the rows at these addresses."""
     gone, shrunk = _without(table, addresses)
-    return _staged(table, Kind.DELETE, LanceOperation.Delete(shrunk, gone, predicate), deleted=len(addresses))
+    return _staged(table, Kind.DELETE, LanceOperation.Delete(shrunk, gone, _BY_ADDRESS), deleted=len(addresses))
 
 
 def replace_rows(table: Table, addresses: Addresses, rows: Rows) -> Staged:
@@ -148,11 +139,6 @@ def replace_rows(table: Table, addresses: Addresses, rows: Rows) -> Staged:
     Unlike :func:`upsert` it can remove without replacing, and it takes blobs that lie elsewhere.
     """
     return _replaced(table, addresses, _write(table, rows, "append"))
-
-
-def delete_ids(table: Table, ids: Rows, on: str = "id") -> Staged | None:
-    """Stage the removal of the rows whose key is in the one column of ``ids``. None when there is none."""
-    return _merge(table, Kind.DELETE, table.dataset.merge_insert(on).when_matched_delete(), ids)
 
 
 def restore(table: Table, version: int) -> Staged:
