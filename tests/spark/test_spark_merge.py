@@ -355,6 +355,20 @@ def test_a_graph_that_is_only_read_is_not_merged_into(spark: SparkSession, graph
         omnigraph.open(graph.uri, "ro").spark(spark).revert("main")
 
 
+def test_few_rows_are_merged_here(spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph.create_branch("dev")
+    edit(graph, "dev", people={"ann": person(5)})
+    monkeypatch.setattr(merge, "HERE", merge_means.HERE)
+    # What was and what is.
+    monkeypatch.setattr(merge, "FEW_ROWS", 2)
+    for name in ("in_parts", "scratch_table"):
+        monkeypatch.setattr(merge, name, fails_at_once)
+    assert graph.spark(spark).merge("dev").nodes == {"Person": Counts(0, 1, 0)}
+    edit(graph, "dev", people={"ann": person(6), "bob": person(6)})
+    with pytest.raises(StorageError, match="no disk"):
+        graph.spark(spark).merge("dev")
+
+
 @pytest.mark.slow
 def test_a_target_that_moves_meanwhile_is_merged_into_as_it_is_then(
     spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch
