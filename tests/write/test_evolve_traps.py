@@ -128,7 +128,12 @@ FIRST = {
 NEXT = ("city: String?", 'level: I32 @default("3")')
 
 
-@pytest.mark.parametrize("step", FIRST)
+QUICK = ("rank", "dropped", "gone", "unique")
+
+
+@pytest.mark.parametrize(
+    "step", [*QUICK, *(pytest.param(step, marks=pytest.mark.slow) for step in FIRST if step not in QUICK)]
+)
 def test_a_branch_that_is_two_schemas_behind(graph: Graph, step: str) -> None:
     graph.apply_schema(FIRST[step])
     graph.apply_schema(
