@@ -65,7 +65,7 @@ def test_a_history_is_that_of_the_model(spark: SparkSession, happenings: list[St
 
 @pytest.mark.slow
 @settings(
-    max_examples=12,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[*QUIET, HealthCheck.function_scoped_fixture],
     print_blob=True,
