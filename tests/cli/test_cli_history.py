@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -121,7 +122,8 @@ def merged(stocked: Stocked) -> str:
 
 def test_the_history_of_all_branches_is_drawn(omnigraph: Command, stocked: Stocked, merged: str) -> None:
     answer = omnigraph("commit", "list", "--graph", *GRAPH)
-    assert answer.out.splitlines() == [
+    # On a busy machine some of them are older already.
+    assert re.sub(r"\d+ \w+ ago", "just now", answer.out).splitlines() == [
         f"●   {merged}  (main)  just now  act-eve  merge",
         "├─╮",
         f"│ ● {stocked.branch_head}  ({BRANCH})  just now  tests",

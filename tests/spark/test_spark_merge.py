@@ -89,6 +89,7 @@ def on_both(
     """Merge here, and in a copy on executors: both come to the same."""
     folder = Path(graph.uri)
     copy = omnigraph.open(shutil.copytree(folder, folder.with_name(f"{folder.stem}-{len(graph.ancestry())}.og")))
+    copy.repair(confirm=True)
     here, there = outcome_of(lambda: merging(graph)), outcome_of(lambda: merging(copy.spark(spark)))
     assert there == here
     assert lines(copy, into) == lines(graph, into)

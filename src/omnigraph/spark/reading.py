@@ -73,7 +73,8 @@ def pin_of_text(text: str) -> TypePin:
     try:
         found = cast("dict[str, object]", orjson.loads(text))
         pin = cast("dict[str, object] | None", found.pop("pin"))
-        return TypePin(pin=None if pin is None else Pin(**pin), **found)  # pyright: ignore[reportArgumentType]  our own text
+        hidden = cast("list[str]", found.pop("hidden"))
+        return TypePin(pin=None if pin is None else Pin(**pin), hidden=tuple(hidden), **found)  # pyright: ignore[reportArgumentType]  our own text
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
         raise ParameterError("option 'pin' is no pin", hint="graph.spark().nodes(...) makes one") from error
 
