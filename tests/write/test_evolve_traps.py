@@ -261,6 +261,12 @@ def test_followers_see_of_a_new_schema_what_it_did_to_rows(tmp_path: Path) -> No
     )
 
 
+def test_a_type_that_was_dropped_is_in_no_diff_with_a_branch_that_still_has_its_table(graph: Graph) -> None:
+    graph.apply_schema(WITHOUT_CITIES)
+    assert [(each.type, each.inserted) for each in graph.diff("main", "dev").summary()] == [("Person", 1)]
+    assert [(each.type, each.deleted) for each in graph.diff("dev", "main").summary()] == [("Person", 1)]
+
+
 def test_a_follower_that_replays_everything_has_the_rows_of_the_head(graph: Graph) -> None:
     graph.apply_schema(with_change("age: I32?", 'age: I64?\n  rank: I32 @default("7")', WITHOUT_CITIES))
     graph.mutate('query q() { delete Person where name = "cid" }')
