@@ -39,8 +39,9 @@ def test_a_graph_is_made_and_the_place_is_said_first(omnigraph: Command) -> None
 
 
 @pytest.mark.usefixtures("here")
-def test_quiet_leaves_the_place_out(omnigraph: Command) -> None:
-    assert omnigraph("init", "brain.og", "--schema", "s.pg", "--quiet").err == ""
+@pytest.mark.parametrize("flag", ["--quiet", "-q"])
+def test_quiet_leaves_the_place_out(omnigraph: Command, flag: str) -> None:
+    assert omnigraph("init", "brain.og", "--schema", "s.pg", flag).err == ""
 
 
 @pytest.mark.usefixtures("here")

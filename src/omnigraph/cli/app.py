@@ -80,7 +80,7 @@ def start(
     context: typer.Context,
     *,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, errors too.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print results and errors only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the log, and tracebacks.")] = False,
     uri: Annotated[
         str | None,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import typer
 
 VERBOSE_FLAGS = frozenset({"--verbose", "-v"})
-GLOBAL_FLAGS = frozenset({"--json", "--quiet", "--yes"}) | VERBOSE_FLAGS
+GLOBAL_FLAGS = frozenset({"--json", "--quiet", "-q", "--yes"}) | VERBOSE_FLAGS
 GLOBAL_OPTIONS = frozenset({"--graph", "--as", "--storage-option"})
 _GRAPH = "-g"
 # There `--graph` alone asks for a drawing; the graph is named by -g, by --graph=URI, or before the command.
