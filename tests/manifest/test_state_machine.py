@@ -383,7 +383,7 @@ class GraphMachine(RuleBasedStateMachine):
 
 TestGraph = GraphMachine.TestCase
 TestGraph.settings = settings(
-    max_examples=500 if LARGE else 8,
+    max_examples=500 if LARGE else 5,
     stateful_step_count=60 if LARGE else 25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -56,6 +56,7 @@ HISTORY: list[Step] = [
 ]
 
 
+@pytest.mark.slow
 @settings(phases=[Phase.explicit], deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(happenings=HISTORY)
 @given(happenings=st.lists(steps))

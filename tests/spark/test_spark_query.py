@@ -166,7 +166,13 @@ OPERATORS: dict[Comparison, Callable[[object, object], bool]] = {
 }
 
 
-@pytest.mark.parametrize("scalar", NUMBERS)
+WIDEST = (Scalar.I64, Scalar.U64, Scalar.F32)
+
+
+@pytest.mark.parametrize(
+    "scalar",
+    [*WIDEST, *(pytest.param(each, marks=pytest.mark.slow) for each in NUMBERS if each not in WIDEST)],
+)
 def test_numbers_of_all_types_are_compared_by_value(spark: SparkSession, scalar: Scalar) -> None:
     from pyspark.sql import functions as fn
 
