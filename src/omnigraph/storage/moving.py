@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import StorageError
+from omnigraph.storage.protobuf import bytes_field, fields
 
 _FOOTER: Final = struct.Struct("<QHH4s")
 _LENGTH: Final = struct.Struct("<I")
@@ -53,8 +54,8 @@ def _plain(uri: str) -> str:
 def noted_in(manifest: bytes) -> list[str]:
     """The folders that a manifest file notes."""
     _, message = _message(manifest)
-    entries = (value for number, value, _ in _fields(message) if number == _BASE_PATHS)
-    return [value.decode() for entry in entries for number, value, _ in _fields(entry) if number == _PATH]
+    entries = (field.value for field in fields(message) if field.tag == _BASE_PATHS)
+    return [field.value.decode() for entry in entries for field in fields(entry) if field.tag == _PATH]
 
 
 def with_notes(manifest: bytes, renamed: Callable[[str], str]) -> bytes:
@@ -81,52 +82,5 @@ def _message(manifest: bytes) -> tuple[int, bytes]:
 
 def _replaced(message: bytes, wanted: int, change: Callable[[bytes], bytes]) -> bytes:
     return b"".join(
-        _changed(wanted, value, change) if number == wanted else raw for number, value, raw in _fields(message)
+        bytes_field(wanted, change(field.value)) if field.tag == wanted else field.raw for field in fields(message)
     )
-
-
-def _changed(number: int, value: bytes, change: Callable[[bytes], bytes]) -> bytes:
-    new = change(value)
-    return bytes((*_varint(number << 3 | 2), *_varint(len(new)))) + new
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """The fields of a message: number, value if it has a length, and the bytes of all of it."""
-    at = 0
-    while at < len(message):
-        begin = at
-        tag, at = _read_varint(message, at)
-        value = b""
-        match tag & 7:
-            case 0:
-                _, at = _read_varint(message, at)
-            case 1:
-                at += 8
-            case 2:
-                length, at = _read_varint(message, at)
-                value = message[at : at + length]
-                at += length
-            case 5:
-                at += 4
-            case kind:
-                raise StorageError(f"a manifest file of Lance has a field of the unknown kind {kind}")
-        yield tag >> 3, value, message[begin:at]
-
-
-def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= len(message):
-            raise StorageError("a manifest file of Lance is cut short")
-        byte = message[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-
-
-def _varint(value: int) -> Iterable[int]:
-    while value > 127:
-        yield value & 127 | 128
-        value >>= 7
-    yield value

@@ -14,13 +14,12 @@ import pyarrow as pa
 from lance.schema import LanceSchema
 
 from omnigraph.storage.pinned import Table
+from omnigraph.storage.protobuf import bytes_field, fields, number_field
 
 _NAME: Final = 2
 _ID: Final = 3
 _PARENT: Final = 4
 _NULLABLE: Final = 6
-_TEXT: Final = 2
-"""How protocol buffers mark a value that is preceded by its length."""
 
 
 def can_reshape(table: Table, wanted: pa.Schema, old_names: Mapping[str, str | None]) -> bool:
@@ -58,8 +57,8 @@ def reshaped(table: Table, wanted: pa.Schema, old_names: Mapping[str, str | None
         known = stored.get(old_names.get(column.name, column.name))
         if known is not None:
             root, *children = known
-            nullable = _number(_NULLABLE, int(column.nullable))
-            found += [root + _text(_NAME, column.name) + nullable, *children]
+            nullable = number_field(_NULLABLE, int(column.nullable))
+            found += [root + bytes_field(_NAME, column.name.encode()) + nullable, *children]
             continue
         (new,) = _by_column(LanceSchema.from_pyarrow(pa.schema([column]))).values()
         found += _renumbered(new, next_id)
@@ -104,46 +103,14 @@ def _renumbered(messages: list[bytes], first: int) -> Iterator[bytes]:
     for at, message in enumerate(messages):
         parent = _number_in(message, _PARENT)
         is_child = parent is None or parent < len(messages)
-        yield message + _number(_ID, first + at) + (_number(_PARENT, first + (parent or 0)) if is_child else b"")
-
-
-# --------------------------------------------------------------------------------------------- protocol buffers
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])
-
-
-def _number(tag: int, number: int) -> bytes:
-    return _varint(tag << 3) + _varint(number)
-
-
-def _text(tag: int, text: str) -> bytes:
-    return _varint(tag << 3 | _TEXT) + _varint(len(text.encode())) + text.encode()
+        yield (
+            message
+            + number_field(_ID, first + at)
+            + (number_field(_PARENT, first + (parent or 0)) if is_child else b"")
+        )
 
 
 def _number_in(message: bytes, wanted: int) -> int | None:
     """The value of a number in a message; None where it was left out, as zero is."""
-    at, found = 0, None
-    while at < len(message):
-        key, at = _read_varint(message, at)
-        value, at = _read_varint(message, at)
-        if key & 7 == _TEXT:
-            at += value
-        elif key >> 3 == wanted:
-            found = value
-    return found
-
-
-def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = message[at]
-        number |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return number, at
+    found = [field.number for field in fields(message) if field.tag == wanted]
+    return found[-1] if found else None
