@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from omnigraph.read.touched import touched_rows
 from omnigraph.storage import table as tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.pinned import Access, Table, open_table
+from tests.counting import counting_scans
 from tests.s3_proxy import Proxy
 from tests.storage.tables import put
 
@@ -41,21 +41,11 @@ def looked_at(before: Table, after: Table) -> int:
     """How many rows a diff makes Lance give, of both sides, when nothing is cached."""
     access = Access(before.access.storage_options)
     sides = [open_table(each.uri, each.branch, each.version, access) for each in (before, after)]
-    counted = 0
-    batches_of = Table._batches
-
-    def counting(self: Table, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        nonlocal counted
-        for batch in batches_of(self, reader):
-            counted += batch.num_rows
-            yield batch
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Table, "_batches", counting)
+    with counting_scans() as counted:
         touched = touched_rows(*sides)
         found = [sum(batch.num_rows for batch in side.read(["id", "text"])) for side in touched]
     assert found == [CHANGED, CHANGED]
-    return counted + sum(found)
+    return counted() + sum(found)
 
 
 @pytest.mark.parametrize("size", SIZES)

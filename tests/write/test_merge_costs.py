@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import cast
@@ -13,8 +11,8 @@ import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
-from omnigraph.storage.pinned import Table
 from omnigraph.write.merge_deltas import Counts
+from tests.counting import counting_scans
 
 SCHEMA = "node P { code: String @key  n: I32?  text: String? }\nedge K: P -> P { n: I32? }"
 SIZE = 200_000
@@ -104,23 +102,6 @@ def numbered(numbers: range, n: int) -> pa.Table:
     """Rows by their numbers."""
     codes = [f"p{number}" for number in numbers]
     return pa.table({"code": codes, "n": pa.array([n] * len(codes), pa.int32())})
-
-
-@contextmanager
-def counting_scans() -> Generator[Callable[[], int]]:
-    """How many rows scans of whole tables give inside the block; those of single fragments apart."""
-    counted = 0
-    batches_of = Table._batches
-
-    def counting(self: Table, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        nonlocal counted
-        for batch in batches_of(self, reader):
-            counted += batch.num_rows
-            yield batch
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Table, "_batches", counting)
-        yield lambda: counted
 
 
 def _read_whole(graph: Graph, name: str) -> int:
