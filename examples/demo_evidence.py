@@ -24,8 +24,8 @@ from omnigraph.language.query.typed import TypedRead
 from omnigraph.language.schema import Schema, parse_schema, plan_migration
 from omnigraph.language.source import Source
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.write.merge import MergeResult
-from omnigraph.write.merge_file import write_resolution
+from omnigraph.write.merge.resolution_file import write_resolution
+from omnigraph.write.merge.run import MergeResult
 
 PROJECT = Path(__file__).parent / "evidence"
 QUERY_FILES = tuple(PROJECT / name for name in ("questions.gq", "search.gq", "curation.gq"))

@@ -23,10 +23,10 @@ from pipeline.make_raw import Sizes, write_more, write_raw
 import omnigraph as og
 from omnigraph.errors import SparkUnavailable, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.spark.pipeline import PipelineResult, run_pipeline
-from omnigraph.spark.pipeline_file import read_pipeline
-from omnigraph.spark.pipeline_plan import plan_pipeline
-from omnigraph.spark.pipeline_steps import Step
+from omnigraph.pipeline.file import read_pipeline
+from omnigraph.pipeline.plan import plan_pipeline
+from omnigraph.spark.pipeline.run import PipelineResult, run_pipeline
+from omnigraph.spark.pipeline.steps import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

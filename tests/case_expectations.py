@@ -8,8 +8,7 @@ from difflib import unified_diff
 from typing import cast
 
 from omnigraph.errors import Json, Problem
-
-from .case_files import Row, Section, Step, stated_answer
+from tests.case_files import Row, Section, Step, stated_answer
 
 
 class Mismatch(Exception):

@@ -14,9 +14,8 @@ from uuid import uuid4
 import pytest
 
 from omnigraph.storage.location import Location, locate
-
-from .s3 import S3Server, serving
-from .s3_proxy import Proxy, proxying
+from tests.s3 import S3Server, serving
+from tests.s3_proxy import Proxy, proxying
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

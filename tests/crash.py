@@ -21,7 +21,7 @@ from tempfile import mkdtemp
 from typing import TypeAlias, TypeVar, TypeVarTuple, cast
 
 from omnigraph.storage.failpoints import Step, When, killing, recording
-from omnigraph.storage.moving import with_notes
+from omnigraph.storage.lance_internals.moving import with_notes
 
 Args = TypeVarTuple("Args")
 Result = TypeVar("Result")

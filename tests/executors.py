@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from omnigraph.graph import Graph
 from omnigraph.manifest.references import Reference
-from omnigraph.read.expand import Strategy
+from omnigraph.read.frames import Strategy
 from omnigraph.read.query import Manner, Question, query
-from omnigraph.read.values import json_rows
+from omnigraph.read.rows.values import json_rows
 from omnigraph.storage.columns import Values
-
-from .case_files import Row
+from tests.case_files import Row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

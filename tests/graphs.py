@@ -12,13 +12,13 @@ import pyarrow as pa
 from omnigraph.errors import Json
 from omnigraph.graph import Graph
 from omnigraph.language.schema import Schema
-from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
-from omnigraph.read.rows import readable, type_of
-from omnigraph.read.rows import rows_of as typed_rows
+from omnigraph.read.rows.type_rows import readable, type_of
+from omnigraph.read.rows.type_rows import rows_of as typed_rows
+from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.pinned import open_table
-from omnigraph.write.transaction import Transaction
+from omnigraph.write.mutation.transaction import Transaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from .case_expectations import Mismatch, expect_answer
-from .case_files import Answer, CaseSyntaxError, Row, read_case, stated_answer
-from .test_cases import run
+from tests.case_expectations import Mismatch, expect_answer
+from tests.case_files import Answer, CaseSyntaxError, Row, read_case, stated_answer
+from tests.test_cases import run
 
 SCHEMA = "--- schema\nnode A { name: String @key  size: I32? }\n"
 QUERY = "--- query\nquery q() {\n  match { $a: A }\n  return { $a.name, $a.size }\n}\n"

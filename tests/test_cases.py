@@ -19,14 +19,13 @@ from omnigraph.errors import Json, OmniGraphError, Position, Problem, QueryError
 from omnigraph.graph import Graph
 from omnigraph.language.query import CompiledQuery, Severity, compile_query, explain, lint_queries
 from omnigraph.language.query.typed import TypedRead
-from omnigraph.language.schema import Schema, ir_json, parse_schema, plan_migration
+from omnigraph.language.schema import Schema, ir_to_json, parse_schema, plan_migration
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.query import Question
-from omnigraph.write.load import LoadResult
-from omnigraph.write.load_work import Mode as LoadMode
-from omnigraph.write.mutation import MutationResult
-
-from .case_expectations import (
+from omnigraph.write.load.load_operation import Mode as LoadMode
+from omnigraph.write.load.run import LoadResult
+from omnigraph.write.mutation.run import MutationResult
+from tests.case_expectations import (
     Mismatch,
     expect_answer,
     expect_lines,
@@ -36,9 +35,9 @@ from .case_expectations import (
     expect_text,
     line_of,
 )
-from .case_files import CASES, Case, Row, Section, Step, find_cases, read_case
-from .executors import EXECUTORS, LOCAL, Executor, Way, on_spark
-from .graphs import insert, rows_of, written
+from tests.case_files import CASES, Case, Row, Section, Step, find_cases, read_case
+from tests.executors import EXECUTORS, LOCAL, Executor, Way, on_spark
+from tests.graphs import insert, rows_of, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,7 +128,7 @@ def run_schema(state: State, step: Step) -> State:
         return state
     for outcome in step.outcomes:
         if outcome.word == "ir":
-            expect_subset(outcome, json.loads(ir_json(schema.ir)))
+            expect_subset(outcome, json.loads(ir_to_json(schema.ir)))
         else:
             expect_text(outcome, schema.hash)
     return replace(state, schema=schema)

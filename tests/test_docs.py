@@ -23,9 +23,8 @@ from omnigraph.errors import Problem
 from omnigraph.language.query import Severity, lint_queries
 from omnigraph.language.schema import check_schema, parse_schema
 from omnigraph.language.source import Source
-
-from .case_files import CASES
-from .warm_cli import warm_commands
+from tests.case_files import CASES
+from tests.warm_cli import warm_commands
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias, overload
 import pyarrow as pa
 
 from omnigraph.errors import ParameterError, ReadOnly
-from omnigraph.language.schema import MigrationPlan, Schema, parse_schema
-from omnigraph.language.schema.catalog import Catalog
+from omnigraph.language.schema import Catalog, MigrationPlan, Schema, parse_schema
 from omnigraph.language.source import Source
 from omnigraph.maintain import cleanup, optimize, repair, verify
 from omnigraph.maintain.cleanup import Cleaned
@@ -28,36 +27,27 @@ from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.tags import Tag
-from omnigraph.read import blob, changes, diff, export, neighbors, query, scan
-from omnigraph.read.changes import ChangeBlock, Changes
-from omnigraph.read.conditions import Filter
-from omnigraph.read.diff import Diff
-from omnigraph.read.embedding import EmbeddingSettings, settings_of
+from omnigraph.read import changes, query, rows
+from omnigraph.read.changes import ChangeBlock, Changes, Diff
 from omnigraph.read.explain import Profile
-from omnigraph.read.export import ExportResult, Format, Target
-from omnigraph.read.neighbors import Direction
 from omnigraph.read.result import Result
-from omnigraph.read.scan import Key, Scan
-from omnigraph.spark import engines
+from omnigraph.read.rows import Direction, ExportResult, Filter, Format, Key, Scan, Target
+from omnigraph.read.search import EmbeddingSettings, settings_of
+from omnigraph.spark import engine as engines
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockKind, LockSettings
 from omnigraph.storage.pinned import Access
-from omnigraph.write import audit, embed, evolve, indexes, load, merge, mutation, recovery
-from omnigraph.write.audit import Recovery
-from omnigraph.write.commit import Terms
+from omnigraph.write import commit, embed, evolve, indexes, load, merge, mutation
+from omnigraph.write.commit import Recovery, Terms
 from omnigraph.write.embed import EmbedResult
 from omnigraph.write.evolve import SchemaApplied
-from omnigraph.write.frames import Frame
+from omnigraph.write.executor import LOCAL, Runner
 from omnigraph.write.indexes import IndexReport
-from omnigraph.write.load import Engine, Indexes, LoadResult, OnError
-from omnigraph.write.load_work import Mode as LoadMode
-from omnigraph.write.merge import MergeResult
-from omnigraph.write.merge_choices import Prefer
-from omnigraph.write.merge_rows import By
-from omnigraph.write.mutation import MutationResult
-from omnigraph.write.running import LOCAL, Runner
-from omnigraph.write.sources import Source as RecordSource
-from omnigraph.write.transaction import Transaction
+from omnigraph.write.load import Engine, Frame, Indexes, LoadResult, OnError
+from omnigraph.write.load import Mode as LoadMode
+from omnigraph.write.load import Source as RecordSource
+from omnigraph.write.merge import By, MergeResult, Prefer
+from omnigraph.write.mutation import MutationResult, Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,7 +128,7 @@ class Graph:
     def delete_branch(self, name: str) -> None:
         """Remove a branch and what only it has; refused for main and while a branch or a tag depends on it."""
         self._writable()
-        branches.delete_branch(self._manifest, name, recovery.heal)
+        branches.delete_branch(self._manifest, name, commit.heal)
 
     def tags(self) -> list[Tag]:
         """The names that were given to commits, sorted."""
@@ -359,7 +349,7 @@ class Graph:
 
         Without B, a branch is compared with main: what it would bring; anything else with ``branch`` as it is now.
         """
-        return diff.diff(self._manifest, a, b, types, branch)
+        return changes.compute_diff(self._manifest, a, b, types, branch)
 
     def changes(
         self,
@@ -370,7 +360,7 @@ class Graph:
         types: Iterable[str] | None = None,
     ) -> Changes:
         """What was changed, commit by commit: from ``"now"`` on, the ``"beginning"``, ``"after:REF"``, or a cursor."""
-        return changes.changes(self._manifest, branch, start, cursor, types)
+        return changes.follow_changes(self._manifest, branch, start, cursor, types)
 
     def baseline(
         self, at: Reference | None = None, *, branch: str = MAIN, types: Iterable[str] | None = None
@@ -387,7 +377,7 @@ class Graph:
         at: Reference | None = None,
     ) -> Scan:
         """The nodes of a type as Arrow, not read yet: ``[("age", ">", 30)]`` or ``{"name": "Ann"}`` leaves some."""
-        return scan.scan_nodes(*self._read(branch, at), name, filter, columns)
+        return rows.scan_nodes(*self._read(branch, at), name, filter, columns)
 
     def edges(
         self,
@@ -398,7 +388,7 @@ class Graph:
         at: Reference | None = None,
     ) -> Scan:
         """The edges of a type as Arrow, not read yet; their ends are the columns ``from`` and ``to``."""
-        return scan.scan_edges(*self._read(branch, at), name, filter, columns)
+        return rows.scan_edges(*self._read(branch, at), name, filter, columns)
 
     def get(
         self,
@@ -409,7 +399,7 @@ class Graph:
         at: Reference | None = None,
     ) -> dict[str, object] | None:
         """One node or edge by its id, or a node by the values of its key; None if there is none."""
-        return scan.get(*self._read(branch, at), name, id, columns)
+        return rows.get(*self._read(branch, at), name, id, columns)
 
     def neighbors(
         self,
@@ -421,7 +411,7 @@ class Graph:
         at: Reference | None = None,
     ) -> pa.Table:
         """The edges that leave a node, come to it, or both, with the node at the other end of each."""
-        return neighbors.neighbors(*self._read(branch, at), name, id, edge, direction)
+        return rows.find_neighbors(*self._read(branch, at), name, id, edge, direction)
 
     def blob(
         self,
@@ -434,7 +424,7 @@ class Graph:
         at: Reference | None = None,
     ) -> bytes | None:
         """The bytes of a blob, whole or a part of them; None if there is no blob."""
-        return blob.read_blob(*self._read(branch, at), name, id, property, offset, length)
+        return rows.read_blob(*self._read(branch, at), name, id, property, offset, length)
 
     @overload
     def export(
@@ -465,8 +455,8 @@ class Graph:
         format: Format = "jsonl",  # noqa: A002  what it is called everywhere
     ) -> Iterator[str] | ExportResult:
         """Write the graph, or some types, to a path or an open stream; without a target, give the lines of JSONL."""
-        chosen = export.export_of(*self._read(branch, at), types)
-        return export.export_lines(chosen, format) if target is None else export.export_to(chosen, target, format)
+        chosen = rows.export_of(*self._read(branch, at), types)
+        return rows.export_lines(chosen, format) if target is None else rows.export_to(chosen, target, format)
 
     def spark(self, session: SparkSession | None = None) -> SparkGraph:
         """The graph in the hands of Spark: in the given session, the running one, or a new one."""
@@ -501,7 +491,7 @@ class Graph:
 
     def recoveries(self) -> list[Recovery]:
         """Every write that somebody else than its writer brought to an end, newest first."""
-        return audit.recoveries(self._manifest)
+        return commit.recoveries(self._manifest)
 
     def close(self) -> None:
         """Let go of what is kept in memory; the graph itself needs no closing."""
@@ -563,7 +553,7 @@ def open(  # noqa: A001  the public name
     opening.check(manifest)
     if mode == "rw":
         opening.bring_up_to_date(manifest)
-        recovery.heal_all(manifest)
+        commit.heal_all(manifest)
         opening.repair_for_0_8(manifest)
     return Graph(manifest, mode, actor, None if embed is None else settings_of(embed))
 

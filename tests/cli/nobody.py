@@ -9,8 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from omnigraph.cli.app import main
-
-from .conftest import Answer
+from tests.cli.conftest import Answer
 
 SCHEMA = "node Person { name: String @key }"
 

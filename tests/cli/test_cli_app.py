@@ -20,8 +20,7 @@ from omnigraph.errors import (
     PreconditionFailed,
     StorageError,
 )
-
-from .conftest import PROJECT, Command
+from tests.cli.conftest import PROJECT, Command
 
 COMMANDS = [
     [],

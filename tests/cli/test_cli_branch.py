@@ -15,11 +15,10 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import Json
+from tests.cli.conftest import BRANCH, Command, Stocked, error_of
+from tests.cli.nobody import as_nobody
 from tests.crash import run
 from tests.manifest.publishing import SCHEMA
-
-from .conftest import BRANCH, Command, Stocked, error_of
-from .nobody import as_nobody
 
 GRAPH = ("-g", "brain.og")
 

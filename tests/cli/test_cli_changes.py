@@ -11,9 +11,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import Json
+from tests.cli.conftest import BRANCH, Answer, Command, Stocked, error_of
 from tests.manifest.publishing import commit_rows
-
-from .conftest import BRANCH, Answer, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
 POLL = ("changes", "poll")

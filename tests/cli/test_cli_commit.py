@@ -14,9 +14,8 @@ from omnigraph.cli.render.graph import Commits, OneCommit, timestamp
 from omnigraph.cli.render.page import Page
 from omnigraph.errors import Json
 from omnigraph.manifest.history import Commit
+from tests.cli.conftest import BRANCH, Command, Stocked, error_of
 from tests.manifest.publishing import commit_rows
-
-from .conftest import BRANCH, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
 KEYS = ["id", "parents", "branch", "manifest_version", "actor", "message", "created_at"]

@@ -13,8 +13,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import Json
 from omnigraph.storage import table as tables
-
-from .conftest import BRANCH, Command, Stocked, error_of
+from tests.cli.conftest import BRANCH, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
 SCHEMA = """

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-
-from .conftest import BRANCH, PROJECT, Answer, Command, Stocked, error_of
+from tests.cli.conftest import BRANCH, PROJECT, Answer, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
 PEOPLE = '{"type":"Person","data":{"id":"ann","name":"ann"}}\n{"type":"Person","data":{"id":"bob","name":"bob"}}\n'

@@ -17,8 +17,7 @@ from omnigraph.cli.words import split_globals
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import refs_lock
 from omnigraph.storage.waiting import Deadline
-
-from .conftest import Command, Stocked, error_of
+from tests.cli.conftest import Command, Stocked, error_of
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,8 @@ from omnigraph.graph import Graph
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.storage.locks import branch_lock
+from tests.cli.conftest import BRANCH, Command, Stocked, error_of
 from tests.manifest.publishing import manifest_of
-
-from .conftest import BRANCH, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
 WHEN = datetime(2026, 5, 1, tzinfo=UTC)

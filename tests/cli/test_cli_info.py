@@ -8,9 +8,8 @@ import omnigraph as og
 from omnigraph.language.schema import parse_schema
 from omnigraph.manifest import migrations
 from omnigraph.storage import table as tables
+from tests.cli.conftest import BRANCH, Command, Stocked, error_of
 from tests.manifest.publishing import SCHEMA, manifest_of
-
-from .conftest import BRANCH, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
 

@@ -11,11 +11,10 @@ import omnigraph as og
 from omnigraph.language.schema import parse_schema
 from omnigraph.storage.location import Location
 from tests.case_files import CASES
+from tests.cli.conftest import Answer, Command, error_of
+from tests.cli.nobody import as_nobody
 from tests.crash import run
 from tests.s3 import S3Server
-
-from .conftest import Answer, Command, error_of
-from .nobody import as_nobody
 
 SCHEMA = "node Person { name: String @key }\nnode City { name: String @key }\nedge LivesIn: Person -> City\n"
 

@@ -8,8 +8,7 @@ import pytest
 
 from omnigraph.errors import Json
 from omnigraph.language.source import MAX_SOURCE_BYTES
-
-from .conftest import Command
+from tests.cli.conftest import Command
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"
 GOOD = "query all() { match { $p: Person } return { $p.name } }\n"

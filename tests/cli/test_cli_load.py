@@ -18,9 +18,8 @@ import omnigraph as og
 from omnigraph.cli.load import read_txn
 from omnigraph.cli.render.output import TextOutput
 from omnigraph.errors import ExpectedVersionMismatch, Json, ValidationError, Violation
+from tests.cli.conftest import BRANCH, Answer, Command, Stocked, error_of
 from tests.graphs import rows_of
-
-from .conftest import BRANCH, Answer, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
 KEYS = ["commit", "branch", "mode", "engine", "nodes", "edges", "rejected", "rejects_path", "replayed"]

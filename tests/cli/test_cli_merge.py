@@ -11,9 +11,8 @@ import omnigraph as og
 from omnigraph.cli.session import VARIABLE
 from omnigraph.errors import Json
 from omnigraph.graph import Graph
-from tests.write.merging import edit, knows, make, person, state
-
-from .conftest import Command, error_of
+from tests.cli.conftest import Command, error_of
+from tests.write.merge.merging import edit, knows, make, person, state
 
 GRAPH = ("-g", "merge.og")
 

@@ -10,9 +10,8 @@ import omnigraph as og
 from omnigraph.cli.parameters import read_parameters
 from omnigraph.errors import ParameterError
 from omnigraph.language.types import Scalar, ValueType
+from tests.cli.conftest import BRANCH, Answer, Command, Stocked, error_of
 from tests.graphs import rows_of
-
-from .conftest import BRANCH, Answer, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
 ADD = "query add($name: String) { insert Person { name: $name } }"

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from omnigraph.errors import Json
-from omnigraph.spark import merge
-from tests.spark.pipelines import changed, make_project, write_pipeline
-from tests.spark.test_spark_merge import NOBODY
-
-from .conftest import Command, error_of
+from omnigraph.spark.merge import run as merge
+from tests.cli.conftest import Command, error_of
+from tests.pipeline.pipelines import changed, make_project, write_pipeline
+from tests.spark.merge.test_spark_merge import NOBODY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,7 @@ import pytest
 import omnigraph as og
 from omnigraph.cli.render.page import Page, fitted
 from omnigraph.cli.render.read import Answered, Format
-
-from .conftest import BRANCH, Answer, Command, Stocked, error_of
+from tests.cli.conftest import BRANCH, Answer, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
 ALL = "query all() { match { $p: Person } return { $p.name } order { $p.name } }"

@@ -10,8 +10,7 @@ import omnigraph as og
 from omnigraph.cli.render.graph import timestamp
 from omnigraph.errors import Json
 from tests import crash
-
-from .conftest import BRANCH, Answer, Command, Stocked, error_of
+from tests.cli.conftest import BRANCH, Answer, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
 LIST = ("commit", "list", "--recoveries", *GRAPH)

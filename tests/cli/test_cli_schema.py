@@ -9,8 +9,7 @@ import pytest
 
 from omnigraph.errors import Json
 from omnigraph.language.schema import parse_schema
-
-from .conftest import Command
+from tests.cli.conftest import Command
 
 OLD = """
 node Person { name: String @key  age: I32?  city: String  level: enum(low, high) }

@@ -9,8 +9,7 @@ import pytest
 import omnigraph as og
 from omnigraph.cli.render.graph import timestamp
 from omnigraph.errors import Json
-
-from .conftest import BRANCH, Command, Stocked, error_of
+from tests.cli.conftest import BRANCH, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
 

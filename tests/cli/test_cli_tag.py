@@ -8,9 +8,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import Json
-
-from .conftest import BRANCH, Command, Stocked, error_of
-from .test_cli_branch import at_a_terminal
+from tests.cli.conftest import BRANCH, Command, Stocked, error_of
+from tests.cli.test_cli_branch import at_a_terminal
 
 GRAPH = ("-g", "brain.og")
 

@@ -11,9 +11,8 @@ import pytest
 import omnigraph as og
 from omnigraph.cli.render.upkeep import size_text
 from omnigraph.graph import Graph
+from tests.cli.conftest import Command, error_of
 from tests.maintain.ports import append_by_another_program, make_template
-
-from .conftest import Command, error_of
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from omnigraph.language.schema import parse_schema
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
-from omnigraph.read.changes import ChangeBlock
+from omnigraph.read.changes.feed import ChangeBlock
 from omnigraph.storage.failpoints import When
 from tests.crash import attempt
 from tests.maintain.ports import AT_ONCE
@@ -320,7 +320,7 @@ class Life:
         known = self.known()
         met = bases(known, source, into)
         if len(met) > 2 or any(len(bases(known, one, other)) > 1 for one in met for other in met):
-            # Which of so many meeting points counts is told in tests/write/test_merge_histories.py.
+            # Which of so many meeting points counts is told in tests/write/merge/test_merge_histories.py.
             return
         try:
             tried = self.graph.merge(operation.source, operation.into, by=operation.by, dry_run=True)

@@ -13,7 +13,7 @@ import omnigraph
 from omnigraph.maintain.compacting import compacted
 from omnigraph.storage import table as tables
 from omnigraph.storage.pinned import Table
-from omnigraph.write.running import LOCAL, Runner
+from omnigraph.write.executor import LOCAL, Runner
 from tests.graphs import rows_of
 
 Item = TypeVar("Item")

@@ -12,10 +12,10 @@ from omnigraph.errors import GraphMoved, StorageError
 from omnigraph.graph import Graph
 from omnigraph.maintain.verify import FindingKind
 from omnigraph.storage.failpoints import recording
+from omnigraph.storage.lance_internals.moving import noted_in, with_notes
 from omnigraph.storage.location import locate
-from omnigraph.storage.moving import noted_in, with_notes
 from omnigraph.storage.objects import Objects
-from omnigraph.write.sidecars import list_sidecars
+from omnigraph.write.commit.sidecars import list_sidecars
 from tests.crash import kill_at
 from tests.maintain.ports import AT_ONCE, add, cleanup_now, remove, shown
 from tests.s3 import S3Server

@@ -13,10 +13,10 @@ from omnigraph.errors import NotFound, ReadOnly, StorageError
 from omnigraph.graph import Graph
 from omnigraph.maintain import optimize as module
 from omnigraph.maintain.optimize import Compaction, optimize
-from omnigraph.read.vector_search import has_vector_index, nearest_rows
+from omnigraph.read.search.vectors import has_vector_index, nearest_rows
 from omnigraph.storage.location import Location
 from omnigraph.storage.searching import vectors_near
-from omnigraph.write.commit import Terms, commit
+from omnigraph.write.commit.section import Terms, commit
 from tests.maintain.ports import add, append_by_another_program, fragments, remove, shown
 from tests.write.writers import failing_at, right_after
 

@@ -14,7 +14,7 @@ from omnigraph.errors import DriftDetected, RecoveryError
 from omnigraph.graph import Graph
 from omnigraph.maintain.repair import FORCE_ACTOR, REPAIR_ACTOR, DriftKind
 from omnigraph.storage import table as tables
-from omnigraph.write.audit import RecoveryKind
+from omnigraph.write.commit.audit import RecoveryKind
 from tests.crash import kill_at, record
 from tests.deleting import delete_where
 from tests.graphs import written

@@ -22,7 +22,7 @@ from omnigraph.manifest.branches import fork_table
 from omnigraph.storage import table as tables
 from omnigraph.storage.failpoints import When
 from omnigraph.storage.locks import branch_lock
-from omnigraph.write.sidecars import list_sidecars
+from omnigraph.write.commit.sidecars import list_sidecars
 from tests.crash import fresh_copy, kill_at, record, run
 from tests.deleting import delete_where
 from tests.maintain.ports import AT_ONCE, Shown, add, fragments, make_template, shown, uri_of

@@ -16,7 +16,7 @@ import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.maintain import verify as module
 from omnigraph.maintain.verify import FindingKind
-from omnigraph.write.audit import DIRECTORY, Recovery, RecoveryKind, record
+from omnigraph.write.commit.audit import DIRECTORY, Recovery, RecoveryKind, record
 from tests.graphs import written
 from tests.maintain.ports import add, append_by_another_program, cleanup_now, uri_of
 from tests.write.conftest import FLEET

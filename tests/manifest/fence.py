@@ -12,8 +12,7 @@ from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest
 from omnigraph.manifest.rows import MAIN, ManifestFile, TableVersion
 from omnigraph.manifest.state import View, read_view
 from omnigraph.storage.locks import Held, branch_lock
-
-from .publishing import manifest_of
+from tests.manifest.publishing import manifest_of
 
 
 def intent(graph: Graph) -> CommitIntent:

@@ -19,9 +19,9 @@ from lance.dataset import LanceDataset
 from ulid import ULID
 
 from omnigraph.graph import Graph
-from omnigraph.language.schema import ir_json, parse_schema, state_json, table_directory
-from omnigraph.language.schema.arrow import arrow_schema
+from omnigraph.language.schema import ir_to_json, parse_schema, state_json, table_directory
 from omnigraph.manifest.references import Reference
+from omnigraph.storage.arrow_schema import arrow_schema
 from tests.manifest.publishing import SCHEMA
 
 BRANCH = "feature/a"
@@ -176,7 +176,7 @@ class _Story:
         self.root.mkdir(parents=True)
         schema = parse_schema(SCHEMA)
         (self.root / "_schema.pg").write_text(SCHEMA)
-        (self.root / "_schema.ir.json").write_text(ir_json(schema.ir))
+        (self.root / "_schema.ir.json").write_text(ir_to_json(schema.ir))
         (self.root / "__schema_state.json").write_text(state_json(schema.ir))
         rows: list[dict[str, object]] = []
         for type_ in schema.catalog.types():

@@ -17,9 +17,8 @@ from omnigraph.manifest.names import MAX_BYTES, check_free, check_name
 from omnigraph.manifest.rows import HeadPointer, encode
 from omnigraph.storage import table as tables
 from omnigraph.storage.location import Location
-
-from .fence import advance, send
-from .publishing import commit_rows, make_graph, manifest_of, names
+from tests.manifest.fence import advance, send
+from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 
 
 @pytest.fixture(params=["local", "s3"])

@@ -19,9 +19,8 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.pinned import BranchRef, Table
 from omnigraph.storage.staging import Staged
-
-from .fence import intent, send
-from .publishing import commit_rows, make_graph, manifest_of, names
+from tests.manifest.fence import intent, send
+from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 
 
 @pytest.fixture

@@ -27,9 +27,8 @@ from omnigraph.manifest.rows import (
 from omnigraph.storage import table as tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.pinned import Table
-
-from .publishing import SCHEMA as PEOPLE
-from .publishing import commit_rows, make_graph, manifest_of, names
+from tests.manifest.publishing import SCHEMA as PEOPLE
+from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 
 Files = dict[str, tuple[int, bytes]]
 

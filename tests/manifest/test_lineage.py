@@ -13,8 +13,7 @@ from omnigraph.manifest.lineage import CREATED_VERSION, Lineage, lineage_from, l
 from omnigraph.manifest.rows import CommitRecord, encode
 from omnigraph.manifest.state import read_lineage
 from omnigraph.storage.location import Location
-
-from .publishing import commit_rows, make_graph, manifest_of
+from tests.manifest.publishing import commit_rows, make_graph, manifest_of
 
 
 def commit(commit_id: str, version: int, *parents: str, created_at: int = 0) -> CommitRecord:

@@ -16,8 +16,7 @@ from omnigraph.storage import table as tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.pinned import Table, open_newest, open_table
-
-from .publishing import commit_rows, make_graph, manifest_of
+from tests.manifest.publishing import commit_rows, make_graph, manifest_of
 
 
 def append_row(table: Table) -> Table:

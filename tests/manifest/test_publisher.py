@@ -22,9 +22,17 @@ from omnigraph.manifest.handle import COMPACT_AT_FRAGMENTS
 from omnigraph.manifest.publisher import RETRY_BUDGET, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, CommitRecord, HeadPointer, Registration, Tombstone, decode
 from omnigraph.storage.location import Location
-
-from .fence import advance, facts, intent, read_from_nothing, send, send_unlocked, stolen_lock, version_row
-from .publishing import commit_rows, make_graph, manifest_of, names
+from tests.manifest.fence import (
+    advance,
+    facts,
+    intent,
+    read_from_nothing,
+    send,
+    send_unlocked,
+    stolen_lock,
+    version_row,
+)
+from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 
 PERSON, CITY = "node:Person", "node:City"
 OTHER_SCHEMA = "sha256:" + "0" * 64

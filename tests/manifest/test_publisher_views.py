@@ -18,9 +18,8 @@ from omnigraph.manifest.state import read_view
 from omnigraph.storage import table as tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.pinned import StorageCalls
-
-from .fence import advance, compact, facts, read_from_nothing, send, version_row
-from .publishing import commit_rows, make_graph, manifest_of, names
+from tests.manifest.fence import advance, compact, facts, read_from_nothing, send, version_row
+from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 
 TYPES = ("node:Person", "node:City", "node:Firm")
 

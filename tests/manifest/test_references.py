@@ -13,8 +13,7 @@ from omnigraph.graph import Graph
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.references import Reference
 from omnigraph.storage.location import Location, locate
-
-from .publishing import commit_rows, make_graph, names
+from tests.manifest.publishing import commit_rows, make_graph, names
 
 MICROSECOND = timedelta(microseconds=1)
 

@@ -21,10 +21,9 @@ from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.objects import Objects
+from tests.manifest.publishing import commit_rows, make_graph, manifest_of
 from tests.s3 import S3Server
 from tests.s3_proxy import Proxy
-
-from .publishing import commit_rows, make_graph, manifest_of
 
 CYCLE = COMPACT_AT_FRAGMENTS - 1
 YOUNG, OLD = 10, 10 + 4 * CYCLE

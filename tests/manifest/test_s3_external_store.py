@@ -13,10 +13,9 @@ from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.objects import Objects
 from tests.crash import Pipe, pipe, start
+from tests.manifest.publishing import commit_rows, make_graph, names
 from tests.s3 import S3Server
 from tests.s3_proxy import Proxy
-
-from .publishing import commit_rows, make_graph, names
 
 PATIENCE = 60.0
 

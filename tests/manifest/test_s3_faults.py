@@ -14,10 +14,9 @@ from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.objects import Objects
+from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 from tests.s3 import S3Server
 from tests.s3_proxy import Act, Proxy
-
-from .publishing import commit_rows, make_graph, manifest_of, names
 
 NO_RETRIES = {"client_max_retries": "0", "client_retry_timeout": "1"}
 FAULTS = [Act.LOSE_ANSWER, Act.REFUSE_500, Act.REFUSE_503]

@@ -22,8 +22,7 @@ from omnigraph.graph import Graph, Mode
 from omnigraph.manifest import handle
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
-
-from .publishing import SCHEMA, commit_rows, make_graph, manifest_of, names
+from tests.manifest.publishing import SCHEMA, commit_rows, make_graph, manifest_of, names
 
 
 @pytest.fixture(params=["s3", "ddb"])

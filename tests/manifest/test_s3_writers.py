@@ -23,10 +23,9 @@ from omnigraph.storage.locks import LockSettings, branch_lock
 from omnigraph.storage.pinned import Access
 from omnigraph.storage.waiting import Deadline
 from tests.crash import Pipe, pipe, start
+from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 from tests.s3 import S3Server
 from tests.s3_proxy import Act, Proxy
-
-from .publishing import commit_rows, make_graph, manifest_of, names
 
 TTL = 2.0
 PATIENCE = 30.0

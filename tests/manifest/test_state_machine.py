@@ -27,7 +27,7 @@ from omnigraph.manifest.snapshot import Pin, entry_of, pins_of
 from omnigraph.storage import table as tables
 from omnigraph.storage.failpoints import InjectedFault, When, failing
 from omnigraph.storage.locks import branch_lock
-from omnigraph.write.recovery import RECOVERY_ACTOR
+from omnigraph.write.commit.recovery import RECOVERY_ACTOR
 from tests import crash
 from tests.manifest.fence import compact
 from tests.manifest.publishing import manifest_of

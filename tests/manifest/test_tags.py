@@ -26,8 +26,7 @@ from omnigraph.manifest.snapshot import entry_of
 from omnigraph.manifest.tags import path_of
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
-
-from .publishing import commit_rows, make_graph, manifest_of, names
+from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 
 
 @pytest.fixture(params=["local", "s3"])

@@ -7,7 +7,7 @@
 The protocol is written below as plain generator functions: `writer`, `commit_section`, `publish`, `heal`, `roll_forward`,
 `restore_and_publish`, `give_up`. Every `yield` is one atomic access to something shared: the branch lock, a table, the
 manifest, a sidecar, the audit table. `protocol_checker.py` explores every interleaving of those accesses;
-`tests/write/test_protocol.py` runs the real commit path beside these programs and compares what both write.
+`tests/write/commit/test_protocol.py` runs the real commit path beside these programs and compares what both write.
 
 How a process is a state: a generator cannot be copied, so `Automaton` replays it on the answers it has been given; its
 identity is the position and the local variables of its frames, so equal histories merge. Rules for the programs: locals

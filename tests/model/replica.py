@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias, cast
 
-from omnigraph.read.changed import Op
-from omnigraph.read.changes import ChangeBlock
-from omnigraph.read.diff import EntityChange
+from omnigraph.read.changes.changed_rows import Op
+from omnigraph.read.changes.diff import EntityChange
+from omnigraph.read.changes.feed import ChangeBlock
 from tests.model.graph_writes import Rows
 
 Key: TypeAlias = tuple[str, str, str]

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from omnigraph.language.query.typed import ConstantValue, PropertyValue
 from omnigraph.language.query.values import days_of, milliseconds_of, narrowed
-from omnigraph.language.schema.arrow import arrow_values
 from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
-from omnigraph.read.expressions import Request, Searched
-from omnigraph.read.frame import Binding, Frame, Positions
+from omnigraph.read.frames.expressions import Request, Searched
+from omnigraph.read.frames.frame import Binding, Frame, Positions
+from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values, column_of, to_list
-from tests.language.query.plan_evaluator import Entity, Graph, Row
+from tests.language.query.plan.plan_evaluator import Entity, Graph, Row
 
 INTEGERS = [-(2**63), -(2**53) - 1, -3, -1, 0, 1, 2, 3, 2**31 - 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1]
 FLOATS = [-1e300, -(2.0**63), -2.5, -1.0, -0.0, 0.0, 0.1, narrowed(0.1), 0.5, 1.0, 2.0, 2.0**53, 2.0**63, 2.0**64]

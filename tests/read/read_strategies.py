@@ -14,7 +14,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from omnigraph.language.query.check_traversal import edge_word
+from omnigraph.language.query.check.traversal import edge_word
 from omnigraph.language.query.typed import ConstantValue
 from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.language.types import NUMBERS, Scalar, ValueType

@@ -15,10 +15,14 @@ from hypothesis import strategies as st
 from omnigraph.errors import Json
 from omnigraph.language.query import bind_parameters, compile_query
 from omnigraph.language.query.typed import TypedRead
-from omnigraph.read import answer, counting, execute, expanding, joining, starting
-from omnigraph.read.cache import shared_cache
-from omnigraph.read.expand import Strategy
+from omnigraph.read.frames import Strategy
+from omnigraph.read.frames.cache import shared_cache
+from omnigraph.read.match import counting, execute
+from omnigraph.read.match import expand as expanding
+from omnigraph.read.match import join as joining
+from omnigraph.read.match import scan_nodes as starting
 from omnigraph.read.query import Manner, Question, query
+from omnigraph.read.result import assemble as answer
 from tests.model.query_model import Asked, expected
 from tests.read.query_worlds import CATALOG, Moment, World, new_world
 from tests.read.read_strategies import Read, counts, filters, joins, reads, searches

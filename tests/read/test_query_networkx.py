@@ -10,11 +10,12 @@ import numpy.typing as npt
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.read import counting, expanding
-from omnigraph.read.cache import shared_cache
-from omnigraph.read.expand import Strategy
+from omnigraph.read.frames import Strategy
+from omnigraph.read.frames.cache import shared_cache
+from omnigraph.read.match import counting
+from omnigraph.read.match import expand as expanding
 from omnigraph.read.query import Manner, Question, query
-from tests.read.walked_graphs import Links, new_graph, people
+from tests.read.match.walked_graphs import Links, new_graph, people
 
 SIZE = 24
 

@@ -12,12 +12,12 @@ import pytest
 import omnigraph
 from omnigraph.errors import Unsupported
 from omnigraph.graph import Graph
-from omnigraph.read import execute
-from omnigraph.read.cache import shared_cache
-from omnigraph.read.expand import Strategy
+from omnigraph.read.frames import Strategy
+from omnigraph.read.frames.cache import shared_cache
+from omnigraph.read.match import execute
 from omnigraph.read.query import Manner, Question, query
 from tests import crash
-from tests.read.walked_graphs import Links, new_graph, people
+from tests.read.match.walked_graphs import Links, new_graph, people
 
 MEGABYTE = 1024  # in the kilobytes of getrusage
 MANY = 30_000

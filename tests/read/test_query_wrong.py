@@ -16,10 +16,10 @@ from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.manifest import contract
 from omnigraph.manifest.publisher import PublishRequest
-from omnigraph.read.expand import Strategy
+from omnigraph.read.frames import Strategy
 from omnigraph.read.query import Manner, Question, query
 from tests.manifest.fence import intent, send
-from tests.read.walked_graphs import SCHEMA, Links, new_graph, people
+from tests.read.match.walked_graphs import SCHEMA, Links, new_graph, people
 
 PEOPLE = "query people() { match { $p: Person } return { $p } }"
 TWO = PEOPLE + "\nquery cities() { match { $c: City } return { $c } }"

@@ -24,9 +24,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 
 import omnigraph
-from omnigraph.spark import load as spark_load
-from omnigraph.spark import load_fragments
-from omnigraph.spark.load_failures import spark_failures
+from omnigraph.spark.failures import spark_failures
+from omnigraph.spark.load import fragments as load_fragments
+from omnigraph.spark.load.run import load as spark_load
 from omnigraph.storage.failpoints import Step, When, _arming
 
 SHIPS: Final = 400

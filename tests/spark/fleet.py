@@ -12,8 +12,7 @@ import omnigraph
 from omnigraph.errors import Json
 from omnigraph.graph import Graph
 from tests.graphs import rows_of
-
-from .cluster_load import SCHEMA, SHIPS
+from tests.spark.cluster_load import SCHEMA, SHIPS
 
 Shown: TypeAlias = dict[str, list[Mapping[str, Json]]]
 

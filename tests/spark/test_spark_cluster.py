@@ -22,11 +22,10 @@ import pytest
 
 import omnigraph
 from omnigraph.storage.failpoints import When
-
-from . import cluster_load
-from .cluster import PATIENCE, Cluster, environment, executor_of, standalone, until
-from .cluster_load import GATE, NEWS, Moment, News, Orders, Phase
-from .fleet import Shown, assert_nothing_happened, assert_whole, old_graph, shown, states_around
+from tests.spark import cluster_load
+from tests.spark.cluster import PATIENCE, Cluster, environment, executor_of, standalone, until
+from tests.spark.cluster_load import GATE, NEWS, Moment, News, Orders, Phase
+from tests.spark.fleet import Shown, assert_nothing_happened, assert_whole, old_graph, shown, states_around
 
 
 @pytest.fixture(scope="module")

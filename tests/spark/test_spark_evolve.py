@@ -11,10 +11,10 @@ import pytest
 import omnigraph
 from omnigraph.errors import ReadOnly, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.spark import load_fragments
+from omnigraph.spark.load import fragments as load_fragments
 from omnigraph.storage import pinned
-from omnigraph.write.commit import CAUGHT_UP
-from tests.write.evolving import BEFORE, load, make, people, with_change
+from omnigraph.write.commit.section import CAUGHT_UP
+from tests.write.evolve.evolving import BEFORE, load, make, people, with_change
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

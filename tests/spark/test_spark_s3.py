@@ -8,12 +8,13 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import ValidationError
-from omnigraph.spark import load_fragments, merge
+from omnigraph.spark.load import fragments as load_fragments
+from omnigraph.spark.merge import run as merge
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
-from omnigraph.write.merge_deltas import Counts
+from omnigraph.write.merge.deltas import Counts
 from tests.s3 import S3Server
-from tests.spark.test_spark_merge import NOBODY
+from tests.spark.merge.test_spark_merge import NOBODY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ from typing import cast
 
 import pytest
 
-from .cluster import environment
-from .pipelines import make_project, write_pipeline
+from tests.pipeline.pipelines import make_project, write_pipeline
+from tests.spark.cluster import environment
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "pipeline" / "submit.py"
 # The names tell which session they come from.

@@ -13,9 +13,9 @@ import pytest
 from omnigraph.language.query.ast import Comparison
 from omnigraph.language.query.typed import ConstantValue
 from omnigraph.language.query.values import days_of, milliseconds_of, narrowed
-from omnigraph.language.schema.arrow import arrow_values
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.storage import table as tables
+from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.filters import MOST_LISTED, AnyOf, Condition, comparison
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import IndexKind

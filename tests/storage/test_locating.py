@@ -14,8 +14,7 @@ from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import IndexKind
 from omnigraph.storage.table import append, build_index
 from tests.deleting import delete_where
-
-from .tables import people, put, table_of
+from tests.storage.tables import people, put, table_of
 
 NAMES = [f"p{number}'" for number in range(40)]
 

@@ -27,8 +27,7 @@ from omnigraph.storage.table import (
     set_schema_metadata,
     upsert,
 )
-
-from .tables import ages, people, put, table_of
+from tests.storage.tables import ages, people, put, table_of
 
 KEY = pa.field("object_id", pa.string(), False, {"lance-schema:unenforced-primary-key": "true"})
 

@@ -22,8 +22,7 @@ from omnigraph.storage.pinned import (
     open_table,
 )
 from omnigraph.storage.table import append, commit, create_branch, delete_branch, drop_versions, set_config, upsert
-
-from .tables import PEOPLE, ages, people, put, table_of
+from tests.storage.tables import PEOPLE, ages, people, put, table_of
 
 
 def test_a_table_opens_at_exactly_its_version(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ import pytest
 from omnigraph.storage.pinned import ROW_ADDRESS, ROW_UPDATED_AT, Table
 from omnigraph.storage.staging import IndexKind, Kind
 from omnigraph.storage.table import Addresses, append, build_index, create, delete_at, replace_rows
-
-from .tables import ages, people, put, table_of
+from tests.storage.tables import ages, people, put, table_of
 
 
 def addresses(table: Table, where: str) -> Addresses:

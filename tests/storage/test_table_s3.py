@@ -24,8 +24,7 @@ from omnigraph.storage.table import (
     upsert,
 )
 from tests.deleting import delete_where
-
-from .tables import ages, people, put
+from tests.storage.tables import ages, people, put
 
 
 @pytest.fixture

@@ -35,8 +35,7 @@ from omnigraph.storage.table import (
     write_rows,
 )
 from tests.deleting import delete_where
-
-from .tables import PEOPLE, ages, people, put, table_of
+from tests.storage.tables import PEOPLE, ages, people, put, table_of
 
 
 def test_a_new_table_is_empty_and_has_our_write_parameters(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lance.dataset import LanceDataset
 
-from .operations import appending, commit, rows, two_fragments
+from tests.substrate.operations import appending, commit, rows, two_fragments
 
 
 def ids(dataset: LanceDataset) -> str:

@@ -13,7 +13,7 @@ from lance.dataset import LanceDataset, LanceOperation, Transaction
 from lance.fragment import RowIdSequence
 from lance.optimize import Compaction, CompactionOptions
 
-from .operations import (
+from tests.substrate.operations import (
     SCHEMA,
     Stage,
     appending,

@@ -10,7 +10,7 @@ import lance
 import pytest
 from lance.dataset import LanceDataset, Transaction
 
-from .operations import appending, commit, rows, two_fragments, updating
+from tests.substrate.operations import appending, commit, rows, two_fragments, updating
 
 ROW_VERSIONS = ["id", "_row_created_at_version", "_row_last_updated_at_version"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .operations import (
+from tests.substrate.operations import (
     Outcome,
     Stage,
     appending,

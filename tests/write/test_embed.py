@@ -12,12 +12,12 @@ import omnigraph
 from omnigraph.errors import EmbeddingError, NotFound, ParameterError
 from omnigraph.graph import Graph
 from omnigraph.language.schema import Schema
-from omnigraph.read.embedding import EmbeddingSettings, embedder
-from omnigraph.write.commit import Terms
+from omnigraph.read.search.embedding import EmbeddingSettings, embedder
+from omnigraph.write.commit.section import Terms
 from omnigraph.write.embed import EmbedResult, embed
 from tests.graphs import rows_of, written
-from tests.read.embedding_server import Answer, Asked, serving, vectors
-from tests.write.interleaving import meanwhile
+from tests.read.search.embedding_server import Answer, Asked, serving, vectors
+from tests.write.mutation.interleaving import meanwhile
 
 SCHEMA = """
 node Paper {

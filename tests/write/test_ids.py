@@ -14,8 +14,8 @@ from ulid import ULID
 
 from omnigraph.language.query.typed import ConstantValue
 from omnigraph.language.schema import parse_schema
-from omnigraph.language.schema.arrow import arrow_values
 from omnigraph.language.schema.catalog import NodeType
+from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.keys import ids_of
 from omnigraph.write.ids import new_ids
 

@@ -12,10 +12,11 @@ import omnigraph
 from omnigraph.errors import ConflictError, NotFound
 from omnigraph.graph import Graph
 from omnigraph.storage.staging import IndexKind
-from omnigraph.write import indexes, load
+from omnigraph.write import indexes
 from omnigraph.write.indexes import MeantIndex, ensure_id_indexes, ensure_indexes
+from omnigraph.write.load.run import load
 from tests.graphs import written
-from tests.write.interleaving import meanwhile
+from tests.write.mutation.interleaving import meanwhile
 
 SHELF = """
 node Book {

@@ -27,9 +27,9 @@ from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.pinned import Access, Table, open_table
 from omnigraph.storage.staging import Staged
-from omnigraph.write.audit import recoveries
-from omnigraph.write.commit import Change, Prepared, Terms, Work, commit
-from omnigraph.write.sidecars import WriterKind, list_sidecars
+from omnigraph.write.commit.audit import recoveries
+from omnigraph.write.commit.section import Change, Prepared, Terms, Work, commit
+from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from tests.crash import fresh_copy
 from tests.deleting import delete_where
 from tests.manifest.publishing import make_graph

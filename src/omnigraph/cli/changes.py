@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from omnigraph.cli.render.changes import ChangesFormat, Followed
-from omnigraph.cli.render.graph import MAIN
+from omnigraph.cli.render import MAIN, ChangesFormat, Followed
 from omnigraph.cli.session import Session, session_of
 from omnigraph.errors import NotFound, ParameterError, ReadOnly
-from omnigraph.read.cursor import PREFIX
+from omnigraph.read.changes import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -157,7 +156,7 @@ def _file(name: str) -> Path:
 def _keep(file: Path, cursor: str) -> None:
     """Write the cursor after all that it stands behind: whoever reads stdout has it by then, or dies with us."""
     # Imported here, because it brings Arrow along.
-    from omnigraph.read.export_files import new_file
+    from omnigraph.read.rows import new_file
 
     sys.stdout.flush()
     with new_file(file) as stream:

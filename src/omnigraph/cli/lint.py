@@ -9,13 +9,19 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.files import read_all
-from omnigraph.cli.render.language import Linted
+from omnigraph.cli.render import Linted
 from omnigraph.cli.schema import parsed
 from omnigraph.cli.session import session_of
 from omnigraph.errors import Problem, SchemaError
-from omnigraph.language.query.lint import lint_queries
-from omnigraph.language.query.lint_report import Finding, LintReport, SchemaSource, Severity
-from omnigraph.language.query.parser import SYNTAX_CODE, parse_query_text
+from omnigraph.language.query import (
+    SYNTAX_CODE,
+    Finding,
+    LintReport,
+    SchemaSource,
+    Severity,
+    lint_queries,
+    parse_query_text,
+)
 from omnigraph.language.schema import Schema
 from omnigraph.language.source import Source
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from omnigraph.cli.render.merge import Joined
+from omnigraph.cli.render import Joined
 from omnigraph.cli.session import session_of
 from omnigraph.errors import AlreadyExists
 
@@ -105,7 +105,7 @@ def write_conflicts(graph: Graph, result: MergeResult, by: Granularity, out: str
     """Write the file in which conflicts are decided; what was decided already stays in it."""
     if out is None:
         return
-    from omnigraph.write.merge_file import read_resolution, write_resolution
+    from omnigraph.write.merge import read_resolution, write_resolution
 
     known = None if resolve is None else read_resolution(resolve)
     with Path(out).open("w", encoding="utf-8") as file:

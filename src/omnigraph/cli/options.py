@@ -10,7 +10,7 @@ import typer
 from omnigraph.cli.files import STDIN, read_all
 from omnigraph.cli.parameters import GivenParameters, read_parameters
 from omnigraph.errors import Problem, QueryError
-from omnigraph.language.query.parser import SYNTAX_CODE
+from omnigraph.language.query import SYNTAX_CODE
 from omnigraph.language.source import Source, source_of
 
 QueryFile: TypeAlias = Annotated[

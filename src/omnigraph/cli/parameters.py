@@ -11,7 +11,7 @@ import typer
 
 from omnigraph.cli.files import read_all
 from omnigraph.errors import Json, ParameterError, Problem
-from omnigraph.language.query.params import parse_parameter_text
+from omnigraph.language.query import parse_parameter_text
 from omnigraph.language.types import ValueType
 
 

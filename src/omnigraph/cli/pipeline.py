@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from omnigraph.cli.render.output import Output
-from omnigraph.cli.render.page import many
-from omnigraph.cli.render.pipeline import Planned, Ran, Tried
+from omnigraph.cli.render import Output, Planned, Ran, Tried, many
 from omnigraph.cli.session import Session, session_of
 from omnigraph.errors import NotFound, PipelineError
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph, Mode
+    from omnigraph.pipeline.file import PipelineFile
+    from omnigraph.pipeline.plan import Plan
     from omnigraph.spark.graph import SparkGraph
-    from omnigraph.spark.pipeline_file import PipelineFile
-    from omnigraph.spark.pipeline_plan import Plan
-    from omnigraph.spark.pipeline_steps import Step
+    from omnigraph.spark.pipeline import Step
 
 PipelineName: TypeAlias = Annotated[
     str, typer.Argument(metavar="FILE", help="The pipeline file (.pipeline.yaml).", show_default=False)
@@ -91,8 +89,8 @@ def run(context: typer.Context, file: PipelineName) -> int:
 @contextmanager
 def _planned(session: Session, name: str, mode: Mode) -> Generator[tuple[Plan, Graph, str]]:
     """The plan of a file, the graph that it is for, and how that graph is called; ``-g`` comes before the file."""
-    from omnigraph.spark.pipeline_file import read_pipeline
-    from omnigraph.spark.pipeline_plan import plan_pipeline
+    from omnigraph.pipeline.file import read_pipeline
+    from omnigraph.pipeline.plan import plan_pipeline
 
     file = read_pipeline(Path(name))
     with file.secrets.kept(), _graph(session, file, mode) as graph:
@@ -106,7 +104,7 @@ def _graph(session: Session, file: PipelineFile, mode: Mode) -> Graph:
     uri = file.graph_uri()
     if uri is None or file.graph is None:
         raise PipelineError(file.problems)
-    from omnigraph.spark.pipeline_codes import NO_GRAPH
+    from omnigraph.pipeline.codes import NO_GRAPH
 
     try:
         return replace(session, graph=uri).open(mode)

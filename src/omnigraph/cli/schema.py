@@ -9,11 +9,10 @@ import typer
 
 from omnigraph.cli.files import read_all
 from omnigraph.cli.options import At
-from omnigraph.cli.render.language import Applied, CheckedSchema, CheckedSchemas, Migration, ShownSchema
+from omnigraph.cli.render import Applied, CheckedSchema, CheckedSchemas, Migration, ShownSchema
 from omnigraph.cli.session import session_of
 from omnigraph.errors import Problem, SchemaError
-from omnigraph.language.schema import Schema, parse_schema, plan_migration
-from omnigraph.language.schema.codes import SYNTAX
+from omnigraph.language.schema import SYNTAX, Schema, parse_schema, plan_migration
 from omnigraph.language.source import Source
 
 app = typer.Typer(help="Check and compare schema files; show and change the schema of a graph.", rich_markup_mode=None)

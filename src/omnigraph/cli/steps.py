@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from omnigraph.language.schema.catalog import Cardinality, PatternRule, RangeRule
-from omnigraph.language.schema.ir import ColumnRule, Constraint
-from omnigraph.language.schema.steps import (
+from omnigraph.language.schema import (
     AddConstraint,
     AddProperty,
     AddType,
+    Cardinality,
     ChangeCardinality,
+    ColumnRule,
+    Constraint,
     DropConstraint,
     DropProperty,
     DropType,
     ExtendEnum,
     NarrowEnum,
+    PatternRule,
     PropertyStep,
+    RangeRule,
     RelaxProperty,
     RenameProperty,
     RenameType,

@@ -34,7 +34,7 @@ from omnigraph.storage.locks import Held, branch_lock, refs_lock
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.pinned import BranchRef, Table, open_table
 from omnigraph.storage.versions import freed_by_dropping, version_numbers
-from omnigraph.write.recovery import heal, heal_all
+from omnigraph.write.commit import heal, heal_all
 
 KEEP: Final = 10
 _OPERATION: Final = "cleanup"

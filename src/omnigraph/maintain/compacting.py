@@ -10,7 +10,7 @@ from lance.optimize import CompactionTask
 from omnigraph.storage import table as tables
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
-from omnigraph.write.running import Runner
+from omnigraph.write.executor import Runner
 
 _MANY_FRAGMENTS: Final = 8
 _WORTH: Final = 10

@@ -14,8 +14,8 @@ from typing import Final
 
 from omnigraph.errors import Unsupported
 from omnigraph.manifest.handle import Manifest
+from omnigraph.storage.lance_internals import lies_in, moved_to, noted_in, with_notes
 from omnigraph.storage.locks import refs_lock
-from omnigraph.storage.moving import lies_in, moved_to, noted_in, with_notes
 
 _OF_A_BRANCH: Final = re.compile(r"(?P<location>.+?)/tree/.+/_versions/[^/]+\.manifest")
 

@@ -21,11 +21,9 @@ from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin, pins_of
 from omnigraph.storage.locks import branch_lock
-from omnigraph.write.commit import Change, Prepared, Terms, Work, commit
+from omnigraph.write.commit import Change, Prepared, Terms, Work, WriterKind, commit, heal, heal_all, is_foreign
+from omnigraph.write.executor import LOCAL, Runner
 from omnigraph.write.indexes import Deferred, EnsureIndexes, IndexReport, MeantIndex, meant_indexes
-from omnigraph.write.recovery import heal, heal_all, is_foreign
-from omnigraph.write.running import LOCAL, Runner
-from omnigraph.write.sidecars import WriterKind
 
 _ATTEMPTS: Final = 5
 """How often a table that others write to is tried again."""

@@ -24,8 +24,15 @@ from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, entry_of, open_pin, pins_of
 from omnigraph.storage.locks import Held, branch_lock
 from omnigraph.storage.pinned import Committed, Table, open_table
-from omnigraph.write.recovery import Found, audit_discarded_drift, heal_all, is_foreign, is_neutral, take_back
-from omnigraph.write.sidecars import list_sidecars
+from omnigraph.write.commit import (
+    Found,
+    audit_discarded_drift,
+    heal_all,
+    is_foreign,
+    is_neutral,
+    list_sidecars,
+    take_back,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

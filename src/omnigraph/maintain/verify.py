@@ -28,8 +28,7 @@ from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin, pins_of
 from omnigraph.manifest.tags import find_tag, tag_names
-from omnigraph.write.audit import recoveries
-from omnigraph.write.sidecars import list_sidecars
+from omnigraph.write.commit import list_sidecars, recoveries
 
 _LOOKS: Final = 4
 _PAUSE: Final = 0.25

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from omnigraph.errors import OmniGraphError
-from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.blob import EXTERNAL, descriptors_of, measured_blob
-from omnigraph.read.rows import blobs_of
+from omnigraph.read.rows import EXTERNAL, blobs_of, descriptors_of, measured_blob
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 

@@ -9,17 +9,16 @@ from typing import Final, cast
 import pyarrow as pa
 
 from omnigraph.errors import OmniGraphError, Violation
-from omnigraph.language.schema.arrow import arrow_schema
-from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.types import Scalar
 from omnigraph.manifest.snapshot import Pin, Snapshot
+from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, places, to_list
 from omnigraph.storage.keys import ids_of
 from omnigraph.storage.missing import missing_column
 from omnigraph.storage.pinned import Table
-from omnigraph.write.rules import Arrival, Image, check_changes, check_rows, rule_columns
-from omnigraph.write.set_rules import type_of
-from omnigraph.write.spilling import spilled
+from omnigraph.write.rules import Arrival, Image, check_changes, check_rows, rule_columns, type_of
+from omnigraph.write.spill import spilled
 
 MOST_VIOLATIONS: Final = 1_000
 """So many are listed of one branch; whoever has more has another problem."""

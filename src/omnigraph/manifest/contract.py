@@ -14,7 +14,7 @@ from omnigraph.language.schema import (
     catalog_of,
     ir_from_json,
     ir_hash,
-    ir_json,
+    ir_to_json,
     parse_schema,
     state_json,
 )
@@ -29,7 +29,7 @@ STATE_FILE = "__schema_state.json"
 def keep_schema(objects: Objects, schema: Schema) -> None:
     """Write a schema into the history; one that is there already is left alone."""
     folder = _folder(schema.hash)
-    for name, text in (("schema.pg", schema.text), ("schema.ir.json", ir_json(schema.ir))):
+    for name, text in (("schema.pg", schema.text), ("schema.ir.json", ir_to_json(schema.ir))):
         if objects.head(f"{folder}/{name}") is None:
             objects.put_if_absent(f"{folder}/{name}", text.encode())
 
@@ -63,7 +63,7 @@ def root_schema(objects: Objects) -> Schema:
 
 def project_root_files(objects: Objects, schema: Schema) -> None:
     """Make the three files at the root say what the head row says; files that do already are left alone."""
-    wanted = {SOURCE_FILE: schema.text, IR_FILE: ir_json(schema.ir), STATE_FILE: state_json(schema.ir)}
+    wanted = {SOURCE_FILE: schema.text, IR_FILE: ir_to_json(schema.ir), STATE_FILE: state_json(schema.ir)}
     for path, text in wanted.items():
         if objects.get(path) != text.encode():
             objects.put(path, text.encode())

@@ -11,9 +11,7 @@ import time
 from ulid import ULID
 
 from omnigraph.errors import AlreadyExists, ConflictError, HistoryGone, NotFound, StorageError, Unsupported
-from omnigraph.language.schema import Schema, table_directory
-from omnigraph.language.schema.arrow import arrow_schema
-from omnigraph.language.schema.catalog import EdgeType, NodeType
+from omnigraph.language.schema import EdgeType, NodeType, Schema, table_directory
 from omnigraph.manifest import contract, migrations
 from omnigraph.manifest.handle import Manifest, refuse_file
 from omnigraph.manifest.rows import (
@@ -28,6 +26,7 @@ from omnigraph.manifest.rows import (
     manifest_file,
 )
 from omnigraph.storage import table as tables
+from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import Held, refs_lock
 from omnigraph.storage.pinned import Table, open_table

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
-from omnigraph.language.schema import Catalog, Schema, plan_migration
-from omnigraph.language.schema.catalog import EdgeType, NodeType
-from omnigraph.language.schema.steps import RenameProperty, RenameType
+from omnigraph.language.schema import Catalog, EdgeType, NodeType, RenameProperty, RenameType, Schema, plan_migration
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.rows import MAIN, SchemaHead

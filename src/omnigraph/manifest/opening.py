@@ -7,12 +7,12 @@ from typing import Final
 from ulid import ULID
 
 from omnigraph.language.schema import Schema
-from omnigraph.language.schema.arrow import arrow_schema
 from omnigraph.manifest import contract, genesis, migrations
 from omnigraph.manifest.handle import Manifest, refuse_file, unfinished
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.schema_lock import remove_stale_lock
+from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.locks import branch_lock, refs_lock
 from omnigraph.storage.pinned import open_table
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from omnigraph.errors import HistoryGone, NotFound
-from omnigraph.language.schema.catalog import Catalog
+from omnigraph.language.schema import Catalog
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from omnigraph.language.query.ast import Comparison
+from omnigraph.language.query import Compare, Comparison, Constant, IsNull, Predicate, PropertyValue
 from omnigraph.language.query.plan import (
     Connect,
     ConnectEdges,
@@ -29,10 +29,9 @@ from omnigraph.language.query.plan import (
     Without,
     inputs_of,
 )
-from omnigraph.language.query.typed import Compare, Constant, IsNull, Predicate, PropertyValue
-from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.joining import comparison_of
+from omnigraph.read.match import comparison_of
 
 _SAME: Final = 0.05
 """How many of the rows hold one value of a property, where nothing is known of it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnigraph.errors import Json
-from omnigraph.language.query.explain import tree
 from omnigraph.language.query.plan import (
     Connect,
     ConnectEdges,
@@ -17,13 +16,12 @@ from omnigraph.language.query.plan import (
     Scan,
     Select,
     inputs_of,
+    tree,
 )
+from omnigraph.read.context import Reading
 from omnigraph.read.estimate import Estimate, sizes_of
-from omnigraph.read.expanding import way_of_edges
-from omnigraph.read.joining import comparison_of
+from omnigraph.read.match import comparison_of, way_of_edges, way_of_scan
 from omnigraph.read.profile import Recorder
-from omnigraph.read.reading import Reading
-from omnigraph.read.starting import way_of_scan
 
 _LARGE_PRODUCT = 1e6
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from omnigraph.language.query.plan import Plan
-from omnigraph.read.frame import Frame
+from omnigraph.read.frames import Frame
 
 
 @dataclass(slots=True)

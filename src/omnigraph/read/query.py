@@ -8,26 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnigraph.errors import ParameterError
-from omnigraph.language.query import bind_parameters, compile_query
-from omnigraph.language.query.lower import plan_read
-from omnigraph.language.query.plan import ReadPlan
-from omnigraph.language.query.typed import TypedMutation
+from omnigraph.language.query import TypedMutation, bind_parameters, compile_query
+from omnigraph.language.query.plan import ReadPlan, plan_read
 from omnigraph.language.source import Source
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.answer import answer_schema, answered
-from omnigraph.read.cache import shared_cache
-from omnigraph.read.embedding import EmbeddingSettings
+from omnigraph.read.context import Reading
 from omnigraph.read.estimate import sizes_of
-from omnigraph.read.expand import Reach, Strategy
 from omnigraph.read.explain import Profile, explained
-from omnigraph.read.expressions import Request
+from omnigraph.read.frames import EntityTables, Request, Strategy, shared_cache
 from omnigraph.read.profile import Recorder
-from omnigraph.read.reading import Reading
-from omnigraph.read.result import Result
-from omnigraph.read.search import Search
+from omnigraph.read.result import Result, answer_schema, answered
+from omnigraph.read.search import EmbeddingSettings, Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +59,7 @@ def planned(manifest: Manifest, snapshot: Snapshot, question: Question, manner: 
     parameters = bind_parameters(compiled.typed.parameters, question.params)
     search = Search(snapshot, catalog, shared_cache(), parameters, manner.embed)
     request = Request(parameters, time.time_ns() // 1_000_000, search)
-    reach = Reach(snapshot, catalog, shared_cache(), manner.strategy)
+    reach = EntityTables(snapshot, catalog, shared_cache(), manner.strategy)
     reading = Reading(reach, request, search, Recorder())
     return Planned(compiled.name, plan_read(compiled.typed, sizes_of(snapshot, catalog).weigh), reading)
 

@@ -4,89 +4,38 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.errors import ParameterError, ReadOnly
-from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import Source
 from omnigraph.maintain.optimize import Optimized, optimize
 from omnigraph.manifest import opening, references
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read import diff as diffs
-from omnigraph.read.conditions import Filter
-from omnigraph.read.embedding import EmbeddingSettings
-from omnigraph.read.rows import edge_type, node_type
-from omnigraph.spark.reading import STORAGE, checked_columns, filter_text, pin_type
+from omnigraph.read.changes import compute_diff
+from omnigraph.read.query import Question
+from omnigraph.read.rows import Filter
+from omnigraph.read.search import EmbeddingSettings
 from omnigraph.spark.session import session_for
-from omnigraph.storage.location import Location
+from omnigraph.spark.source import SparkSnapshot
 from omnigraph.write import evolve
 from omnigraph.write import merge as merges
 from omnigraph.write.commit import Terms
 from omnigraph.write.evolve import SchemaApplied
-from omnigraph.write.frames import Frame
 from omnigraph.write.indexes import IndexReport, ensure_indexes
-from omnigraph.write.load import Indexes, Input, LoadResult, Manner, OnError
-from omnigraph.write.load_work import Mode
-from omnigraph.write.merge import MergeResult
-from omnigraph.write.merge_choices import Prefer
-from omnigraph.write.merge_rows import By
-from omnigraph.write.sources import Source as RecordSource
+from omnigraph.write.load import Frame, Indexes, Input, LoadResult, Manner, Mode, OnError
+from omnigraph.write.load import Source as RecordSource
+from omnigraph.write.merge import By, MergeResult, Prefer
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from omnigraph.spark.streaming import OutputMode, Route, StreamMode
-
-
-@dataclass(frozen=True, slots=True)
-class SparkSnapshot:
-    """All types of a graph at one moment: DataFrames made from it agree with each other."""
-
-    session: SparkSession = field(repr=False)
-    snapshot: Snapshot
-    catalog: Catalog = field(repr=False)
-    location: Location
-
-    def nodes(
-        self,
-        name: str,
-        columns: Iterable[str] | None = None,
-        filter: Filter | None = None,  # noqa: A002  the word that Lance and Arrow use
-    ) -> DataFrame:
-        """The nodes of a type."""
-        return self.rows(node_type(self.catalog, name), columns, filter)
-
-    def edges(
-        self,
-        name: str,
-        columns: Iterable[str] | None = None,
-        filter: Filter | None = None,  # noqa: A002  as in nodes
-    ) -> DataFrame:
-        """The edges of a type; their ends are the columns ``from`` and ``to``."""
-        return self.rows(edge_type(self.catalog, name), columns, filter)
-
-    def rows(
-        self,
-        type_: NodeType | EdgeType,
-        columns: Iterable[str] | None = None,
-        filter: Filter | None = None,  # noqa: A002  as in nodes
-    ) -> DataFrame:
-        """The rows of a type, not read yet; Lance applies the filter."""
-        reader = self.session.read.format("omnigraph").option("pin", pin_type(self.snapshot, type_).text())
-        reader = reader.option("columns", ",".join(checked_columns(type_, columns)))
-        if filter is not None:
-            reader = reader.option("filter", filter_text(type_, filter))
-        for name, value in self.location.storage_options:
-            reader = reader.option(f"{STORAGE}{name}", value)
-        # Spark plans in a process of its own, which may stand in another folder.
-        return reader.load(self.location.base if self.location.is_local else self.location.uri)
+    from omnigraph.spark.stream import OutputMode, Route, StreamMode
 
 
 class SparkGraph:
@@ -159,7 +108,7 @@ class SparkGraph:
         """Answer a query on one snapshot, by the same plan as ``graph.query``; the rows are a DataFrame."""
         from omnigraph.spark.query import query
 
-        return query(self, source, name, params, branch, at)
+        return query(self.manifest, self.snapshot(branch, at), Question(source, name, params), self.embedding)
 
     def load(
         self,
@@ -195,9 +144,9 @@ class SparkGraph:
 
         The columns are those of the records of a diff; ``before`` and ``after`` are texts of JSON.
         """
-        from omnigraph.spark.diff import frame_of
+        from omnigraph.spark.merge import frame_of
 
-        return frame_of(self.session, diffs.diff(self.manifest, a, b, types, branch))
+        return frame_of(self.session, compute_diff(self.manifest, a, b, types, branch))
 
     def merge(
         self,
@@ -250,7 +199,7 @@ class SparkGraph:
         self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None
     ) -> IndexReport:
         """Build the indexes that the schema declares, where they are missing or do not cover all rows, on executors."""
-        from omnigraph.spark.runner import SparkRunner
+        from omnigraph.spark.executor import SparkRunner
 
         self._check_writable()
         runner = SparkRunner(self.session, "building indexes")
@@ -258,7 +207,7 @@ class SparkGraph:
 
     def optimize(self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None) -> Optimized:
         """Compact the tables of a branch and build the indexes that the schema means, on executors."""
-        from omnigraph.spark.runner import SparkRunner
+        from omnigraph.spark.executor import SparkRunner
 
         self._check_writable()
         return optimize(self.manifest, branch, types, actor or self.actor, SparkRunner(self.session, "optimizing"))
@@ -273,7 +222,7 @@ class SparkGraph:
         message: str | None = None,
     ) -> SchemaApplied:
         """Give the graph another schema as ``graph.apply_schema`` does; executors write the rows that change."""
-        from omnigraph.spark.runner import SparkRunner
+        from omnigraph.spark.executor import SparkRunner
 
         self._check_writable()
         runner = SparkRunner(self.session, "changing the schema")
@@ -306,12 +255,13 @@ class SparkGraph:
         ``{"nodes": {...}, "edges": {...}}``. The checkpoint is a folder that outlives the query, of this stream alone.
         ``trigger`` is a time such as "10 seconds", or "availableNow".
         """
-        from omnigraph.spark.streaming import Terms as StreamTerms
-        from omnigraph.spark.streaming import stream, target_of
+        from omnigraph.spark.stream import StreamDestination, StreamTerms, stream, target_of
 
+        self._check_writable()
         folder = None if rejects is None else Path(rejects)
-        terms = StreamTerms(mode, branch, on_error, folder, actor, message, app)
-        return stream(self, frame, target_of(node, edge, route), terms, checkpoint, trigger, output_mode)
+        terms = StreamTerms(mode, branch, on_error, folder, actor or self.actor, message, app)
+        destination = StreamDestination(self.session, self.manifest, target_of(node, edge, route), terms)
+        return stream(destination, frame, checkpoint, trigger, output_mode)
 
     def _check_writable(self) -> None:
         if not self.writable:

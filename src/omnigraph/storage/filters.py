@@ -16,11 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.language.query.ast import Comparison
-from omnigraph.language.query.typed import ConstantValue
-from omnigraph.language.query.values import narrowed
-from omnigraph.language.schema.arrow import arrow_values
+from omnigraph.language.query import Comparison, ConstantValue, narrowed
 from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
+from omnigraph.storage.arrow_schema import arrow_values
 
 MOST_LISTED: Final = 2_000
 """Beyond so many values one scan of the column is cheaper than a filter that lists them."""

@@ -16,8 +16,8 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
 from omnigraph.storage.columns import Rows, column_of
-from omnigraph.storage.deletions import DeletionFile, read_deletions
 from omnigraph.storage.lance_errors import translated
+from omnigraph.storage.lance_internals import DeletionFile, read_deletions
 from omnigraph.storage.pinned import ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table, branch_uri
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
@@ -69,7 +69,7 @@ def _fragment(found: FragmentMetadata, roots: Mapping[int, str], own: str) -> Fr
 def deleted_offsets(table: Table, fragments: Sequence[Fragment]) -> list[Numbers]:
     """Which rows of its files each fragment has no more, by their offsets, in order. No row is read."""
     files = [each.deletion_file for each in fragments if each.deletion_file is not None]
-    found = dict(zip(files, read_deletions(files, table.access), strict=True))
+    found = dict(zip(files, read_deletions(files, table.access.storage_options), strict=True))
     return [_deleted(table, each, found) for each in fragments]
 
 

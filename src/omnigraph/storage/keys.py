@@ -12,7 +12,7 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.language.schema.catalog import NodeType
+from omnigraph.language.schema import NodeType
 from omnigraph.storage.columns import Rows, Values, as_text, column_of, compute, joined, rewritten
 from omnigraph.storage.json_text import json_strings
 

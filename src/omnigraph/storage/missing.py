@@ -7,9 +7,8 @@ from typing import Final, cast
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.language.schema.arrow import arrow_field
-from omnigraph.language.schema.catalog import EdgeType, NodeType
-from omnigraph.language.schema.defaults import default_value
+from omnigraph.language.schema import EdgeType, NodeType, default_value
+from omnigraph.storage.arrow_schema import arrow_field
 from omnigraph.storage.columns import Values, absent
 
 _TIME: Final = pa.timestamp("ms", "UTC")

@@ -22,7 +22,7 @@ from lance.debug import format_manifest, list_transactions
 
 from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound
 from omnigraph.storage.lance_errors import RefsMoved, translated
-from omnigraph.storage.moving import lies_in
+from omnigraph.storage.lance_internals import lies_in
 from omnigraph.storage.staging import IndexKind
 
 Result = TypeVar("Result")

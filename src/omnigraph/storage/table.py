@@ -27,6 +27,7 @@ from lance.optimize import Compaction, CompactionOptions, CompactionTask, Rewrit
 from omnigraph.errors import AlreadyExists, HistoryGone
 from omnigraph.storage.failpoints import durable
 from omnigraph.storage.lance_errors import HeadMoved, translated
+from omnigraph.storage.lance_internals import reshaped
 from omnigraph.storage.pinned import (
     OPERATION_ID,
     Access,
@@ -39,7 +40,6 @@ from omnigraph.storage.pinned import (
     purge_hint,
     settled,
 )
-from omnigraph.storage.reshaping import reshaped
 from omnigraph.storage.staging import (
     Addresses,
     FragmentText,
@@ -151,7 +151,7 @@ def restore(table: Table, version: int) -> Staged:
 
 def reshape(table: Table, columns: pa.Schema, old_names: Mapping[str, str | None]) -> Staged:
     """Stage other columns over the same rows, without writing them: where ``can_reshape`` allows it."""
-    return _staged(table, Kind.RESHAPE, LanceOperation.Project(reshaped(table, columns, old_names)))
+    return _staged(table, Kind.RESHAPE, LanceOperation.Project(reshaped(table.dataset, columns, old_names)))
 
 
 # --------------------------------------------------------------------------------------------- stage fragments

@@ -11,7 +11,7 @@ import binascii
 
 import pyarrow as pa
 
-from omnigraph.read.blob import INLINE, BlobValue, blob_value, whole_blobs
+from omnigraph.read.rows import INLINE, BlobValue, blob_value, whole_blobs
 from omnigraph.storage.pinned import Table
 
 

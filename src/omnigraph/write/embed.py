@@ -14,21 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import NotFound, ParameterError
-from omnigraph.language.schema import Schema
-from omnigraph.language.schema.arrow import arrow_field
-from omnigraph.language.schema.catalog import Embedding, NodeType, Property
+from omnigraph.language.schema import Embedding, NodeType, Property, Schema
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.embedding import Embedder, EmbeddingSettings, embedder
+from omnigraph.read.search import Embedder, EmbeddingSettings, embedder
+from omnigraph.storage.arrow_schema import arrow_field
 from omnigraph.storage.columns import Values, column_of, compute, places, to_list
 from omnigraph.storage.filters import AnyOf, quoted_name
-from omnigraph.write.commit import Prepared, Terms, commit
-from omnigraph.write.sidecars import WriterKind
-from omnigraph.write.staging import Staging
+from omnigraph.write.commit import Prepared, Terms, WriterKind, commit
+from omnigraph.write.mutation import Staging
 
 BATCH: Final = 1_000
 

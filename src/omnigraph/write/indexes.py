@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import NotFound
-from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.manifest.handle import Manifest
@@ -29,9 +29,8 @@ from omnigraph.storage.columns import column_of, compute
 from omnigraph.storage.filters import quoted_name
 from omnigraph.storage.pinned import Table, has_any
 from omnigraph.storage.staging import IndexKind, Staged
-from omnigraph.write.commit import Change, Prepared, Terms, commit
-from omnigraph.write.running import LOCAL, Runner, even_groups
-from omnigraph.write.sidecars import WriterKind
+from omnigraph.write.commit import Change, Prepared, Terms, WriterKind, commit
+from omnigraph.write.executor import LOCAL, Runner, even_groups
 
 LEAST_IN_A_PIECE: Final = 500_000
 """Indexes over fewer rows are built in one piece: more of them would only have to be joined."""

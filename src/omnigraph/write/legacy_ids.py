@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from omnigraph.errors import LegacyRowIds, Violation
-from omnigraph.language.schema.catalog import NodeType
+from omnigraph.language.schema import NodeType
 from omnigraph.language.types import INTEGERS, Scalar
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.keys import ids_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 
 from omnigraph.language.query import LintReport, SchemaSource, Severity, lint_queries
-from omnigraph.language.query.check_codes import CODES
+from omnigraph.language.query.check.codes import CODES
 from omnigraph.language.query.lint import LINT_CODES
 from omnigraph.language.query.parser import SYNTAX_CODE
 from omnigraph.language.schema import parse_schema

@@ -13,8 +13,7 @@ from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.query.printer import print_query_file
 from omnigraph.language.source import MAX_SOURCE_BYTES, Source, Span, source_of
-
-from .query_strategies import KEYWORDS, LITERAL_WORDS
+from tests.language.query.query_strategies import KEYWORDS, LITERAL_WORDS
 
 GRAMMAR = files("omnigraph.language.query").joinpath("grammar.lark").read_text("utf-8")
 

@@ -10,8 +10,7 @@ from omnigraph.language.query.ast import QueryFile
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.query.printer import print_query_file
 from omnigraph.language.source import Source, source_of
-
-from .query_strategies import broken_texts, fuzzing, query_files
+from tests.language.query.query_strategies import broken_texts, fuzzing, query_files
 
 
 @fuzzing(100)

@@ -12,7 +12,7 @@ from omnigraph.language.schema import (
     check_schema,
     ir_from_json,
     ir_hash,
-    ir_json,
+    ir_to_json,
     parse_schema,
     plan_migration,
 )
@@ -20,8 +20,7 @@ from omnigraph.language.schema.ir import ir_of
 from omnigraph.language.schema.parser import parse_schema_text
 from omnigraph.language.schema.printer import print_schema
 from omnigraph.language.source import Source
-
-from .schema_strategies import broken, budget, schema_files
+from tests.language.schema.schema_strategies import broken, budget, schema_files
 
 
 @budget(40)
@@ -40,8 +39,8 @@ def test_generated_schemas_have_no_problem(file: ast.SchemaFile) -> None:
 @given(schema_files())
 def test_json_and_back_is_the_same_ir(file: ast.SchemaFile) -> None:
     ir = ir_of(file)
-    assert ir_from_json(ir_json(ir)) == ir
-    assert ir_hash(ir_from_json(ir_json(ir))) == ir_hash(ir)
+    assert ir_from_json(ir_to_json(ir)) == ir
+    assert ir_hash(ir_from_json(ir_to_json(ir))) == ir_hash(ir)
 
 
 @budget(40)

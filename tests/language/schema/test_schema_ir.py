@@ -15,7 +15,7 @@ from omnigraph.language.schema import (
     Schema,
     ir_from_json,
     ir_hash,
-    ir_json,
+    ir_to_json,
     parse_schema,
     state_json,
     table_directory,
@@ -42,7 +42,7 @@ def test_the_example_of_the_format_has_its_hash() -> None:
 
 def test_the_stored_form_is_indented_and_ends_without_a_line_break() -> None:
     schema = parse_schema(EXAMPLE)
-    stored = ir_json(schema.ir)
+    stored = ir_to_json(schema.ir)
     assert stored.startswith('{\n  "ir_version": 1,\n  "interfaces": [],\n  "nodes": [\n    {\n      "name": "Person",')
     assert stored.endswith("\n}")
     assert json.loads(stored) == json.loads(compact_ir_json(schema.ir))
@@ -91,12 +91,12 @@ def test_ids_are_those_of_the_format() -> None:
 def test_floats_are_written_as_rust_writes_them(written: str, stored: str) -> None:
     schema = parse_schema(f"node A {{ x: F64  @range(x, {written}..) }}")
     assert f'"min":{{"Float":{stored}}},"max":null' in compact_ir_json(schema.ir)
-    assert ir_from_json(ir_json(schema.ir)) == schema.ir
+    assert ir_from_json(ir_to_json(schema.ir)) == schema.ir
 
 
 def test_ranges_are_ordered_by_their_debug_form() -> None:
     schema = parse_schema("node A { x: F64  @range(x, 5..)  @range(x, ..3)  @range(x, 10.0..)  @range(x, 1..) }")
-    bounds = [constraint["Range"]["min"] for constraint in json.loads(ir_json(schema.ir))["nodes"][0]["constraints"]]
+    bounds = [constraint["Range"]["min"] for constraint in json.loads(ir_to_json(schema.ir))["nodes"][0]["constraints"]]
     # None < Some(Float(10.0)) < Some(Integer(1)) < Some(Integer(5)), as text.
     assert bounds == [None, {"Float": 10.0}, {"Integer": 1}, {"Integer": 5}]
 
@@ -108,7 +108,7 @@ def test_control_characters_are_escaped_and_others_are_not() -> None:
 
 def test_the_hash_does_not_depend_on_the_layout_of_the_file() -> None:
     ir = parse_schema(EXAMPLE).ir
-    assert ir_hash(ir_from_json(compact_ir_json(ir))) == ir_hash(ir_from_json(ir_json(ir))) == EXAMPLE_HASH
+    assert ir_hash(ir_from_json(compact_ir_json(ir))) == ir_hash(ir_from_json(ir_to_json(ir))) == EXAMPLE_HASH
     assert hashlib.sha256(compact_ir_json(ir).encode()).hexdigest() == EXAMPLE_HASH.removeprefix("sha256:")
 
 

@@ -16,7 +16,7 @@ from omnigraph.errors import Json
 
 if TYPE_CHECKING:
     from omnigraph.manifest.snapshot import Snapshot
-    from omnigraph.read.diff import Diff
+    from omnigraph.read.changes import Diff
 
 DiffFormat: TypeAlias = Literal["text", "jsonl", "csv"]
 Record: TypeAlias = Mapping[str, Json]

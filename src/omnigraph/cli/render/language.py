@@ -13,8 +13,8 @@ from omnigraph.cli.render.output import Result
 from omnigraph.cli.render.page import Page, draw_problem, many
 from omnigraph.cli.steps import in_words
 from omnigraph.errors import Json, Problem
-from omnigraph.language.query.lint_report import LintReport, Severity
-from omnigraph.language.schema.steps import MigrationPlan, Tier, UnsupportedChange
+from omnigraph.language.query import LintReport, Severity
+from omnigraph.language.schema import MigrationPlan, Tier, UnsupportedChange
 
 if TYPE_CHECKING:
     from omnigraph.language.schema import Schema

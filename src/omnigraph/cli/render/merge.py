@@ -12,8 +12,7 @@ from omnigraph.cli.render.page import Page, many
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
-    from omnigraph.write.merge import MergeResult
-    from omnigraph.write.merge_deltas import Counts
+    from omnigraph.write.merge import Counts, MergeResult
 
 
 @dataclass(frozen=True, slots=True)

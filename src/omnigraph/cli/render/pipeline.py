@@ -14,10 +14,9 @@ from omnigraph.cli.render.write import Loaded
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
-    from omnigraph.spark.pipeline import CheckResult, PipelineResult
-    from omnigraph.spark.pipeline_file import PipelineFile
-    from omnigraph.spark.pipeline_plan import Mapped, Plan, PlannedInput, PlannedTarget
-    from omnigraph.spark.pipeline_steps import Step
+    from omnigraph.pipeline.file import PipelineFile
+    from omnigraph.pipeline.plan import Mapped, Plan, PlannedInput, PlannedTarget
+    from omnigraph.spark.pipeline import CheckResult, PipelineResult, Step
 
 _MAIN = "main"
 _LATER = "known to Spark"

@@ -16,8 +16,8 @@ from omnigraph.errors import Json
 
 if TYPE_CHECKING:
     from omnigraph.read.explain import Profile
-    from omnigraph.read.export import ExportResult
     from omnigraph.read.result import Result as QueryResult
+    from omnigraph.read.rows import ExportResult
     from omnigraph.write.indexes import IndexReport, MeantIndex
 
 Format: TypeAlias = Literal["table", "json", "jsonl", "csv", "kv"]
@@ -58,7 +58,7 @@ class Answered(Result):
 
     def _rows(self) -> Iterator[list[dict[str, Json]]]:
         # Imported here, because it brings Arrow along.
-        from omnigraph.read.values import json_rows
+        from omnigraph.read.rows import json_rows
 
         return (json_rows(batch) for batch in self.result.batches())
 

@@ -12,7 +12,7 @@ from omnigraph.cli.render.page import Page, many
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
-    from omnigraph.write.audit import Recovery
+    from omnigraph.write.commit import Recovery
     from omnigraph.write.load import LoadResult
     from omnigraph.write.mutation import MutationResult
 

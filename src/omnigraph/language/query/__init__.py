@@ -12,34 +12,102 @@ from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import NotFound, Problem, QueryError
-from omnigraph.language.query.ast import Query, QueryFile
+from omnigraph.language.query.ast import AggregateFunction, Comparison, Query, QueryFile, TextFunction
 from omnigraph.language.query.check import check_query
-from omnigraph.language.query.explain import tree
 from omnigraph.language.query.lint import lint_queries
-from omnigraph.language.query.lint_report import LintReport, SchemaSource, Severity
-from omnigraph.language.query.lower import plan_read
+from omnigraph.language.query.lint_report import Finding, LintReport, SchemaSource, Severity
 from omnigraph.language.query.operation import Operation, describe_operation
-from omnigraph.language.query.params import bind_parameters
-from omnigraph.language.query.parser import parse_query_text
-from omnigraph.language.query.plan import ReadPlan
-from omnigraph.language.query.typed import TypedMutation, TypedQuery, TypedRead
-from omnigraph.language.schema.catalog import Catalog
+from omnigraph.language.query.params import bind_parameters, parse_parameter_text
+from omnigraph.language.query.parser import SYNTAX_CODE, parse_query_text
+from omnigraph.language.query.plan import ReadPlan, plan_read, tree
+from omnigraph.language.query.typed import (
+    Aggregate,
+    Assign,
+    Column,
+    ColumnValue,
+    Compare,
+    Constant,
+    ConstantValue,
+    DeleteEdges,
+    DeleteNodes,
+    Direction,
+    Distance,
+    Expression,
+    FusedScore,
+    Identity,
+    InsertEdge,
+    InsertNode,
+    IsNull,
+    Now,
+    Order,
+    ParameterValue,
+    Predicate,
+    PropertyValue,
+    Statement,
+    TextMatch,
+    TextScore,
+    TypedMutation,
+    TypedQuery,
+    TypedRead,
+    UpdateNodes,
+)
+from omnigraph.language.query.values import DATE_FORM, DATETIME_FORM, ValueMismatch, convert, narrowed
+from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source, read_source
 from omnigraph.language.suggest import did_you_mean
 
 __all__ = [
+    "DATETIME_FORM",
+    "DATE_FORM",
+    "SYNTAX_CODE",
+    "Aggregate",
+    "AggregateFunction",
+    "Assign",
+    "Column",
+    "ColumnValue",
+    "Compare",
+    "Comparison",
     "CompiledQuery",
+    "Constant",
+    "ConstantValue",
+    "DeleteEdges",
+    "DeleteNodes",
+    "Direction",
+    "Distance",
+    "Expression",
+    "Finding",
+    "FusedScore",
+    "Identity",
+    "InsertEdge",
+    "InsertNode",
+    "IsNull",
     "LintReport",
+    "Now",
     "Operation",
+    "Order",
+    "ParameterValue",
+    "Predicate",
+    "PropertyValue",
     "SchemaSource",
     "Severity",
+    "Statement",
+    "TextFunction",
+    "TextMatch",
+    "TextScore",
+    "TypedMutation",
+    "UpdateNodes",
+    "ValueMismatch",
     "bind_parameters",
     "compile_query",
+    "convert",
     "describe_operation",
     "explain",
     "find_query",
     "lint_queries",
+    "narrowed",
+    "parse_parameter_text",
     "parse_queries",
+    "parse_query_text",
 ]
 
 _MOST_KEPT: Final = 256

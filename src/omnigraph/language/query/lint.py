@@ -12,9 +12,9 @@ from omnigraph.language.query.check import check_query, duplicate_names
 from omnigraph.language.query.lint_report import Finding, LintReport, QueryResult, SchemaSource, Severity
 from omnigraph.language.query.operation import describe_operation
 from omnigraph.language.query.parser import parse_query_text
-from omnigraph.language.query.pattern import connected_parts
+from omnigraph.language.query.plan import connected_parts
 from omnigraph.language.query.typed import TypedMutation, TypedQuery, TypedRead
-from omnigraph.language.schema.catalog import Catalog, NodeType
+from omnigraph.language.schema import Catalog, NodeType
 from omnigraph.language.source import Source, Span, read_source
 
 UNPARAMETERISED = "L101"

@@ -24,7 +24,7 @@ from omnigraph.language.query.typed import (
     TypedRead,
     UpdateNodes,
 )
-from omnigraph.language.schema.catalog import Catalog
+from omnigraph.language.schema import Catalog
 from omnigraph.language.types import Scalar, ValueType
 
 _KINDS = {

@@ -12,29 +12,97 @@ from pathlib import Path
 
 from omnigraph.errors import Problem, SchemaError
 from omnigraph.language.schema import ast
-from omnigraph.language.schema.catalog import Catalog
+from omnigraph.language.schema.catalog import (
+    Cardinality,
+    Catalog,
+    EdgeType,
+    Embedding,
+    NodeType,
+    PatternRule,
+    Property,
+    RangeRule,
+)
 from omnigraph.language.schema.check import check
 from omnigraph.language.schema.codes import PROBLEM_CODES, STRICTER_THAN_0_8, SYNTAX
+from omnigraph.language.schema.defaults import default_value
 from omnigraph.language.schema.identity import table_directory
-from omnigraph.language.schema.ir import SchemaIR, catalog_of, ir_of
-from omnigraph.language.schema.ir_json import ir_from_json, ir_hash, ir_json, state_json
-from omnigraph.language.schema.migration import plan_migration
+from omnigraph.language.schema.ir import ColumnRule, ColumnRuleKind, Constraint, SchemaIR, TypeKind, catalog_of, ir_of
+from omnigraph.language.schema.ir_json import ir_from_json, ir_hash, ir_to_json, state_json
+from omnigraph.language.schema.migration import REQUIRED_WITHOUT_DEFAULT, plan_migration
 from omnigraph.language.schema.parser import parse_schema_text
-from omnigraph.language.schema.steps import MigrationPlan
+from omnigraph.language.schema.steps import (
+    AddConstraint,
+    AddProperty,
+    AddType,
+    ChangeCardinality,
+    DropConstraint,
+    DropMode,
+    DropProperty,
+    DropType,
+    ExtendEnum,
+    MigrationPlan,
+    NarrowEnum,
+    PropertyStep,
+    RelaxProperty,
+    RenameProperty,
+    RenameType,
+    RequireProperty,
+    Step,
+    Tier,
+    UnsupportedChange,
+    UpdatePropertyMetadata,
+    UpdateTypeMetadata,
+    WidenProperty,
+)
 from omnigraph.language.source import Source, read_source
 
 __all__ = [
     "PROBLEM_CODES",
+    "REQUIRED_WITHOUT_DEFAULT",
     "STRICTER_THAN_0_8",
+    "SYNTAX",
+    "AddConstraint",
+    "AddProperty",
+    "AddType",
+    "Cardinality",
     "Catalog",
+    "ChangeCardinality",
+    "ColumnRule",
+    "ColumnRuleKind",
+    "Constraint",
+    "DropConstraint",
+    "DropMode",
+    "DropProperty",
+    "DropType",
+    "EdgeType",
+    "Embedding",
+    "ExtendEnum",
     "MigrationPlan",
+    "NarrowEnum",
+    "NodeType",
+    "PatternRule",
+    "Property",
+    "PropertyStep",
+    "RangeRule",
+    "RelaxProperty",
+    "RenameProperty",
+    "RenameType",
+    "RequireProperty",
     "Schema",
     "SchemaIR",
+    "Step",
+    "Tier",
+    "TypeKind",
+    "UnsupportedChange",
+    "UpdatePropertyMetadata",
+    "UpdateTypeMetadata",
+    "WidenProperty",
     "catalog_of",
     "check_schema",
+    "default_value",
     "ir_from_json",
     "ir_hash",
-    "ir_json",
+    "ir_to_json",
     "parse_schema",
     "plan_migration",
     "state_json",

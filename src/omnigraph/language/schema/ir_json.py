@@ -112,7 +112,7 @@ class SchemaJson(TypedDict):
 # ---------------------------------------------------------------------------------------------- writing
 
 
-def ir_json(ir: SchemaIR) -> str:
+def ir_to_json(ir: SchemaIR) -> str:
     """The stored form: two blanks per level, no line break at the end."""
     return orjson.dumps(_schema(ir), option=orjson.OPT_INDENT_2).decode()
 

@@ -1,0 +1,311 @@
+"""Expressions of a read: names resolved, types found. Where an expression stands decides which ones are allowed.
+
+Each function gives the typed form, or None after it has reported what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from omnigraph.language.query import ast
+from omnigraph.language.query.check.hints import closest
+from omnigraph.language.query.check.literals import fitted, literal_constant
+from omnigraph.language.query.check.scope import UNKNOWN, Report, Scope
+from omnigraph.language.query.typed import (
+    Aggregate,
+    Constant,
+    Distance,
+    Expression,
+    FusedScore,
+    Identity,
+    Now,
+    ParameterValue,
+    PropertyValue,
+    TextMatch,
+    TextScore,
+)
+from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.language.source import Span
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.types import INTEGERS, NUMBERS, Scalar, ValueType
+
+LITERALS = (ast.Constant, ast.DateConstant, ast.DateTimeConstant, ast.ListConstant)
+BOOL = ValueType(Scalar.BOOL)
+DATETIME = ValueType(Scalar.DATETIME)
+INTEGER = ValueType(Scalar.I64)
+STRING = ValueType(Scalar.STRING)
+_SCORE = ValueType(Scalar.F64, nullable=True)
+_DEFAULT_RRF_K = Constant(60, INTEGER)
+_TEXT_CODES = {
+    ast.TextFunction.SEARCH: "T19",
+    ast.TextFunction.FUZZY: "T19",
+    ast.TextFunction.MATCH_TEXT: "T20",
+}
+
+Searched: TypeAlias = ast.Nearest | ast.Bm25 | ast.Rrf
+
+
+def check_expression(expression: ast.Expression, scope: Scope) -> Expression | None:
+    """Any expression, with the type that it has by itself."""
+    match expression:
+        case ast.Constant() | ast.DateConstant() | ast.DateTimeConstant() | ast.ListConstant():
+            return literal_constant(expression, scope.report)
+        case ast.Now():
+            return Now(DATETIME)
+        case ast.Variable():
+            return check_variable(expression, scope)
+        case ast.PropertyAccess():
+            return check_property(expression, scope)
+        case ast.AliasReference():
+            return scope.reject(
+                "Q010", f"'{expression.name}' is no value", expression.span, "write the expression that it names"
+            )
+        case ast.Aggregate():
+            return check_aggregate(expression, scope)
+        case ast.TextMatch():
+            return check_text_match(expression, scope)
+        case ast.Nearest() | ast.Bm25() | ast.Rrf():
+            return check_ranking(expression, scope)
+
+
+# ------------------------------------------------------------------------------------------------ names
+
+
+def check_variable(variable: ast.Variable, scope: Scope) -> ParameterValue | Identity | None:
+    """A bare ``$x``: the parameter, else the id of the bound node."""
+    declared = scope.parameters.get(variable.name)
+    if declared is not None:
+        return ParameterValue(variable.name, declared)
+    match scope.entity(variable.name):
+        case NodeType():
+            return Identity(variable.name, STRING)
+        case EdgeType():
+            return scope.reject(
+                "T23",
+                f"'${variable.name}' is an edge and no value",
+                variable.span,
+                f"name one of its properties: ${variable.name}.property",
+            )
+        case None:
+            return reject_unbound("Q002", variable.name, variable.span, scope)
+        case _:
+            return None
+
+
+def check_property(access: ast.PropertyAccess, scope: Scope, unbound: str = "T6") -> PropertyValue | None:
+    """``$x.p``. ``unbound`` is the code for a variable or a property that is not there."""
+    entity = scope.entity(access.variable)
+    if entity is None:
+        return reject_unbound(unbound, access.variable, access.span, scope)
+    if entity is UNKNOWN:
+        return None
+    found = entity.properties.get(access.name)
+    if found is None:
+        return reject_property(unbound, entity, access.name, access.name_span, scope.report)
+    return PropertyValue(access.variable, access.name, found.type)
+
+
+def reject_unbound(code: str, variable: str, span: Span, scope: Scope) -> None:
+    """Say that a variable is not bound, and how to bind it."""
+    if variable == ast.ANONYMOUS:
+        return scope.reject(code, "'$_' stands for any node and cannot be read", span, "give the node a name")
+    if variable in scope.parameters:
+        message, hint = f"'${variable}' is a parameter and has no properties", f"write ${variable}"
+        return scope.reject(code, message, span, hint)
+    known = did_you_mean(f"${variable}", (f"${name}" for name in (*scope.variables, *scope.parameters)))
+    hint = known or f"bind it before: ${variable}: Type"
+    return scope.reject(code, f"'${variable}' is not bound here", span, hint)
+
+
+def reject_property(code: str, entity: NodeType | EdgeType, name: str, span: Span, report: Report) -> None:
+    """Say that a type has no such property, and which one may be meant."""
+    hint = closest(name, entity.properties, f"properties of {entity.name}")
+    report.add(code, f"{entity.name} has no property '{name}'", span, hint)
+
+
+# ------------------------------------------------------------------------------------------------ search
+
+
+def check_text_match(call: ast.TextMatch, scope: Scope) -> TextMatch | None:
+    """``search``, ``match_text``, ``fuzzy``."""
+    code = _TEXT_CODES[call.function]
+    target = _text_target(call.target, code, scope)
+    query = _text_query(call.query, code, scope)
+    edits = None if call.max_edits is None else _count(call.max_edits, code, "max_edits", 0, scope)
+    if target is None or query is None or (call.max_edits is not None and edits is None):
+        return None
+    return TextMatch(call.function, target, query, edits, BOOL)
+
+
+def check_ranking(call: Searched, scope: Scope) -> Distance | TextScore | FusedScore | None:
+    """``nearest``, ``bm25``, ``rrf``."""
+    match call:
+        case ast.Nearest():
+            return _distance(call, scope)
+        case ast.Bm25():
+            return _text_score(call, scope)
+        case ast.Rrf():
+            return _fused_score(call, scope)
+
+
+def _fused_score(call: ast.Rrf, scope: Scope) -> FusedScore | None:
+    first, second = _arm(call.first, scope), _arm(call.second, scope)
+    k = _DEFAULT_RRF_K if call.k is None else _count(call.k, "T21", "k", 1, scope)
+    if first is None or second is None or k is None:
+        return None
+    return FusedScore(first, second, k, _SCORE)
+
+
+def _arm(call: ast.Nearest | ast.Bm25, scope: Scope) -> Distance | TextScore | None:
+    return _distance(call, scope) if isinstance(call, ast.Nearest) else _text_score(call, scope)
+
+
+def _text_score(call: ast.Bm25, scope: Scope) -> TextScore | None:
+    target, query = _text_target(call.target, "T20", scope), _text_query(call.query, "T20", scope)
+    return None if target is None or query is None else TextScore(target, query, _SCORE)
+
+
+def _distance(call: ast.Nearest, scope: Scope) -> Distance | None:
+    target = _searched_property(call.target, scope, unbound="T15")
+    if target is None:
+        return None
+    if target.type.scalar is not Scalar.VECTOR:
+        message = f"nearest needs a Vector property; {call.target.name} is {target.type}"
+        return scope.reject("T15", message, call.target.name_span, "use bm25 to rank by text")
+    query = _vector_query(call.query, target.type, scope)
+    return None if query is None else Distance(target, query, _SCORE)
+
+
+def _vector_query(query: ast.Expression, target: ValueType, scope: Scope) -> Expression | None:
+    """What to be near to: a vector of the same dimension, or a text that will be embedded."""
+    wanted = f"give a Vector({target.dimension}) parameter, {target.dimension} numbers, or a text to be embedded"
+    if isinstance(query, ast.ListConstant):
+        attempt = Report(scope.report.source)
+        vector = fitted(query, ValueType(Scalar.VECTOR, dimension=target.dimension), attempt)
+        if attempt.problems:
+            scope.reject("T15", attempt.problems[0].message, query.span, wanted)
+        return vector
+    found = check_expression(query, scope)
+    if found is None:
+        return None
+    is_constant = isinstance(found, Constant | ParameterValue) and not found.type.is_list
+    is_vector = found.type.scalar is Scalar.VECTOR and found.type.dimension == target.dimension
+    if is_constant and (is_vector or found.type.scalar is Scalar.STRING) and not _is_null(found):
+        return found
+    return scope.reject("T15", f"cannot find what is nearest to {_described(found)}", query.span, wanted)
+
+
+def _text_target(target: ast.Expression, code: str, scope: Scope) -> PropertyValue | None:
+    if not isinstance(target, ast.PropertyAccess):
+        return scope.reject(code, "only a property can be searched", target.span, "write $variable.property")
+    found = _searched_property(target, scope, unbound="T6")
+    if found is None or _is_text(found.type):
+        return found
+    message = f"only a String property can be searched; {target.name} is {found.type}"
+    return scope.reject(code, message, target.name_span, "name another property")
+
+
+def _searched_property(target: ast.PropertyAccess, scope: Scope, unbound: str) -> PropertyValue | None:
+    if isinstance(scope.entity(target.variable), EdgeType):
+        hint = "search the nodes at its ends"
+        return scope.reject("T23", f"'${target.variable}' is an edge; only nodes are searched", target.span, hint)
+    return check_property(target, scope, unbound)
+
+
+def _text_query(query: ast.Expression, code: str, scope: Scope) -> Expression | None:
+    found = check_expression(query, scope)
+    if found is None:
+        return None
+    if isinstance(found, Constant | ParameterValue) and _is_text(found.type) and not _is_null(found):
+        return found
+    return scope.reject(
+        code,
+        f"the words to search for are a text, not {_described(found)}",
+        query.span,
+        "give a text or a String parameter",
+    )
+
+
+def _count(given: ast.Expression, code: str, name: str, minimum: int, scope: Scope) -> Expression | None:
+    """An integer argument of a search function, given as a literal or a parameter."""
+    found = check_expression(given, scope)
+    if found is None:
+        return None
+    match found:
+        case ParameterValue() if is_count(found.type):
+            return found
+        case Constant(int() as number) if is_count(found.type) and number >= minimum:
+            return found
+        case _:
+            pass
+    return scope.reject(code, f"{name} is an integer of at least {minimum}", given.span, f"write {minimum} or more")
+
+
+def is_count(value_type: ValueType) -> bool:
+    """A single integer that is never null."""
+    return value_type.scalar in INTEGERS and not value_type.is_list and not value_type.nullable
+
+
+def _is_text(value_type: ValueType) -> bool:
+    return value_type.scalar is Scalar.STRING and not value_type.is_list
+
+
+def _is_null(expression: Expression) -> bool:
+    return isinstance(expression, Constant) and expression.value is None
+
+
+def _described(expression: Expression) -> str:
+    if _is_null(expression):
+        return "null"
+    if isinstance(expression, Identity):
+        return f"the node '${expression.variable}'"
+    where = "" if isinstance(expression, Constant | ParameterValue) else "something computed per row, of type "
+    return f"{where}{expression.type}"
+
+
+# ------------------------------------------------------------------------------------------------ aggregates
+
+
+def check_aggregate(call: ast.Aggregate, scope: Scope) -> Aggregate | None:
+    """``count``, ``sum``, ``avg``, ``min``, ``max``."""
+    name = call.function
+    if not isinstance(call.argument, (ast.Variable, ast.PropertyAccess, *LITERALS)):
+        hint = f"write {name}($variable.property)"
+        return scope.reject("T8", f"{name} works on a variable or a property", call.argument.span, hint)
+    argument = readable(check_expression(call.argument, scope), call.argument.span, scope)
+    if argument is None:
+        return None
+    if call.distinct and name is not ast.AggregateFunction.COUNT:
+        scope.reject("T8", f"distinct is for count, not for {name}", call.span, f"write {name}(...) without it")
+    if not _can_aggregate(name, argument):
+        wanted = "numbers" if name in _SUMS else "numbers and texts"
+        found = "a node" if isinstance(argument, Identity) else str(argument.type)
+        return scope.reject(
+            "T8", f"{name} works on {wanted}, not on {found}", call.argument.span, "count works on anything"
+        )
+    return Aggregate(name, argument, call.distinct, _aggregate_type(name, argument.type))
+
+
+_SUMS = frozenset({ast.AggregateFunction.SUM, ast.AggregateFunction.AVG})
+
+
+def _can_aggregate(function: ast.AggregateFunction, argument: Expression) -> bool:
+    if function is ast.AggregateFunction.COUNT:
+        return True
+    if argument.type.is_list or isinstance(argument, Identity) or _is_null(argument):
+        return False
+    return argument.type.scalar in (NUMBERS if function in _SUMS else NUMBERS | {Scalar.STRING})
+
+
+def _aggregate_type(function: ast.AggregateFunction, argument: ValueType) -> ValueType:
+    if function is ast.AggregateFunction.COUNT:
+        return INTEGER.as_nullable()
+    return ValueType(Scalar.F64, nullable=True) if function in _SUMS else argument.as_nullable()
+
+
+def readable(expression: Expression | None, span: Span, scope: Scope) -> Expression | None:
+    """An expression that can be shown, sorted and counted: any but a blob."""
+    if expression is None or expression.type.scalar is not Scalar.BLOB:
+        return expression
+    hint = "return another property; blobs are read one at a time, by id"
+    return scope.reject("T24", "a blob is not a value of a query", span, hint)

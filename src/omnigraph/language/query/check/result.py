@@ -1,0 +1,180 @@
+"""The result of a read: its columns, their order, and how many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from omnigraph.language.query import ast
+from omnigraph.language.query.check.expressions import LITERALS, check_expression, check_ranking, is_count, readable
+from omnigraph.language.query.check.hints import closest
+from omnigraph.language.query.check.scope import Scope
+from omnigraph.language.query.columns import column_name
+from omnigraph.language.query.typed import (
+    Column,
+    ColumnValue,
+    Constant,
+    Distance,
+    Expression,
+    FusedScore,
+    Order,
+    ParameterValue,
+    TextScore,
+)
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.types import Scalar, ValueType
+
+_COUNT = ValueType(Scalar.U64)
+
+
+# ------------------------------------------------------------------------------------------------ columns
+
+
+def check_columns(projections: Sequence[ast.Projection], scope: Scope) -> tuple[Column, ...]:
+    """The columns that can be resolved, named; every name stands once."""
+    grouped = has_aggregate(projections)
+    columns: dict[str, Column] = {}
+    for projection in projections:
+        expression = _projected(projection, scope, grouped=grouped)
+        if expression is None:
+            continue
+        name = projection.alias or column_name(expression)
+        if name in columns:
+            hint = f"give this one an alias of its own: as {_free_alias(name, columns)}"
+            scope.reject("Q007", f"two columns are called '{name}'", projection.span, hint)
+        columns.setdefault(name, Column(name, expression))
+    return tuple(columns.values())
+
+
+def has_aggregate(projections: Sequence[ast.Projection]) -> bool:
+    """Whether the result is grouped."""
+    return any(isinstance(projection.expression, ast.Aggregate) for projection in projections)
+
+
+def _projected(projection: ast.Projection, scope: Scope, *, grouped: bool) -> Expression | None:
+    written = projection.expression
+    if grouped and not isinstance(written, ast.Aggregate | ast.PropertyAccess | ast.Variable):
+        message = "beside an aggregate only properties and variables can stand, because rows are grouped by them"
+        return scope.reject("T9", message, written.span, "leave it out, or use a second query")
+    return readable(check_expression(written, scope), written.span, scope)
+
+
+def _free_alias(name: str, columns: dict[str, Column]) -> str:
+    stem = "".join(char if char.isalnum() else "_" for char in name).strip("_")
+    number = 2
+    while f"{stem}_{number}" in columns:
+        number += 1
+    return f"{stem}_{number}"
+
+
+# ------------------------------------------------------------------------------------------------ order
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an order key can speak of: the columns, whether they are grouped, whether there is a limit."""
+
+    projections: tuple[ast.Projection, ...]
+    columns: tuple[Column, ...]
+    grouped: bool
+    limited: bool
+
+
+def check_order(keys: Sequence[ast.OrderKey], result: Result, scope: Scope) -> tuple[Order, ...]:
+    """The sort keys. A ranking is the first one or none: it is what the rows are found by."""
+    return tuple(_orders(keys, result, scope))
+
+
+def _orders(keys: Sequence[ast.OrderKey], result: Result, scope: Scope) -> Iterator[Order]:
+    by_distance = any(isinstance(key.expression, ast.Nearest) for key in keys)
+    for place, key in enumerate(keys):
+        if by_distance and isinstance(key.expression, ast.AliasReference):
+            hint = "leave one of the two out"
+            scope.reject("T18", "nearest cannot be ordered together with an alias", key.span, hint)
+            continue
+        expression = _order_expression(key.expression, result, scope)
+        if expression is None:
+            continue
+        if isinstance(expression, Distance | TextScore | FusedScore):
+            _check_ranking_key(expression, key, place, result, scope)
+            yield Order(expression, descending=not isinstance(expression, Distance))
+        elif expression.type.is_list or expression.type.scalar is Scalar.VECTOR:
+            scope.reject("Q011", f"{expression.type} has no order", key.span, "order by another property")
+        else:
+            yield Order(expression, key.descending)
+
+
+def _check_ranking_key(
+    ranking: Distance | TextScore | FusedScore, key: ast.OrderKey, place: int, result: Result, scope: Scope
+) -> None:
+    if place > 0:
+        hint = "put it first; to combine two rankings, write rrf(..., ...)"
+        scope.reject("Q011", "a ranking is the first order key or none", key.span, hint)
+    if result.limited:
+        return
+    if isinstance(ranking, Distance):
+        scope.reject("T17", "an order by nearest needs a limit", key.span, "add limit 10 after order")
+    elif isinstance(ranking, FusedScore):
+        scope.reject("T21", "an order by rrf needs a limit", key.span, "add limit 10 after order")
+
+
+def _order_expression(written: ast.Expression, result: Result, scope: Scope) -> Expression | None:
+    match written:
+        case ast.AliasReference():
+            return _named_column(written, result, scope)
+        case ast.Nearest() | ast.Bm25() | ast.Rrf() if not result.grouped:
+            return check_ranking(written, scope)
+        case ast.PropertyAccess() if not result.grouped:
+            return readable(check_expression(written, scope), written.span, scope)
+        case _:
+            return _shown_column(written, result, scope)
+
+
+def _named_column(reference: ast.AliasReference, result: Result, scope: Scope) -> Expression | None:
+    for column in result.columns:
+        if column.name == reference.name:
+            if isinstance(column.expression, Distance | TextScore | FusedScore):
+                return column.expression
+            return ColumnValue(column.name, column.expression.type)
+    if any(projection.alias == reference.name for projection in result.projections):
+        return None  # what is wrong with that projection is reported there
+    hint = closest(reference.name, [column.name for column in result.columns], "columns")
+    return scope.reject("Q010", f"no column of the result is called '{reference.name}'", reference.span, hint)
+
+
+def _shown_column(written: ast.Expression, result: Result, scope: Scope) -> ColumnValue | None:
+    """An expression that can be ordered by only because return shows it."""
+    if isinstance(written, (ast.Now, *LITERALS)):
+        return scope.reject("Q011", "a constant gives no order", written.span, "order by a property or a column")
+    expression = check_expression(written, scope)
+    if expression is None:
+        return None
+    for column in result.columns:
+        if column.expression == expression:
+            return ColumnValue(column.name, expression.type)
+    if result.grouped:
+        message = "with aggregates, only columns of the result can be ordered by"
+    else:
+        message = "only properties, columns of the result and rankings can be ordered by"
+    return scope.reject("Q011", message, written.span, "add it to return")
+
+
+# ------------------------------------------------------------------------------------------------ limit
+
+
+def check_limit(limit: ast.Constant | ast.Variable | None, scope: Scope) -> Constant | ParameterValue | None:
+    """A literal count, or an integer parameter that is never null."""
+    if limit is None:
+        return None
+    if isinstance(limit, ast.Constant):
+        if isinstance(limit.value, int) and not isinstance(limit.value, bool) and limit.value >= 0:
+            return Constant(limit.value, _COUNT)
+        return scope.reject("Q012", "limit is a count of rows", limit.span, "write an integer of at least 0")
+    declared = scope.parameters.get(limit.name)
+    if declared is None:
+        hint = did_you_mean(limit.name, scope.parameters) or f"declare ${limit.name}: U32"
+        return scope.reject("Q002", f"'${limit.name}' is not a parameter", limit.span, hint)
+    if not is_count(declared):
+        message = f"limit is a count of rows; '${limit.name}' is {declared}"
+        return scope.reject("Q012", message, limit.span, f"declare ${limit.name}: U32")
+    return ParameterValue(limit.name, declared)

@@ -1,0 +1,56 @@
+"""The logical plan of a read: operators, how a checked query becomes them, and how they are printed."""
+
+from omnigraph.language.query.plan.describe import tree
+from omnigraph.language.query.plan.lower import plan_read
+from omnigraph.language.query.plan.operators import (
+    ByRank,
+    Connect,
+    ConnectEdges,
+    Count,
+    Cross,
+    Expand,
+    ExpandEdges,
+    Fuse,
+    Group,
+    Limit,
+    MatchPlan,
+    Outer,
+    Plan,
+    Project,
+    ReadPlan,
+    Scan,
+    Select,
+    Sort,
+    TopRanked,
+    Without,
+    inputs_of,
+)
+from omnigraph.language.query.plan.pattern import connected_parts, variables_of
+
+__all__ = [
+    "ByRank",
+    "Connect",
+    "ConnectEdges",
+    "Count",
+    "Cross",
+    "Expand",
+    "ExpandEdges",
+    "Fuse",
+    "Group",
+    "Limit",
+    "MatchPlan",
+    "Outer",
+    "Plan",
+    "Project",
+    "ReadPlan",
+    "Scan",
+    "Select",
+    "Sort",
+    "TopRanked",
+    "Without",
+    "connected_parts",
+    "inputs_of",
+    "plan_read",
+    "tree",
+    "variables_of",
+]

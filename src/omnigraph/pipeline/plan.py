@@ -1,0 +1,374 @@
+"""What a pipeline would do to a graph, held against the graph's schema and branches before Spark starts.
+
+Every mapping names a property that exists, every property that needs a value gets one, and types are compared wherever
+a type can be known without Spark; ``pipeline_frames`` compares the others, by the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from omnigraph.errors import InputError, NotFoundError, OmniGraphError, PipelineError, Problem, QueryError
+from omnigraph.language.query import TypedMutation, bind_parameters, compile_query
+from omnigraph.language.schema import Catalog, EdgeType, NodeType, Schema
+from omnigraph.language.source import Span
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.types import Scalar, ValueType
+from omnigraph.manifest.branches import Branch
+from omnigraph.manifest.history import Commit
+from omnigraph.manifest.names import check_free, check_name
+from omnigraph.manifest.references import Reference
+from omnigraph.manifest.rows import MAIN
+from omnigraph.pipeline import codes
+from omnigraph.pipeline.columns import (
+    Columns,
+    Types,
+    Unreadable,
+    columns_of_input,
+    columns_of_view,
+    given_by,
+    local_files,
+)
+from omnigraph.pipeline.file import Check, Column, End, Input, PipelineFile, Target
+from omnigraph.pipeline.yaml_reader import Text
+from omnigraph.write.load import can_be_end, can_convert
+
+_TEXT: Final = ValueType(Scalar.STRING, nullable=True)
+_ENDS: Final = frozenset({"from", "to", "src", "dst"})
+
+
+class Ground(Protocol):
+    """What a plan wants to know of a graph."""
+
+    @property
+    def schema(self) -> Schema:
+        """The current schema."""
+        ...
+
+    def branches(self) -> list[Branch]:
+        """All branches."""
+        ...
+
+    def commit(self, ref: Reference) -> Commit:
+        """The commit that a reference means."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """One column of a type, and what it is computed from. ``gives`` is None where only Spark can tell."""
+
+    name: str
+    wanted: ValueType | NodeType
+    """The type of the property; for the end of an edge that is given as a whole, the nodes that stand there."""
+    expression: Text
+    gives: Types = None
+
+    def accepts(self, found: Types) -> bool:
+        """Whether values of a type may go here; one that is not known may."""
+        if found is None:
+            return True
+        return can_be_end(found, self.wanted) if isinstance(self.wanted, NodeType) else can_convert(found, self.wanted)
+
+    @property
+    def wanted_text(self) -> str:
+        """What is wanted, in words."""
+        if not isinstance(self.wanted, NodeType):
+            return str(self.wanted)
+        (key,) = self.wanted.key if self.wanted.key and len(self.wanted.key) == 1 else ("id",)
+        return f"{self.wanted.name}.{key}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedInput:
+    """A source, and what is known of it: local files, their size, their columns."""
+
+    input: Input
+    files: int | None
+    size: int | None
+    columns: Columns | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTarget:
+    """A type, the view that feeds it, and every column of it."""
+
+    type: NodeType | EdgeType
+    view: Text
+    columns: tuple[Mapped, ...]
+
+    @property
+    def kind(self) -> str:
+        """``node`` or ``edge``."""
+        return "edge" if isinstance(self.type, EdgeType) else "node"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCheck:
+    """A query that compiles and has its parameters."""
+
+    name: str
+    check: Check
+    path: Path = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A pipeline without a known problem."""
+
+    file: PipelineFile
+    inputs: tuple[PlannedInput, ...]
+    targets: tuple[PlannedTarget, ...]
+    checks: tuple[PlannedCheck, ...]
+    makes_branch: bool
+    notes: tuple[str, ...]
+
+
+def plan_pipeline(file: PipelineFile, graph: Ground) -> Plan:
+    """Hold a file against a graph. :class:`PipelineError` lists everything that is wrong, also with the file itself."""
+    planner = _Planner(file, graph.schema.catalog)
+    inputs = tuple(map(planner.input, file.inputs))
+    planner.name_views()
+    targets = tuple(target for each in file.targets for target in planner.target(each))
+    checks = tuple(check for each in file.checks for check in planner.check(each))
+    live = {branch.name for branch in graph.branches()}
+    planner.problems += _branch_problems(file, graph, live)
+    if planner.problems:
+        # Those of other files, such as queries, stay behind those of this one.
+        own = [each for each in planner.problems if each.position.file == file.source.name]
+        others = [each for each in planner.problems if each.position.file != file.source.name]
+        own.sort(key=lambda each: (each.position.line, each.position.column))
+        raise PipelineError([*own, *others])
+    makes_branch = file.load.branch.value not in live
+    return Plan(file, inputs, targets, checks, makes_branch, tuple(_notes(file, makes_branch=makes_branch)))
+
+
+def mismatch(file: PipelineFile, type_: NodeType | EdgeType, column: Mapped, found: object) -> Problem:
+    """The problem of an expression whose values its column cannot hold; ``found`` is shown as their type."""
+    wanted = column.wanted
+    if isinstance(wanted, NodeType):
+        message = f"{type_.name}.{column.name} is {found}, which is neither an id nor a key of {wanted.name}"
+        hint = "give the whole key" if len(wanted.key or ()) > 1 else None
+        return file.problem(codes.BAD_END, message, column.expression.span, hint)
+    message = f"{type_.name}.{column.name} is {wanted}, but this gives {found}"
+    return file.problem(codes.WRONG_TYPE, message, column.expression.span, _cast_hint(wanted, column.expression))
+
+
+class _Planner:
+    """The parts of a plan, and the problems met on the way."""
+
+    def __init__(self, file: PipelineFile, catalog: Catalog) -> None:
+        self.file = file
+        self.catalog = catalog
+        self.problems = list(file.problems)
+        self._columns: dict[str, Columns | None] = {}
+        self._mapped: set[str] = set()
+
+    def input(self, source: Input) -> PlannedInput:
+        """A source, as far as it can be seen from here."""
+        columns, files = None, None if source.path is None else local_files(self.file, source.path)
+        if files == [] and source.path is not None and self.file.is_relative(source.path):
+            self._problem(codes.NO_SOURCE, f"no file is at {source.path}", source.path.span, self._where(source.path))
+        try:
+            columns = columns_of_input(self.file, source)
+        except Unreadable as error:
+            self._problem(codes.NO_SOURCE, self.file.secrets.hide(str(error)), source.place)
+        self._columns[source.name.lower()] = columns
+        size = None if files is None else sum(each.stat().st_size for each in files)
+        return PlannedInput(source, None if files is None else len(files), size, columns)
+
+    def _where(self, path: Text) -> str:
+        place = "the folder of the pipeline file" if str(self.file.folder) == "." else f"'{self.file.folder}'"
+        return f"'{path}' is looked for in {place}"
+
+    def name_views(self) -> None:
+        """Learn what views there are, and their columns where those can be seen."""
+        for view in self.file.views:
+            self._columns[view.name.lower()] = columns_of_view(view, self._columns)
+
+    # ------------------------------------------------------------------------------------- types
+
+    def target(self, target: Target) -> Iterator[PlannedTarget]:
+        """The plan of one type, if there is such a type."""
+        type_ = self._type(target)
+        if type_ is None:
+            return
+        if type_.table_key in self._mapped:
+            self._problem(codes.REPEATED_KEY, f"{type_.name} is mapped twice", target.span, "make one view of both")
+        self._mapped.add(type_.table_key)
+        columns = [*self._ends(type_, target), *self._properties(type_, target)]
+        if target.view is None:
+            return
+        if target.view.value.lower() not in self._columns:
+            names = [each.name for each in (*self.file.inputs, *self.file.views)]
+            hint = did_you_mean(target.view.value, names) or "name a source or a view"
+            self._problem(codes.UNKNOWN_VIEW, f"there is no view '{target.view}'", target.view.span, hint)
+            return
+        yield PlannedTarget(type_, target.view, tuple(self._typed(type_, target.view, each) for each in columns))
+
+    def _type(self, target: Target) -> NodeType | EdgeType | None:
+        catalog, name = self.catalog, target.type_name
+        nodes = target.kind == "node"
+        found = catalog.nodes.get(name) if nodes else catalog.edge(name)
+        if found is None:
+            known, others = (catalog.nodes, catalog.edges) if nodes else (catalog.edges, catalog.nodes)
+            hint = f"it is a type of {'edges' if nodes else 'nodes'}" if name in others else did_you_mean(name, known)
+            message = f"the schema has no {target.kind} type '{name}'"
+            self._problem(codes.UNKNOWN_TYPE, message, target.span, hint)
+        return found
+
+    def _properties(self, type_: NodeType | EdgeType, target: Target) -> Iterator[Mapped]:
+        for column in target.columns:
+            if column.name == "id":
+                yield Mapped("id", _TEXT, column.expression)
+            elif column.name in type_.properties:
+                yield Mapped(column.name, type_.properties[column.name].type, column.expression)
+            else:
+                is_end = isinstance(type_, EdgeType) and column.name in _ENDS
+                hint = "'from' and 'to' stand beside 'columns'" if is_end else None
+                message = f"{type_.name} has no property '{column.name}'"
+                hint = (
+                    hint
+                    or did_you_mean(column.name, type_.properties)
+                    or _listed("the properties are", type_.properties)
+                )
+                self._problem(codes.UNKNOWN_PROPERTY, message, column.span, hint)
+        mapped = {column.name for column in target.columns}
+        for each in type_.properties.values():
+            if each.name not in mapped and not each.type.nullable and each.default is None:
+                in_key = isinstance(type_, NodeType) and each.name in (type_.key or ())
+                what = "is in the key" if in_key else "must have a value"
+                message = f"{type_.name}.{each.name} {what}, and nothing is mapped to it"
+                self._problem(codes.MISSING_PROPERTY, message, target.span, f"add {each.name}: to columns")
+
+    def _ends(self, type_: NodeType | EdgeType, target: Target) -> Iterator[Mapped]:
+        if not isinstance(type_, EdgeType):
+            return
+        nodes = {"from": self.catalog.nodes[type_.from_type], "to": self.catalog.nodes[type_.to_type]}
+        for end in target.ends:
+            yield from self._end(type_, end, nodes[end.name])
+
+    def _end(self, type_: EdgeType, end: End, node: NodeType) -> Iterator[Mapped]:
+        if end.form == "one":
+            yield from (Mapped(end.name, node, column.expression) for column in end.columns)
+            return
+        key = tuple(sorted(node.key or ()))
+        parts = {column.name: column for column in end.columns} if end.form == "parts" else _in_order(key, end)
+        if not key or parts is None or parts.keys() != set(key):
+            wanted = f"its key is {', '.join(key)}" if key else "it has no key: give one expression, its id"
+            message = f"{type_.name}.{end.name} does not give the key of {node.name}"
+            self._problem(codes.BAD_END, message, Span(end.span.start, end.span.start + 1), wanted)
+            return
+        for part in key:
+            yield Mapped(f"{end.name}.{part}", node.properties[part].type, parts[part].expression)
+
+    def _typed(self, type_: NodeType | EdgeType, view: Text, column: Mapped) -> Mapped:
+        columns = self._columns[view.value.lower()]
+        given = given_by(column.expression.value, view.value, columns)
+        if given.unknown_column is not None:
+            names = columns.names if columns is not None else ()
+            hint = did_you_mean(given.unknown_column, names) or _listed("the columns are", names)
+            message = f"'{view}' has no column '{self.file.secrets.hide(given.unknown_column)}'"
+            self._problem(codes.UNKNOWN_COLUMN, message, column.expression.span, hint)
+        if not column.accepts(given.type):
+            self.problems.append(mismatch(self.file, type_, column, given.type))
+        return Mapped(column.name, column.wanted, column.expression, given.type)
+
+    # ------------------------------------------------------------------------------------- checks
+
+    def check(self, check: Check) -> Iterator[PlannedCheck]:
+        """The plan of one check, if it can be asked."""
+        path = self.file.folder / check.file.value
+        try:
+            compiled = compile_query(path, self.catalog, None if check.name is None else check.name.value)
+            if isinstance(compiled.typed, TypedMutation):
+                self._problem(codes.BAD_CHECK, f"'{compiled.name}' is a mutation", check.span, "a check only reads")
+                return
+            bind_parameters(compiled.typed.parameters, check.params)
+        except QueryError as error:
+            found = [
+                replace(each, position=replace(each.position, file=self.file.shown(check.file)))
+                for each in error.problems
+            ]
+            self.problems += [each for each in found if each not in self.problems]
+        except (InputError, NotFoundError) as error:
+            hide, place = self.file.secrets.hide, check.span if path.is_file() else check.file.span
+            self._problem(codes.BAD_CHECK, hide(error.message), place, error.hint and hide(error.hint))
+        else:
+            yield PlannedCheck(compiled.name, check, path)
+
+    def _problem(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
+        self.problems.append(self.file.problem(code, message, span, hint))
+
+
+def _in_order(key: tuple[str, ...], end: End) -> dict[str, Column] | None:
+    """The members of a list by the parts of the key: by their names if they are those of the key, else by its order."""
+    if len(end.columns) != len(key):
+        return None
+    by_name = {column.expression.value.strip(): column for column in end.columns}
+    return by_name if by_name.keys() == set(key) else dict(zip(key, end.columns, strict=True))
+
+
+def _branch_problems(file: PipelineFile, graph: Ground, live: set[str]) -> Iterator[Problem]:
+    branch, origin, into = file.load.branch, file.load.origin, file.load.merge_into
+    if into is not None and into.value == branch.value:
+        hint = "load into a branch of its own, with from:"
+        yield file.problem(codes.BAD_BRANCH, f"'{into}' would be merged into itself", into.span, hint)
+    elif into is not None and into.value not in live:
+        yield file.problem(codes.BAD_BRANCH, f"there is no branch '{into}'", into.span, did_you_mean(into.value, live))
+    if branch.value in live:
+        return
+    try:
+        check_name(branch.value)
+        check_free(branch.value, live)
+    except OmniGraphError as error:
+        yield _refused(file, error, branch)
+        return
+    if origin is None:
+        hint = did_you_mean(branch.value, live) or "add from: main, and it is made"
+        yield file.problem(codes.BAD_BRANCH, f"there is no branch '{branch}'", branch.span, hint)
+    elif origin.value not in live:
+        try:
+            graph.commit(origin.value)
+        except (InputError, NotFoundError) as error:
+            yield _refused(file, error, origin)
+
+
+def _refused(file: PipelineFile, error: OmniGraphError, place: Text) -> Problem:
+    hide = file.secrets.hide
+    return file.problem(codes.BAD_BRANCH, hide(error.message), place.span, error.hint and hide(error.hint))
+
+
+def _notes(file: PipelineFile, *, makes_branch: bool) -> Iterator[str]:
+    load = file.load
+    if file.checks and load.branch.value == MAIN:
+        yield "the checks run when the rows are on main already; load into a branch to look before others see them"
+    if load.origin is not None and not makes_branch:
+        yield f"branch {load.branch} is there already, so 'from' is not used"
+
+
+def _cast_hint(wanted: ValueType, expression: Text) -> str | None:
+    name = _SQL_NAMES.get(wanted.scalar)
+    if name is None or wanted.is_list:
+        return None
+    return f"write cast({expression} AS {name})"
+
+
+_SQL_NAMES: Final = {
+    Scalar.STRING: "string",
+    Scalar.BOOL: "boolean",
+    Scalar.I32: "int",
+    Scalar.I64: "bigint",
+    Scalar.U32: "bigint",
+    Scalar.F32: "float",
+    Scalar.F64: "double",
+    Scalar.DATE: "date",
+    Scalar.DATETIME: "timestamp",
+}
+
+
+def _listed(begin: str, names: Mapping[str, object] | tuple[str, ...]) -> str | None:
+    return f"{begin} {', '.join(names)}" if names else "there are none"

@@ -1,0 +1,97 @@
+"""Which rows of two columns hold the same value, whole columns at a time.
+
+Nothing equals nothing, NaN equals NaN, and -0.0 equals 0.0, as in a query or a key. Lists and vectors are the same
+when all their elements are. Blobs are the same when their bytes are, wherever these lie; one that is kept outside of
+the graph is what its URI says, and its bytes are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.read.rows import EXTERNAL, Descriptor, descriptors_of, stored_bytes
+from omnigraph.storage.columns import Values, compute, truths
+from omnigraph.storage.pinned import Table
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+_BYTES_AT_ONCE: Final = 16 * 1024 * 1024
+"""Of blobs, so many bytes of each side are compared at a time; a blob is never divided."""
+
+
+def same_values(one: Values, other: Values) -> Mask:
+    """For each place whether two columns of one type hold the same there; of blobs only those that are here whole."""
+    missing, other_missing = truths(compute("is_null", one)), truths(compute("is_null", other))
+    if pa.types.is_struct(one.type):
+        fields = [field.name for field in cast("Iterable[pa.Field[pa.DataType]]", one.type)]
+        same = np.logical_and.reduce([same_values(_field(one, name), _field(other, name)) for name in fields])
+        return (missing & other_missing) | (same & ~missing & ~other_missing)
+    if pa.types.is_list(one.type) or pa.types.is_fixed_size_list(one.type):
+        return (missing & other_missing) | _same_lists(one, other, ~(missing | other_missing))
+    same = truths(compute("equal", one, other))
+    if pa.types.is_floating(one.type):
+        same |= truths(compute("is_nan", one)) & truths(compute("is_nan", other))
+    return same | (missing & other_missing)
+
+
+def _field(values: Values, name: str) -> Values:
+    return compute("struct_field", values, options=pc.StructFieldOptions([name]))
+
+
+def _same_lists(one: Values, other: Values, there: Mask) -> Mask:
+    lengths, other_lengths = (_lengths(each) for each in (one, other))
+    same = there & (lengths == other_lengths)
+    at = np.flatnonzero(same)
+    ends = np.cumsum(lengths[at])
+    elements = [compute("list_flatten", each.take(at)) for each in (one, other)]
+    differing = np.concatenate([[0], np.cumsum(~same_values(*elements))])
+    same[at] = differing[ends] == differing[ends - lengths[at]]
+    return same
+
+
+def _lengths(lists: Values) -> npt.NDArray[np.int64]:
+    lengths = compute("coalesce", compute("list_value_length", lists), pa.scalar(0, pa.int32()))
+    return lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+# --------------------------------------------------------------------------------------------- blobs
+
+
+def same_blobs(column: str, one: tuple[Table, pa.Table], other: tuple[Table, pa.Table]) -> Mask:
+    """For each place whether two blobs are the same; the rows come with their addresses.
+
+    Bytes are read only where the sizes do not tell already.
+    """
+    pairs = list(zip(descriptors_of(one[1], column), descriptors_of(other[1], column), strict=True))
+    same = np.array([_is_same_so_far(*pair) for pair in pairs], np.bool_)
+    stored = [at for at in np.flatnonzero(same).tolist() if (found := pairs[at][0]) and found["kind"] != EXTERNAL]
+    for places in _batches(stored, [_size(pairs[at][0]) for at in stored]):
+        contents = (stored_bytes(table, column, rows.take(places), range(len(places))) for table, rows in (one, other))
+        same[places] = [mine == theirs for mine, theirs in zip(*contents, strict=True)]
+    return same
+
+
+def _is_same_so_far(one: Descriptor, other: Descriptor) -> bool:
+    if one is None or other is None:
+        return one is other
+    if EXTERNAL in (one["kind"], other["kind"]):
+        return all(one[name] == other[name] for name in ("kind", "blob_uri", "position", "size"))
+    return one["size"] == other["size"]
+
+
+def _size(found: Descriptor) -> int:
+    return 0 if found is None else int(found["size"])
+
+
+def _batches(places: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+    if not places:
+        return []
+    numbers = np.cumsum(sizes) // _BYTES_AT_ONCE
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    return [each.tolist() for each in np.split(np.array(places), starts[1:])]

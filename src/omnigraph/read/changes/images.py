@@ -1,0 +1,155 @@
+"""Changed rows as they are shown: entity by entity with the values of Python or JSON, and as Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from operator import attrgetter
+from typing import Final, Generic, TypeAlias, TypeVar, cast
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import Json
+from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.read.changes.changed_rows import ChangedRows, Op
+from omnigraph.read.changes.equality import same_values
+from omnigraph.read.rows import SHOWN, BlobValue, blob_text, blobs_of, json_rows, python_rows, shown, shown_schema
+from omnigraph.storage.arrow_schema import arrow_schema
+from omnigraph.storage.columns import Values, absent, column_of, to_list
+
+Value = TypeVar("Value")
+Type: TypeAlias = NodeType | EdgeType
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[Value]):
+    """How values are spelled."""
+
+    rows: Callable[[pa.RecordBatch], list[dict[str, Value]]]
+    blob: Callable[[BlobValue], Value]
+
+
+def _bytes_or_uri(value: BlobValue) -> object:
+    return blob_text(value) if value["data"] is None else value["data"]
+
+
+PYTHON: Final[Form[object]] = Form(python_rows, _bytes_or_uri)
+JSON: Final[Form[Json]] = Form(json_rows, blob_text)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedEntity(Generic[Value]):
+    """One changed row: its images by property, and the properties that differ."""
+
+    id: str
+    op: Op
+    before: dict[str, Value] | None
+    after: dict[str, Value] | None
+    changed: tuple[str, ...]
+
+
+def entities_of(
+    parts: Iterable[ChangedRows], types: tuple[Type, Type], form: Form[Value]
+) -> Iterator[ChangedEntity[Value]]:
+    """The rows of a stretch, whatever became of them, in the order of their ids."""
+    return merge(*(_entities(part, types, form) for part in parts), key=attrgetter("id"))
+
+
+def _entities(part: ChangedRows, types: tuple[Type, Type], form: Form[Value]) -> list[ChangedEntity[Value]]:
+    ids = cast("list[str]", to_list(column_of(part.rows, "id")))
+    nothing = [None] * part.num_rows
+    before = nothing if part.before is None else _images(part.before, types[0], form)
+    after = nothing if part.after is None else _images(part.after, types[1], form)
+    return [
+        ChangedEntity(id_, part.op, old, new, changed)
+        for id_, old, new, changed in zip(ids, before, after, changed_properties(part), strict=True)
+    ]
+
+
+def changed_properties(part: ChangedRows) -> list[tuple[str, ...]]:
+    """For each row of an update the properties that differ, by name; the ends of an edge are ``from`` and ``to``."""
+    before, after = part.before, part.after
+    if before is None or after is None:
+        return [()] * part.num_rows
+    names = [name for name in dict.fromkeys((*after.schema.names, *before.schema.names)) if name != "id"]
+    differ = [~same_values(*_both(before, after, name)) for name in names]
+    told = [SHOWN.get(name, name) for name in names]
+    # Most rows differ in the same properties as many others.
+    kinds = [row.tobytes() for row in np.ascontiguousarray(np.transpose(differ))]
+    properties = {kind: tuple(name for name, differs in zip(told, kind, strict=True) if differs) for kind in {*kinds}}
+    return [properties[kind] for kind in kinds]
+
+
+def _both(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> tuple[Values, Values]:
+    """A column of both sides, nulls where one lacks it, in the newer type where the types differ."""
+    if name not in after.schema.names:
+        old = column_of(before, name)
+        return old, absent(after.num_rows, old.type)
+    new = column_of(after, name)
+    if name not in before.schema.names:
+        return absent(before.num_rows, new.type), new
+    old = column_of(before, name)
+    return old if old.type == new.type else old.cast(new.type), new
+
+
+def _images(rows: pa.RecordBatch, type_: Type, form: Form[Value]) -> list[dict[str, Value]]:
+    blobs = blobs_of(type_)
+    plain = [name for name in rows.schema.names if name not in blobs]
+    found = form.rows(shown(rows.select(plain), shown_schema(type_, plain)))
+    for name in blobs:
+        blob_values = cast("list[BlobValue | None]", to_list(column_of(rows, name)))
+        for image, value in zip(found, blob_values, strict=True):
+            image[name] = cast("Value", None) if value is None else form.blob(value)
+    names = [SHOWN.get(name, name) for name in rows.schema.names if name != "id"]
+    return [{name: image[name] for name in names} for image in found]
+
+
+# --------------------------------------------------------------------------------------------- Arrow
+
+
+def diff_schema(types: tuple[Type, Type]) -> pa.Schema:
+    """The columns of the changes of one type."""
+    before, after = (_image_type(type_) for type_ in types)
+    return pa.schema(
+        [
+            pa.field("op", pa.string()),
+            pa.field("id", pa.string()),
+            pa.field("changed", pa.list_(pa.string())),
+            pa.field("before", before),
+            pa.field("after", after),
+        ]
+    )
+
+
+def diff_batch(parts: Sequence[ChangedRows], types: tuple[Type, Type]) -> pa.RecordBatch:
+    """The rows of a stretch in the order of their ids, each with its images as structs."""
+    schema = diff_schema(types)
+    rows = pa.Table.from_batches([_batch(part, schema) for part in parts], schema).sort_by("id")
+    return pa.RecordBatch.from_arrays([column_of(rows, name) for name in schema.names], schema=schema)
+
+
+def _image_type(type_: Type) -> pa.DataType:
+    schema = shown_schema(type_, [name for name in arrow_schema(type_).names if name != "id"])
+    return pa.struct(list(zip(schema.names, schema.types, strict=True)))
+
+
+def _batch(part: ChangedRows, schema: pa.Schema) -> pa.RecordBatch:
+    count = part.num_rows
+    columns = [
+        pa.array([str(part.op)] * count, pa.string()),
+        column_of(part.rows, "id"),
+        pa.array(changed_properties(part), pa.list_(pa.string())),
+        _struct(part.before, count, schema.types[3]),
+        _struct(part.after, count, schema.types[4]),
+    ]
+    return pa.RecordBatch.from_arrays(cast("list[Values]", columns), schema=schema)
+
+
+def _struct(rows: pa.RecordBatch | None, count: int, type_: pa.DataType) -> Values:
+    if rows is None:
+        return absent(count, type_)
+    fields = list(cast("Iterable[pa.Field[pa.DataType]]", type_))
+    seen = shown(rows.select([name for name in rows.schema.names if name != "id"]), pa.schema(fields))
+    return cast("Values", pa.StructArray.from_arrays(cast("list[Values]", seen.columns), fields=fields))

@@ -1,0 +1,95 @@
+"""What expressions are for the rows of a frame: columns of Arrow, one value for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.language.query import (
+    Aggregate,
+    ColumnValue,
+    Constant,
+    ConstantValue,
+    Distance,
+    Expression,
+    FusedScore,
+    Identity,
+    Now,
+    ParameterValue,
+    PropertyValue,
+    TextMatch,
+    TextScore,
+)
+from omnigraph.language.types import ValueType
+from omnigraph.read.frames.frame import Frame
+from omnigraph.storage.arrow_schema import arrow_type, arrow_values
+from omnigraph.storage.columns import Values
+
+Fixed: TypeAlias = Constant | ParameterValue | Now
+"""Expressions that are the same in every row."""
+Searched: TypeAlias = Distance | TextMatch | TextScore | FusedScore
+"""Expressions that only a search can answer."""
+
+
+class Scores(Protocol):
+    """The search behind a query."""
+
+    def score(self, expression: Searched, frame: Frame) -> Values:
+        """One value for each row of the frame: a distance or a score, or whether a text matches."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is the same for all rows of one query: its parameters, its time in milliseconds since 1970, its search."""
+
+    parameters: Mapping[str, ConstantValue]
+    now_ms: int
+    scores: Scores
+
+
+def fixed_value(expression: Fixed, request: Request) -> ConstantValue:
+    """The value of an expression that is the same in every row."""
+    match expression:
+        case Constant(value):
+            return value
+        case ParameterValue(name):
+            return request.parameters[name]
+        case Now():
+            return request.now_ms
+
+
+def evaluate(expression: Expression, frame: Frame, request: Request) -> Values:
+    """One value for each row, in the Arrow type of the expression."""
+    match expression:
+        case Constant() | ParameterValue() | Now():
+            return _repeated(fixed_value(expression, request), expression.type, frame.num_rows)
+        case PropertyValue(variable, name):
+            binding = frame.bindings[variable]
+            return _typed(binding.population.values(name, binding.positions), expression)
+        case Identity(variable):
+            binding = frame.bindings[variable]
+            return cast("Values", binding.population.ids(binding.positions))
+        case Distance() | TextMatch() | TextScore() | FusedScore():
+            return _typed(request.scores.score(expression, frame), expression)
+        case ColumnValue() | Aggregate():
+            raise AssertionError(f"a {type(expression).__name__} has no value before rows are grouped")
+
+
+def shown_type(expression: Expression) -> pa.DataType:
+    """The Arrow type of the column that an expression makes."""
+    return arrow_type(expression.type)
+
+
+def _repeated(value: ConstantValue, type_: ValueType, count: int) -> Values:
+    return arrow_values(type_, [value]).take(np.zeros(count, np.int64))
+
+
+def _typed(values: Values, expression: Expression) -> Values:
+    # A table that lags behind the schema may hold narrower numbers.
+    wanted = shown_type(expression)
+    return values if values.type.equals(wanted) else values.cast(wanted)

@@ -1,0 +1,307 @@
+"""Which rows of a frame satisfy a predicate: three-valued, so unknown is not satisfied, and exact between numbers.
+
+No integer of 64 bits is ever turned into a float to be compared. A number beside a column is brought to the column's
+type, operator and all, by ``storage.filters``; two columns of numbers meet in a type that holds both, or in pieces.
+"""
+
+from __future__ import annotations
+
+import operator as operators
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.language.query import (
+    Compare,
+    Comparison,
+    ConstantValue,
+    Expression,
+    IsNull,
+    Predicate,
+    PropertyValue,
+    TextMatch,
+)
+from omnigraph.language.query.plan import variables_of
+from omnigraph.language.types import Scalar, ValueType
+from omnigraph.read.frames.expressions import Fixed, Request, evaluate, fixed_value
+from omnigraph.read.frames.frame import Binding, Frame, Mask, Positions
+from omnigraph.storage.arrow_schema import arrow_values
+from omnigraph.storage.columns import Values, column_of, compute, is_among, to_list, truths, with_one_zero
+from omnigraph.storage.filters import AnyOf, Compared, Condition, Either, comparison
+
+_Numbers: TypeAlias = npt.NDArray[np.int64 | np.uint64 | np.float64]
+_Signs: TypeAlias = npt.NDArray[np.int8]
+
+_COLUMN: Final = "compared"
+
+
+def holds(predicate: Predicate, frame: Frame, request: Request) -> Mask:
+    """For each row whether the predicate is true; where it is unknown it is not."""
+    variables = variables_of(predicate)
+    if len(variables) == 1:
+        (variable,) = variables
+        binding = frame.bindings[variable]
+        if frame.num_rows > len(binding.population):
+            return _holds_by_entity(predicate, variable, binding, request)
+    return _holds(predicate, frame, request)
+
+
+def _holds_by_entity(predicate: Predicate, variable: str, binding: Binding, request: Request) -> Mask:
+    """The same for fewer entities than rows: each is asked about once."""
+    satisfied = np.zeros(len(binding.population), np.bool_)
+    satisfied[binding.positions] = True
+    positions = np.flatnonzero(satisfied)
+    entities = Frame(len(positions), {variable: Binding(binding.population, positions)})
+    satisfied[positions] = _holds(predicate, entities, request)
+    return satisfied[binding.positions]
+
+
+def _holds(predicate: Predicate, frame: Frame, request: Request) -> Mask:
+    match predicate:
+        case IsNull():
+            return _is_null(predicate.operand, frame, request) != predicate.negated
+        case TextMatch():
+            return truths(evaluate(predicate, frame, request))
+        case Compare(left, operator, right):
+            if isinstance(left, Fixed) and isinstance(right, Fixed):
+                found = _fixed_holds(fixed_value(left, request), operator, fixed_value(right, request))
+                return np.full(frame.num_rows, found)
+            if isinstance(right, Fixed):
+                values = evaluate(left, frame, request)
+                return _column_holds(values, left.type, operator, fixed_value(right, request))
+            if isinstance(left, Fixed):
+                values = evaluate(right, frame, request)
+                return _value_holds(fixed_value(left, request), operator, values, right.type)
+            values = (evaluate(left, frame, request), evaluate(right, frame, request))
+            return _columns_hold(values[0], left.type, operator, values[1])
+
+
+def _is_null(operand: Expression, frame: Frame, request: Request) -> Mask:
+    if isinstance(operand, Fixed):
+        return np.full(frame.num_rows, fixed_value(operand, request) is None)
+    return truths(compute("is_null", evaluate(operand, frame, request)))
+
+
+# --------------------------------------------------------------------------------------------- pushed into a scan
+
+
+def condition_of(predicate: Predicate, variable: str, request: Request) -> Condition | None:
+    """The predicate as a condition that a scan of the variable's table can decide; None where only a mask can.
+
+    No such condition matches null, so a table that lacks one of its columns has no row for it.
+    """
+    condition = _condition(predicate, variable, request)
+    return None if condition is None or condition.sql() is None else condition
+
+
+def _condition(predicate: Predicate, variable: str, request: Request) -> Condition | None:
+    match predicate:
+        case IsNull(PropertyValue(of, name, type_), negated=True) if of == variable:
+            return Compared(name, type_, None)
+        case Compare(PropertyValue(of, name, type_), operator, right) if of == variable and isinstance(right, Fixed):
+            if operator not in _MIRRORED:
+                return None
+            return comparison(name, type_, operator, fixed_value(right, request)) or Either(name)
+        case Compare(left, operator, PropertyValue(of, name, type_)) if of == variable and isinstance(left, Fixed):
+            value = fixed_value(left, request)
+            if operator in _MIRRORED:
+                return comparison(name, type_, _MIRRORED[operator], value) or Either(name)
+            return _membership(name, type_, value) if left.type.is_list else None
+        case _:
+            return None
+
+
+def _membership(column: str, type_: ValueType, items: ConstantValue) -> Condition:
+    """One of the items of a list is what the column holds."""
+    if items is None:
+        return Either(column)
+    if type_.scalar is Scalar.STRING:
+        return AnyOf((column,), pa.array(cast("tuple[str, ...]", items), pa.string()))
+    return Either(column, tuple(_equations(column, type_, items)))
+
+
+# --------------------------------------------------------------------------------------------- one side fixed
+
+_MIRRORED: Final[Mapping[Comparison, Comparison]] = {
+    Comparison.EQUAL: Comparison.EQUAL,
+    Comparison.NOT_EQUAL: Comparison.NOT_EQUAL,
+    Comparison.LESS: Comparison.GREATER,
+    Comparison.LESS_OR_EQUAL: Comparison.GREATER_OR_EQUAL,
+    Comparison.GREATER: Comparison.LESS,
+    Comparison.GREATER_OR_EQUAL: Comparison.LESS_OR_EQUAL,
+}
+"""``a < b`` is ``b > a``; also the operators that compare two single values."""
+
+_MEANINGS: Final[Mapping[Comparison, Callable[[object, object], bool]]] = {
+    Comparison.EQUAL: operators.eq,
+    Comparison.NOT_EQUAL: operators.ne,
+    Comparison.LESS: cast("Callable[[object, object], bool]", operators.lt),
+    Comparison.LESS_OR_EQUAL: cast("Callable[[object, object], bool]", operators.le),
+    Comparison.GREATER: cast("Callable[[object, object], bool]", operators.gt),
+    Comparison.GREATER_OR_EQUAL: cast("Callable[[object, object], bool]", operators.ge),
+    Comparison.CONTAINS: cast("Callable[[object, object], bool]", operators.contains),
+    Comparison.STARTS_WITH: cast("Callable[[object, object], bool]", str.startswith),
+}
+
+
+def _fixed_holds(left: ConstantValue, operator: Comparison, right: ConstantValue) -> bool:
+    # Python compares integers with floats exactly, and texts in the order of their UTF-8 bytes.
+    return left is not None and right is not None and _MEANINGS[operator](left, right)
+
+
+def _column_holds(values: Values, type_: ValueType, operator: Comparison, value: ConstantValue) -> Mask:
+    """``column operator value``."""
+    if value is None:
+        return np.zeros(len(values), np.bool_)
+    if type_.is_list:
+        items, rows = _flat(values)
+        return _any(rows[_column_holds(items, type_.item, Comparison.EQUAL, value)], len(values))
+    if operator in _TEXT_KERNELS:
+        return truths(compute(_TEXT_KERNELS[operator], values, options=pc.MatchSubstringOptions(cast(str, value))))
+    condition = comparison(_COLUMN, type_, operator, value)
+    if condition is None:
+        return np.zeros(len(values), np.bool_)
+    mask = condition.mask(pa.table({_COLUMN: values}))
+    return truths(column_of(pa.table({_COLUMN: mask}), _COLUMN))
+
+
+def _value_holds(value: ConstantValue, operator: Comparison, values: Values, type_: ValueType) -> Mask:
+    """``value operator column``."""
+    if value is None:
+        return np.zeros(len(values), np.bool_)
+    if isinstance(value, tuple):
+        found = [equation.value for equation in _equations(_COLUMN, type_, value)]
+        members = with_one_zero(arrow_values(type_, found))
+        return truths(cast("Values", is_among(with_one_zero(values), members)))
+    if operator in _TEXT_KERNELS:
+        return _texts_hold(cast("Values", pa.repeat(pa.scalar(value, pa.string()), len(values))), operator, values)
+    return _column_holds(values, type_, _MIRRORED[operator], value)
+
+
+def _equations(column: str, type_: ValueType, items: ConstantValue) -> Iterator[Compared]:
+    """What a column must be equal to for each item of a list; items that it can never hold are left out."""
+    for item in cast("tuple[ConstantValue, ...]", items):
+        equation = comparison(column, type_, Comparison.EQUAL, item)
+        if equation is not None:
+            yield equation
+
+
+_TEXT_KERNELS: Final = {Comparison.CONTAINS: "match_substring", Comparison.STARTS_WITH: "starts_with"}
+
+
+# --------------------------------------------------------------------------------------------- two columns
+
+
+def _columns_hold(left: Values, type_: ValueType, operator: Comparison, right: Values) -> Mask:
+    if type_.is_list:
+        items, rows = _flat(left)
+        return _any(rows[_compared(items, Comparison.EQUAL, right.take(rows))], len(left))
+    if operator in _TEXT_KERNELS:
+        return _texts_hold(left, operator, right)
+    return _compared(left, operator, right)
+
+
+def _flat(lists: Values) -> tuple[Values, Positions]:
+    """All elements of lists, and the row that each is of."""
+    parents = compute("list_parent_indices", lists)
+    return compute("list_flatten", lists), parents.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
+def _any(rows: Positions, count: int) -> Mask:
+    found = np.zeros(count, np.bool_)
+    found[rows] = True
+    return found
+
+
+def _texts_hold(left: Values, operator: Comparison, right: Values) -> Mask:
+    known = truths(compute("and", compute("is_valid", left), compute("is_valid", right)))
+    rows = np.flatnonzero(known)
+    # Arrow searches all rows for one text only, and NumPy stumbles over the character 0.
+    found = map(_MEANINGS[operator], to_list(left.take(rows)), to_list(right.take(rows)))
+    known[known] = np.fromiter(found, np.bool_, len(rows))
+    return known
+
+
+def _compared(left: Values, operator: Comparison, right: Values) -> Mask:
+    if left.type.equals(right.type):
+        return truths(compute(_KERNELS[operator], left, right))
+    common = _common_type(left.type, right.type)
+    if common is not None:
+        return truths(compute(_KERNELS[operator], left.cast(common), right.cast(common)))
+    if not _is_first(left.type, right.type):
+        return _compared(right, _MIRRORED[operator], left)
+    known = truths(compute("and", compute("is_valid", left), compute("is_valid", right)))
+    return known & _OF_SIGNS[operator](_signs(_numbers(left), _numbers(right)))
+
+
+def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """A type of numbers that holds all values of two others."""
+    types = (one, other)
+    if all(pa.types.is_floating(each) or each.bit_width <= 32 for each in types):
+        floats = any(pa.types.is_floating(each) for each in types)
+        return pa.float64() if floats else pa.int64()
+    if all(pa.types.is_unsigned_integer(each) for each in types):
+        return pa.uint64()
+    if all(pa.types.is_signed_integer(each) or pa.types.is_uint32(each) for each in types):
+        return pa.int64()
+    return None
+
+
+def _is_first(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether two columns without a common type stand as :func:`_signs` takes them."""
+    return pa.types.is_integer(one) and (pa.types.is_floating(other) or pa.types.is_uint64(other))
+
+
+def _numbers(values: Values) -> _Numbers:
+    return compute("coalesce", values, pa.scalar(0, values.type)).to_numpy(zero_copy_only=False)
+
+
+_UNORDERED: Final = 2
+
+
+def _signs(left: _Numbers, right: _Numbers) -> _Signs:
+    """-1, 0 or 1 where integers are less than, equal to or greater than other numbers; 2 beside NaN.
+
+    The left are of 64 bits where the right are floats, and signed where the right are unsigned.
+    """
+    if right.dtype == np.uint64:
+        signed = left.astype(np.int64, copy=False)
+        return np.where(signed < 0, np.int8(-1), _sign(signed.astype(np.uint64), right))
+    floats = right.astype(np.float64, copy=False)
+    unsigned = left.dtype == np.uint64
+    lowest, beyond = (0.0, 2.0**64) if unsigned else (-(2.0**63), 2.0**63)
+    whole = np.floor(floats)
+    inside = (whole >= lowest) & (whole < beyond)
+    signs = _sign(left, np.where(inside, whole, 0.0).astype(left.dtype))
+    signs[(signs == 0) & (floats > whole)] = -1
+    signs[floats >= beyond] = -1
+    signs[whole < lowest] = 1
+    signs[np.isnan(floats)] = _UNORDERED
+    return signs
+
+
+def _sign(left: _Numbers, right: _Numbers) -> _Signs:
+    return (left > right).astype(np.int8) - (left < right).astype(np.int8)
+
+
+_OF_SIGNS: Final[Mapping[Comparison, Callable[[_Signs], Mask]]] = {
+    Comparison.EQUAL: lambda signs: signs == 0,
+    Comparison.NOT_EQUAL: lambda signs: signs != 0,
+    Comparison.LESS: lambda signs: signs == -1,
+    Comparison.LESS_OR_EQUAL: lambda signs: signs <= 0,
+    Comparison.GREATER: lambda signs: signs == 1,
+    Comparison.GREATER_OR_EQUAL: lambda signs: (signs == 0) | (signs == 1),
+}
+
+_KERNELS: Final = {
+    Comparison.EQUAL: "equal",
+    Comparison.NOT_EQUAL: "not_equal",
+    Comparison.LESS: "less",
+    Comparison.LESS_OR_EQUAL: "less_equal",
+    Comparison.GREATER: "greater",
+    Comparison.GREATER_OR_EQUAL: "greater_equal",
+}

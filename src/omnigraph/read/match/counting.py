@@ -1,0 +1,104 @@
+"""Rows that only have to be counted: let go of what nobody asks for, and keep equal rows once with their number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from omnigraph.errors import Unsupported
+from omnigraph.read.frames import Binding, Frame, Positions, distinct
+from omnigraph.read.match.liveness import Variables
+
+_WORTH_COLLAPSING: Final = 1_000
+"""Fewer rows are carried along faster than they are counted."""
+_ROWS_FOR_EACH: Final = 2
+"""Rows of several variables are counted if there are so many for each that can be different from the others."""
+_MOST_EXACT: Final = 2.0**53
+_MOST: Final = 2.0**63
+
+
+def reduced(frame: Frame, needed: Variables) -> Frame:
+    """The frame without the variables that nobody asks for; equal rows become one, where that is sure to pay."""
+    if frame.weights is not None:
+        check_countable(float(frame.weights.sum(dtype=np.float64)))
+    dropped = any(name not in needed for name in frame.bindings)
+    frame = frame.only(needed)
+    if frame.ranks is not None or not (dropped or not frame.bindings):
+        return frame
+    if frame.tags is not None:
+        return frame if frame.bindings else _tags_once(frame, frame.tags)
+    if not frame.bindings:
+        return counted(frame.total)
+    if frame.num_rows < _WORTH_COLLAPSING:
+        return frame
+    if len(frame.bindings) > 1:
+        return _tuples_once(frame) if _is_repetitive(frame) else frame
+    (variable, binding), *_ = frame.bindings.items()
+    return _collapsed(frame, variable, binding)
+
+
+def counted(total: int) -> Frame:
+    """Rows without any variable, of which only the number is known."""
+    return Frame(1, weights=np.array([total], np.int64)) if total else Frame(0)
+
+
+def _tags_once(frame: Frame, tags: Positions) -> Frame:
+    # A negation asks whether there is a row for a tag, not how many.
+    once = np.unique(tags)
+    return Frame(len(once), tags=once) if len(once) < frame.num_rows else Frame(len(tags), tags=tags)
+
+
+def _is_repetitive(frame: Frame) -> bool:
+    """Whether many rows must be equal to others, since their entities cannot be combined in so many ways."""
+    return _ROWS_FOR_EACH * prod(len(binding.population) for binding in frame.bindings.values()) <= frame.num_rows
+
+
+def _tuples_once(frame: Frame) -> Frame:
+    first, numbers = distinct([binding.positions for binding in frame.bindings.values()])
+    return replace(frame.take(first), weights=by_position(numbers, frame.weights, len(first)))
+
+
+def _collapsed(frame: Frame, variable: str, binding: Binding) -> Frame:
+    if len(binding.population) <= 4 * frame.num_rows:
+        numbers = by_position(binding.positions, frame.weights, len(binding.population))
+        positions = np.flatnonzero(numbers)
+        return Frame(len(positions), {variable: Binding(binding.population, positions)}, numbers[positions])
+    positions, inverse = np.unique(binding.positions, return_inverse=True)
+    numbers = by_position(inverse, frame.weights, len(positions))
+    return Frame(len(positions), {variable: Binding(binding.population, positions)}, numbers)
+
+
+def by_position(positions: Positions, weights: Positions | None, size: int) -> Positions:
+    """For each of ``size`` positions how many rows it has."""
+    if weights is None:
+        return np.bincount(positions, minlength=size)
+    if float(weights.sum(dtype=np.float64)) < _MOST_EXACT:
+        return np.bincount(positions, weights, size).astype(np.int64)
+    numbers = np.zeros(size, np.int64)
+    np.add.at(numbers, positions, weights)
+    return numbers
+
+
+def weights_of(frame: Frame) -> Positions:
+    """How many rows each row stands for."""
+    return np.ones(frame.num_rows, np.int64) if frame.weights is None else frame.weights
+
+
+def times(frame: Frame, numbers: Positions) -> Frame:
+    """Every row as often as its number says; rows with none go."""
+    weights = weights_of(frame)
+    check_countable(float((weights.astype(np.float64) * numbers).sum()))
+    weighed = Frame(frame.num_rows, frame.bindings, weights * numbers, frame.ranks, frame.tags)
+    return weighed.filter(numbers > 0)
+
+
+def check_countable(total: float) -> None:
+    """Refuse numbers of rows that no I64 can hold, before they wrap around."""
+    if total >= _MOST:
+        raise Unsupported(
+            f"about {total:.1e} rows match, more than can be counted",
+            hint="bind fewer traversals in one query, or filter more",
+        )

@@ -1,0 +1,171 @@
+"""Where a match begins: the nodes of a type that fulfil its own conditions.
+
+A table that is in memory is filtered there. Of one that is not, the storage is asked for what the conditions leave,
+so that a few rows of a large table cost a few rows; an index answers where one fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Final, TypeGuard, cast
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.language.query import Comparison, Predicate, TextMatch
+from omnigraph.language.query.plan import Scan
+from omnigraph.language.schema import NodeType
+from omnigraph.language.types import INTEGERS, Scalar
+from omnigraph.read.context import Reading
+from omnigraph.read.frames import (
+    Binding,
+    Frame,
+    Mask,
+    Population,
+    Positions,
+    SeenRows,
+    Strategy,
+    WholeTable,
+    condition_of,
+    holds,
+    is_loaded,
+    whole_table,
+)
+from omnigraph.storage.arrow_schema import arrow_type
+from omnigraph.storage.columns import column_of, truths
+from omnigraph.storage.filters import AnyOf, Compared, Condition
+
+_ID_IS_KEY: Final = frozenset({Scalar.STRING, Scalar.BOOL}) | INTEGERS
+"""Keys of these types have always been spelled as they are in the id, whichever release wrote the row."""
+_SMALL: Final = 20_000
+"""A table of so few rows is read whole, whatever is asked of it: the next query finds it in memory."""
+
+
+def scanned(plan: Scan, reading: Reading) -> Frame:
+    """The nodes that fulfil the predicates of a scan."""
+    type_ = reading.catalog.nodes[plan.node_type]
+    pushed, rest = _divided(plan, reading, type_)
+    texts = [predicate for predicate in rest if isinstance(predicate, TextMatch)]
+    pushed += [AnyOf(("id",), reading.search.matches(text, type_.table_key)) for text in texts]
+    rest = [predicate for predicate in rest if not isinstance(predicate, TextMatch)]
+    if _is_by_storage(pushed, type_, reading):
+        population, positions = _filtered_by_storage(pushed, type_, reading)
+    else:
+        whole = whole_table(reading.snapshot, type_.table_key, type_, reading.reach.cache)
+        population, positions = whole, _filtered_in_memory(pushed, whole)
+    frame = Frame(len(positions), {plan.variable: Binding(population, positions)})
+    return kept(frame, plan.variable, rest, reading)
+
+
+def kept(frame: Frame, variable: str, predicates: Sequence[Predicate], reading: Reading) -> Frame:
+    """The rows whose entity fulfils conditions that speak of one variable."""
+    if not predicates or not frame.num_rows:
+        return frame
+    binding = frame.bindings[variable]
+    return frame.filter(fulfilling(binding.population, binding.positions, variable, predicates, reading))
+
+
+def fulfilling(
+    population: Population, positions: Positions, variable: str, predicates: Sequence[Predicate], reading: Reading
+) -> Mask:
+    """For each position whether its entity fulfils the predicates; each entity is looked at once."""
+    if len(positions) > len(population):
+        every = np.arange(len(population))
+        return fulfilling(population, every, variable, predicates, reading)[positions]
+    frame = Frame(len(positions), {variable: Binding(population, positions)})
+    masks = [holds(predicate, frame, reading.request) for predicate in predicates]
+    return reduce(np.logical_and, masks)
+
+
+def _divided(plan: Scan, reading: Reading, type_: NodeType) -> tuple[list[Condition], list[Predicate]]:
+    """The predicates that the storage can decide, and the others."""
+    pushed: list[Condition] = []
+    rest: list[Predicate] = []
+    for predicate in plan.predicates:
+        condition = condition_of(predicate, plan.variable, reading.request)
+        if condition is None:
+            rest.append(predicate)
+        else:
+            pushed += [*_as_id(condition, type_), condition]
+    return pushed, rest
+
+
+def _as_id(condition: Condition, type_: NodeType) -> list[Condition]:
+    """An equation with the key says what the id is, and ids have an index."""
+    if not isinstance(condition, Compared) or condition.operator is not Comparison.EQUAL:
+        return []
+    if type_.key != (condition.column,) or condition.type.scalar not in _ID_IS_KEY:
+        return []
+    value = condition.value
+    text = value if isinstance(value, str) else str(value).lower()
+    return [AnyOf(("id",), pa.array([text], pa.string()))]
+
+
+def _is_by_storage(conditions: Sequence[Condition], type_: NodeType, reading: Reading) -> bool:
+    """Whether the storage is asked for the rows that fulfil the conditions."""
+    return bool(conditions) and not _is_worth_loading(type_, reading) and _are_for_storage(conditions, type_, reading)
+
+
+def _is_worth_loading(type_: NodeType, reading: Reading) -> bool:
+    pin = reading.snapshot.pins.get(type_.table_key)
+    if pin is None or reading.reach.strategy is Strategy.ARRAYS:
+        return True
+    if reading.reach.strategy is Strategy.INDEX:
+        return False
+    return pin.row_count <= _SMALL or is_loaded(reading.snapshot, type_.table_key, reading.reach.cache)
+
+
+def _are_for_storage(conditions: Sequence[Condition], type_: NodeType, reading: Reading) -> bool:
+    """Whether the storage can decide them all. It refuses values that a column which lags behind cannot hold."""
+    if any(condition.sql() is None for condition in conditions):
+        return False
+    asked = {column for condition in conditions for column in condition.columns}
+    schema = reading.snapshot.table(type_.table_key).schema
+    there = dict(zip(schema.names, schema.types, strict=True))
+    known = asked & there.keys() & type_.properties.keys()
+    return all(there[name].equals(arrow_type(type_.properties[name].type)) for name in known)
+
+
+def _filtered_by_storage(
+    conditions: Sequence[Condition], type_: NodeType, reading: Reading
+) -> tuple[SeenRows, Positions]:
+    table = reading.snapshot.table(type_.table_key)
+    there = set(table.schema.names)
+    seen = reading.reach.seen_rows(type_)
+    if any(column not in there for condition in conditions for column in condition.columns):
+        # A table that lags behind the schema has nulls in that column, and they match nothing.
+        return seen, np.zeros(0, np.int64)
+    texts = [cast(str, condition.sql()) for condition in conditions]
+    rows = table.scan(["id"], filter=" AND ".join(f"({text})" for text in texts)).read_all()
+    return seen, seen.intern(rows)
+
+
+def _filtered_in_memory(conditions: Sequence[Condition], whole: WholeTable) -> Positions:
+    """The rows of a table in memory that fulfil conditions. Ids say where a row is; the others are asked about it."""
+    ids = [condition.values for condition in conditions if _is_of_id(condition)]
+    positions = _located(ids, whole) if ids else np.arange(len(whole))
+    for condition in conditions:
+        if not _is_of_id(condition):
+            rows = pa.table({column: whole.values(column, positions) for column in condition.columns})
+            mask = pa.table({"holds": condition.mask(rows)})
+            positions = positions[truths(column_of(mask, "holds"))]
+    return positions
+
+
+def _is_of_id(condition: Condition) -> TypeGuard[AnyOf]:
+    return isinstance(condition, AnyOf) and condition.columns == ("id",)
+
+
+def _located(ids: Sequence[pa.StringArray], whole: WholeTable) -> Positions:
+    found = [np.unique(located[located >= 0]) for located in (whole.locate(each) for each in ids)]
+    return reduce(lambda one, other: one[np.isin(one, other)], found)
+
+
+def way_of_scan(plan: Scan, reading: Reading) -> str:
+    """How the nodes of a scan would be found, in a few words."""
+    type_ = reading.catalog.nodes[plan.node_type]
+    pushed, _ = _divided(plan, reading, type_)
+    if not _is_by_storage(pushed, type_, reading):
+        return "in memory" if is_loaded(reading.snapshot, type_.table_key, reading.reach.cache) else "read whole"
+    return "by id" if any(map(_is_of_id, pushed)) else "filtered by the storage"

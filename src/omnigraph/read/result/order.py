@@ -1,0 +1,243 @@
+"""Rows in order: by their keys, null before every value, then by the ids of their variables.
+
+Rows are sorted by one key after the other, and each key is looked at only for the rows that all keys before it left
+tied: ids, which are long texts and break the last ties, are rarely needed for more than a few rows. With a limit, rows
+that can no longer be among the first are dropped before anything is sorted.
+
+A key is brought to integers without sign that have its order. A text is eight of its bytes at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.language.query import ColumnValue, Expression, Identity, Order
+from omnigraph.language.query.plan import ByRank, variables_of
+from omnigraph.language.types import Scalar, ValueType
+from omnigraph.read.frames import Frame, Mask, Positions, Request, distinct, evaluate, shown_type
+from omnigraph.storage.columns import Values, column_of, compute, truths
+
+_Codes: TypeAlias = npt.NDArray[np.uint64]
+"""Integers in the order of what they stand for."""
+
+_Pass: TypeAlias = Callable[[Positions], _Codes]
+"""What tells some of the values of a key apart: a code for each of the values at some places."""
+
+_DIGIT_BITS: Final = 16
+_CHUNK: Final = 8
+"""Bytes of a text that are one code."""
+_CHUNKS: Final = 4
+"""Codes of a text that are looked at. Ids of 26 characters, the usual ones, are told apart by them."""
+_SIGN: Final = np.uint64(1 << 63)
+_TEXT: Final = ValueType(Scalar.STRING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """A sort key: its values for some rows, and its direction."""
+
+    values: Callable[[Positions | None], Values]
+    """For None: the values of all rows, as they stand."""
+    descending: bool = False
+
+    def codes(self, pass_: _Pass, places: Positions) -> _Codes:
+        """The codes of a pass, turned around where the key is descending."""
+        return ~pass_(places) if self.descending else pass_(places)
+
+
+def sorted_rows(
+    frame: Frame, keys: Sequence[Order | ByRank], tie_break: Sequence[str], request: Request, limit: int | None = None
+) -> Positions:
+    """The rows of a frame in order, or the first of them; each once, whatever its weight."""
+    ties = [Order(Identity(variable, _TEXT), descending=False) for variable in tie_break]
+    return _sorted(frame.num_rows, [_frame_key(frame, key, request) for key in (*keys, *ties)], limit)
+
+
+def sorted_groups(table: pa.Table, keys: Sequence[Order | ByRank], limit: int | None = None) -> Positions:
+    """The rows of grouped columns in order, or the first of them; nothing breaks ties."""
+    return _sorted(table.num_rows, [_column_key(table, key) for key in keys], limit)
+
+
+# --------------------------------------------------------------------------------------------- keys
+
+
+def _frame_key(frame: Frame, key: Order | ByRank, request: Request) -> _Key:
+    if isinstance(key, Order):
+        expression = key.expression
+        asked = frame.only(variables_of(expression))
+        return _Key(
+            lambda rows: _values(expression, asked if rows is None else asked.take(rows), request), key.descending
+        )
+    ranks = frame.ranks
+    assert ranks is not None, "a ranking below gives every row its rank"
+    return _Key(lambda rows: cast("Values", pa.array(ranks if rows is None else ranks[rows])))
+
+
+def _column_key(table: pa.Table, key: Order | ByRank) -> _Key:
+    assert isinstance(key, Order)
+    assert isinstance(key.expression, ColumnValue), "groups are sorted by their columns"
+    column = column_of(table, key.expression.name)
+    return _Key(lambda rows: column if rows is None else column.take(rows), key.descending)
+
+
+def _values(expression: Expression, frame: Frame, request: Request) -> Values:
+    """The values of a key; of a text that many rows share through their entity, numbers in its order."""
+    variables = variables_of(expression)
+    populations = [frame.bindings[name].population for name in variables]
+    if not pa.types.is_string(shown_type(expression)) or frame.num_rows <= sum(map(len, populations)):
+        return evaluate(expression, frame, request)
+    first, numbers = distinct([frame.bindings[name].positions for name in variables])
+    return _text_ranks(evaluate(expression, frame.take(first), request)).take(numbers)
+
+
+def _text_ranks(texts: Values) -> Values:
+    """Numbers in the order of texts, equal for equal ones; null for null."""
+    ranks = compute("rank", texts, options=pc.RankOptions("ascending", tiebreaker="dense"))
+    return compute("if_else", compute("is_valid", texts), ranks, pa.scalar(None, pa.uint64()))
+
+
+# --------------------------------------------------------------------------------------------- rows in order
+
+
+def _sorted(count: int, keys: Sequence[_Key], limit: int | None) -> Positions:
+    """The numbers of the first rows in the order of the keys; ties that all keys leave stay as they stand."""
+    wanted = count if limit is None else min(limit, count)
+    if not keys or not wanted:
+        return np.arange(wanted)
+    # Rows of the same run are tied so far. Only the last run may reach beyond what is wanted.
+    rows = _candidates(count, keys[0], wanted)
+    runs = np.zeros(len(rows), np.int64)
+    place_of = np.empty(count, np.int64)
+    for key in keys:
+        tied = _tied(runs)
+        if not len(tied):
+            break
+        values = key.values(rows[tied])
+        place_of[rows[tied]] = np.arange(len(tied))
+        for pass_ in _passes(values):
+            tied = _tied(runs)
+            if not len(tied):
+                break
+            rows, runs = _refined(rows, runs, tied, key.codes(pass_, place_of[rows[tied]]), wanted)
+    return rows[:wanted]
+
+
+def _candidates(count: int, key: _Key, wanted: int) -> Positions:
+    """The rows that can be among the first, by what the first key tells at a glance."""
+    rows = np.arange(count)
+    if wanted == count:
+        return rows
+    codes = key.codes(next(_passes(key.values(None))), rows)
+    return np.flatnonzero(codes <= _smallest(codes, wanted))
+
+
+def _smallest(codes: _Codes, wanted: int) -> np.uint64:
+    """The greatest of the smallest so many codes."""
+    return np.partition(codes, wanted - 1)[wanted - 1]
+
+
+def _tied(runs: Positions) -> Positions:
+    """The places of rows that are not alone in their run."""
+    same = runs[1:] == runs[:-1]
+    return np.flatnonzero(np.append(same, False) | np.append(False, same))
+
+
+def _refined(
+    rows: Positions, runs: Positions, tied: Positions, codes: _Codes, wanted: int
+) -> tuple[Positions, Positions]:
+    """Sort the tied rows by their codes, each within its run; rows that cannot be among the wanted ones go."""
+    if len(rows) > wanted:
+        begin = int(np.count_nonzero(runs < runs[-1]))
+        last = np.count_nonzero(tied < begin)
+        kept = codes[last:] <= _smallest(codes[last:], wanted - begin)
+        rows, codes = np.append(rows[:begin], rows[begin:][kept]), np.append(codes[:last], codes[last:][kept])
+        runs, tied = runs[: len(rows)], tied[: len(codes)]
+    order = _order(codes)
+    if runs[-1]:
+        order = order[_order(runs[tied][order].view(np.uint64))]
+    rows[tied], codes = rows[tied][order], codes[order]
+    begins_run = np.diff(runs, prepend=runs[0]) != 0
+    begins_run[tied[1:]] |= codes[1:] != codes[:-1]
+    runs = np.cumsum(begins_run)
+    end = np.count_nonzero(runs <= runs[wanted - 1])
+    return rows[:end], runs[:end]
+
+
+def _order(codes: _Codes) -> Positions:
+    """A stable sort by digits of 16 bits, for which NumPy counts instead of comparing."""
+    rest = codes - codes.min()
+    order = np.arange(len(codes))
+    for shift in range(0, int(rest.max()).bit_length(), _DIGIT_BITS):
+        digits = (rest >> np.uint64(shift)).astype(np.uint16)
+        if digits.min() != digits.max():
+            order = order[np.argsort(digits[order], kind="stable")]
+    return order
+
+
+# --------------------------------------------------------------------------------------------- codes
+
+
+def _passes(values: Values) -> Iterator[_Pass]:
+    """What tells values apart, the most telling first: whether they are null, then what they are."""
+    valid = truths(compute("is_valid", values))
+    if values.null_count:
+        yield lambda places: valid[places].astype(np.uint64)
+    if pa.types.is_string(values.type):
+        yield from _text_passes(values, valid)
+        return
+    codes = _number_codes(values)
+    yield lambda places: codes[places]
+
+
+def _number_codes(values: Values) -> _Codes:
+    if pa.types.is_temporal(values.type):
+        values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
+    if values.null_count:
+        values = compute("coalesce", values, pa.scalar(0, pa.int8()).cast(values.type))
+    numbers = values.to_numpy(zero_copy_only=False)
+    match numbers.dtype.kind:
+        case "f":
+            # Bits of floats have their order, once those of negative ones are turned around; both zeros are one.
+            bits = (numbers.astype(np.float64) + 0.0).view(np.uint64)
+            return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+        case "i":
+            return numbers.astype(np.int64).view(np.uint64) ^ _SIGN
+        case _:
+            return numbers.astype(np.uint64)
+
+
+def _text_passes(texts: Values, valid: Mask) -> Iterator[_Pass]:
+    """Some bytes after the other; what is tied after many of them is left to Arrow."""
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(cast("bytes", offsets), np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(
+        np.int64
+    )
+    # A null may have bytes of its own in Arrow.
+    begins, lengths = ends[:-1], np.where(valid, np.diff(ends), 0)
+    held = np.frombuffer(b"" if data is None else cast("bytes", data), np.uint8)
+    chunks = np.lib.stride_tricks.sliding_window_view(np.append(held, np.zeros(_CHUNK, np.uint8)), _CHUNK)
+    longest = int(lengths.max(initial=0))
+    for done in range(0, min(longest, _CHUNK * _CHUNKS), _CHUNK):
+        yield partial(_chunk_codes, chunks, begins + done, lengths - done)
+    if longest > _CHUNK * _CHUNKS:
+        yield lambda places: _number_codes(_text_ranks(texts.take(places)))
+    else:
+        # A text that only goes on with characters 0 has had the same codes.
+        yield lambda places: lengths[places].astype(np.uint64)
+
+
+def _chunk_codes(chunks: npt.NDArray[np.uint8], begins: Positions, lengths: Positions, places: Positions) -> _Codes:
+    """The next bytes of texts as one number, with zeros after the end."""
+    left = np.clip(lengths[places], 0, _CHUNK)
+    found = chunks[np.where(left, begins[places], 0)].view(">u8")[:, 0].astype(np.uint64)
+    beyond = (8 * (_CHUNK - left)).astype(np.uint64)
+    # A shift by all 64 bits would be none.
+    return np.where(left, found >> beyond % np.uint64(64) << beyond % np.uint64(64), np.uint64(0))

@@ -1,0 +1,158 @@
+"""What a query has found: rows in named columns, made when they are asked for.
+
+A result may be larger than memory: iterated, or taken in batches, it is computed a piece at a time and nothing is kept.
+Everything else reads it whole, once. A DateTime is a timestamp in UTC here, with milliseconds, and a vector a list of
+fixed size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Final, cast
+
+import pyarrow as pa
+
+from omnigraph.errors import Json, ParameterError, Unsupported
+from omnigraph.manifest.history import Commit
+from omnigraph.read.rows import json_rows, python_rows, result_schema, shown
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    from pandas.api.extensions import ExtensionDtype
+
+BATCH_ROWS: Final = 65_536
+_SHOWN_ROWS: Final = 20
+_SHOWN_CHARACTERS: Final = 200
+
+
+class Result:
+    """The rows of one query, on one snapshot. ``commit`` is the newest commit that the query saw."""
+
+    def __init__(
+        self,
+        query_name: str,
+        schema: pa.Schema,
+        make: Callable[[], Iterator[pa.RecordBatch]],
+        *,
+        branch: str,
+        commit: Commit | None,
+    ) -> None:
+        self.query_name = query_name
+        self.schema = result_schema(schema)
+        self.branch = branch
+        self.commit = commit
+        self._make = make
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in order."""
+        return self.schema.names
+
+    @cached_property
+    def rows(self) -> list[dict[str, object]]:
+        """Every row as a dict of Python values; a datetime is aware, in UTC."""
+        return [row for batch in self._table.to_batches() for row in python_rows(batch)]
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return self._table.num_rows
+
+    def __len__(self) -> int:
+        return self.row_count
+
+    def __iter__(self) -> Iterator[dict[str, object]]:
+        """The rows one after the other, computed in batches that are not kept."""
+        for batch in self.batches():
+            yield from python_rows(batch)
+
+    def batches(self, size: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """The rows in Arrow batches of this many, the last one smaller; what is not asked for is not computed."""
+        if size < 1:
+            raise ParameterError(f"a batch of {size} rows", hint="give the number of rows, at least 1")
+        return self._batches(size)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
+        return self._table
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """All rows as a pandas frame; integers stay integers also where some are null."""
+        import pandas as pd
+
+        nullable: dict[pa.DataType, ExtensionDtype] = {
+            pa.int32(): pd.Int32Dtype(),
+            pa.int64(): pd.Int64Dtype(),
+            pa.uint32(): pd.UInt32Dtype(),
+            pa.uint64(): pd.UInt64Dtype(),
+        }
+        columns = {name: self._table.column(name) for name in self.columns}
+        return pd.DataFrame(
+            {
+                name: column.to_pandas(types_mapper=nullable.get if column.null_count else None)
+                for name, column in columns.items()
+            }
+        )
+
+    def to_polars(self) -> polars.DataFrame:
+        """All rows as a polars frame."""
+        try:
+            import polars as pl
+        except ImportError as missing:
+            raise Unsupported("polars is not installed", hint="pip install polars") from missing
+        return cast("polars.DataFrame", pl.from_arrow(self._table))
+
+    def to_json(self) -> dict[str, Json]:
+        """The object that the command line and the server give for a query."""
+        rows = [row for batch in self._table.to_batches() for row in json_rows(batch)]
+        return {
+            "query_name": self.query_name,
+            "columns": self.columns,
+            "rows": rows,
+            "row_count": len(rows),
+            "branch": self.branch,
+            "commit": None if self.commit is None else self.commit.id,
+        }
+
+    def __repr__(self) -> str:
+        return f"Result({self.query_name!r}, columns={self.columns}, branch={self.branch!r})"
+
+    def _repr_html_(self) -> str:
+        """The first rows as a table, for notebooks."""
+        first = next(self.batches(_SHOWN_ROWS + 1), None)
+        rows = [] if first is None else json_rows(first)
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{_cell(value)}</td>' for value in row.values())}</tr>" for row in rows[:_SHOWN_ROWS]
+        )
+        more = f"the first {_SHOWN_ROWS} rows" if len(rows) > _SHOWN_ROWS else f"{len(rows)} rows"
+        return f"<table><caption>{escape(self.query_name)}: {more}</caption><tr>{head}</tr>{body}</table>"
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        return pa.Table.from_batches(self._pieces(), self.schema)
+
+    def _pieces(self) -> Iterator[pa.RecordBatch]:
+        if "_table" in self.__dict__:
+            yield from self._table.to_batches()
+            return
+        for batch in self._make():
+            yield shown(batch, self.schema)
+
+    def _batches(self, size: int) -> Iterator[pa.RecordBatch]:
+        waiting = self.schema.empty_table()
+        for piece in self._pieces():
+            waiting = pa.concat_tables([waiting, pa.Table.from_batches([piece])])
+            whole = waiting.num_rows - waiting.num_rows % size
+            for begin in range(0, whole, size):
+                yield from waiting.slice(begin, size).combine_chunks().to_batches()
+            waiting = waiting.slice(whole)
+        yield from waiting.combine_chunks().to_batches()
+
+
+def _cell(value: Json) -> str:
+    text = "" if value is None else str(value)
+    return escape(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}...")

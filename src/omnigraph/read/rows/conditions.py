@@ -1,0 +1,149 @@
+"""Columns and conditions as Python says them: ``{"age": 30}``, or ``[("age", ">", 30), ("name", "in", ["Ann"])]``.
+
+All conditions must hold. Values are checked against the schema; none becomes a part of a filter's text by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple, SupportsIndex, TypeAlias, cast
+
+import pyarrow as pa
+
+from omnigraph.errors import Json, ParameterError
+from omnigraph.language.query import Comparison, ValueMismatch, convert
+from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.types import Scalar, ValueType
+from omnigraph.read.rows.type_rows import SHOWN, readable
+from omnigraph.storage.filters import AnyOf, Compared, Condition, Either, Missing, comparison
+
+Filter: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, str, object]]"
+"""The values that columns must have; or columns, operators and values. The value None stands for none at all."""
+
+_IN: Final = "in"
+_TEXT: Final = ValueType(Scalar.STRING)
+_FLOAT: Final = ValueType(Scalar.F64)
+_OPERATORS: Final = {
+    each.value: each for each in Comparison if each not in (Comparison.CONTAINS, Comparison.STARTS_WITH)
+}
+_FORM: Final = 'write {"age": 30}, or [("age", ">", 30), ("name", "in", ["Ann", "Bo"])]'
+
+
+class _Problem(NamedTuple):
+    """What is wrong with one part of an argument."""
+
+    message: str
+    hint: str | None = None
+
+
+# --------------------------------------------------------------------------------------------- columns
+
+
+def columns_of(type_: NodeType | EdgeType, names: Sequence[str] | None) -> list[str]:
+    """The columns of the table that names mean; all that can be shown if there are no names."""
+    if names is None:
+        return readable(type_)
+    if isinstance(names, str) or not names:
+        raise ParameterError(f"columns is {names!r}", hint='give a list of names, such as ["id", "name"]')
+    found = [_stored(type_, name) for name in names]
+    problems = [each for each in found if isinstance(each, _Problem)]
+    if len(set(names)) < len(names):
+        repeated = next(name for at, name in enumerate(names) if name in names[:at])
+        problems.append(_Problem(f"column '{repeated}' stands twice"))
+    _refuse(problems)
+    return cast("list[str]", found)
+
+
+def _stored(type_: NodeType | EdgeType, name: str) -> str | _Problem:
+    """The column of the table behind a name."""
+    property_ = type_.properties.get(name)
+    if property_ is not None and property_.type.scalar is Scalar.BLOB:
+        hint = f"read it with graph.blob({type_.name!r}, id, {name!r})"
+        return _Problem(f"'{name}' is a blob, and no part of a table", hint)
+    known = {SHOWN.get(column, column): column for column in readable(type_)}
+    if name in known:
+        return known[name]
+    if name in SHOWN and isinstance(type_, EdgeType):
+        return _Problem(f"{type_.name} has no column '{name}'", f"did you mean '{SHOWN[name]}'?")
+    return _Problem(f"{type_.name} has no column '{name}'", did_you_mean(str(name), known))
+
+
+# --------------------------------------------------------------------------------------------- conditions
+
+
+def conditions_of(type_: NodeType | EdgeType, given: Filter | None) -> list[Condition]:
+    """The conditions of a filter on the rows of a type; everything that is wrong with it is reported together."""
+    found = [_condition(type_, *each) for each in _triples(given)]
+    _refuse([each for each in found if isinstance(each, _Problem)])
+    return [each for each in found if not isinstance(each, _Problem)]
+
+
+def _triples(given: object) -> list[tuple[str, str, object]]:
+    if given is None:
+        return []
+    if isinstance(given, Mapping):
+        return [(name, "=", value) for name, value in cast("Mapping[str, object]", given).items()]
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ParameterError(f"the filter is {type(given).__name__}", hint=_FORM)
+    triples: list[tuple[str, str, object]] = []
+    for each in cast("Iterable[object]", given):
+        parts = tuple(cast("Sequence[object]", each)) if isinstance(each, tuple | list) else ()
+        if len(parts) != 3 or not (isinstance(parts[0], str) and isinstance(parts[1], str)):
+            raise ParameterError(f"a filter holds {each!r}", hint=_FORM)
+        triples.append((parts[0], parts[1], parts[2]))
+    return triples
+
+
+def _condition(type_: NodeType | EdgeType, name: str, operator: str, value: object) -> Condition | _Problem:
+    column = _stored(type_, name)
+    if isinstance(column, _Problem):
+        return column
+    declared = type_.properties[column].type if column in type_.properties else _TEXT
+    if declared.is_list or declared.scalar is Scalar.VECTOR:
+        return _Problem(f"'{name}' is {declared}, which has no order", "a query can look into lists and vectors")
+    try:
+        if operator == _IN:
+            return _one_of(column, declared, value)
+        if operator not in _OPERATORS:
+            return _Problem(f"'{name}': no operator '{operator}'", f"use {', '.join([*_OPERATORS, _IN])}")
+        return _compared(column, declared, _OPERATORS[operator], value)
+    except ValueMismatch as mismatch:
+        return _Problem(f"'{name}': {mismatch.message}", mismatch.hint)
+
+
+def _compared(column: str, type_: ValueType, operator: Comparison, value: object) -> Condition:
+    if value is None:
+        if operator is Comparison.EQUAL:
+            return Missing(column)
+        if operator is Comparison.NOT_EQUAL:
+            return Compared(column, type_, None)
+        raise ValueMismatch("null has no order", "compare it with = or !=")
+    constant = _number(value) if type_.is_number else convert(value, type_)
+    return comparison(column, type_, operator, constant) or Either(column)
+
+
+def _number(value: object) -> int | float:
+    """A number as it is: it need not be one that the column could hold."""
+    as_float = cast(float, convert(value, _FLOAT))
+    return value.__index__() if isinstance(value, SupportsIndex) else as_float
+
+
+def _one_of(column: str, type_: ValueType, value: object) -> Condition:
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        raise ValueMismatch(
+            f"'in' is followed by {type(cast(object, value)).__name__}", 'give a list, such as ["Ann", "Bo"]'
+        )
+    values = list(cast("Iterable[object]", value))
+    if type_.scalar is Scalar.STRING:
+        texts = [cast(str, convert(each, replace(type_, nullable=False))) for each in values]
+        return AnyOf((column,), pa.array(texts, pa.string()))
+    return Either(column, tuple(_compared(column, type_, Comparison.EQUAL, each) for each in values))
+
+
+def _refuse(problems: Sequence[_Problem]) -> None:
+    if problems:
+        messages: list[Json] = [each.message for each in problems]
+        hint = next((each.hint for each in problems if each.hint), None)
+        raise ParameterError("; ".join(map(str, messages)), hint=hint, details={"problems": messages})

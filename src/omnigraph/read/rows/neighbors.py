@@ -1,0 +1,94 @@
+"""The edges at one node, found by the indexes on their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal, TypeAlias, get_args
+
+import pyarrow as pa
+
+from omnigraph.errors import ParameterError
+from omnigraph.language.schema import Catalog, EdgeType, NodeType
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.rows.scan import Key, id_of
+from omnigraph.read.rows.type_rows import edge_type, node_type, readable, rows_of, shown_schema
+from omnigraph.storage.columns import Values, column_of, compute
+from omnigraph.storage.filters import AnyOf
+
+Direction: TypeAlias = Literal["out", "in", "both"]
+
+_ENDS: Final[Mapping[str, tuple[str, ...]]] = {"out": ("src",), "in": ("dst",), "both": ("src", "dst")}
+_TEXTS: Final = ("edge", "id", "from", "to", "direction", "neighbor", "neighbor_type")
+
+
+def find_neighbors(
+    snapshot: Snapshot, catalog: Catalog, name: str, key: Key, edge: str | None, direction: Direction
+) -> pa.Table:
+    """The edges at a node, by type and id: ``edge, id, from, to, direction, neighbor, neighbor_type``.
+
+    The properties of the edges follow if one type of them is asked for. A loop is there once, as going out.
+    """
+    if direction not in _ENDS:
+        raise ParameterError(f"direction is {direction!r}", hint=f"use {', '.join(get_args(Direction))}")
+    node = node_type(catalog, name)
+    id_ = id_of(node, key)
+    edges = list(catalog.edges_of(node.name)) if edge is None else [_chosen(catalog, edge, node, direction)]
+    properties = [] if edge is None else [each for each in readable(edges[0]) if each in edges[0].properties]
+    schema = pa.schema([pa.field(text, pa.string(), nullable=False) for text in _TEXTS])
+    if properties:
+        schema = pa.unify_schemas([schema, shown_schema(edges[0], properties)])
+    found = [
+        rows
+        for each in edges
+        for rows in _edges_at(snapshot, each, id_, _ends(each, node, direction), properties, schema)
+    ]
+    return pa.Table.from_batches(found, schema).sort_by([("edge", "ascending"), ("id", "ascending")])
+
+
+def _chosen(catalog: Catalog, name: str, node: NodeType, direction: Direction) -> EdgeType:
+    edge = edge_type(catalog, name)
+    if not _ends(edge, node, direction):
+        way = {"out": "begins", "in": "ends", "both": "begins or ends"}[direction]
+        hint = f"{edge.name} goes from {edge.from_type} to {edge.to_type}"
+        raise ParameterError(f"no {edge.name} {way} at a {node.name}", hint=hint)
+    return edge
+
+
+def _ends(edge: EdgeType, node: NodeType, direction: Direction) -> tuple[str, ...]:
+    """The ends of an edge at which a node of a type may stand, of those that are asked for."""
+    at = {"src": edge.from_type, "dst": edge.to_type}
+    return tuple(end for end in _ENDS[direction] if at[end] == node.name)
+
+
+def _edges_at(
+    snapshot: Snapshot,
+    edge: EdgeType,
+    id_: str,
+    ends: tuple[str, ...],
+    properties: Sequence[str],
+    schema: pa.Schema,
+) -> Iterator[pa.RecordBatch]:
+    if not ends:
+        return
+    at_node = AnyOf(ends, pa.array([id_], pa.string()))
+    for rows in rows_of(snapshot, edge).read(["id", "src", "dst", *properties], [at_node]):
+        source, target = column_of(rows, "src"), column_of(rows, "dst")
+        leaves = compute("equal", source if "src" in ends else target, id_)
+        if "src" not in ends:
+            leaves = compute("invert", leaves)
+        columns = [
+            _repeated(edge.name, rows.num_rows),
+            column_of(rows, "id"),
+            source,
+            target,
+            compute("if_else", leaves, "out", "in"),
+            compute("if_else", leaves, target, source),
+            compute("if_else", leaves, edge.to_type, edge.from_type),
+            *(column_of(rows, name) for name in properties),
+        ]
+        cast_ = [column.cast(type_) for column, type_ in zip(columns, schema.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(cast_, schema=schema)
+
+
+def _repeated(text: str, count: int) -> Values:
+    return pa.array([text]).take(pa.array([0] * count, pa.int64()))

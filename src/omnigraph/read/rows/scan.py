@@ -1,0 +1,145 @@
+"""Reading without a query: the rows of a type, and one entity by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import pyarrow as pa
+
+from omnigraph.errors import ParameterError
+from omnigraph.language.query import ValueMismatch, convert
+from omnigraph.language.schema import Catalog, EdgeType, NodeType
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.manifest.history import Commit
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.rows.conditions import Filter, columns_of, conditions_of
+from omnigraph.read.rows.type_rows import TypeRows, edge_type, node_type, rows_of, shown_schema, type_of
+from omnigraph.read.rows.values import python_rows, shown
+from omnigraph.storage.arrow_schema import arrow_values
+from omnigraph.storage.columns import Values
+from omnigraph.storage.filters import AnyOf, Condition
+from omnigraph.storage.keys import ids_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Key: TypeAlias = "str | Mapping[str, object] | object"
+"""An entity: its id, the values of its key by name, or the value of a key of one property."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Rows of one type, not read yet. They stay the same whatever is written meanwhile, and can be read again.
+
+    Whatever speaks Arrow takes it as it is: ``pa.table(scan)``, ``polars.DataFrame(scan)``, ``load(nodes=...)``.
+    """
+
+    schema: pa.Schema
+    branch: str
+    commit: Commit | None
+    """The newest commit whose rows these are."""
+    _rows: TypeRows = field(repr=False)
+    _columns: tuple[str, ...] = field(repr=False)
+    _conditions: tuple[Condition, ...] = field(repr=False)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for rows in self._rows.read(self._columns, self._conditions):
+            yield shown(rows, self.schema)
+
+    def reader(self) -> pa.RecordBatchReader:
+        """The rows in batches, as Arrow streams them."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def to_arrow(self) -> pa.Table:
+        """All rows."""
+        return self.reader().read_all()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas frame."""
+        return self.to_arrow().to_pandas()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return cast("object", self.reader().__arrow_c_stream__(requested_schema))
+
+
+def scan_nodes(
+    snapshot: Snapshot, catalog: Catalog, name: str, given: Filter | None, columns: Sequence[str] | None
+) -> Scan:
+    """The nodes of a type."""
+    return _scan(snapshot, node_type(catalog, name), given, columns)
+
+
+def scan_edges(
+    snapshot: Snapshot, catalog: Catalog, name: str, given: Filter | None, columns: Sequence[str] | None
+) -> Scan:
+    """The edges of a type."""
+    return _scan(snapshot, edge_type(catalog, name), given, columns)
+
+
+def _scan(snapshot: Snapshot, type_: NodeType | EdgeType, given: Filter | None, columns: Sequence[str] | None) -> Scan:
+    stored = columns_of(type_, columns)
+    return Scan(
+        shown_schema(type_, stored),
+        snapshot.branch,
+        snapshot.commit,
+        rows_of(snapshot, type_),
+        tuple(stored),
+        tuple(conditions_of(type_, given)),
+    )
+
+
+# --------------------------------------------------------------------------------------------- one entity
+
+
+def get(
+    snapshot: Snapshot, catalog: Catalog, name: str, key: Key, columns: Sequence[str] | None = None
+) -> dict[str, object] | None:
+    """One node or edge; None if there is none."""
+    type_ = type_of(catalog, name)
+    stored = columns_of(type_, columns)
+    schema = shown_schema(type_, stored)
+    for batch in rows_of(snapshot, type_).read(stored, [with_id(type_, key)]):
+        for found in python_rows(shown(batch, schema)):
+            return found
+    return None
+
+
+def with_id(type_: NodeType | EdgeType, key: Key) -> Condition:
+    """The condition that only one entity fulfils."""
+    return AnyOf(("id",), pa.array([id_of(type_, key)], pa.string()))
+
+
+def id_of(type_: NodeType | EdgeType, key: Key) -> str:
+    """The id that is meant: given as such, or made of the values of a key."""
+    if isinstance(key, str):
+        return key
+    if isinstance(type_, NodeType) and type_.key is not None:
+        if isinstance(key, Mapping):
+            return _key_text(type_, type_.key, cast("Mapping[str, object]", key))
+        if len(type_.key) == 1 and not isinstance(key, tuple | list):
+            return _key_text(type_, type_.key, {type_.key[0]: key})
+        parts = ", ".join(f"{part!r}: ..." for part in type_.key)
+        raise ParameterError(f"{key!r} is no key of {type_.name}", hint=f"give {{{parts}}}, or its id")
+    raise ParameterError(f"{key!r} is no id of {type_.name}", hint="give its id, a text")
+
+
+def _key_text(type_: NodeType, parts: Sequence[str], values: Mapping[str, object]) -> str:
+    unknown = [name for name in values if name not in parts]
+    if unknown or len(values) < len(parts):
+        wrong = f"'{unknown[0]}' is no part of it" if unknown else f"{_listed(set(parts) - set(values))} is missing"
+        hint = (did_you_mean(str(unknown[0]), parts) if unknown else None) or f"give {_listed(parts)}"
+        raise ParameterError(f"no key of {type_.name}: {wrong}", hint=hint)
+    columns: dict[str, Values] = {}
+    for part in parts:
+        declared = type_.properties[part].type
+        try:
+            columns[part] = arrow_values(declared, [convert(values[part], declared)])
+        except ValueMismatch as mismatch:
+            raise ParameterError(f"'{part}': {mismatch.message}", hint=mismatch.hint) from None
+    return cast("list[str]", ids_of(type_, pa.record_batch(columns)).to_pylist())[0]
+
+
+def _listed(names: Sequence[str] | set[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))

@@ -1,0 +1,57 @@
+"""Which engine a load takes: this process, or Spark. Nothing of Spark is imported before it is taken."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from omnigraph.errors import SparkUnavailable
+from omnigraph.language.schema import Schema
+from omnigraph.manifest.handle import Manifest
+from omnigraph.write import load as loads
+from omnigraph.write.commit import Terms
+from omnigraph.write.load import Input, LoadResult, Manner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPARK_FROM: Final = 4 * 1024**3
+"""``engine="auto"`` takes Spark for files of more bytes than this together, and for frames of Spark of any size."""
+_log = logging.getLogger("omnigraph")
+
+
+def load(manifest: Manifest, schema: Schema, given: Input, manner: Manner, terms: Terms) -> LoadResult:
+    """Load everything as one commit, or nothing, by the engine that the manner names; ``auto`` chooses one."""
+    session = _session(given, manner)
+    if session is None:
+        manner = replace(manner, engine="local") if manner.engine == "auto" else manner
+        return loads.load(manifest, schema, given, manner, terms)
+    from omnigraph.spark.load import load as spark_load
+
+    return spark_load(session, manifest, schema, given, manner, terms)
+
+
+def _session(given: Input, manner: Manner) -> SparkSession | None:
+    """The session that the load runs in; None for this process."""
+    if manner.engine not in ("auto", "spark"):
+        return None
+    from omnigraph.spark.inputs import is_spark_frame, paths_of, size_of
+
+    if manner.engine == "spark" and given.source is not None:
+        # Before Java is started for what cannot be read there.
+        paths_of(given.source)
+    must = manner.engine == "spark" or any(map(is_spark_frame, (*given.nodes.values(), *given.edges.values())))
+    if not must and size_of(given.source) <= SPARK_FROM:
+        return None
+    from omnigraph.spark.session import session_for
+
+    try:
+        session = session_for(None)
+    except SparkUnavailable as missing:
+        if must:
+            raise
+        _log.warning("the load runs in this process, and would be faster on Spark: %s", missing)
+        return None
+    _log.info("the load runs on Spark")
+    return session

@@ -1,0 +1,62 @@
+"""Tasks of lower rooms on the executors of Spark: one Spark task for each."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+import pyarrow as pa
+
+from omnigraph.spark.failures import spark_failures
+from omnigraph.storage.columns import column_of, to_list
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+
+_NUMBER: Final = "number"
+_BODY: Final = "body"
+_ROWS: Final = pa.schema([pa.field(_NUMBER, pa.int32()), pa.field(_BODY, pa.binary())])
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRunner:
+    """Runs tasks in a session."""
+
+    session: SparkSession
+    doing: str
+    """What the tasks do, for the error that says so when one fails."""
+
+    @property
+    def at_once(self) -> int:
+        """How many tasks the executors that are there can run at the same time."""
+        return self.session.sparkContext.defaultParallelism
+
+    def run(self, task: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
+        """What the task makes of each item, in their order."""
+        if not items:
+            return []
+        numbers = pa.array(range(len(items)), pa.int32())
+        bodies = pa.array([pickle.dumps(item) for item in items], pa.binary())
+        with spark_failures(self.doing):
+            given = self.session.createDataFrame(pa.Table.from_arrays([numbers, bodies], schema=_ROWS))
+            # Evaluated once: each time the tasks run they write files.
+            apart = given.repartitionById(len(items), _NUMBER)
+            told = apart.mapInArrow(partial(_run, task), f"{_NUMBER} int, {_BODY} binary").collect()
+        found = dict(cast("list[tuple[int, bytes]]", told))
+        # Made by our own tasks.
+        return [cast("Outcome", pickle.loads(bytes(found[number]))) for number in range(len(items))]  # noqa: S301
+
+
+def _run(task: Callable[[Item], object], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        numbers, bodies = (to_list(column_of(batch, name)) for name in (_NUMBER, _BODY))
+        for number, body in zip(cast("list[int]", numbers), cast("list[bytes]", bodies), strict=True):
+            item = cast("Item", pickle.loads(body))  # noqa: S301  made by our own driver
+            outcome = pickle.dumps(task(item))
+            yield pa.RecordBatch.from_arrays([pa.array([number], pa.int32()), pa.array([outcome])], schema=_ROWS)

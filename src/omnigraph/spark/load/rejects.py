@@ -1,0 +1,71 @@
+"""Rejected records of a load on Spark: tasks write them to the scratch table, and one Parquet file gets them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from omnigraph.spark.load.rows import Blocks
+from omnigraph.spark.load.tasks import REJECTED
+from omnigraph.storage import table as tables
+from omnigraph.storage.columns import column_of, to_list
+from omnigraph.storage.pinned import Table
+from omnigraph.storage.staging import FragmentText
+from omnigraph.write.load import Rejected, RejectedRow, Target, rejected_row
+
+_FILE: Final = pa.schema(
+    [
+        pa.field(name, pa.int64() if name == "line" else pa.string())
+        for name in ("record", "file", "line", "type", "id", "rule", "message")
+    ]
+)
+_ROWS_AT_ONCE: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetQuarantine:
+    """The rejected records of all tasks, which go to one file in the end."""
+
+    scratch: Table
+    fragments: tuple[FragmentText, ...]
+    blocks: Blocks
+    count: int
+    target: Target
+
+    def deliver(self, more: Iterable[Rejected]) -> str:
+        """Write them, and these besides, in place of an earlier delivery."""
+        with TemporaryDirectory(prefix="omnigraph-load-") as folder:
+            file = Path(folder, "rejected.parquet")
+            with pq.ParquetWriter(str(file), _FILE) as writer:
+                for rows in self._of_tasks():
+                    writer.write_table(rows)
+                for rows in _batched(rejected_row(each) for each in more):
+                    writer.write_table(pa.Table.from_pylist(rows, _FILE))
+            return self.target.put(file)
+
+    def _of_tasks(self) -> Iterator[pa.Table]:
+        if not self.fragments:
+            return
+        staged = tables.overwrite_fragments(self.scratch, REJECTED, self.fragments)
+        for batch in tables.audit_version(self.scratch, staged).scan(one_by_one=True):
+            places = (to_list(column_of(batch, name)) for name in ("file", "block", "line"))
+            lines = [self.blocks.line(*cast("tuple[str, int, int]", place)) for place in zip(*places, strict=True)]
+            rows = batch.set_column(batch.schema.get_field_index("line"), "line", pa.array(lines, pa.int64()))
+            yield pa.Table.from_batches([rows]).select(_FILE.names)
+
+
+def _batched(rows: Iterable[RejectedRow]) -> Iterator[list[dict[str, object]]]:
+    held: list[dict[str, object]] = []
+    for row in rows:
+        held.append(dict(row))
+        if len(held) == _ROWS_AT_ONCE:
+            yield held
+            held = []
+    if held:
+        yield held

@@ -1,0 +1,100 @@
+"""What a load on Spark reads: files of graph records and frames of anything, as DataFrames that know their files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, cast
+
+import pyarrow as pa
+
+from omnigraph.errors import ParameterError
+from omnigraph.spark.inputs import is_spark_frame
+from omnigraph.spark.load.tasks import BLOCK, FILE, LINE
+from omnigraph.write.load import Frame, reader_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_PATTERN: Final = re.compile(r"([\\{}\[\]*?,])")
+_HIDDEN: Final = ("_", ".")
+
+
+# --------------------------------------------------------------------------------------------- files of records
+
+
+def names_of(paths: Iterable[str]) -> dict[str, str]:
+    """Files of this machine as the user named them, by their absolute paths."""
+    return {os.path.abspath(path): path for path in paths if not _SCHEME.match(path)}  # noqa: PTH100  as Spark has them
+
+
+def lines_of(session: SparkSession, paths: Iterable[str]) -> DataFrame:
+    """The lines of files as they are, each with its file and the block of it that a task reads."""
+    from pyspark.sql import functions
+
+    read = session.read.option("lineSep", "\n").text([_location(path) for path in paths])
+    return read.select(
+        functions.col("value").cast("binary").alias(LINE),
+        functions.col("_metadata.file_path").alias(FILE),
+        functions.col("_metadata.file_block_start").alias(BLOCK),
+    )
+
+
+def _location(path: str) -> str:
+    """A path as Spark takes it: what is a file here is that file, whatever its name looks like."""
+    if _SCHEME.match(path) or not os.path.lexists(path):
+        return path
+    name = os.path.basename(path)  # noqa: PTH119  as Spark has it
+    if name.startswith(_HIDDEN):
+        # Spark would read nothing, and say nothing.
+        raise ParameterError(f"'{name}' begins with '{name[0]}'", hint='Spark skips such files; use engine="local"')
+    return "file://" + _PATTERN.sub(r"\\\1", os.path.abspath(path))  # noqa: PTH100  as above
+
+
+# --------------------------------------------------------------------------------------------- frames
+
+
+def frame_of(session: SparkSession, name: str, frame: Frame) -> DataFrame:
+    """A frame as Spark has it."""
+    if is_spark_frame(frame):
+        return frame
+    rows = reader_of(name, frame).read_all()
+    known = [(name, _known(type_)) for name, type_ in zip(rows.schema.names, rows.schema.types, strict=True)]
+    return session.createDataFrame(rows.cast(pa.schema(known)))
+
+
+def _known(type_: pa.DataType) -> pa.DataType:
+    """The type that Spark has for a column."""
+    if isinstance(type_, pa.DictionaryType):
+        return _known(cast("pa.DataType", type_.value_type))
+    if pa.types.is_unsigned_integer(type_):
+        return pa.decimal128(20, 0) if type_ == pa.uint64() else pa.int64()
+    if pa.types.is_date64(type_):
+        return pa.timestamp("us", "UTC")
+    if pa.types.is_timestamp(type_):
+        return pa.timestamp("us", cast(str, type_.tz))
+    return pa.string() if pa.types.is_string_view(type_) else type_
+
+
+def with_files(frame: DataFrame) -> tuple[DataFrame, dict[int, str]]:
+    """A frame whose rows know the file that they were read from, where Spark can tell; files by their numbers.
+
+    A number for each row costs Spark less than a name: the names are known here.
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions
+
+    unknown = frame.withColumn(FILE, functions.lit(None).cast("long"))
+    files = frame.inputFiles()
+    if not files:
+        return unknown, {}
+    try:
+        numbered = frame.withColumn(FILE, functions.xxhash64(functions.input_file_name()))
+    except AnalysisException:
+        # Rows that were joined from several sources stand in no one file.
+        return unknown, {}
+    listed = frame.sparkSession.createDataFrame(pa.table({"file": files}))
+    found = listed.select(functions.xxhash64("file"), "file").collect()
+    return numbered, dict(cast("list[tuple[int, str]]", found))

@@ -1,0 +1,191 @@
+"""What executors do of a merge: they bring the rows of a part together, and write what comes of them.
+
+A part holds all that the three sides may have changed of its ids, of every table (see ``meeting.py``). What comes of
+the rows is written as fragments that nobody sees, beside the graph; only receipts and what is at odds travel on.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import pyarrow as pa
+
+from omnigraph.errors import Conflict
+from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.read.changes import stretches_between
+from omnigraph.spark.merge.shuffle import Arrived, Origin, arrived, packs
+from omnigraph.storage import table as tables
+from omnigraph.storage.arrow_schema import arrow_schema
+from omnigraph.storage.columns import Values, column_of
+from omnigraph.storage.pinned import Table
+from omnigraph.storage.staging import FragmentText
+from omnigraph.write.load import MOST_HELD
+from omnigraph.write.merge import By, Changed, Choices, Counts, Merger, Notes, Settled, stretches_of
+from omnigraph.write.rules import check_rows
+
+RECEIPTS: Final = "body binary"
+IDS: Final = pa.schema([pa.field("id", pa.string())])
+"""Rows that go, as they lie in fragments."""
+
+
+class Stream(IntEnum):
+    """Which rows of a table these are: what theirs changed, before and after; what ours changed; the overlay."""
+
+    BEFORE_THEIRS = 0
+    THEIRS = 1
+    BEFORE_OURS = 2
+    OURS = 3
+    OVERLAID = 4
+    BEFORE_OVERLAY = 5
+    OVERLAY = 6
+
+
+@dataclass(frozen=True, slots=True)
+class OverlaidRows:
+    """What the base of a table has over its snapshot."""
+
+    table: int
+    overlay: Changed
+
+    def packed(self, parts: int) -> Iterator[pa.RecordBatch]:
+        """The rows, divided by their ids."""
+        ids = pa.Table.from_arrays([self.overlay.ids], schema=IDS)
+        for stream, rows in (
+            (Stream.OVERLAID, ids),
+            (Stream.BEFORE_OVERLAY, self.overlay.before),
+            (Stream.OVERLAY, self.overlay.after),
+        ):
+            yield from packs(self.table, stream, rows, parts)
+
+
+# --------------------------------------------------------------------------------------------- in a part
+
+
+@dataclass(frozen=True, slots=True)
+class TableReceipt:
+    """What has come of the ids of one part in one table.
+
+    ``rows`` and ``removed`` lie in fragments, the latter only as ids. ``broken``: a row breaks a rule by itself.
+    """
+
+    table: int
+    rows: tuple[FragmentText, ...]
+    removed: tuple[FragmentText, ...]
+    counts: Counts
+    decided: bool
+    broken: bool
+    open: tuple[Conflict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartReceipt:
+    """What has come of one part, and what was noted of the choices."""
+
+    tables: tuple[TableReceipt, ...]
+    notes: Notes
+
+
+@dataclass(frozen=True, slots=True)
+class TableOrders:
+    """One table: its type, and where the rows of each stream of a side come from."""
+
+    type: NodeType | EdgeType
+    origins: Mapping[Stream, Origin]
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What every part is told."""
+
+    tables: tuple[TableOrders, ...]
+    by: By
+    choices: Choices
+    scratch: Table
+
+    def bring(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The task of one part."""
+        with TemporaryDirectory(prefix="omnigraph-merge-") as folder:
+            here = arrived(Path(folder), batches)
+            found = tuple(self._brought(table, here) for table in sorted({table for table, _ in here}))
+            receipt = PartReceipt(found, self.choices.notes())
+            yield pa.record_batch({"body": pa.array([pickle.dumps(receipt)], pa.binary())})
+
+    def _brought(self, number: int, here: Mapping[tuple[int, int], Arrived]) -> TableReceipt:
+        orders = self.tables[number]
+        key, type_ = orders.type.table_key, orders.type
+        sides = {stream: origin.side(here.get((number, stream))) for stream, origin in orders.origins.items()}
+        came = stretches_between(key, sides[Stream.BEFORE_THEIRS], sides[Stream.THEIRS])
+        mine = stretches_between(key, sides[Stream.BEFORE_OURS], sides[Stream.OURS])
+        merger = Merger(self.by, self.choices.choose)
+        written = _Written(type_, self.scratch)
+        for settled in merger.settle(type_, stretches_of(came, mine, _overlay(type_, number, here), type_)):
+            written.add(settled)
+        return written.receipt(number, merger.in_order())
+
+
+def _overlay(type_: NodeType | EdgeType, table: int, here: Mapping[tuple[int, int], Arrived]) -> Changed | None:
+    """What the base has over its snapshot of the ids of this part."""
+    if (table, Stream.OVERLAID) not in here:
+        return None
+    ids, before, after = (
+        _held(schema, here.get((table, stream)))
+        for stream, schema in (
+            (Stream.OVERLAID, IDS),
+            (Stream.BEFORE_OVERLAY, arrow_schema(type_)),
+            (Stream.OVERLAY, arrow_schema(type_)),
+        )
+    )
+    return Changed(column_of(ids, "id"), before, after)
+
+
+def _held(schema: pa.Schema, here: Arrived | None) -> pa.Table:
+    return schema.empty_table() if here is None else pa.Table.from_batches(here.batches(), schema)
+
+
+@dataclass(slots=True)
+class _Written:
+    """What comes of the rows of one table, written as soon as it is much."""
+
+    type: NodeType | EdgeType
+    scratch: Table
+    counts: Counts = field(default_factory=Counts)
+    decided: bool = False
+    broken: bool = False
+    _rows: list[pa.Table] = field(default_factory=list[pa.Table])
+    _bytes: int = 0
+    _fragments: list[FragmentText] = field(default_factory=list[FragmentText])
+    _removed: list[Values] = field(default_factory=list[Values])
+
+    def add(self, settled: Settled) -> None:
+        """Take what has come of a stretch."""
+        inserted, removed = int(settled.new.sum()), len(settled.removed)
+        self.counts = self.counts + Counts(inserted, settled.rows.num_rows - inserted, removed)
+        self.decided = self.decided or settled.decided
+        self.broken = self.broken or bool(check_rows(self.type, settled.rows, 1))
+        if settled.rows.num_rows:
+            self._rows.append(settled.rows)
+            self._bytes += settled.rows.nbytes
+        if removed:
+            self._removed.append(settled.removed)
+        if self._bytes > MOST_HELD:
+            self._write()
+
+    def receipt(self, table: int, open_: tuple[Conflict, ...]) -> TableReceipt:
+        """Write what is left; what there is to tell."""
+        self._write()
+        gone: tuple[FragmentText, ...] = ()
+        if self._removed:
+            ids = pa.Table.from_arrays([pa.concat_arrays(self._removed)], schema=IDS)
+            gone = tables.write_rows(self.scratch, ids, "overwrite")
+        return TableReceipt(table, tuple(self._fragments), gone, self.counts, self.decided, self.broken, open_)
+
+    def _write(self) -> None:
+        if self._rows:
+            self._fragments += tables.write_rows(self.scratch, pa.concat_tables(self._rows), "overwrite")
+            self._rows, self._bytes = [], 0

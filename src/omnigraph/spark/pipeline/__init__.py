@@ -1,0 +1,12 @@
+"""Running a pipeline file: its sources, views and mappings as DataFrames, one load, then its checks."""
+
+from omnigraph.spark.pipeline.run import CheckResult, PipelineResult, check_pipeline, run_pipeline
+from omnigraph.spark.pipeline.steps import Step
+
+__all__ = [
+    "CheckResult",
+    "PipelineResult",
+    "Step",
+    "check_pipeline",
+    "run_pipeline",
+]

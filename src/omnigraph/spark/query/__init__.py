@@ -1,0 +1,7 @@
+"""Queries on Spark: the plan of a query as DataFrames."""
+
+from omnigraph.spark.query.run import query
+
+__all__ = [
+    "query",
+]

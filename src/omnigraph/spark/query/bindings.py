@@ -1,0 +1,112 @@
+"""Rows of a match as a DataFrame: which of its columns is the id, and which the properties, of each bound variable.
+
+Columns have made-up names, each used once in a query. So the sides of a join never share a name, whatever they were
+made from; and variables that differ only in case, which Spark would take for one, stay apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import count
+from typing import Final, TypeAlias
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from omnigraph.language.query import Distance, TextMatch, TextScore
+from omnigraph.read.context import Reading
+from omnigraph.spark.source import SparkSnapshot
+
+ID: Final = "id"
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """What ``rrf`` means: two rankings, and the constant by which they are fused."""
+
+    first: Distance | TextScore
+    second: Distance | TextScore
+    k: int
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """The number of an entity in a ranking of all entities of its type, 0 for the best."""
+
+    ranking: Distance | TextScore
+
+
+Trait: TypeAlias = str | TextMatch | TextScore | Distance | Numbered | Fusion
+"""What is known of an entity: its id or a property by name, or what a search says of it."""
+Slot: TypeAlias = tuple[str, Trait]
+"""A variable, and a trait of it."""
+RESULT: Final = ""
+"""In the place of a variable, for what a ranking says of rows; no variable has this name."""
+RANKED_BY: Final[tuple[Slot, Slot]] = (RESULT, "distance"), (RESULT, "entity")
+"""What the ranking of a row goes by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One query: what is asked, where its rows are read, and names for the columns of its frames."""
+
+    reading: Reading
+    tables: SparkSnapshot
+    names: Iterator[str] = field(default_factory=lambda: (f"c{number}" for number in count()))
+
+    def name(self) -> str:
+        """A name that no other column of the query has."""
+        return next(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a match, and the column of each slot."""
+
+    frame: DataFrame
+    slots: Mapping[Slot, str]
+
+    def id_of(self, variable: str) -> str:
+        """The column of a variable's id."""
+        return self.slots[variable, ID]
+
+    def of(self, variables: Iterable[str]) -> Rows:
+        """The same rows, with the columns of some variables."""
+        wanted = frozenset(variables)
+        slots = {slot: column for slot, column in self.slots.items() if slot[0] in wanted}
+        return Rows(self.frame.select(*slots.values()), slots)
+
+    def where(self, condition: Column) -> Rows:
+        """The rows that fulfil a condition."""
+        return Rows(self.frame.where(condition), self.slots)
+
+    def joined(self, other: DataFrame, equal: Iterable[tuple[str, str]], bound: Mapping[Slot, str]) -> Rows:
+        """Each row with those of another frame that have equal values in some columns, which bind more slots."""
+        slots = {**self.slots, **bound}
+        return Rows(self.frame.join(other, _all_equal(equal)).select(*slots.values()), slots)
+
+    def looked_up(self, other: DataFrame, equal: tuple[str, str], bound: Mapping[Slot, str]) -> Rows:
+        """Each row with the one of another frame that has an equal value in a column, or with nulls."""
+        slots = {**self.slots, **bound}
+        return Rows(self.frame.join(other, _all_equal([equal]), "left").select(*slots.values()), slots)
+
+    def with_value(self, slot: Slot, value: Column, column: str) -> Rows:
+        """The rows with one more value, in a column of a new name."""
+        return Rows(self.frame.withColumn(column, value), {**self.slots, slot: column})
+
+    def among(self, other: DataFrame, equal: Iterable[tuple[str, str]]) -> Rows:
+        """The rows that have one or more such in another frame."""
+        return Rows(self.frame.join(other, _all_equal(equal), "left_semi"), self.slots)
+
+
+def _all_equal(columns: Iterable[tuple[str, str]]) -> Column:
+    return reduce(Column.__and__, (fn.col(left) == fn.col(right) for left, right in columns))
+
+
+def bound_rows(found: DataFrame, variable: str, properties: Iterable[str], asked: Asked) -> Rows:
+    """Rows of a type as those of a variable, with its id and some properties."""
+    columns = {name: asked.name() for name in (ID, *properties)}
+    slots: dict[Slot, str] = {(variable, name): column for name, column in columns.items()}
+    return Rows(found.select(*(fn.col(name).alias(column) for name, column in columns.items())), slots)

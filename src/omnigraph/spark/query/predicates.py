@@ -1,0 +1,132 @@
+"""Predicates as columns of Spark: true, or not; exact between numbers of any types, and texts by their bytes.
+
+A null on either side gives null, which no filter keeps. Spark takes NaN for equal to itself and for greater than any
+number; the language takes it for neither, so it is looked at wherever floats are compared.
+"""
+
+from __future__ import annotations
+
+import operator as operators
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Final, TypeAlias, cast
+
+from pyspark.sql import Column
+from pyspark.sql import functions as fn
+
+from omnigraph.language.query import Compare, Comparison, Expression, IsNull, Predicate, TextMatch
+from omnigraph.language.types import FLOATS, Scalar, ValueType
+from omnigraph.read.context import Reading
+from omnigraph.read.frames import Fixed, fixed_value
+from omnigraph.spark.query.bindings import Rows
+from omnigraph.spark.query.values import literal, value
+
+_Compared: TypeAlias = Callable[[Column, Column], Column]
+
+_OPERATORS: Final[Mapping[Comparison, _Compared]] = {
+    Comparison.EQUAL: cast("_Compared", operators.eq),
+    Comparison.NOT_EQUAL: cast("_Compared", operators.ne),
+    Comparison.LESS: operators.lt,
+    Comparison.LESS_OR_EQUAL: operators.le,
+    Comparison.GREATER: operators.gt,
+    Comparison.GREATER_OR_EQUAL: operators.ge,
+    Comparison.CONTAINS: fn.contains,
+    Comparison.STARTS_WITH: fn.startswith,
+}
+_MIRRORED: Final = {
+    Comparison.EQUAL: Comparison.EQUAL,
+    Comparison.NOT_EQUAL: Comparison.NOT_EQUAL,
+    Comparison.LESS: Comparison.GREATER,
+    Comparison.LESS_OR_EQUAL: Comparison.GREATER_OR_EQUAL,
+    Comparison.GREATER: Comparison.LESS,
+    Comparison.GREATER_OR_EQUAL: Comparison.LESS_OR_EQUAL,
+}
+_WIDE: Final = frozenset({Scalar.I64, Scalar.U64})
+"""Integers that not every float of 64 bits can hold."""
+
+
+def holds(predicate: Predicate, rows: Rows, reading: Reading) -> Column:
+    """Whether a predicate is true of each row; false or null where it is not."""
+    match predicate:
+        case IsNull():
+            operand = value(predicate.operand, rows, reading)
+            return operand.isNotNull() if predicate.negated else operand.isNull()
+        case TextMatch():
+            return value(predicate, rows, reading)
+        case Compare(left, operator, right):
+            if left.type.is_list:
+                return _contains(left, right, rows, reading)
+            columns = value(left, rows, reading), value(right, rows, reading)
+            return _compared(columns[0], left.type, operator, columns[1], right.type)
+
+
+def _contains(list_: Expression, item: Expression, rows: Rows, reading: Reading) -> Column:
+    wanted, type_ = value(item, rows, reading), list_.type.item
+    fixed = fixed_value(list_, reading.request) if isinstance(list_, Fixed) else None
+    if isinstance(fixed, tuple) and type_.scalar is item.type.scalar and type_.scalar not in FLOATS:
+        # Of all that means the same, this is what Spark hands on to the storage.
+        return wanted.isin(*(literal(each, type_) for each in fixed))
+    return fn.exists(
+        value(list_, rows, reading), lambda each: _compared(each, type_, Comparison.EQUAL, wanted, item.type)
+    )
+
+
+def _compared(left: Column, left_type: ValueType, operator: Comparison, right: Column, right_type: ValueType) -> Column:
+    if not left_type.is_number:
+        return _OPERATORS[operator](left, right)
+    scalars = {left_type.scalar, right_type.scalar}
+    if not scalars & FLOATS:
+        common = "decimal(20,0)" if Scalar.U64 in scalars else "bigint"
+        return _OPERATORS[operator](left.cast(common), right.cast(common))
+    if not scalars & _WIDE:
+        return _floats_compared(left.cast("double"), operator, right.cast("double"))
+    if left_type.scalar in FLOATS:
+        left, operator, right = right, _MIRRORED[operator], left
+    return _compared_with_float(left.cast("decimal(20,0)"), operator, right.cast("double"))
+
+
+def _floats_compared(left: Column, operator: Comparison, right: Column) -> Column:
+    found = _OPERATORS[operator](left, right)
+    if operator is Comparison.NOT_EQUAL:
+        return found | (fn.isnan(left) & fn.isnan(right))
+    return found & ~fn.isnan(left) & ~fn.isnan(right)
+
+
+# --------------------------------------------------------------------------------------------- integer and float
+
+
+def _compared_with_float(integer: Column, operator: Comparison, float_: Column) -> Column:
+    """An integer of 64 bits beside a float, which is brought to an integer and what it has beyond that."""
+    whole_float = _floor(_within_reach(float_))
+    whole, has_fraction = _exact(whole_float), _within_reach(float_) > whole_float
+    is_number = ~fn.isnan(float_)
+    match operator:
+        case Comparison.EQUAL:
+            return (integer == whole) & ~has_fraction & is_number
+        case Comparison.NOT_EQUAL:
+            return integer.isNotNull() & float_.isNotNull() & ((integer != whole) | has_fraction | ~is_number)
+        case Comparison.LESS:
+            return ((integer < whole) | ((integer == whole) & has_fraction)) & is_number
+        case Comparison.GREATER_OR_EQUAL:
+            return ((integer > whole) | ((integer == whole) & ~has_fraction)) & is_number
+        case _:
+            return _OPERATORS[operator](integer, whole) & is_number
+
+
+def _within_reach(float_: Column) -> Column:
+    """The same float, or one beyond all integers of 64 bits in its direction."""
+    # Not by least and greatest, which pass over nulls.
+    lowest, highest = fn.lit(-(2.0**64)), fn.lit(2.0**64)
+    return fn.when(float_ < lowest, lowest).when(float_ > highest, highest).otherwise(float_)
+
+
+def _floor(float_: Column) -> Column:
+    # Spark's own floor is an integer of 64 bits at most. Floats as large as that have no fraction.
+    return fn.when(fn.abs(float_) < fn.lit(2.0**53), fn.floor(float_).cast("double")).otherwise(float_)
+
+
+def _exact(whole: Column) -> Column:
+    """A float without fraction as a decimal. Spark's own cast has only the digits that it would print of it."""
+    high = fn.floor(whole * fn.lit(2.0**-32))
+    low = whole - high.cast("double") * fn.lit(2.0**32)
+    return high.cast("decimal(20,0)") * fn.lit(Decimal(2**32)) + low.cast("bigint").cast("decimal(20,0)")

@@ -1,0 +1,142 @@
+"""The result part of a plan as DataFrames: groups, order, a limit, and columns with names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from omnigraph.language.query import Aggregate, AggregateFunction, ColumnValue, Order
+from omnigraph.language.query import Column as TypedColumn
+from omnigraph.language.query.plan import ByRank, Group, Limit, MatchPlan, Project, ReadPlan, Sort
+from omnigraph.language.types import FLOATS
+from omnigraph.spark.query.bindings import RANKED_BY, Asked, Rows
+from omnigraph.spark.query.limit import in_order, limited
+from omnigraph.spark.query.match import matched
+from omnigraph.spark.query.needs import Needs, needs_of
+from omnigraph.spark.query.values import value
+from omnigraph.spark.source import spark_type
+
+_MOST_EXACT: Final = 2**53
+"""Integers up to here are floats without loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """What stands above the rows or groups of a result."""
+
+    below: MatchPlan | Group
+    sort: Sort | None
+    limit: int | None
+
+    def applied(self, frame: DataFrame, order: list[Column]) -> DataFrame:
+        """The first rows of a frame, in order."""
+        return in_order(frame, order) if self.limit is None else limited(frame, order, self.limit)
+
+
+def answered(plan: ReadPlan, asked: Asked) -> DataFrame:
+    """The rows of a result."""
+    needs = needs_of(plan, asked.reading.search)
+    if isinstance(plan, Project):
+        return _projected(plan, needs, asked)
+    return _grouped(plan, needs, asked)
+
+
+def _cut(plan: MatchPlan | Group | Sort | Limit, asked: Asked) -> _Cut:
+    limit = asked.reading.number(plan.count) if isinstance(plan, Limit) else None
+    plan = plan.input if isinstance(plan, Limit) else plan
+    sort = plan if isinstance(plan, Sort) else None
+    return _Cut(plan.input if isinstance(plan, Sort) else plan, sort, limit)
+
+
+def _ordered(column: Column, *, descending: bool) -> Column:
+    return column.desc_nulls_last() if descending else column.asc_nulls_first()
+
+
+def _named(columns: tuple[TypedColumn, ...], values: Mapping[str, Column]) -> list[Column]:
+    return [values[each.name].cast(spark_type(each.expression.type)).alias(each.name) for each in columns]
+
+
+# --------------------------------------------------------------------------------------------- one row per match
+
+
+def _projected(plan: Project, needs: Needs, asked: Asked) -> DataFrame:
+    cut = _cut(plan.input, asked)
+    assert not isinstance(cut.below, Group)
+    rows = matched(cut.below, needs, asked)
+    order = [] if cut.sort is None else _order_of_rows(cut.sort, rows, asked)
+    values = {each.name: value(each.expression, rows, asked.reading) for each in plan.columns}
+    return cut.applied(rows.frame, order).select(*_named(plan.columns, values))
+
+
+def _order_of_rows(sort: Sort, rows: Rows, asked: Asked) -> list[Column]:
+    keys = [column for key in sort.keys for column in _row_key(key, rows, asked)]
+    return [*keys, *(_ordered(fn.col(rows.id_of(variable)), descending=False) for variable in sort.tie_break)]
+
+
+def _row_key(key: Order | ByRank, rows: Rows, asked: Asked) -> list[Column]:
+    if isinstance(key, ByRank):
+        return [_ordered(fn.col(rows.slots[slot]), descending=False) for slot in RANKED_BY]
+    return [_ordered(value(key.expression, rows, asked.reading), descending=key.descending)]
+
+
+# --------------------------------------------------------------------------------------------- one row per group
+
+
+def _grouped(plan: Group | Sort | Limit, needs: Needs, asked: Asked) -> DataFrame:
+    cut = _cut(plan, asked)
+    group = cut.below
+    assert isinstance(group, Group)
+    rows = matched(group.input, needs, asked)
+    names = {column.name: asked.name() for column in group.columns}
+    keys = [value(key.expression, rows, asked.reading).alias(names[key.name]) for key in group.keys]
+    aggregates = [
+        _aggregated(column.expression, rows, asked).alias(names[column.name])
+        for column in group.columns
+        if isinstance(column.expression, Aggregate)
+    ]
+    frame = rows.frame.groupBy(*keys).agg(*aggregates)
+    order = [] if cut.sort is None else [_group_key(key, names) for key in cut.sort.keys]
+    values = {name: fn.col(column) for name, column in names.items()}
+    return cut.applied(frame, order).select(*_named(group.columns, values))
+
+
+def _group_key(key: Order | ByRank, names: Mapping[str, str]) -> Column:
+    assert isinstance(key, Order)
+    assert isinstance(key.expression, ColumnValue), "groups are sorted by their columns"
+    return _ordered(fn.col(names[key.expression.name]), descending=key.descending)
+
+
+def _aggregated(aggregate: Aggregate, rows: Rows, asked: Asked) -> Column:
+    argument = value(aggregate.argument, rows, asked.reading)
+    is_float = aggregate.argument.type.scalar in FLOATS
+    match aggregate.function:
+        case AggregateFunction.COUNT:
+            return fn.count_distinct(argument) if aggregate.distinct else fn.count(argument)
+        case AggregateFunction.SUM:
+            return _sum(argument, is_float=is_float).cast("double")
+        case AggregateFunction.AVG:
+            return _mean(_sum(argument, is_float=is_float), fn.count(argument), is_float=is_float)
+        case AggregateFunction.MIN:
+            return fn.min(argument)
+        case AggregateFunction.MAX:
+            return fn.max(argument)
+
+
+def _sum(numbers: Column, *, is_float: bool) -> Column:
+    """The sum; of integers it is exact and has room for 10 billion of the largest."""
+    return fn.sum(numbers.cast("double" if is_float else "decimal(20,0)"))
+
+
+def _mean(sum_: Column, count: Column, *, is_float: bool) -> Column:
+    # Nothing was counted only where the sum is null.
+    counted = fn.greatest(count, fn.lit(1))
+    mean = sum_.cast("double") / counted.cast("double")
+    if is_float:
+        return mean
+    # A sum that is rounded to a float and then divided would be rounded twice.
+    exact = (sum_ / counted.cast("decimal(20,0)")).cast("double")
+    return fn.when(fn.abs(sum_) <= fn.lit(_MOST_EXACT), mean).otherwise(exact)

@@ -1,0 +1,58 @@
+"""One moment of a graph as DataFrames: every one of them reads the same snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+
+from omnigraph.language.schema import Catalog, EdgeType, NodeType
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.rows import Filter, edge_type, node_type
+from omnigraph.spark.source.type_reader import STORAGE, checked_columns, filter_text, pin_type
+from omnigraph.storage.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSnapshot:
+    """All types of a graph at one moment: DataFrames made from it agree with each other."""
+
+    session: SparkSession = field(repr=False)
+    snapshot: Snapshot
+    catalog: Catalog = field(repr=False)
+    location: Location
+
+    def nodes(
+        self,
+        name: str,
+        columns: Iterable[str] | None = None,
+        filter: Filter | None = None,  # noqa: A002  the word that Lance and Arrow use
+    ) -> DataFrame:
+        """The nodes of a type."""
+        return self.rows(node_type(self.catalog, name), columns, filter)
+
+    def edges(
+        self,
+        name: str,
+        columns: Iterable[str] | None = None,
+        filter: Filter | None = None,  # noqa: A002  as in nodes
+    ) -> DataFrame:
+        """The edges of a type; their ends are the columns ``from`` and ``to``."""
+        return self.rows(edge_type(self.catalog, name), columns, filter)
+
+    def rows(
+        self,
+        type_: NodeType | EdgeType,
+        columns: Iterable[str] | None = None,
+        filter: Filter | None = None,  # noqa: A002  as in nodes
+    ) -> DataFrame:
+        """The rows of a type, not read yet; Lance applies the filter."""
+        reader = self.session.read.format("omnigraph").option("pin", pin_type(self.snapshot, type_).text())
+        reader = reader.option("columns", ",".join(checked_columns(type_, columns)))
+        if filter is not None:
+            reader = reader.option("filter", filter_text(type_, filter))
+        for name, value in self.location.storage_options:
+            reader = reader.option(f"{STORAGE}{name}", value)
+        # Spark plans in a process of its own, which may stand in another folder.
+        return reader.load(self.location.base if self.location.is_local else self.location.uri)

@@ -1,0 +1,251 @@
+"""What Spark reads of a graph: one type at one moment, some of its columns and rows, and how the work is divided.
+
+The moment is settled once, in the driver. From then on a job knows only a table at a version, so it reads the same rows
+however often Spark runs it, whatever is written meanwhile, and executors never look at the manifest.
+
+Which rows is said by an option, and never by Spark: PySpark 4.3 keeps the filters that it pushes into a source with the
+source itself, and applies them to every other scan of it, such as the other side of a join.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from typing import Final, SupportsFloat, SupportsIndex, cast
+
+import orjson
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from omnigraph.errors import Json, ParameterError
+from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.manifest import opening, references
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin
+from omnigraph.read.rows import Filter, TypeRows, conditions_of, rows_of, type_of
+from omnigraph.spark.source.types import arrow_of, spark_schema, stored_names, to_spark
+from omnigraph.storage.location import locate
+from omnigraph.storage.locks import LockSettings
+from omnigraph.storage.pinned import Access
+from omnigraph.write.executor import even_groups
+
+ROWS_PER_PARTITION: Final = 262_144
+STORAGE: Final = "storage."
+"""What the name of an option begins with whose rest is an option of the object store."""
+
+_OPTIONS: Final = ("path", "type", "branch", "at", "columns", "filter", "pin", "rows_per_partition", "changes")
+
+
+# --------------------------------------------------------------------------------------------- one type, pinned
+
+
+@dataclass(frozen=True, slots=True)
+class TypePin:
+    """One type at one moment, as a text that an option can carry. No ``pin``: the branch has no table of it yet.
+
+    ``hidden`` are columns of the table that are not those of the properties which have their names.
+    """
+
+    table_key: str
+    schema_hash: str | None
+    pin: Pin | None
+    hidden: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The form that :func:`pin_of_text` reads."""
+        return orjson.dumps(asdict(self)).decode()
+
+
+def pin_type(snapshot: Snapshot, type_: NodeType | EdgeType) -> TypePin:
+    """A type as a snapshot has it."""
+    key = type_.table_key
+    return TypePin(key, snapshot.schema_ir_hash, snapshot.pins.get(key), tuple(sorted(snapshot.hidden(key))))
+
+
+def pin_of_text(text: str) -> TypePin:
+    """The pin behind its text."""
+    try:
+        found = cast("dict[str, object]", orjson.loads(text))
+        pin = cast("dict[str, object] | None", found.pop("pin"))
+        hidden = cast("list[str]", found.pop("hidden"))
+        return TypePin(pin=None if pin is None else Pin(**pin), hidden=tuple(hidden), **found)  # pyright: ignore[reportArgumentType]  our own text
+    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
+        raise ParameterError("option 'pin' is no pin", hint="graph.spark().nodes(...) makes one") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the options of a read ask for."""
+
+    path: str
+    type: str | None
+    branch: str = MAIN
+    at: str | None = None
+    columns: tuple[str, ...] | None = None
+    filter: Filter | None = None
+    pin: TypePin | None = None
+    rows_per_partition: int = ROWS_PER_PARTITION
+    # Credentials may be in here: never printed.
+    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    def rows(self) -> TypeRows:
+        """The rows that are meant, as they are at this moment unless the options name another."""
+        location = locate(self.path, self.storage_options)
+        manifest = Manifest(location, Access(location.options()), LockSettings())
+        opening.check(manifest)
+        if self.pin is not None:
+            type_ = type_of(opening.schema_of(manifest, self.pin.schema_hash).catalog, self.pin.table_key)
+            table = None if self.pin.pin is None else open_pin(manifest, self.pin.pin).without(self.pin.hidden)
+            return TypeRows(type_, table)
+        snapshot = references.take_snapshot(manifest, self.branch, self.at)
+        catalog = opening.schema_of(manifest, snapshot.schema_ir_hash).catalog
+        return rows_of(snapshot, type_of(catalog, cast("str", self.type)))
+
+    def schema(self, type_: NodeType | EdgeType) -> StructType:
+        """The columns that the options name, or all; a filter that does not fit the type is refused here too."""
+        conditions_of(type_, self.filter)
+        return spark_schema(type_, checked_columns(type_, self.columns))
+
+
+def request_of(options: Mapping[str, str]) -> Request:
+    """Read the options of a source; everything that is wrong with them is reported together."""
+    given = {name: value for name, value in options.items() if not name.startswith(STORAGE)}
+    problems = [_unknown(name) for name in given if name not in _OPTIONS]
+    if not given.get("path"):
+        problems.append('no graph is named: give its path, as in load("s3://bucket/graph")')
+    if "pin" in given:
+        problems += [f"option '{name}' is settled by the pin" for name in ("type", "branch", "at") if name in given]
+    elif "type" not in given:
+        problems.append('give the type to read, as in option("type", "Person")')
+    rows = given.get("rows_per_partition", str(ROWS_PER_PARTITION))
+    if not (rows.isdecimal() and int(rows) > 0):
+        problems.append(f"rows_per_partition is '{rows}', which is no number of rows")
+    if problems:
+        listed: list[Json] = list(problems)
+        raise ParameterError("; ".join(problems), details={"problems": listed})
+    columns = given.get("columns")
+    return Request(
+        path=given["path"],
+        type=given.get("type"),
+        branch=given.get("branch", MAIN),
+        at=given.get("at"),
+        columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
+        filter=filter_of_text(given["filter"]) if "filter" in given else None,
+        pin=pin_of_text(given["pin"]) if "pin" in given else None,
+        rows_per_partition=int(rows),
+        storage_options=storage_options_of(options),
+    )
+
+
+def storage_options_of(options: Mapping[str, str]) -> Mapping[str, str]:
+    """The options of the object store among those of a source."""
+    return {name.removeprefix(STORAGE): value for name, value in options.items() if name.startswith(STORAGE)}
+
+
+def filter_text(type_: NodeType | EdgeType, given: Filter) -> str:
+    """A filter as an option carries it, once it was found to fit the type."""
+    kept = cast("Filter", given if isinstance(given, Mapping | str) else list(given))
+    conditions_of(type_, kept)
+    # Not by orjson: a number may be larger than any that a column holds.
+    return json.dumps(kept, default=_json_value)
+
+
+def _json_value(value: object) -> object:
+    match value:
+        case date():
+            return value.isoformat()
+        case SupportsIndex():
+            return value.__index__()
+        case SupportsFloat():
+            return float(value)
+        case _:
+            return list(cast("Iterable[object]", value))
+
+
+def filter_of_text(text: str) -> Filter:
+    """The filter behind its text, which may be a user's own."""
+    try:
+        return cast("Filter", json.loads(text))
+    except json.JSONDecodeError as error:
+        raise ParameterError(
+            f"option 'filter' is no JSON: {error}", hint='write {"age": 30}, or [["age", ">", 30]]'
+        ) from error
+
+
+def _unknown(name: str) -> str:
+    hint = did_you_mean(name, _OPTIONS) or f"the options are {', '.join(_OPTIONS)} and {STORAGE}*"
+    return f"no option '{name}', {hint}"
+
+
+def checked_columns(type_: NodeType | EdgeType, names: Iterable[str] | None) -> list[str]:
+    """Columns of a type as Spark shows them; all if no names are given."""
+    known = stored_names(type_)
+    if names is None:
+        return list(known)
+    if isinstance(names, str):
+        raise ParameterError(f"columns is {names!r}", hint='give a list of names, such as ["id", "name"]')
+    wanted = list(names)
+    problems = [_no_column(type_, name, known) for name in wanted if name not in known]
+    problems += [f"column '{name}' stands twice" for name in known if wanted.count(name) > 1]
+    if problems or not wanted:
+        listed: list[Json] = list(problems)
+        raise ParameterError("; ".join(problems) or "columns is empty", details={"problems": listed})
+    return wanted
+
+
+def _no_column(type_: NodeType | EdgeType, name: str, known: Iterable[str]) -> str:
+    hint = did_you_mean(name, known)
+    return f"{type_.name} has no column '{name}'" + (f", {hint}" if hint else "")
+
+
+# --------------------------------------------------------------------------------------------- reading it
+
+
+@dataclass(frozen=True)
+class FragmentGroup(InputPartition):
+    """The fragments that one task reads."""
+
+    fragments: tuple[int, ...]
+
+
+class TypeReader(DataSourceReader):
+    """Reads one type; pickled, it goes to the executors."""
+
+    def __init__(self, rows: TypeRows, schema: StructType, given: Filter | None, rows_per_partition: int) -> None:
+        stored = stored_names(rows.type)
+        self._rows = rows
+        self._columns = [stored[name] for name in checked_columns(rows.type, schema.names)]
+        self._schema = schema
+        self._rows_per_partition = rows_per_partition
+        self._conditions = conditions_of(rows.type, given)
+        _check_types(rows.type, schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Groups of fragments that hold about as many rows each; at least one, though it may be empty."""
+        fragments = {} if self._rows.table is None else self._rows.table.fragment_rows()
+        return [FragmentGroup(group) for group in even_groups(fragments, self._rows_per_partition)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of some fragments."""
+        target = arrow_of(self._schema)
+        fragments = cast("FragmentGroup", partition).fragments
+        for batch in self._rows.read(self._columns, self._conditions, in_fragments=fragments):
+            yield to_spark(batch, target)
+
+
+def _check_types(type_: NodeType | EdgeType, schema: StructType) -> None:
+    """A schema that the user gives chooses columns; it does not cast them."""
+    ours = spark_schema(type_, schema.names)
+    problems = [
+        f"column '{given.name}' is {own.dataType.simpleString()}, not {given.dataType.simpleString()}"
+        for given, own in zip(schema.fields, ours.fields, strict=True)
+        if given.dataType.simpleString() != own.dataType.simpleString()
+    ]
+    if problems:
+        listed: list[Json] = list(problems)
+        raise ParameterError("; ".join(problems), hint="cast after reading", details={"problems": listed})

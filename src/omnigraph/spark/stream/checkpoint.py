@@ -1,0 +1,173 @@
+"""The checkpoint of a stream: Spark keeps there how far it read, and we keep beside it where the rows went.
+
+What Spark keeps says nothing about that. A checkpoint that goes on with another graph, branch or type would leave out
+there what it has read before, so it is used for one target only. It lies wherever Spark can write files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+
+import orjson
+from pyspark.sql import SparkSession
+
+from omnigraph.errors import Json, ParameterError
+from omnigraph.manifest.handle import Manifest
+from omnigraph.spark.failures import spark_failures
+from omnigraph.storage.location import Location
+
+_BOUND: Final = "omnigraph.json"
+"""The file of a checkpoint that says where the rows go."""
+_OF_SPARK: Final = "metadata"
+"""The file that Spark writes to a checkpoint first."""
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
+_S3: Final = ("s3", "s3a", "s3n")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where the rows of a checkpoint go, and as whose transactions."""
+
+    branch: str
+    target: str
+    app: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a checkpoint says about its stream. ``incarnation`` and ``begun_on`` tell a branch from one made anew."""
+
+    graph: str
+    branch: str
+    target: str
+    app: str
+    incarnation: str | None
+    begun_on: str | None
+
+
+def checked_checkpoint(graph: Location, checkpoint: str | Path | None) -> str:
+    """The place of a checkpoint as Spark takes it. Without a scheme it is taken from the folder of this process."""
+    if not checkpoint:
+        raise ParameterError("no checkpoint is given", hint="give a folder that outlives the stream, one for each")
+    place = os.fspath(checkpoint)
+    uri = _URI.fullmatch(place)
+    if uri is None:
+        place = os.path.abspath(place)  # noqa: PTH100  as Spark has it
+    if _is_inside(graph, uri, place):
+        raise ParameterError(f"the checkpoint '{place}' is inside the graph", hint="choose a folder outside of it")
+    return place
+
+
+def _is_inside(graph: Location, uri: re.Match[str] | None, place: str) -> bool:
+    if graph.is_local:
+        path = place if uri is None else uri[3] if uri[1].lower() == "file" else None
+        return path is not None and Path(path).resolve().is_relative_to(Path(graph.base).resolve())
+    if uri is None or uri[1].lower() not in _S3:
+        return False
+    return f"{uri[2]}{uri[3] or ''}/".startswith(f"{graph.base}/")
+
+
+def bind(session: SparkSession, manifest: Manifest, checkpoint: str, bound: Bound) -> None:
+    """Write down where the rows of a checkpoint go; refuse one whose rows went elsewhere."""
+    view = manifest.view(bound.branch, with_lineage=True)
+    head = view.history.head()
+    ours = _Known(
+        manifest.location.objects, **asdict(bound), incarnation=view.incarnation, begun_on=head.id if head else None
+    )
+    with spark_failures("looking at a checkpoint"):
+        folder = _Folder(session, checkpoint)
+        data = folder.read(_BOUND)
+        if data is None:
+            if folder.read(_OF_SPARK) is not None:
+                raise _foreign(checkpoint, "is that of a query that writes elsewhere")
+            folder.write(_BOUND, orjson.dumps(asdict(ours)))
+            # What stands there now, if somebody else was first.
+            data = folder.read(_BOUND)
+    known = _known(checkpoint, data or b"")
+    for name, then, now in (
+        ("graph", known.graph, ours.graph),
+        ("branch", known.branch, ours.branch),
+        ("target", known.target, ours.target),
+        ("app", known.app, ours.app),
+    ):
+        if then != now:
+            raise _foreign(checkpoint, f"is that of a stream whose {name} is {then}, not {now}")
+    is_there = known.begun_on is None or view.history.find(known.begun_on) is not None
+    if not is_there or known.incarnation != ours.incarnation:
+        raise _foreign(checkpoint, f"is older than branch '{bound.branch}', which was made anew since")
+
+
+def _known(checkpoint: str, data: bytes) -> _Known:
+    try:
+        return _Known(**cast("dict[str, str]", orjson.loads(data)))
+    except (orjson.JSONDecodeError, TypeError) as error:
+        raise _foreign(checkpoint, f"does not say where its rows went: {_BOUND} is damaged") from error
+
+
+def _foreign(checkpoint: str, why: str) -> ParameterError:
+    details: dict[str, Json] = {"checkpoint": checkpoint}
+    return ParameterError(f"the checkpoint '{checkpoint}' {why}", hint="give a new folder", details=details)
+
+
+# --------------------------------------------------------------------------------------------- files, as Spark has them
+
+
+class _JavaStream(Protocol):
+    def readAllBytes(self) -> bytes: ...  # noqa: N802  Java's name
+
+    def write(self, data: bytearray) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _JavaPath(Protocol):
+    def getFileSystem(self, settings: object) -> _JavaFiles: ...  # noqa: N802  Java's name
+
+
+class _JavaFiles(Protocol):
+    """What we use of ``org.apache.hadoop.fs.FileSystem``."""
+
+    def exists(self, path: _JavaPath) -> bool: ...
+
+    def open(self, path: _JavaPath) -> _JavaStream: ...
+
+    def create(self, path: _JavaPath, overwrite: bool) -> _JavaStream: ...  # noqa: FBT001  Java knows no names
+
+    def rename(self, path: _JavaPath, to: _JavaPath) -> bool: ...
+
+
+class _Folder:
+    """A folder on any file system that Spark can write to; Python knows only some of them."""
+
+    def __init__(self, session: SparkSession, place: str) -> None:
+        # PySpark has no other way to the files that Spark itself uses.
+        java = cast("Any", session.sparkContext)
+        self._place = place
+        self._path = cast("Callable[[str, str], _JavaPath]", java._jvm.org.apache.hadoop.fs.Path)  # noqa: SLF001
+        self._files = self._path(place, _BOUND).getFileSystem(java._jsc.hadoopConfiguration())  # noqa: SLF001
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None if there is none."""
+        path = self._path(self._place, name)
+        if not self._files.exists(path):
+            return None
+        stream = self._files.open(path)
+        try:
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file that appears whole. Who died while writing left no more than a file that nobody reads."""
+        unfinished = self._path(self._place, f".{name}.unfinished")
+        stream = self._files.create(unfinished, True)  # noqa: FBT003  Java knows no names
+        try:
+            stream.write(bytearray(data))
+        finally:
+            stream.close()
+        self._files.rename(unfinished, self._path(self._place, name))

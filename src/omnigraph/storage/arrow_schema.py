@@ -1,0 +1,72 @@
+"""The Arrow schemas of the tables: what a type looks like on disk.
+
+``id`` comes first, then ``src`` and ``dst`` of an edge, then the properties by name. This is the one module of
+the languages that needs Arrow to be imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from omnigraph.language.query import ConstantValue
+from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.language.types import Scalar, ValueType
+
+_SCALARS: dict[Scalar, pa.DataType] = {
+    Scalar.STRING: pa.string(),
+    Scalar.BOOL: pa.bool_(),
+    Scalar.I32: pa.int32(),
+    Scalar.I64: pa.int64(),
+    Scalar.U32: pa.uint32(),
+    Scalar.U64: pa.uint64(),
+    Scalar.F32: pa.float32(),
+    Scalar.F64: pa.float64(),
+    Scalar.DATE: pa.date32(),
+    Scalar.DATETIME: pa.date64(),
+}
+
+_NUMBERS_OF_DATES: dict[Scalar, pa.DataType] = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
+
+BLOB = pa.struct(
+    [
+        pa.field("data", pa.large_binary()),
+        pa.field("uri", pa.string()),
+        pa.field("position", pa.uint64()),
+        pa.field("size", pa.uint64()),
+    ]
+)
+_BLOB_METADATA = {"ARROW:extension:name": "lance.blob.v2", "ARROW:extension:metadata": ""}
+
+
+def arrow_schema(type_: NodeType | EdgeType) -> pa.Schema:
+    """The columns of a type's table."""
+    own = ("id", "src", "dst") if isinstance(type_, EdgeType) else ("id",)
+    columns = [pa.field(name, pa.string(), nullable=False) for name in own]
+    return pa.schema([*columns, *(arrow_field(each.name, each.type) for each in type_.properties.values())])
+
+
+def arrow_field(name: str, type_: ValueType) -> pa.Field[pa.DataType]:
+    """The column of a property."""
+    if type_.scalar is Scalar.BLOB:
+        return pa.field(name, BLOB, nullable=type_.nullable, metadata=_BLOB_METADATA)
+    return pa.field(name, arrow_type(type_), nullable=type_.nullable)
+
+
+def arrow_type(type_: ValueType) -> pa.DataType:
+    """The Arrow type of values other than blobs, which need a whole field to be described."""
+    if type_.dimension is not None:
+        return pa.list_(pa.field("item", pa.float32()), type_.dimension)
+    scalar = _SCALARS[type_.scalar]
+    return pa.list_(pa.field("item", scalar)) if type_.is_list else scalar
+
+
+def arrow_values(type_: ValueType, values: Sequence[ConstantValue]) -> pa.Array[pa.Scalar[pa.DataType]]:
+    """Values of a type, blobs apart, as a column; dates come as days, date-times as milliseconds."""
+    target = arrow_type(type_)
+    plain = _NUMBERS_OF_DATES.get(type_.scalar)
+    if plain is None:
+        return pa.array(values, target)
+    # Made from datetime objects, a date64 would lose the time of day.
+    return pa.array(values, pa.list_(pa.field("item", plain)) if type_.is_list else plain).cast(target)

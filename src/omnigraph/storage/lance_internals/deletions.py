@@ -1,0 +1,128 @@
+"""The deletion files of a table: which rows of a fragment's files are gone, read as the small files that they are.
+
+Lance tells which rows a fragment still has only by counting all of them up. Its deletion files are public formats: few
+offsets lie in an Arrow file, many in a 32-bit Roaring bitmap. What is not found here that way, or not understood, is
+left to Lance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.ipc as ipc
+
+from omnigraph.errors import ParameterError
+from omnigraph.storage.location import locate
+from omnigraph.storage.objects import Objects
+
+Offsets: TypeAlias = npt.NDArray[np.uint64]
+
+_FILES_AT_ONCE: Final = 16
+_ARROW: Final = ".arrow"
+_ROARING: Final = ".bin"
+
+_WITHOUT_RUNS: Final = 12346
+_WITH_RUNS: Final = 12347
+_FEWEST_WITH_PLACES: Final = 4
+"""A bitmap with runs says where its containers lie only if it has as many."""
+_LARGEST_ARRAY: Final = 4096
+_BITMAP_BYTES: Final = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionFile:
+    """One deletion file: the folder of the branch that wrote it, its path below, and how many rows it takes away."""
+
+    root: str
+    path: str
+    num_rows: int
+
+
+def read_deletions(files: Sequence[DeletionFile], storage_options: Mapping[str, str]) -> list[Offsets | None]:
+    """The offsets that each file takes away, in order; None for a file that is not there or not as it should be."""
+    stores = {root: _store(root, storage_options) for root in dict.fromkeys(file.root for file in files)}
+    of_files = [stores[file.root] for file in files]
+    if all(store is None or store.location.is_local for store in of_files):
+        return list(map(_read, of_files, files))
+    with ThreadPoolExecutor(min(len(files), _FILES_AT_ONCE)) as pool:
+        return list(pool.map(_read, of_files, files))
+
+
+def _store(root: str, storage_options: Mapping[str, str]) -> Objects | None:
+    """Where the files of a folder are; None where only Lance can read."""
+    try:
+        return Objects(locate(root, storage_options))
+    except ParameterError:
+        return None
+
+
+def _read(store: Objects | None, file: DeletionFile) -> Offsets | None:
+    data = None if store is None else store.get(file.path)
+    if data is None:
+        return None
+    try:
+        found = decoded(data, file.path)
+    except (pa.ArrowInvalid, ValueError, IndexError):
+        return None
+    return found if len(found) == file.num_rows else None
+
+
+def decoded(data: bytes, path: str) -> Offsets:
+    """The offsets in a deletion file, in order; its name tells the format."""
+    if path.endswith(_ARROW):
+        rows = ipc.open_file(pa.BufferReader(data)).read_all()
+        return np.sort(rows.column(0).to_numpy().astype(np.uint64))
+    if path.endswith(_ROARING):
+        return _roaring(data)
+    raise ValueError(f"'{path}' is no deletion file")
+
+
+# --------------------------------------------------------------------------------------------- Roaring bitmaps
+
+
+def _roaring(data: bytes) -> Offsets:
+    """The numbers of a 32-bit Roaring bitmap in its portable form: a container for each upper half that occurs."""
+    cookie = int.from_bytes(data[:4], "little")
+    if cookie == _WITHOUT_RUNS:
+        count, at = int.from_bytes(data[4:8], "little"), 8
+        has_runs = np.zeros(count, np.bool_)
+    elif cookie & 0xFFFF == _WITH_RUNS:
+        count, at = (cookie >> 16) + 1, 4
+        flags = np.frombuffer(data, np.uint8, (count + 7) // 8, at)
+        has_runs = np.unpackbits(flags, bitorder="little")[:count].astype(np.bool_)
+        at += len(flags)
+    else:
+        raise ValueError(f"{cookie} begins no bitmap")
+    described = np.frombuffer(data, "<u2", 2 * count, at).astype(np.int64).reshape(count, 2)
+    at += 4 * count
+    if cookie == _WITHOUT_RUNS or count >= _FEWEST_WITH_PLACES:
+        at += 4 * count
+    found: list[Offsets] = [np.zeros(0, np.uint64)]
+    for (upper, last), in_runs in zip(described.tolist(), has_runs.tolist(), strict=True):
+        lower, at = _runs(data, at) if in_runs else _plain(data, at, last + 1)
+        found.append(lower | np.uint64(upper << 16))
+    return np.concatenate(found)
+
+
+def _runs(data: bytes, at: int) -> tuple[Offsets, int]:
+    """Runs, each as its first number and how many follow it."""
+    count = int(np.frombuffer(data, "<u2", 1, at)[0])
+    starts, lengths = np.frombuffer(data, "<u2", 2 * count, at + 2).astype(np.int64).reshape(count, 2).T
+    lengths = lengths + 1
+    ends = np.cumsum(lengths)
+    lower = np.arange(int(lengths.sum())) + np.repeat(starts - (ends - lengths), lengths)
+    return lower.astype(np.uint64), at + 2 + 4 * count
+
+
+def _plain(data: bytes, at: int, count: int) -> tuple[Offsets, int]:
+    """Few numbers one by one, many as bits."""
+    if count <= _LARGEST_ARRAY:
+        return np.frombuffer(data, "<u2", count, at).astype(np.uint64), at + 2 * count
+    bits = np.unpackbits(np.frombuffer(data, np.uint8, _BITMAP_BYTES, at), bitorder="little")
+    return np.flatnonzero(bits).astype(np.uint64), at + _BITMAP_BYTES

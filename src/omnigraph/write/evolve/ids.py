@@ -1,0 +1,93 @@
+"""Ids in the form of an older release, written in the form that keys have now, and the edges that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import ValidationError, Violation
+from omnigraph.language.schema import NodeType
+from omnigraph.storage.columns import Values, column_of
+from omnigraph.storage.keys import ids_of
+from omnigraph.storage.pinned import Table
+from omnigraph.write.legacy_ids import LOOKED_AT, first_legacy_id, may_have_legacy_ids
+from omnigraph.write.rules import key_text
+
+if TYPE_CHECKING:
+    from omnigraph.write.evolve.tables import Evolution
+
+
+@dataclass(frozen=True, slots=True)
+class NewIds:
+    """The new form of the ids in each column of a table that holds such ids: those before, and those after."""
+
+    columns: Mapping[str, pa.Table] = field(default_factory=dict[str, pa.Table])
+
+    def rewritten(self, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+        """The rows with their new ids."""
+        return pa.RecordBatchReader.from_batches(rows.schema, self._batches(rows))
+
+    def _batches(self, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            columns = [
+                _mapped(column_of(batch, name), self.columns[name]) if name in self.columns else column_of(batch, name)
+                for name in batch.schema.names
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def new_ids(evolution: Evolution) -> dict[str, NewIds]:
+    """Which ids of which tables change."""
+    moved: dict[str, pa.Table] = {}
+    for type_ in evolution.catalog.nodes.values():
+        table = evolution.source(type_)
+        if table is None or not may_have_legacy_ids(type_):
+            continue
+        if first_legacy_id(type_, _keys(evolution, type_, table, LOOKED_AT)) is not None:
+            moved[type_.name] = _ids_of(evolution, type_, table)
+    found = {f"node:{name}": NewIds({"id": ids}) for name, ids in moved.items()}
+    for edge in evolution.catalog.edges.values():
+        ends = {
+            column: moved[name] for column, name in (("src", edge.from_type), ("dst", edge.to_type)) if name in moved
+        }
+        if ends:
+            found[edge.table_key] = NewIds(ends)
+    return found
+
+
+def _keys(evolution: Evolution, type_: NodeType, table: Table, limit: int | None = None) -> pa.Table:
+    """The ids and keys of rows; a part of the key may have another name in the table."""
+    key = type_.key or ()
+    old_names = evolution.shape(type_).old_names
+    stored = [old_names.get(name) or name for name in key]
+    return table.scan(["id", *stored], limit=limit).read_all().rename_columns(["id", *key])
+
+
+def _ids_of(evolution: Evolution, type_: NodeType, table: Table) -> pa.Table:
+    rows = _keys(evolution, type_, table)
+    new = cast("Values", ids_of(type_, rows))
+    ids = pa.table({"old": column_of(rows, "id"), "new": new})
+    _refuse_ambiguous(type_, ids)
+    return ids
+
+
+def _refuse_ambiguous(type_: NodeType, ids: pa.Table) -> None:
+    """Two rows that shared an old id cannot be told apart by the edges that name it."""
+    for column in ("old", "new"):
+        counts = ids.group_by(column).aggregate([([], "count_all")])
+        twice = counts.filter(pc.field("count_all") > 1)[column].to_pylist()
+        if twice:
+            message = (
+                f"{key_text(type_)} on {type_.name}: {len(twice)} ids stand for several rows, '{twice[0]}' for one"
+            )
+            violations = [Violation(type_.name, key_text(type_), message, id=str(each)) for each in twice]
+            raise ValidationError(message, violations, hint="delete or correct the rows that share an id first")
+
+
+def _mapped(values: Values, ids: pa.Table) -> Values:
+    at = pc.index_in(values, value_set=column_of(ids, "old"))
+    return pc.coalesce(column_of(ids, "new").take(at), values)

@@ -1,0 +1,298 @@
+"""A load as the commit path takes it: incoming rows, held against a snapshot, and staged table by table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Final, Literal, Protocol, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import KeyConflict, ValidationError, Violation
+from omnigraph.language.schema import Catalog, NodeType
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.rows import SHOWN
+from omnigraph.storage import table as tables
+from omnigraph.storage.arrow_schema import arrow_schema
+from omnigraph.storage.columns import Values, column_of, to_list
+from omnigraph.storage.locating import addresses_of
+from omnigraph.storage.pinned import Table
+from omnigraph.storage.staging import Staged
+from omnigraph.storage.table import Addresses
+from omnigraph.write.commit import Change, Prepared, WriterKind
+from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
+from omnigraph.write.load.incoming import IncomingRows
+from omnigraph.write.load.intake import Rejected
+from omnigraph.write.load.places import Numbers, Place
+from omnigraph.write.load.quarantine import MOST_VIOLATIONS, Delivery, record_texts, rejected_load
+from omnigraph.write.rules import Arrival, Checked, Counts, Image, check_changes, key_text, rule_columns
+
+Mode: TypeAlias = Literal["append", "merge", "overwrite"]
+_MOST_LOOKED_AT: Final = 10_000
+"""Of what goes wrong with the other rows of a load that fails anyway, so much is looked at."""
+_ARRIVALS: Final[Mapping[Mode, Arrival]] = {
+    "append": Arrival.INSERT,
+    "merge": Arrival.UPSERT,
+    "overwrite": Arrival.OVERWRITE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a load does on a snapshot: rows by table key, and what it turns away."""
+
+    rows: Mapping[str, int]
+    rejected: int = 0
+    rejects_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """The incoming rows of one table but those of some ids, and how they meet the rows that are there."""
+
+    rows: IncomingRows
+    arrival: Arrival
+    without: Values
+
+    @property
+    def table_key(self) -> str:
+        """The table that they come to."""
+        return self.rows.type.table_key
+
+
+class Means(Protocol):
+    """Who does the work on all rows of a load: this process, or the executors of Spark."""
+
+    def check(self, catalog: Catalog, snapshot: Snapshot, coming: Sequence[Coming], limit: int | None) -> Checked:
+        """Run the set rules that these rows could break; at most ``limit`` violations are given."""
+        ...
+
+    def stage(self, table: Table, coming: Coming) -> Staged | None:
+        """Stage the rows on a pinned table. On another pin only which rows they replace is found anew."""
+        ...
+
+
+class _Here:
+    """Everything is done in this process."""
+
+    def check(self, catalog: Catalog, snapshot: Snapshot, coming: Sequence[Coming], limit: int | None) -> Checked:
+        return check_changes(catalog, snapshot, (_image(catalog, each) for each in coming), limit)
+
+    def stage(self, table: Table, coming: Coming) -> Staged | None:
+        return stage_rows(table, coming)
+
+
+HERE: Final = _Here()
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The work of one load. With a quarantine, what breaks a rule goes there; else it fails the load.
+
+    A ``trial`` finds everything that is wrong, and delivers nothing.
+    """
+
+    catalog: Catalog
+    tables: Mapping[str, IncomingRows]
+    mode: Mode
+    quarantine: Delivery | None = None
+    trial: bool = False
+    means: Means = HERE
+    kind: WriterKind = WriterKind.LOAD
+
+    @property
+    def strict(self) -> bool:
+        """Rows that are replaced unseen must be the ones that were there."""
+        return self.mode == "overwrite"
+
+    def prepare(self, snapshot: Snapshot) -> Prepared[Loaded]:
+        """Run the set rules; what is left of the rows will be staged."""
+        self._refuse_legacy_ids(snapshot)
+        away, reads = self._turned_away(snapshot)
+        changes = tuple(
+            Change(each.table_key, partial(self.means.stage, coming=each), each.rows.are_many)
+            for each in self._coming(away)
+            if each.rows.count > away[each.table_key].count or self.mode == "overwrite"
+        )
+        counts = {key: rows.count - away[key].count for key, rows in self.tables.items()}
+        return Prepared(changes, reads, self._delivered(counts, away))
+
+    def _refuse_legacy_ids(self, snapshot: Snapshot) -> None:
+        for key, table in self.tables.items():
+            type_ = table.type
+            if self.mode != "overwrite" and isinstance(type_, NodeType) and may_have_legacy_ids(type_):
+                refuse_legacy_ids(type_, snapshot.table(key))
+
+    def _arrival(self, table: IncomingRows) -> Arrival:
+        return Arrival.FRESH if table.fresh and self.mode != "overwrite" else _ARRIVALS[self.mode]
+
+    def _turned_away(self, snapshot: Snapshot) -> tuple[Mapping[str, _Away], frozenset[str]]:
+        """The rows that cannot stay, and the tables that were read to know. Turning one away may make others wrong."""
+        away = {key: _Away(table) for key, table in self.tables.items()}
+        reads: frozenset[str] = frozenset()
+        while True:
+            checked = self.means.check(self.catalog, snapshot, self._coming(away), self._limit)
+            reads |= checked.reads
+            if not checked.violations:
+                return away, reads
+            if self.quarantine is None:
+                raise self._error(checked.violations, checked.counts)
+            known = sum(len(each.ids) for each in away.values())
+            helped = set[int]().union(*(part.add(checked.violations) for part in away.values()))
+            helpless = [each for at, each in enumerate(checked.violations) if at not in helped]
+            if helpless or known == sum(len(each.ids) for each in away.values()):
+                raise self._error(helpless or checked.violations, {})
+
+    def also_wrong(self, snapshot: Snapshot, known: Sequence[Violation]) -> list[Violation]:
+        """What the rows that came this far break together, without what follows from what is known already."""
+        missing = {each.id for each in known if each.id is not None}
+        coming = self._coming({key: _Away(rows) for key, rows in self.tables.items()})
+        checked = self.means.check(self.catalog, snapshot, coming, None if self.trial else _MOST_LOOKED_AT)
+        found = (each for each in checked.violations if each.property not in SHOWN or each.value not in missing)
+        return [_placed(each, places) for each, places in self._places(list(islice(found, self._limit)))]
+
+    def _error(self, violations: Sequence[Violation], counts: Counts) -> ValidationError:
+        found = self._places(violations)
+        exist = all(len(places) == 1 and _is_of_id(self.tables.values(), violation) for violation, places in found)
+        placed = [_placed(violation, places) for violation, places in found]
+        kind = KeyConflict if exist else ValidationError
+        more = self._limit is not None and len(placed) >= self._limit
+        return rejected_load(placed, kind, more=more, counts=counts)
+
+    def _places(self, violations: Sequence[Violation]) -> list[tuple[Violation, list[Place]]]:
+        """Each violation with where its row stands; several places when its id came in several times."""
+        found = [_places_of(rows, violations) for rows in self.tables.values()]
+        return [
+            (each, [place for places in found for place in places.get((each.type, each.id), [])]) for each in violations
+        ]
+
+    @property
+    def _limit(self) -> int | None:
+        return None if self.trial or self.quarantine is not None else MOST_VIOLATIONS
+
+    def _coming(self, away: Mapping[str, _Away]) -> list[Coming]:
+        return [Coming(rows, self._arrival(rows), away[key].ids) for key, rows in self.tables.items()]
+
+    def _delivered(self, counts: Mapping[str, int], away: Mapping[str, _Away]) -> Loaded:
+        if self.quarantine is None:
+            return Loaded(counts)
+        rejected = self.quarantine.count + sum(each.count for each in away.values())
+        if self.trial or not rejected:
+            return Loaded(counts, rejected)
+        path = self.quarantine.deliver(record for each in away.values() for record in each.rejected())
+        return Loaded(counts, rejected, path)
+
+
+# --------------------------------------------------------------------------------------------- what breaks set rules
+
+
+class _Away:
+    """The incoming rows of one table that are turned away, by id: all rows of an id share its fate."""
+
+    def __init__(self, rows: IncomingRows) -> None:
+        self._rows = rows
+        self._reasons: dict[str, list[Violation]] = {}
+        self._counts: Counter[str] = Counter()
+
+    @property
+    def ids(self) -> Values:
+        """Their ids."""
+        return cast("Values", pa.array(list(self._reasons), pa.string()))
+
+    @property
+    def count(self) -> int:
+        """How many rows they are."""
+        return self._counts.total()
+
+    def add(self, violations: Sequence[Violation]) -> set[int]:
+        """Turn away the rows that have a part in violations; which violations those are, by their place in the list."""
+        mine = {at: each for at, each in enumerate(violations) if each.type == self._rows.type.name}
+        wanted = {id_ for each in mine.values() for id_ in each.ids}.difference(self._counts)
+        for _, found in _found(self._rows, wanted, ["id"]):
+            self._counts.update(_texts(found, "id"))
+        helped: set[int] = set()
+        for at, violation in mine.items():
+            for id_ in sorted(self._counts.keys() & set(violation.ids)):
+                self._reasons.setdefault(id_, []).append(violation)
+                helped.add(at)
+        return helped
+
+    def rejected(self) -> Iterator[Rejected]:
+        """Each row with the reasons."""
+        with_id = not self._rows.fresh and getattr(self._rows.type, "key", None) is None
+        for numbers, found in _found(self._rows, self._reasons, None):
+            texts = record_texts(self._rows.type, found, with_id=with_id)
+            for text, id_, place in zip(texts, _texts(found, "id"), self._rows.places.of(numbers), strict=True):
+                reasons = (replace(each, id=id_, file=place[0], line=place[1]) for each in self._reasons[id_])
+                yield Rejected(text, tuple(reasons))
+
+
+def _found(rows: IncomingRows, ids: Iterable[str], columns: Sequence[str] | None) -> Iterator[tuple[Numbers, pa.Table]]:
+    """The incoming rows of some ids, with their numbers."""
+    wanted = cast("Values", pa.array(sorted(ids), pa.string()))
+    return rows.source.find(wanted, columns) if len(wanted) and rows.count else iter(())
+
+
+def _places_of(rows: IncomingRows, violations: Iterable[Violation]) -> Mapping[tuple[str, str | None], list[Place]]:
+    """Where the rows of one table stand that violations are about, by type and id."""
+    ids = {each.id for each in violations if each.id is not None and each.type == rows.type.name}
+    places: dict[tuple[str, str | None], list[Place]] = {}
+    for numbers, found in _found(rows, ids, ["id"]):
+        for id_, place in zip(_texts(found, "id"), rows.places.of(numbers), strict=True):
+            places.setdefault((rows.type.name, id_), []).append(place)
+    return places
+
+
+def _placed(violation: Violation, found: Sequence[Place]) -> Violation:
+    """A violation with the file and line of its record, and of the other records where several have one id."""
+    if not found:
+        return violation
+    file, line = found[-1]
+    before = ", ".join(f"{name or 'record'}{'' if number is None else f':{number}'}" for name, number in found[:-1])
+    message = f"{violation.message}, first in {before}" if before else violation.message
+    return replace(violation, file=file, line=line, message=message)
+
+
+def _is_of_id(incoming: Iterable[IncomingRows], violation: Violation) -> bool:
+    """Whether a violation is about an id that is there already, or comes twice."""
+    keys = {key_text(rows.type) for rows in incoming if rows.type.name == violation.type}
+    return violation.rule in keys and len(set(violation.ids)) == 1
+
+
+def _texts(rows: pa.Table, column: str) -> list[str]:
+    return cast("list[str]", to_list(column_of(rows, column)))
+
+
+# --------------------------------------------------------------------------------------------- in this process
+
+
+def _image(catalog: Catalog, coming: Coming) -> Image:
+    columns = coming.rows.source.columns(rule_columns(catalog, coming.table_key), coming.without)
+    return Image(coming.table_key, columns, arrival=coming.arrival)
+
+
+def stage_rows(table: Table, coming: Coming) -> Staged | None:
+    """Stage incoming rows on a pinned table.
+
+    On another pin only the fragments stay the same: which rows they replace is looked up there.
+    """
+    rows, arrival, without = coming.rows, coming.arrival, coming.without
+    if arrival is Arrival.OVERWRITE:
+        fragments = rows.fragments_on(table, "overwrite", without)
+        return tables.overwrite_fragments(table, arrow_schema(rows.type), fragments)
+    fragments = rows.fragments_on(table, "append", without)
+    replaced = _addresses(table, rows, without) if arrival is Arrival.UPSERT else np.zeros(0, np.uint64)
+    if len(replaced):
+        return tables.replace_by_fragments(table, replaced, fragments)
+    return tables.append_fragments(table, fragments)
+
+
+def _addresses(table: Table, rows: IncomingRows, without: Values) -> Addresses:
+    """Where the rows lie that have the id of an incoming one."""
+    if not table.count_rows():
+        return np.zeros(0, np.uint64)
+    return addresses_of(table, rows.source.columns(["id"], without))

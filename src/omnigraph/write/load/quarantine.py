@@ -1,0 +1,257 @@
+"""Records that were turned away: collected to be reported together, or written down for who has to correct them."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self, TypedDict, cast
+
+import orjson
+import pyarrow as pa
+from ulid import ULID
+
+from omnigraph.errors import AlreadyExists, ParameterError, StorageError, ValidationError, Violation
+from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.language.types import Scalar
+from omnigraph.read.rows import INLINE, SHOWN, BlobValue
+from omnigraph.storage.columns import column_of, to_list
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import Objects
+from omnigraph.write.load.intake import Rejected
+from omnigraph.write.rules import Counts
+
+MOST_VIOLATIONS: Final = 100
+
+
+class RejectedRow(TypedDict):
+    """One line of a file of rejected records."""
+
+    record: str
+    file: str | None
+    line: int | None
+    type: str
+    id: str | None
+    rule: str
+    message: str
+
+
+class Rejects(Protocol):
+    """Who is told about each record that is turned away."""
+
+    def take(self, rejected: Rejected) -> None:
+        """Take note of one."""
+        ...
+
+
+class Collected:
+    """Keeps what is wrong, to be reported together; the input is not read on when it is enough."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self.violations: list[Violation] = []
+        self.counts: Counts = {}
+        """How often each rule was broken, where that was counted beyond the limit."""
+
+    def take(self, rejected: Rejected) -> None:
+        """Take note, and raise when there is enough to report."""
+        self.violations += rejected.violations
+        if self._limit is not None and len(self.violations) >= self._limit:
+            raise self.error()
+
+    def error(self, others: Iterable[Violation] = ()) -> ValidationError:
+        """Everything that is wrong, and these besides."""
+        found = [*self.violations, *others]
+        more = self._limit is not None and len(found) >= self._limit
+        return rejected_load(found[: self._limit], more=more, counts=self.counts)
+
+
+def rejected_load(
+    violations: Iterable[Violation],
+    kind: type[ValidationError] = ValidationError,
+    *,
+    more: bool = False,
+    counts: Counts | None = None,
+) -> ValidationError:
+    """The error of a load that changed nothing: its problems by file and line, the same ones in the same order."""
+    found = sorted(violations, key=_place)
+    first = found[0]
+    place = f"{first.file or 'record'}:{first.line}: " if first.line is not None else ""
+    others = f" (and {len(found) - 1}{' or more' if more else ''} more)" if len(found) > 1 else ""
+    hint = 'nothing was loaded; correct the records, or load the others with on_error "quarantine"'
+    error = kind(f"{place}{first.message}{others}", found, hint=hint)
+    error.details["more"] = more
+    if counts:
+        error.details["counts"] = [
+            {"type": type_, "rule": rule, "count": count} for (type_, rule), count in sorted(counts.items())
+        ]
+    return error
+
+
+def _place(violation: Violation) -> tuple[bool, str, int, str, str]:
+    """What to sort by. Rows that were in the graph before stand in no file, and come last."""
+    return (
+        violation.line is None,
+        violation.file or "",
+        violation.line or 0,
+        violation.type,
+        violation.id or "",
+    )
+
+
+# --------------------------------------------------------------------------------------------- the file
+
+
+class Delivery(Protocol):
+    """Where rejected records are, and where they go in the end."""
+
+    @property
+    def count(self) -> int:
+        """How many there are so far."""
+        ...
+
+    def deliver(self, more: Iterable[Rejected]) -> str:
+        """Put them, and these besides, where they are looked for; where that is."""
+        ...
+
+
+class Quarantine:
+    """Writes rejected records to a file of this machine, and in the end to where they are looked for."""
+
+    def __init__(self, spooled: Path, target: Target) -> None:
+        self._spooled = spooled
+        self._target = target
+        self._file = spooled.open("wb")
+        self.count = 0
+
+    def take(self, rejected: Rejected) -> None:
+        """Write one down."""
+        self._file.write(_line(rejected))
+        self.count += 1
+
+    def deliver(self, more: Iterable[Rejected]) -> str:
+        """Put everything that was written, and these besides, where it belongs, in place of an earlier delivery."""
+        self._file.flush()
+        whole = self._spooled.with_suffix(".whole")
+        shutil.copyfile(self._spooled, whole)
+        with whole.open("ab") as file:
+            file.writelines(map(_line, more))
+        return self._target.put(whole)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def _line(rejected: Rejected) -> bytes:
+    return orjson.dumps(rejected_row(rejected), option=orjson.OPT_APPEND_NEWLINE)
+
+
+def rejected_row(rejected: Rejected) -> RejectedRow:
+    """A record that was turned away, as files of such records have it; its first reason stands for all."""
+    first = rejected.violations[0]
+    return RejectedRow(
+        record=rejected.record,
+        file=first.file,
+        line=first.line,
+        type=first.type,
+        id=first.id,
+        rule=first.rule,
+        message="; ".join(violation.message for violation in rejected.violations),
+    )
+
+
+class Target(Protocol):
+    """Where a file of rejected records goes."""
+
+    def put(self, file: Path) -> str:
+        """Write it there; where that is."""
+        ...
+
+
+class _ToPath:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def put(self, file: Path) -> str:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            # Moved, so that nobody reads half of it.
+            beside = self._path.with_name(f".{self._path.name}.{ULID()}")
+            shutil.copyfile(file, beside)
+            beside.replace(self._path)
+        except OSError as error:
+            raise StorageError(f"the rejected records cannot be written to '{self._path}': {error}") from error
+        return str(self._path)
+
+
+class _ToObject:
+    def __init__(self, folder: Location, name: str) -> None:
+        self._folder = folder
+        self._name = name
+
+    def put(self, file: Path) -> str:
+        Objects(self._folder).put(self._name, file.read_bytes())
+        return f"{self._folder.uri}/{self._name}"
+
+
+def target_of(graph: Location, rejects: str | Path | None, suffix: str = ".jsonl") -> Target:
+    """A file that was asked for, or a new one in a folder next to the graph; never one inside of it."""
+    if rejects is not None:
+        return _ToPath(_checked(graph, Path(rejects)))
+    name = f"{ULID()}{suffix}"
+    folder = graph.beside("rejects")
+    return _ToPath(Path(folder.base) / name) if graph.is_local else _ToObject(folder, name)
+
+
+def _checked(graph: Location, path: Path) -> Path:
+    if graph.is_local and path.resolve().is_relative_to(Path(graph.base).resolve()):
+        raise ParameterError(f"rejects is '{path}', inside the graph", hint="choose a file outside of it")
+    if path.exists():
+        raise AlreadyExists(f"'{path}' exists already", hint="choose another file for the rejected records")
+    return path
+
+
+# --------------------------------------------------------------------------------------------- rows as records
+
+
+def record_texts(type_: NodeType | EdgeType, rows: pa.Table, *, with_id: bool) -> list[str]:
+    """Rows of a table as the records that would load them."""
+    names = [*(["id"] if with_id else []), *type_.properties]
+    columns = {name: _json_values(type_, rows, name) for name in names}
+    ends = {SHOWN[name]: to_list(column_of(rows, name)) for name in SHOWN} if isinstance(type_, EdgeType) else {}
+    kind = "edge" if isinstance(type_, EdgeType) else "type"
+    return [
+        orjson.dumps(
+            {
+                kind: type_.name,
+                **{name: values[row] for name, values in ends.items()},
+                "data": {name: values[row] for name, values in columns.items() if values[row] is not None},
+            }
+        ).decode()
+        for row in range(rows.num_rows)
+    ]
+
+
+def _json_values(type_: NodeType | EdgeType, rows: pa.Table, name: str) -> list[object]:
+    values = column_of(rows, name)
+    scalar = type_.properties[name].type.scalar if name in type_.properties else Scalar.STRING
+    is_list = pa.types.is_list(values.type)
+    if scalar is Scalar.DATETIME:
+        values = values.cast(pa.list_(pa.int64()) if is_list else pa.int64())
+    elif scalar is Scalar.DATE:
+        values = values.cast(pa.list_(pa.string()) if is_list else pa.string())
+    found = to_list(values)
+    return [_blob_text(cast("BlobValue | None", value)) for value in found] if scalar is Scalar.BLOB else found
+
+
+def _blob_text(blob: BlobValue | None) -> str | None:
+    if blob is None or blob["data"] is None:
+        return None if blob is None else blob["uri"]
+    return INLINE + base64.b64encode(blob["data"]).decode()

@@ -1,0 +1,343 @@
+"""Loads: records and frames of any size, read once, checked against every rule, made one commit.
+
+The input is read in blocks. Rows that pass the row rules are gathered, in memory or as fragments that nobody sees; then
+set rules look at them and the snapshot together, and each table is committed once. What fails is reported with nothing
+changed, or goes into quarantine while the rest is loaded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+from omnigraph.errors import AlreadyExists, OmniGraphError, ParameterError, ValidationError
+from omnigraph.language.schema import Catalog, Schema
+from omnigraph.manifest.branches import branch_names, create_branch
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.history import Commit, commit_of
+from omnigraph.manifest.references import Reference, branch_point, take_snapshot
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import Snapshot, open_pin, pins_of
+from omnigraph.manifest.state import View
+from omnigraph.storage.pinned import branch_uri
+from omnigraph.storage.table import WriteMode
+from omnigraph.write.commit import Terms, catch_up, commit, heal_branch
+from omnigraph.write.executor import Runner
+from omnigraph.write.indexes import ensure_id_indexes, ensure_loaded_indexes
+from omnigraph.write.load.frames import Frame, TypedFrame, frame_types, read_frame
+from omnigraph.write.load.gather import Gathering
+from omnigraph.write.load.incoming import Home, IncomingRows
+from omnigraph.write.load.intake import Draft, Rejected, admit
+from omnigraph.write.load.load_operation import HERE, Load, Loaded, Means, Mode
+from omnigraph.write.load.quarantine import MOST_VIOLATIONS, Collected, Delivery, Quarantine, Rejects, target_of
+from omnigraph.write.load.records import read_records
+from omnigraph.write.load.sources import Source
+
+OnError: TypeAlias = Literal["fail", "quarantine"]
+Engine: TypeAlias = Literal["auto", "local", "spark"]
+Indexes: TypeAlias = Literal["auto", "always", "never"]
+
+INDEXED_FROM: Final = 100_000
+"""Loads of more rows than this are followed by the indexes that keep later writes from scanning."""
+_log = logging.getLogger("omnigraph")
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What is loaded: records, and frames by type."""
+
+    source: Source | None = None
+    nodes: Mapping[str, Frame] = field(default_factory=dict[str, Frame])
+    edges: Mapping[str, Frame] = field(default_factory=dict[str, Frame])
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How it is loaded. ``engine`` is the one that was chosen."""
+
+    mode: Mode = "append"
+    on_error: OnError = "fail"
+    rejects: str | Path | None = None
+    engine: Engine = "local"
+    check: bool = False
+    indexes: Indexes = "auto"
+    from_branch: Reference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What a load did: rows by type, and where the rejected records are. ``commit`` is None when nothing changed.
+
+    ``replayed``: the ``txn`` was loaded before, by this commit; nothing was read now.
+    """
+
+    commit: Commit | None
+    branch: str
+    mode: Mode
+    engine: Engine
+    nodes: Mapping[str, int]
+    edges: Mapping[str, int]
+    rejected: int
+    rejects_path: str | None
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What the input is read into. ``homes`` are the tables that rows may be written to while it is read."""
+
+    manifest: Manifest
+    catalog: Catalog
+    given: Input
+    manner: Manner
+    homes: Homes
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The input once it was read: the rows that passed the row rules, and what is wrong with the others.
+
+    ``discard`` deletes what was written to the graph meanwhile; no commit may ever have been asked to show it.
+    ``runner`` builds what the schema declares of indexes once the rows are committed; without one, only those on ids
+    are built, here.
+    """
+
+    tables: Mapping[str, IncomingRows]
+    collected: Collected
+    quarantine: Delivery | None
+    means: Means
+    discard: Callable[[], None]
+    runner: Runner | None = None
+
+
+Reader: TypeAlias = Callable[[Intake], AbstractContextManager[Read]]
+"""Reads the input; what it read is there until its context ends."""
+
+
+def load(
+    manifest: Manifest, schema: Schema, given: Input, manner: Manner, terms: Terms, reader: Reader | None = None
+) -> LoadResult:
+    """Load everything as one commit, or nothing. Without a reader the input is read in this process."""
+    _check_manner(given, manner, terms)
+    terms = Terms(terms.branch, schema.hash, terms.actor, terms.message, txn=terms.txn)
+    missing = manner.from_branch is not None and terms.branch not in branch_names(manifest)
+    if terms.txn is not None and not (missing or manner.check):
+        # A load that died after its rows were committed may still be finished: then its rows are not in their own way.
+        heal_branch(manifest, terms.branch)
+    replayed = None if missing else _replayed(manifest, manner, terms)
+    if replayed is not None:
+        return replayed
+    if not (missing or manner.check):
+        catch_up(manifest, terms)
+    # With DynamoDB no table can be audited in place.
+    closed = manner.check or missing or manifest.location.scheme == "s3+ddb"
+    homes = Homes(manifest, terms.branch, manner.mode, closed=closed)
+    intake = Intake(manifest, schema.catalog, given, manner, homes)
+    with (reader or _read_here)(intake) as read:
+        work = Load(schema.catalog, read.tables, manner.mode, read.quarantine, manner.check, read.means)
+        try:
+            if read.collected.violations:
+                basis = _basis(manifest, manner, terms, missing=missing)
+                raise read.collected.error(work.also_wrong(basis, read.collected.violations))
+        except BaseException:
+            read.discard()
+            raise
+        terms = replace(terms, incarnation=homes.incarnation)
+        return _committed(manifest, work, read, manner, terms, missing=missing)
+
+
+def _check_manner(given: Input, manner: Manner, terms: Terms) -> None:
+    for name, value, allowed in (
+        ("mode", manner.mode, Mode),
+        ("on_error", manner.on_error, OnError),
+        ("engine", manner.engine, Engine),
+        ("indexes", manner.indexes, Indexes),
+    ):
+        words = cast("tuple[str, ...]", get_args(allowed))
+        if value not in words:
+            raise ParameterError(f"{name} is {value!r}", hint=f"use {', '.join(words)}")
+    if given.source is None and not given.nodes and not given.edges:
+        raise ParameterError("there is nothing to load", hint="give a source, or nodes= and edges=")
+    if manner.rejects is not None and manner.on_error != "quarantine":
+        raise ParameterError("rejects is given", hint='it goes with on_error="quarantine"')
+    if terms.txn is not None:
+        _check_txn(terms.txn)
+
+
+def _check_txn(txn: object) -> None:
+    match txn:
+        case (str(app), int(number)) if app and number >= 0 and not isinstance(number, bool):
+            return
+        case _:
+            raise ParameterError(f"txn is {txn!r}", hint='give an application and a number, such as ("import", 7)')
+
+
+# --------------------------------------------------------------------------------------------- reading
+
+
+class Homes:
+    """Where rows are written while a load is read: to the tables that its branch owns already, and to no others."""
+
+    def __init__(self, manifest: Manifest, branch: str, mode: Mode, *, closed: bool) -> None:
+        self._manifest = manifest
+        self._branch = branch
+        self._mode: WriteMode = "overwrite" if mode == "overwrite" else "append"
+        self._closed = closed
+        self._begun_on: View | None = None
+
+    @property
+    def incarnation(self) -> str | None:
+        """That of the branch when rows were first to be written to it; None, if that never was."""
+        return self._begun_on and self._begun_on.incarnation
+
+    def of(self, table_key: str) -> Home | None:
+        """The home of a table's rows; None while nothing may be written to the table."""
+        if self._closed:
+            return None
+        self._begun_on = self._begun_on or self._manifest.view(self._branch)
+        pin = pins_of(self._begun_on).get(table_key)
+        if pin is None or (pin.branch or MAIN) != self._branch:
+            return None
+        return Home(open_pin(self._manifest, pin), self._mode, branch_uri(pin.location, pin.branch))
+
+
+@contextmanager
+def _read_here(intake: Intake) -> Generator[Read]:
+    """Read the input in this process, into memory or into files of this machine and staged fragments."""
+    manifest, manner = intake.manifest, intake.manner
+    with TemporaryDirectory(prefix="omnigraph-load-") as name:
+        folder, collected = Path(name), Collected(None if manner.check else MOST_VIOLATIONS)
+        gathering = Gathering(folder, intake.homes.of)
+
+        def discard() -> None:
+            gathering.discard(manifest.objects)
+
+        quarantine = None
+        if manner.on_error == "quarantine":
+            quarantine = Quarantine(folder / "rejected.jsonl", target_of(manifest.location, manner.rejects))
+        with quarantine or nullcontext():
+            try:
+                _gather(intake.catalog, intake.given, gathering, quarantine or collected)
+            except BaseException:
+                discard()
+                raise
+            yield Read(gathering.rows(), collected, quarantine, HERE, discard)
+
+
+def _gather(catalog: Catalog, given: Input, gathering: Gathering, rejects: Rejects) -> None:
+    """Read the input once; what passes the row rules is gathered, everything else is rejected."""
+    frames = frame_types(catalog, given.nodes, given.edges)
+    with gathering:
+        for type_, _, _ in frames:
+            gathering.touch(type_)
+        for found in _found(catalog, given.source, frames):
+            if isinstance(found, Rejected):
+                rejects.take(found)
+                continue
+            admitted = admit(found)
+            gathering.add(admitted)
+            for rejected in admitted.rejected:
+                rejects.take(rejected)
+
+
+def _found(catalog: Catalog, source: Source | None, frames: Iterable[TypedFrame]) -> Iterator[Draft | Rejected]:
+    if source is not None:
+        yield from read_records(catalog, source)
+    for type_, name, frame in frames:
+        yield from read_frame(catalog, type_, name, frame)
+
+
+# --------------------------------------------------------------------------------------------- committing
+
+
+def _committed(
+    manifest: Manifest, work: Load, read: Read, manner: Manner, terms: Terms, *, missing: bool
+) -> LoadResult:
+    if manner.check or missing:
+        # A branch that is made for a load that then fails would be a change.
+        loaded = work.prepare(_basis(manifest, manner, terms, missing=missing)).outcome
+        if manner.check:
+            return _result(None, loaded, manner, terms)
+    if missing:
+        _fork(manifest, manner, terms)
+    try:
+        result = commit(manifest, work, terms)
+    except ValidationError:
+        # Rules are looked at before anything is committed. After any other failure what was written stays for cleanup:
+        # a commit that was not taken back yet may still show it.
+        read.discard()
+        # The rows that are in the way may be our own: of two retries at once the other one was first.
+        replayed = _replayed(manifest, manner, terms)
+        if replayed is None:
+            raise
+        return replayed
+    if result.commit is None:
+        read.discard()
+    if result.replayed:
+        return _result(result.commit and commit_of(result.commit), Loaded({}), manner, terms, replayed=True)
+    _index(manifest, manner, terms, result.outcome, read.runner)
+    return _result(result.commit and commit_of(result.commit), result.outcome, manner, terms)
+
+
+def _basis(manifest: Manifest, manner: Manner, terms: Terms, *, missing: bool) -> Snapshot:
+    if not missing or manner.from_branch is None:
+        return take_snapshot(manifest, terms.branch)
+    branch, version = branch_point(manifest, manner.from_branch)
+    return take_snapshot(manifest, branch, version)
+
+
+def _fork(manifest: Manifest, manner: Manner, terms: Terms) -> None:
+    assert manner.from_branch is not None
+    source, version = branch_point(manifest, manner.from_branch)
+    # Another load may have made it meanwhile: then this one goes there too.
+    with suppress(AlreadyExists):
+        create_branch(manifest, terms.branch, source, version)
+
+
+def _replayed(manifest: Manifest, manner: Manner, terms: Terms) -> LoadResult | None:
+    """The result of a load whose ``txn``, or a later one of the same application, is on the branch already."""
+    if terms.txn is None:
+        return None
+    view = manifest.view(terms.branch, with_lineage=True)
+    last = view.tables.txns.get(terms.txn[0])
+    if last is None or terms.txn[1] > last.number:
+        return None
+    known = view.history.find(last.commit_id)
+    return _result(known and commit_of(known), Loaded({}), manner, terms, replayed=True)
+
+
+def _index(manifest: Manifest, manner: Manner, terms: Terms, loaded: Loaded, runner: Runner | None) -> None:
+    wanted = manner.indexes == "always" or (manner.indexes == "auto" and sum(loaded.rows.values()) > INDEXED_FROM)
+    if not wanted:
+        return
+    try:
+        if runner is None:
+            ensure_id_indexes(manifest, terms.branch, loaded.rows, terms.actor)
+        else:
+            ensure_loaded_indexes(manifest, terms.branch, loaded.rows, terms.actor, runner)
+    except OmniGraphError as error:
+        # The rows are committed, and are the same without an index.
+        _log.warning("the indexes after a load on '%s' were not built: %s", terms.branch, error)
+
+
+def _result(made: Commit | None, loaded: Loaded, manner: Manner, terms: Terms, *, replayed: bool = False) -> LoadResult:
+    return LoadResult(
+        made,
+        terms.branch,
+        manner.mode,
+        manner.engine,
+        _by_type(loaded.rows, "node"),
+        _by_type(loaded.rows, "edge"),
+        loaded.rejected,
+        loaded.rejects_path,
+        replayed,
+    )
+
+
+def _by_type(rows: Mapping[str, int], kind: str) -> Mapping[str, int]:
+    return {key.partition(":")[2]: count for key, count in rows.items() if key.startswith(f"{kind}:")}

@@ -1,0 +1,36 @@
+"""Merges and reverts: three sides of every changed row, and the conflicts between them."""
+
+from omnigraph.write.merge.choices import Choices, Notes, Prefer
+from omnigraph.write.merge.deltas import Counts, Merger, Settled
+from omnigraph.write.merge.engine import HERE, Brought, BroughtTable, Means, takes_long
+from omnigraph.write.merge.resolution_file import read_resolution, write_resolution
+from omnigraph.write.merge.rules import Sides
+from omnigraph.write.merge.run import Manner, MergeResult, merge, revert
+from omnigraph.write.merge.sides import Base, Changed, stretches_of, tables_to_merge
+from omnigraph.write.merge.three_way import By
+
+__all__ = [
+    "HERE",
+    "Base",
+    "Brought",
+    "BroughtTable",
+    "By",
+    "Changed",
+    "Choices",
+    "Counts",
+    "Manner",
+    "Means",
+    "MergeResult",
+    "Merger",
+    "Notes",
+    "Prefer",
+    "Settled",
+    "Sides",
+    "merge",
+    "read_resolution",
+    "revert",
+    "stretches_of",
+    "tables_to_merge",
+    "takes_long",
+    "write_resolution",
+]

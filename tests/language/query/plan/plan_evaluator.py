@@ -1,0 +1,336 @@
+"""Runs a logical plan over a graph of a few nodes, in the plainest way: the docstrings of ``plan.py``, as code.
+
+It is here to show that plans mean what the language says; no executor shares a line with it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import dist
+from typing import Any, TypeAlias, cast
+
+from omnigraph.language.query.ast import AggregateFunction, Comparison
+from omnigraph.language.query.plan.operators import (
+    ByRank,
+    Connect,
+    ConnectEdges,
+    Count,
+    Cross,
+    Expand,
+    ExpandEdges,
+    Fuse,
+    Group,
+    Limit,
+    MatchPlan,
+    Outer,
+    Project,
+    ReadPlan,
+    Scan,
+    Select,
+    Sort,
+    TopRanked,
+    Without,
+)
+from omnigraph.language.query.typed import (
+    Aggregate,
+    ColumnValue,
+    Compare,
+    Constant,
+    Direction,
+    Distance,
+    Expression,
+    Identity,
+    IsNull,
+    Now,
+    Order,
+    ParameterValue,
+    Predicate,
+    PropertyValue,
+    TextMatch,
+    TextScore,
+)
+
+Value: TypeAlias = Any  # values of a test graph: whatever the property holds
+RANK = "rank"
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A node, or an edge with its ends."""
+
+    id: str
+    properties: Mapping[str, Value]
+    source: str = ""
+    destination: str = ""
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+Row: TypeAlias = Mapping[str, Any]  # entities by variable, and the rank where there is one
+Nodes: TypeAlias = Mapping[str, Mapping[str, Entity]]
+Edges: TypeAlias = Mapping[str, tuple[Entity, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Nodes by type and id, edges by type, and the values of parameters."""
+
+    nodes: Nodes
+    edges: Edges
+    parameters: Mapping[str, Value]
+
+
+# ------------------------------------------------------------------------------------------------ result
+
+
+def run(plan: ReadPlan, graph: Graph) -> list[dict[str, Value]]:
+    """The result rows of a plan."""
+    match plan:
+        case Project():
+            rows = _rows(plan.input, graph)
+            return [{column.name: value(column.expression, row, graph) for column in plan.columns} for row in rows]
+        case Group():
+            return _groups(plan, graph)
+        case Sort():
+            assert isinstance(plan.input, Group)
+            return cast("list[dict[str, Value]]", _sorted(plan, _groups(plan.input, graph), graph))
+        case Limit():
+            assert isinstance(plan.input, Group | Sort)
+            return run(plan.input, graph)[: value(plan.count, {}, graph)]
+
+
+def _rows(plan: MatchPlan | Sort | Limit, graph: Graph) -> list[Row]:
+    match plan:
+        case Limit():
+            assert not isinstance(plan.input, Group)
+            return _rows(plan.input, graph)[: value(plan.count, {}, graph)]
+        case Sort():
+            assert not isinstance(plan.input, Group)
+            return _sorted(plan, _rows(plan.input, graph), graph)
+        case _:
+            return list(match_rows(plan, graph))
+
+
+def _sorted(plan: Sort, rows: Iterable[Row], graph: Graph) -> list[Row]:
+    ordered = sorted(rows, key=lambda row: [row[variable].id for variable in plan.tie_break])
+    for key in reversed(plan.keys):
+        ordered.sort(key=_sort_key(key, graph), reverse=isinstance(key, Order) and key.descending)
+    return ordered
+
+
+def _sort_key(key: Order | ByRank, graph: Graph) -> Callable[[Row], Value]:
+    if isinstance(key, ByRank):
+        return lambda row: row[RANK]
+    return lambda row: _nulls_first(value(key.expression, row, graph))
+
+
+def _nulls_first(found: Value) -> tuple[bool, Value]:
+    return (found is not None, found if found is not None else 0)
+
+
+def _groups(plan: Group, graph: Graph) -> list[dict[str, Value]]:
+    groups: dict[tuple[Value, ...], list[Row]] = defaultdict(list)
+    for row in match_rows(plan.input, graph):
+        groups[tuple(value(key.expression, row, graph) for key in plan.keys)].append(row)
+    if not plan.keys and not groups:
+        groups[()] = []
+    return [
+        {
+            column.name: _aggregate(column.expression, rows, graph)
+            if isinstance(column.expression, Aggregate)
+            else value(column.expression, rows[0], graph)
+            for column in plan.columns
+        }
+        for rows in groups.values()
+    ]
+
+
+def _aggregate(aggregate: Aggregate, rows: list[Row], graph: Graph) -> Value:
+    found = [value(aggregate.argument, row, graph) for row in rows]
+    values = [one for one in found if one is not None]
+    if aggregate.distinct:
+        values = list(dict.fromkeys(values))
+    if aggregate.function is AggregateFunction.COUNT:
+        return len(values)
+    if not values:
+        return None
+    match aggregate.function:
+        case AggregateFunction.SUM:
+            return float(sum(values))
+        case AggregateFunction.AVG:
+            return sum(values) / len(values)
+        case AggregateFunction.MIN:
+            return min(values)
+        case AggregateFunction.MAX:
+            return max(values)
+
+
+# ------------------------------------------------------------------------------------------------ match
+
+
+def match_rows(plan: MatchPlan, graph: Graph, outer: Row | None = None) -> Iterator[Row]:
+    """The rows of a match; ``outer`` is the row that a negation is asked about."""
+    match plan:
+        case Scan():
+            rows = ({plan.variable: node} for node in graph.nodes[plan.node_type].values())
+            yield from (row for row in rows if _all_hold(plan.predicates, row, graph))
+        case Outer():
+            yield {variable: (outer or {})[variable] for variable in plan.variables}
+        case Cross():
+            right = list(match_rows(plan.right, graph, outer))
+            yield from ({**one, **other} for one in match_rows(plan.left, graph, outer) for other in right)
+        case Select():
+            yield from (row for row in match_rows(plan.input, graph, outer) if holds(plan.predicate, row, graph))
+        case Without():
+            for row in match_rows(plan.input, graph, outer):
+                fixed = {variable: row[variable] for variable in plan.outer}
+                if next(match_rows(plan.inner, graph, fixed), None) is None:
+                    yield row
+        case TopRanked():
+            yield from _top_ranked(plan, list(match_rows(plan.input, graph, outer)), graph)
+        case Fuse():
+            yield from _fused(plan, graph)
+        case _:
+            for row in match_rows(plan.input, graph, outer):
+                yield from _steps(plan, row, graph)
+
+
+def _steps(plan: Expand | ExpandEdges | Connect | ConnectEdges, row: Row, graph: Graph) -> Iterator[Row]:
+    source = row[plan.source].id
+    match plan:
+        case Expand():
+            for found in sorted(walk(graph, plan.edge_type, plan.direction, source, plan.minimum, plan.maximum)):
+                extended = {**row, plan.destination: graph.nodes[plan.destination_type][found]}
+                if _all_hold(plan.predicates, extended, graph):
+                    yield extended
+        case Connect():
+            ends = walk(graph, plan.edge_type, plan.direction, source, plan.minimum, plan.maximum)
+            if row[plan.destination].id in ends:
+                yield row
+        case ExpandEdges():
+            for edge, end in incident(graph, plan.edge_type, plan.direction, source):
+                node = graph.nodes[plan.destination_type][end]
+                extended = {**row, plan.edge_variable: edge, plan.destination: node}
+                if _all_hold((*plan.edge_predicates, *plan.predicates), extended, graph):
+                    yield extended
+        case ConnectEdges():
+            for edge, end in incident(graph, plan.edge_type, plan.direction, source):
+                extended = {**row, plan.edge_variable: edge}
+                if end == row[plan.destination].id and _all_hold(plan.edge_predicates, extended, graph):
+                    yield extended
+
+
+def incident(graph: Graph, edge_type: str, direction: Direction, node: str) -> Iterator[tuple[Entity, str]]:
+    """The edges at a node, each with its other end; a loop once."""
+    for edge in graph.edges[edge_type]:
+        if edge.source == node and direction is not Direction.IN:
+            yield edge, edge.destination
+        elif edge.destination == node and direction is not Direction.OUT:
+            yield edge, edge.source
+
+
+def walk(graph: Graph, edge_type: str, direction: Direction, source: str, minimum: int, maximum: int) -> frozenset[str]:
+    """The nodes at ``minimum`` to ``maximum`` hops."""
+    frontier, visited, found = {source}, {source}, set[str]()
+    for hop in range(1, maximum + 1):
+        steps = [(node, end) for node in frontier for _, end in incident(graph, edge_type, direction, node)]
+        loops = {node for node, end in steps if node == end}
+        frontier = {end for _, end in steps} - visited
+        visited |= frontier
+        if hop >= minimum:
+            found |= frontier | loops
+    return frozenset(found)
+
+
+def _top_ranked(plan: TopRanked, rows: list[Row], graph: Graph) -> Iterator[Row]:
+    variable = plan.ranking.target.variable
+    scores = {row[variable].id: value(plan.ranking, row, graph) for row in rows}
+    sign = 1 if isinstance(plan.ranking, Distance) else -1
+    best = sorted((sign * score, entity) for entity, score in scores.items() if score is not None)
+    ranks = {entity: rank for rank, (_, entity) in enumerate(best[: _limit(plan.limit, graph)])}
+    yield from ({**row, RANK: ranks[row[variable].id]} for row in rows if row[variable].id in ranks)
+
+
+def _fused(plan: Fuse, graph: Graph) -> Iterator[Row]:
+    arms = [list(match_rows(arm, graph)) for arm in (plan.first, plan.second)]
+    numbers = [_numbered(arm, plan.variable) for arm in arms]
+    k = value(plan.k, {}, graph)
+
+    def order(entity: str) -> tuple[float, float, float]:
+        places = [arm.get(entity, float("inf")) for arm in numbers]
+        return (-sum(1 / (k + place + 1) for place in places), places[0], places[1])
+
+    best = sorted(numbers[0] | numbers[1], key=order)[: _limit(plan.limit, graph)]
+    for rank, entity in enumerate(best):
+        rows = arms[0] if entity in numbers[0] else arms[1]
+        yield from ({**row, RANK: rank} for row in rows if row[plan.variable].id == entity)
+
+
+def _numbered(rows: list[Row], variable: str) -> dict[str, int]:
+    ordered = sorted((row[RANK], row[variable].id) for row in rows)
+    return {entity: number for number, entity in enumerate(dict.fromkeys(entity for _, entity in ordered))}
+
+
+def _limit(limit: Count | None, graph: Graph) -> int | None:
+    return None if limit is None else value(limit, {}, graph)
+
+
+# ------------------------------------------------------------------------------------------------ expressions
+
+
+def value(expression: Expression, row: Row, graph: Graph) -> Value:
+    """What an expression is in a row. A text score counts the words that occur."""
+    match expression:
+        case Constant():
+            return expression.value
+        case ParameterValue():
+            return graph.parameters[expression.name]
+        case PropertyValue():
+            return row[expression.variable].properties.get(expression.name)
+        case Identity():
+            return row[expression.variable].id
+        case ColumnValue():
+            return row[expression.name]
+        case Distance():
+            vector = value(expression.target, row, graph)
+            return None if vector is None else dist(vector, value(expression.query, row, graph))
+        case TextScore() | TextMatch():
+            words = value(expression.query, row, graph).lower().split()
+            text = (value(expression.target, row, graph) or "").lower().split()
+            score = sum(word in text for word in words) or None
+            return score is not None if isinstance(expression, TextMatch) else score
+        case Now():
+            return 0
+        case _:
+            raise NotImplementedError(type(expression).__name__)
+
+
+def holds(predicate: Predicate, row: Row, graph: Graph) -> bool:
+    """Whether a predicate is true; unknown is not."""
+    match predicate:
+        case IsNull():
+            return (value(predicate.operand, row, graph) is None) is not predicate.negated
+        case TextMatch():
+            return bool(value(predicate, row, graph))
+        case Compare():
+            left, right = value(predicate.left, row, graph), value(predicate.right, row, graph)
+            return left is not None and right is not None and _COMPARISONS[predicate.operator](left, right)
+
+
+_COMPARISONS: Mapping[Comparison, Callable[[Value, Value], bool]] = {
+    Comparison.EQUAL: lambda left, right: left == right,
+    Comparison.NOT_EQUAL: lambda left, right: left != right,
+    Comparison.LESS: lambda left, right: left < right,
+    Comparison.LESS_OR_EQUAL: lambda left, right: left <= right,
+    Comparison.GREATER: lambda left, right: left > right,
+    Comparison.GREATER_OR_EQUAL: lambda left, right: left >= right,
+    Comparison.CONTAINS: lambda left, right: right in left,
+    Comparison.STARTS_WITH: lambda left, right: left.startswith(right),
+}
+
+
+def _all_hold(predicates: Iterable[Predicate], row: Row, graph: Graph) -> bool:
+    return all(holds(predicate, row, graph) for predicate in predicates)

@@ -1,0 +1,292 @@
+"""Predicates over frames hold where the plain evaluator says so; what a scan can decide, Lance decides alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.language.query.ast import Comparison, TextFunction
+from omnigraph.language.query.typed import (
+    Compare,
+    Constant,
+    ConstantValue,
+    Expression,
+    IsNull,
+    Now,
+    ParameterValue,
+    Predicate,
+    PropertyValue,
+    TextMatch,
+)
+from omnigraph.language.types import NUMBERS, Scalar, ValueType
+from omnigraph.read.frames.expressions import Request, Searched
+from omnigraph.read.frames.frame import Binding, Frame
+from omnigraph.read.frames.predicates import condition_of, holds
+from omnigraph.storage import table as tables
+from omnigraph.storage.columns import Values
+from omnigraph.storage.filters import MOST_LISTED, AnyOf
+from tests.language.query.plan import plan_evaluator
+from tests.language.query.plan.plan_evaluator import Entity
+from tests.language.query.query_strategies import fuzzing
+from tests.read.random_entities import (
+    LISTS,
+    POOLS,
+    PROPERTIES,
+    SINGLE,
+    NoSearch,
+    Things,
+    loaded,
+    properties_of,
+    things,
+    values_of,
+)
+
+WORDS = (Comparison.CONTAINS, Comparison.STARTS_WITH)
+ORDERING = [each for each in Comparison if each not in WORDS]
+
+
+def comparable(type_: ValueType) -> dict[str, ValueType]:
+    """The properties that a single value of a type can be compared with."""
+    numbers = type_.scalar in NUMBERS
+    return {
+        name: each
+        for name, each in SINGLE.items()
+        if (each.scalar in NUMBERS if numbers else each.scalar is type_.scalar)
+    }
+
+
+def operands(names: Mapping[str, ValueType]) -> st.SearchStrategy[Expression]:
+    """Properties, parameters and constants of some types."""
+    fixed = st.sampled_from(sorted(names.items())).flatmap(
+        lambda named: (
+            st.builds(Constant, values_of(named[1]), st.just(named[1])) | st.just(ParameterValue(named[0], named[1]))
+        )
+    )
+    return properties_of(names) | fixed
+
+
+def kinds(of: Mapping[str, ValueType]) -> st.SearchStrategy[ValueType]:
+    return st.sampled_from(list(of.values()))
+
+
+ORDERED = kinds(SINGLE).flatmap(
+    lambda type_: st.builds(
+        Compare, operands(comparable(type_)), st.sampled_from(ORDERING), operands(comparable(type_))
+    )
+)
+MEMBERS = kinds(LISTS).flatmap(
+    lambda type_: st.builds(
+        Compare,
+        operands({name: each for name, each in LISTS.items() if each.scalar is type_.scalar}),
+        st.just(Comparison.CONTAINS),
+        operands(comparable(type_)),
+    )
+)
+TEXTS = {"string": SINGLE["string"]}
+WITHIN = st.builds(Compare, operands(TEXTS), st.sampled_from(WORDS), operands(TEXTS))
+NULLS = st.builds(IsNull, operands(PROPERTIES), st.booleans())
+PREDICATES: st.SearchStrategy[Predicate] = ORDERED | MEMBERS | WITHIN | NULLS
+
+
+@fuzzing(400)
+@given(things(), PREDICATES)
+def test_a_predicate_holds_where_it_is_true(given_things: Things, predicate: Predicate) -> None:
+    expected = [plan_evaluator.holds(predicate, row, given_things.graph) for row in given_things.rows]
+    assert holds(predicate, given_things.frame, given_things.request).tolist() == expected
+
+
+@pytest.mark.parametrize("left", [name for name, type_ in SINGLE.items() if type_.is_number])
+@pytest.mark.parametrize("right", [name for name, type_ in SINGLE.items() if type_.is_number])
+def test_numbers_of_two_columns_are_compared_exactly(left: str, right: str) -> None:
+    pairs = [
+        (one, other) for one in (*POOLS[SINGLE[left].scalar], None) for other in (*POOLS[SINGLE[right].scalar], None)
+    ]
+    empty: dict[str, ConstantValue] = dict.fromkeys(PROPERTIES)
+    entities = [
+        Entity(str(number), {**empty, left: pair[0]} if side == 0 else {**empty, right: pair[1]})
+        for side in (0, 1)
+        for number, pair in enumerate(pairs)
+    ]
+    given_things = Things(tuple(entities), tuple((n, n + len(pairs)) for n in range(len(pairs))), {})
+    for operator in ORDERING:
+        predicate = Compare(PropertyValue("a", left, SINGLE[left]), operator, PropertyValue("b", right, SINGLE[right]))
+        expected = [plan_evaluator.holds(predicate, row, given_things.graph) for row in given_things.rows]
+        assert holds(predicate, given_things.frame, given_things.request).tolist() == expected, operator
+
+
+def test_nothing_but_inequality_holds_beside_a_float_that_is_no_number() -> None:
+    integers, floats = ValueType(Scalar.I64), ValueType(Scalar.F64)
+    rows = pa.table({"id": ["x"], "i": pa.array([1], pa.int64()), "f": pa.array([float("nan")])})
+    frame = Frame(1, {"v": Binding(Rows(rows), np.zeros(1, np.int64))})
+    found = {
+        operator: bool(
+            holds(
+                Compare(PropertyValue("v", "i", integers), operator, PropertyValue("v", "f", floats)), frame, REQUEST
+            )[0]
+        )
+        for operator in ORDERING
+    }
+    assert [operator for operator, held in found.items() if held] == [Comparison.NOT_EQUAL]
+
+
+# --------------------------------------------------------------------------------------------- how often it is asked
+
+
+class Rows:
+    """A population that remembers how many values it was asked for."""
+
+    table_key = "node:Thing"
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+        self.asked = 0
+
+    def __len__(self) -> int:
+        return self.rows.num_rows
+
+    def identifies(self, column: str) -> bool:
+        return column == "id"
+
+    def ids(self, positions: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.StringArray:
+        return cast("pa.StringArray", self.rows["id"].combine_chunks().take(positions))
+
+    def values(self, column: str, positions: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Values:
+        self.asked += len(positions)
+        return cast("Values", self.rows[column].combine_chunks().take(positions))
+
+
+REQUEST = Request({}, 0, NoSearch())
+
+
+def test_an_entity_of_many_rows_is_asked_about_once() -> None:
+    population = Rows(pa.table({"id": ["x", "y", "z"], "n": pa.array([1, 2, 3], pa.int64())}))
+    frame = Frame(1_000, {"v": Binding(population, np.arange(1_000) % 2)})
+    integer = ValueType(Scalar.I64)
+    mask = holds(Compare(PropertyValue("v", "n", integer), Comparison.GREATER, Constant(1, integer)), frame, REQUEST)
+    assert mask.tolist() == [False, True] * 500
+    assert population.asked == 2
+
+
+class Sometimes:
+    """A search in which only the first row matches, and of the second nothing is known."""
+
+    def score(self, expression: Searched, frame: Frame) -> Values:
+        assert isinstance(expression, TextMatch)
+        return pa.array([True, None, *[False] * (frame.num_rows - 2)], pa.bool_())
+
+
+def test_a_text_predicate_is_answered_by_the_search_also_inside_a_comparison() -> None:
+    text, flag = ValueType(Scalar.STRING), ValueType(Scalar.BOOL)
+    match = TextMatch(TextFunction.SEARCH, PropertyValue("v", "t", text), Constant("word", text), None, flag)
+    population = Rows(pa.table({"id": ["x", "y", "z"]}))
+    frame = Frame(3, {"v": Binding(population, np.arange(3))})
+    request = Request({}, 0, Sometimes())
+    assert holds(match, frame, request).tolist() == [True, False, False]
+    assert holds(Compare(match, Comparison.EQUAL, Constant(False, flag)), frame, request).tolist() == [
+        False,
+        False,
+        True,
+    ]
+
+
+# --------------------------------------------------------------------------------------------- pushed into a scan
+
+
+def everything() -> list[Entity]:
+    """Entities that together hold every value of every pool, and null."""
+    lengths = range(max(map(len, POOLS.values())) + 1)
+    return [Entity(str(at), {name: _nth(type_, at) for name, type_ in PROPERTIES.items()}) for at in lengths]
+
+
+def _nth(type_: ValueType, at: int) -> ConstantValue:
+    pool = POOLS[type_.scalar]
+    if at >= len(pool):
+        return None
+    return (pool[at], pool[0]) if type_.is_list else pool[at]
+
+
+def fixed_comparisons() -> list[Predicate]:
+    found: list[Predicate] = [
+        IsNull(PropertyValue("a", name, type_), negated)
+        for name, type_ in PROPERTIES.items()
+        for negated in (True, False)
+    ]
+    for name, type_ in SINGLE.items():
+        held = PropertyValue("a", name, type_)
+        others = [each for each in comparable(type_).values() for _ in POOLS[each.scalar][::3]]
+        values = [value for each in comparable(type_).values() for value in POOLS[each.scalar][::3]]
+        for other, value in zip(others, values, strict=True):
+            fixed = Constant(value, other)
+            found += [Compare(held, each, fixed) for each in (Comparison.EQUAL, Comparison.LESS)]
+            found += [Compare(fixed, each, held) for each in (Comparison.NOT_EQUAL, Comparison.LESS_OR_EQUAL)]
+        for each in LISTS.values():
+            if each.item.scalar in {other.scalar for other in comparable(type_).values()}:
+                found.append(Compare(Constant(tuple(POOLS[each.scalar][:4]), each), Comparison.CONTAINS, held))
+    return found
+
+
+def test_lance_decides_what_is_pushed_as_a_mask_does(tmp_path: Path) -> None:
+    population = loaded(everything())
+    table = tables.create(str(tmp_path / "table"), population.rows, "test")
+    ids = cast("list[str]", population.rows["id"].to_pylist())
+    frame = Frame(len(population), {"a": Binding(population, np.arange(len(population)))})
+    pushed = 0
+    for predicate in fixed_comparisons():
+        condition = condition_of(predicate, "a", REQUEST)
+        if condition is None:
+            assert isinstance(predicate, IsNull)
+            assert not predicate.negated
+            continue
+        expected = np.array(ids)[holds(predicate, frame, REQUEST)].tolist()
+        assert table.scan(["id"], filter=condition.sql()).read_all()["id"].to_pylist() == expected, predicate
+        pushed += 1
+    assert pushed > 500
+
+
+STRING, TIME = ValueType(Scalar.STRING), ValueType(Scalar.DATETIME)
+NAME = PropertyValue("a", "name", STRING)
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        Compare(NAME, Comparison.EQUAL, PropertyValue("b", "name", STRING)),
+        Compare(PropertyValue("b", "name", STRING), Comparison.EQUAL, Constant("x", STRING)),
+        Compare(NAME, Comparison.STARTS_WITH, Constant("x", STRING)),
+        Compare(NAME, Comparison.CONTAINS, Constant("x", STRING)),
+        Compare(Constant("x", STRING), Comparison.CONTAINS, NAME),
+        IsNull(NAME, negated=False),
+        TextMatch(TextFunction.SEARCH, NAME, Constant("x", STRING), None, ValueType(Scalar.BOOL)),
+        Compare(ParameterValue("many", ValueType(Scalar.STRING, is_list=True)), Comparison.CONTAINS, NAME),
+    ],
+)
+def test_what_a_scan_cannot_decide_is_not_pushed(predicate: Predicate) -> None:
+    many = tuple(str(number) for number in range(MOST_LISTED + 1))
+    assert condition_of(predicate, "a", Request({"many": many}, 0, NoSearch())) is None
+
+
+@pytest.mark.parametrize("items", [None, ("x", "y")])
+def test_a_list_of_texts_is_pushed_as_a_set(items: Sequence[str] | None) -> None:
+    listed = ParameterValue("few", ValueType(Scalar.STRING, nullable=True, is_list=True))
+    request = Request({"few": None if items is None else tuple(items)}, 0, NoSearch())
+    condition = condition_of(Compare(listed, Comparison.CONTAINS, NAME), "a", request)
+    assert condition is not None
+    assert condition.columns == ("name",)
+    if items is None:
+        assert condition.sql() == "false"
+    else:
+        assert isinstance(condition, AnyOf)
+
+
+def test_the_time_of_the_request_is_pushed() -> None:
+    born = PropertyValue("a", "born", TIME)
+    condition = condition_of(Compare(born, Comparison.LESS, Now(TIME)), "a", Request({}, 12_345, NoSearch()))
+    assert condition is not None
+    assert "12345" in (condition.sql() or "")

@@ -1,0 +1,182 @@
+"""Arrays of edges, asked and walked, against the plainest loops over random multigraphs with loops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnigraph.language.query.typed import Direction
+from omnigraph.read.frames.frame import Positions
+from omnigraph.read.match import topology
+from omnigraph.read.match.topology import (
+    Adjacency,
+    edges_between,
+    edges_of,
+    has_pairs,
+    joined_pairs,
+    neighbours_of,
+    oriented,
+    sized,
+    spread,
+    walk,
+)
+from tests.language.query.plan import plan_evaluator
+from tests.language.query.plan.plan_evaluator import Entity, Graph
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges between two types of nodes, or within one."""
+
+    num_sources: int
+    num_destinations: int
+    pairs: list[tuple[int, int]]
+
+    def arrays(self, direction: Direction, *, distinct: bool) -> Adjacency:
+        ends = np.array(self.pairs, np.int32).reshape(-1, 2)
+        sizes = sized((self.num_sources, self.num_destinations), direction)
+        return joined_pairs(oriented(ends[:, 0], ends[:, 1], direction), sizes, distinct=distinct)
+
+    def steps(self, direction: Direction) -> Iterator[tuple[int, int, int]]:
+        """Where each step begins and ends, and by which edge."""
+        for edge, (source, destination) in enumerate(self.pairs):
+            if direction is not Direction.IN:
+                yield source, destination, edge
+            if direction is Direction.IN or (direction is Direction.BOTH and source != destination):
+                yield destination, source, edge
+
+
+@st.composite
+def within_one_type(draw: st.DrawFn, most: int = 8) -> Edges:
+    size = draw(st.integers(1, most))
+    node = st.integers(0, size - 1)
+    return Edges(size, size, draw(st.lists(st.tuples(node, node), max_size=3 * most)))
+
+
+@st.composite
+def between_two_types(draw: st.DrawFn) -> Edges:
+    sources, destinations = draw(st.integers(0, 6)), draw(st.integers(0, 6))
+    if not sources or not destinations:
+        return Edges(sources, destinations, [])
+    pair = st.tuples(st.integers(0, sources - 1), st.integers(0, destinations - 1))
+    return Edges(sources, destinations, draw(st.lists(pair, max_size=20)))
+
+
+DIRECTIONS = st.sampled_from(list(Direction))
+ONE_WAY = st.sampled_from([Direction.OUT, Direction.IN])
+WALKS = st.one_of(st.tuples(within_one_type(), DIRECTIONS), st.tuples(between_two_types(), ONE_WAY))
+
+
+def some(positions: int, numbers: list[int]) -> Positions:
+    """Positions below a number, in any order and repeated."""
+    return np.array([number % positions for number in numbers if positions], np.int64)
+
+
+@settings(deadline=None)
+@given(WALKS, st.lists(st.integers(0, 100), max_size=12))
+def test_neighbours_and_edges_of_nodes(walked: tuple[Edges, Direction], numbers: list[int]) -> None:
+    edges, direction = walked
+    plain, distinct = edges.arrays(direction, distinct=False), edges.arrays(direction, distinct=True)
+    asked = some(plain.num_nodes, numbers)
+    steps = list(edges.steps(direction))
+    expected = [(row, end, edge) for row, node in enumerate(asked) for begin, end, edge in steps if begin == node]
+    found = list(zip(*(each.tolist() for each in edges_of(plain, asked)), strict=True))
+    assert sorted(found) == sorted(expected)
+    assert [step[:2] for step in found] == [step[:2] for step in sorted(expected)]
+    once = list(zip(*(each.tolist() for each in neighbours_of(distinct, asked)), strict=True))
+    assert once == sorted({(row, end) for row, end, _ in expected})
+    counts = Counter(begin for begin, _, _ in steps)
+    assert plain.degrees().tolist() == [counts[node] for node in range(plain.num_nodes)]
+
+
+@settings(deadline=None)
+@given(WALKS, st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=12))
+def test_pairs_and_the_edges_between_them(walked: tuple[Edges, Direction], numbers: list[tuple[int, int]]) -> None:
+    edges, direction = walked
+    plain, distinct = edges.arrays(direction, distinct=False), edges.arrays(direction, distinct=True)
+    if not plain.num_nodes or not plain.num_neighbours:
+        return
+    begins = some(plain.num_nodes, [begin for begin, _ in numbers])
+    ends = some(plain.num_neighbours, [end for _, end in numbers])
+    between = [
+        (row, edge)
+        for row, pair in enumerate(zip(begins, ends, strict=True))
+        for begin, end, edge in edges.steps(direction)
+        if (begin, end) == pair
+    ]
+    rows, found = edges_between(plain, begins, ends)
+    assert sorted(zip(rows.tolist(), found.tolist(), strict=True)) == sorted(between)
+    expected = [row in {row for row, _ in between} for row in range(len(begins))]
+    assert has_pairs(distinct, begins, ends).tolist() == expected
+    beyond = np.full(len(begins), plain.num_neighbours + 3)
+    assert not has_pairs(distinct, begins, beyond).any()
+
+
+@settings(deadline=None)
+@given(WALKS, st.booleans(), st.lists(st.integers(0, 2**40), min_size=8, max_size=8))
+def test_weights_are_passed_on(walked: tuple[Edges, Direction], distinct: bool, numbers: list[int]) -> None:
+    edges, direction = walked
+    arrays = edges.arrays(direction, distinct=distinct)
+    steps = [(begin, end) for begin, end, _ in edges.steps(direction)]
+    steps = list(set(steps)) if distinct else steps
+    given_ = np.array([numbers[node % 8] for node in range(arrays.num_nodes)], np.int64)
+    received = [sum(numbers[begin % 8] for begin, end in steps if end == node) for node in range(arrays.num_neighbours)]
+    assert spread(arrays, given_).tolist() == received
+
+
+@pytest.fixture(params=[(4_000_000, 2**26), (3, 2**26), (3, 11)], ids=["at once", "few steps", "few steps and marks"])
+def in_pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Walks in one piece, and in as many as it takes."""
+    steps, marks = cast("tuple[int, int]", request.param)
+    monkeypatch.setattr(topology, "_STEPS", steps)
+    monkeypatch.setattr(topology, "_MARKS", marks)
+
+
+def naive(edges: Edges) -> Graph:
+    named = [Entity(str(number), {}, str(begin), str(end)) for number, (begin, end) in enumerate(edges.pairs)]
+    return Graph({}, {"E": tuple(named)}, {})
+
+
+@pytest.mark.usefixtures("in_pieces")
+class TestWalks:
+    """Each test runs in one piece and in many."""
+
+    @settings(deadline=None)
+    @given(
+        within_one_type(), DIRECTIONS, st.integers(1, 4), st.integers(1, 5), st.lists(st.integers(0, 100), max_size=6)
+    )
+    def test_walks_as_the_plan_says(
+        self, edges: Edges, direction: Direction, minimum: int, maximum: int, numbers: list[int]
+    ) -> None:
+        arrays, graph = edges.arrays(direction, distinct=True), naive(edges)
+        sources = some(arrays.num_nodes, numbers)
+        expected = [
+            (row, node)
+            for row, source in enumerate(sources)
+            for node in sorted(
+                int(found) for found in plan_evaluator.walk(graph, "E", direction, str(source), minimum, maximum)
+            )
+        ]
+        rows, found = walk(arrays, sources, minimum, maximum)
+        assert list(zip(rows.tolist(), found.tolist(), strict=True)) == expected
+
+    @settings(deadline=None)
+    @given(between_two_types(), ONE_WAY)
+    def test_one_hop_between_two_types(self, edges: Edges, direction: Direction) -> None:
+        arrays = edges.arrays(direction, distinct=True)
+        rows, found = walk(arrays, np.arange(arrays.num_nodes), 1, 1)
+        steps = {(begin, end) for begin, end, _ in edges.steps(direction)}
+        assert list(zip(rows.tolist(), found.tolist(), strict=True)) == sorted(steps)
+
+
+def test_sums_stay_exact_beyond_what_floats_hold() -> None:
+    edges = Edges(3, 3, [(0, 2), (1, 2)])
+    weights = np.array([2**60 + 1, 2**60 + 2, 0])
+    assert spread(edges.arrays(Direction.OUT, distinct=True), weights).tolist() == [0, 0, 2**61 + 3]

@@ -1,0 +1,173 @@
+"""Two rankings fused: as the plan's own words say it, whatever the frames are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnigraph.errors import ParameterError
+from omnigraph.graph import Graph
+from omnigraph.language.query.plan.operators import Fuse, Scan, TopRanked
+from omnigraph.language.query.typed import Constant, FusedScore, ParameterValue
+from omnigraph.language.types import Scalar, ValueType
+from omnigraph.read.frames.frame import Binding, Frame
+from omnigraph.read.frames.population import SeenRows, WholeTable
+from omnigraph.read.search.fusion import fused, ranks_in
+from omnigraph.read.search.scores import fuse, top_ranked
+from omnigraph.storage.columns import to_list
+from tests.read.search.searched_graphs import (
+    NUMBER,
+    bm25,
+    documents,
+    frame_of,
+    ids_of,
+    nearest,
+    searching,
+    seen,
+    text,
+    vector,
+    whole,
+)
+
+I64 = ValueType(Scalar.I64)
+CODES = "abcdef"
+
+
+@pytest.fixture(scope="module")
+def docs(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    """Documents that no test changes: by distance a to f, by words f, d and b."""
+    words = {"b": "fox one two three", "d": "fox fox one", "f": "fox fox fox"}
+    rows = [{"code": code, "vec": [float(at), 0.0], "body": words.get(code)} for at, code in enumerate(CODES)]
+    return documents(tmp_path_factory.mktemp("docs"), rows)
+
+
+def test_places_among_the_best() -> None:
+    best, none = np.array([7, 2, 5]), np.zeros(0, np.int64)
+    assert ranks_in(best, np.array([2, 5, 7, 3, 9, 0])).tolist() == [1, 2, 0, -1, -1, -1]
+    assert ranks_in(none, np.array([2, 5])).tolist() == [-1, -1]
+    assert ranks_in(best, none).tolist() == []
+
+
+# --------------------------------------------------------------------------------------------- fused
+
+Row = tuple[str, str, int]
+"""The fused entity, another entity, and the rank."""
+
+
+def oracle(first: Sequence[Row], second: Sequence[Row], k: int, limit: int | None) -> list[tuple[int, str, str]]:
+    """The definition of ``Fuse``, row by row: the fused rank and both entities of each row that is left."""
+    numbers = [
+        {code: n for n, code in enumerate(dict.fromkeys(code for _, code in sorted((r, c) for c, _, r in arm)))}
+        for arm in (first, second)
+    ]
+    best = sorted(
+        numbers[0] | numbers[1],
+        key=lambda code: (
+            -sum(1 / (k + arm[code] + 1) for arm in numbers if code in arm),
+            *(arm.get(code, float("inf")) for arm in numbers),
+        ),
+    )[:limit]
+    return sorted(
+        (rank, code, other)
+        for rank, code in enumerate(best)
+        for found, other, _ in (first if code in numbers[0] else second)
+        if found == code
+    )
+
+
+def framed(rows: Sequence[Row], one: SeenRows | WholeTable, other: SeenRows | WholeTable) -> Frame:
+    def binding(population: SeenRows | WholeTable, codes: list[str]) -> Binding:
+        known = ids_of(population, np.arange(len(population)))
+        return Binding(population, np.array([known.index(code) for code in codes], np.int64))
+
+    bindings = {
+        "d": binding(one, [row[0] for row in rows]),
+        "e": binding(other, [row[1] for row in rows]),
+    }
+    return Frame(len(rows), bindings, ranks=np.array([row[2] for row in rows], np.int64))
+
+
+arms = st.lists(st.tuples(st.sampled_from(CODES), st.sampled_from(CODES), st.integers(0, 4)), max_size=10)
+
+
+@settings(max_examples=150, deadline=None)
+@given(arms, arms, st.integers(1, 60), st.one_of(st.none(), st.integers(0, 7)), st.integers(0, 3))
+def test_the_rows_and_ranks_of_the_definition(
+    docs: Graph, first: list[Row], second: list[Row], k: int, limit: int | None, made: int
+) -> None:
+    # The same entities, numbered in other ways: the fusion must not take positions of one for those of the other.
+    table, one, other = whole(docs), seen(docs, CODES), seen(docs, CODES[::-1])
+    left, right = [(table, table), (one, other), (table, other), (other, table)][made]
+    frame, scores = fused(framed(first, left, one), framed(second, right, other), "d", k, limit)
+    assert frame.ranks is not None
+    bound = [frame.bindings[name] for name in ("d", "e")]
+    ids = [ids_of(each.population, each.positions) for each in bound]  # pyright: ignore[reportArgumentType]  either
+    assert sorted(zip(frame.ranks.tolist(), *ids, strict=True)) == oracle(first, second, k, limit)
+    assert len(scores.entities) == len({row[0] for row in (*first, *second)})
+
+
+def test_rows_keep_their_weights(docs: Graph) -> None:
+    rows = whole(docs)
+    weighted = Frame(1, {"d": Binding(rows, np.array([0]))}, np.array([5]), np.array([0]))
+    plain = Frame(1, {"d": Binding(rows, np.array([1]))}, None, np.array([0]))
+    frame, _ = fused(weighted, plain, "d", 60, None)
+    assert (frame.total, frame.num_rows) == (6, 2)
+
+
+# --------------------------------------------------------------------------------------------- rrf
+
+NEAR, WORDS = nearest(vector(0.0, 0.0)), bm25(text("fox"))
+RRF = FusedScore(NEAR, WORDS, Constant(60, I64), NUMBER)
+
+
+def rrf(docs: Graph, limit: int) -> tuple[Frame, list[float | None]]:
+    """Both arms as the executor runs them, fused, and the score that the result would show."""
+    asked, rows = searching(docs), whole(docs)
+    scan = Scan("d", "Doc", ())
+    plans = TopRanked(scan, NEAR, Constant(limit, I64)), TopRanked(scan, WORDS, None)
+    first, second = (top_ranked(frame_of(rows), plan, asked) for plan in plans)
+    frame = fuse(first, second, Fuse(*plans, "d", RRF.k, Constant(limit, I64)), asked)
+    assert frame.ranks is not None
+    frame = frame.take(np.argsort(frame.ranks))
+    return frame, [None if each is None else float(str(each)) for each in to_list(asked.search.score(RRF, frame))]
+
+
+def test_both_rankings_count(docs: Graph) -> None:
+    # By distance a b c; by words f d b: only b is in both.
+    frame, scores = rrf(docs, 3)
+    rows = whole(docs)
+    assert ids_of(rows, frame.bindings["d"].positions) == ["b", "a", "f"]
+    assert scores == [1 / 62 + 1 / 63, 1 / 61, 1 / 61]
+
+
+def test_a_score_that_nothing_was_ordered_by_is_that_among_all(docs: Graph) -> None:
+    rows = seen(docs, ["c", "b"])
+    found = to_list(searching(docs).search.score(RRF, frame_of(rows, [0, 1, 0])))
+    assert found == [1 / 63, 1 / 62 + 1 / 63, 1 / 63]
+
+
+def test_another_rrf_than_the_one_that_ordered_has_its_own_score(docs: Graph) -> None:
+    asked, rows = searching(docs), whole(docs)
+    plan = TopRanked(Scan("d", "Doc", ()), NEAR, Constant(1, I64))
+    best = top_ranked(frame_of(rows), plan, asked)
+    frame = fuse(best, best, Fuse(plan, plan, "d", RRF.k, Constant(1, I64)), asked)
+    assert to_list(asked.search.score(RRF, frame)) == [1 / 61]
+    assert to_list(asked.search.score(FusedScore(NEAR, NEAR, RRF.k, NUMBER), frame)) == [2 / 61]
+
+
+def test_what_neither_ranking_has_has_no_score(tmp_path: Path) -> None:
+    graph = documents(tmp_path, [{"code": "a"}, {"code": "b", "vec": [1.0, 1.0]}])
+    found = searching(graph).search.score(RRF, frame_of(seen(graph, ["a", "b"])))
+    assert to_list(found) == [None, 1 / 61]
+
+
+@pytest.mark.parametrize("k", [0, -3])
+def test_k_is_at_least_one(docs: Graph, k: int) -> None:
+    expression = FusedScore(NEAR, WORDS, ParameterValue("k", I64), NUMBER)
+    with pytest.raises(ParameterError, match=f"the k of rrf is {k}"):
+        searching(docs, {"k": k}).search.score(expression, frame_of(whole(docs)))

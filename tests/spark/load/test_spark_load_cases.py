@@ -1,0 +1,44 @@
+"""Every case of a load gives the same graph, or the same violations, when the executors of Spark do the work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from omnigraph.spark.load import fragments as load_fragments
+from omnigraph.write.load.load_operation import Mode
+from tests import test_cases
+from tests.case_expectations import Mismatch
+from tests.case_files import CASES, Step, find_cases, read_case
+from tests.test_cases import Kind, State
+
+
+def load_on_spark(state: State, step: Step) -> State:
+    graph = test_cases._graph(state, step)
+    mode = cast(Mode, step.action.options.get("mode", "append"))
+    file = state.folder / "case.jsonl"
+    file.write_text(test_cases._text(step.action), "utf-8")
+    result = test_cases._written(
+        step, graph, lambda: graph.load(file, mode=mode, branch=test_cases._branch(step), engine="spark")
+    )
+    return test_cases._looked_at(replace(state, graph=graph, made=test_cases._made(result)), step)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    "path", [path for path in find_cases() if path.parent.name == "load"], ids=lambda path: str(path.relative_to(CASES))
+)
+def test_case_on_spark(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The rules are to run on Spark, which few rows alone would not make them do.
+    monkeypatch.setattr(load_fragments, "FEW_ROWS", 0)
+    here = test_cases.KINDS["load",]
+    there = Kind(load_on_spark, here.outcomes, here.options, here.names)
+    monkeypatch.setattr(test_cases, "KINDS", {**test_cases.KINDS, ("load",): there})
+    case = read_case(path)
+    try:
+        test_cases.run(case)
+    except Mismatch as mismatch:
+        pytest.fail(f"{case.title}\n{path}:{mismatch.section.line}: {mismatch}")

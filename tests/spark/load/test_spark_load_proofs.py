@@ -1,0 +1,160 @@
+"""Proofs before SQL: a right load is shown to be right, a wrong one never is, and then the SQL says what is wrong."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omnigraph
+from omnigraph.errors import ValidationError
+from omnigraph.graph import Graph
+from omnigraph.spark.load import fragments as load_fragments
+from omnigraph.spark.load import proofs as load_proofs
+from omnigraph.spark.load import rules as load_rules
+from omnigraph.spark.load.changed_table import ChangedOnSpark
+from omnigraph.spark.load.proofs import parts_of, unproven
+from omnigraph.storage.columns import as_text, joined
+from omnigraph.write.load.load_operation import Mode
+from omnigraph.write.rules.set_rules import SetRule
+from tests.spark.load.spark_loads import FIRST, content, file_of, new_graph, ship, tow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph of a few records that nobody writes to."""
+    folder = tmp_path_factory.mktemp("ships") / "ships.og"
+    new_graph(folder, FIRST)
+    return folder
+
+
+@pytest.fixture
+def graph(template: Path, tmp_path: Path) -> Graph:
+    return omnigraph.open(shutil.copytree(template, tmp_path / "ships.og"))
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The rules that were left to SQL, of rows that are handled like many, in several parts."""
+    monkeypatch.setattr(load_fragments, "FEW_ROWS", 0)
+    monkeypatch.setattr(load_proofs, "_TEXTS_IN_A_PART", 2)
+    found: list[str] = []
+
+    def watched(
+        session: SparkSession, rules: Sequence[SetRule], changed: Mapping[str, ChangedOnSpark]
+    ) -> tuple[SetRule, ...]:
+        rest = unproven(session, rules, changed)
+        found.extend(f"{rule.type}: {rule.rule}" for rule in rest)
+        return rest
+
+    monkeypatch.setattr(load_rules, "unproven", watched)
+    return found
+
+
+RIGHT = (ship("d"), ship("e"), tow("d", "a"), tow("d", "e"), {"type": "Note", "data": {"text": "three"}})
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_right_load_needs_no_sql(graph: Graph, tmp_path: Path, left: list[str]) -> None:
+    graph.load(file_of(tmp_path / "more.jsonl", RIGHT), engine="spark")
+    assert left == []
+    assert len(content(graph)["Ship"]) == 5
+
+
+WRONG: Mapping[Mode, tuple[Iterable[Mapping[str, object]], set[str]]] = {
+    # There is a ship a, and a tow from b.
+    "append": (
+        (ship("a", "one"), ship("d", "one"), tow("a", "nobody"), tow("b", "b"), tow("b", "c")),
+        {"Ship: @key(code)", "Ship: @unique(name)", "Tows: edge Tows: Ship -> Ship", "Tows: @card(0..2)"},
+    ),
+    "merge": ((ship("d"), ship("d", "twice")), {"Ship: @key(code)"}),
+    "overwrite": ((ship("b"),), {"Tows: edge Tows: Ship -> Ship", "About: edge About: Note -> Ship"}),
+}
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("mode", list(WRONG))
+def test_what_is_wrong_is_never_shown_to_be_right(graph: Graph, tmp_path: Path, left: list[str], mode: Mode) -> None:
+    (records, rules), before = WRONG[mode], content(graph)
+    with pytest.raises(ValidationError) as here:
+        graph.load(list(records), mode=mode)
+    with pytest.raises(ValidationError) as there:
+        graph.load(file_of(tmp_path / "wrong.jsonl", records), mode=mode, engine="spark")
+    assert rules <= set(left)
+    assert _said(there.value) == _said(here.value) != Counter()
+    assert content(graph) == before
+
+
+def _said(error: ValidationError) -> Counter[tuple[str, str]]:
+    return Counter((each.type, each.rule) for each in error.violations)
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_a_merge_replaces_is_left_to_sql_only_where_it_matters(
+    graph: Graph, tmp_path: Path, left: list[str]
+) -> None:
+    graph.load(file_of(tmp_path / "more.jsonl", (ship("a", "Anna"), tow("a", "b"))), mode="merge", engine="spark")
+    # Which rows keep their names only a join with the incoming ids tells. Ids, and ends, need none.
+    assert set(left) <= {"Ship: @unique(name)", "Tows: @card(0..2)"}
+    assert "Ship: @unique(name)" in left
+
+
+# --------------------------------------------------------------------------------------------- one part
+
+
+Texts: TypeAlias = "tuple[str, ...]"
+
+
+@pytest.mark.parametrize(
+    ("most", "counted", "there", "needed", "holds"),
+    [
+        (1, ("a", "b"), (), ("a", "a", "b"), True),
+        (1, ("a", "b", "a"), (), (), False),
+        # One that is only there may also be among those that are counted: a merge replaces it.
+        (1, ("a",), ("a", "b"), ("b",), True),
+        (1, ("a",), ("b",), ("a", "c"), False),
+        (2, ("a", "a", "b"), (), (), True),
+        (2, ("a", "a", "a"), (), (), False),
+        (None, (), (), ("a",), False),
+        (None, (), (), (), True),
+    ],
+)
+def test_a_part_shows_no_more_than_is_so(
+    most: int | None, counted: Texts, there: Texts, needed: Texts, holds: bool
+) -> None:
+    texts = dict(zip(load_proofs._Role, (counted, there, needed), strict=True))
+    held = {load_proofs._Wanted(0, role, ("id",)): [pa.array(each, pa.string())] for role, each in texts.items()}
+    (doubted,) = load_proofs._judged([most, 1], load_proofs._packed(held, 1))
+    assert doubted.to_pydict() == {"claim": [] if holds else [0]}
+
+
+# --------------------------------------------------------------------------------------------- parts of texts
+
+
+@given(st.lists(st.text(max_size=40)), st.integers(1, 50), st.integers(0, 3))
+def test_equal_texts_belong_to_the_same_part_wherever_they_lie(texts: list[str], parts: int, skipped: int) -> None:
+    values = pa.array(["before"] * skipped + texts, pa.string()).slice(skipped)
+    found = cast("list[int]", parts_of(values, parts).tolist())
+    assert len(found) == len(texts)
+    assert all(0 <= part < parts for part in found)
+    alone = {text: int(parts_of(pa.array([text], pa.string()), parts)[0]) for text in texts}
+    assert found == [alone[text] for text in texts]
+
+
+@pytest.mark.parametrize("before", ["", "p", "https://example.org/things/"])
+@pytest.mark.parametrize("after", ["", "/index.html"])
+def test_parts_are_about_even(before: str, after: str) -> None:
+    texts = joined(before, as_text(pa.array(np.arange(20_000))), after)
+    counts = np.bincount(parts_of(texts, 20), minlength=20)
+    assert 800 < counts.min() <= counts.max() < 1_200

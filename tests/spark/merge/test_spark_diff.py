@@ -1,0 +1,79 @@
+"""What changed between two moments as a DataFrame: the records of ``graph.diff``, found by executors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import orjson
+import pytest
+
+import omnigraph
+from omnigraph.errors import Json, NotFound
+from omnigraph.read.changes.diff import Diff
+from omnigraph.spark.merge import shuffle as meeting
+from tests.write.merge.merging import edit, knows, make, person
+from tests.write.merge.test_merge_truth import truth_graph
+from tests.write.merge.test_merge_types import ONE, OTHER
+from tests.write.merge.test_merge_types import SCHEMA as THINGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture(autouse=True)
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows are handled like many: in several parts."""
+    monkeypatch.setattr(meeting, "LEAST_ROWS_IN_A_PART", 1)
+
+
+def shown(frame: DataFrame) -> list[dict[str, Json]]:
+    """The rows as records, in the order of a diff."""
+    records = cast("list[dict[str, Json]]", frame.toArrow().to_pylist())
+    for record in records:
+        for name in ("before", "after"):
+            image = record[name]
+            record[name] = None if image is None else orjson.loads(str(image))
+    return in_order(records)
+
+
+def in_order(records: list[dict[str, Json]]) -> list[dict[str, Json]]:
+    return sorted(records, key=lambda record: [str(record[name]) for name in ("kind", "type", "id")])
+
+
+def expected(diff: Diff) -> list[dict[str, Json]]:
+    return in_order(list(diff.records()))
+
+
+def test_it_is_what_a_diff_here_finds(spark: SparkSession, tmp_path: Path) -> None:
+    graph = truth_graph(tmp_path)
+    sg = graph.spark(spark)
+    found = shown(sg.diff("main", "dev"))
+    assert {str(record["op"]) for record in found} == {"inserted", "updated", "deleted"}
+    assert {str(record["type"]) for record in found} == {"Person", "Knows"}
+    assert found == expected(graph.diff("main", "dev"))
+    only = sg.diff("dev", types=["Knows"])
+    edit(graph, "dev", knows={"late": knows("hub", "rim")})
+    assert shown(only) == [record for record in found if record["type"] == "Knows"], "it keeps to its moments"
+    assert sg.diff("main", "main").schema == only.schema
+    assert sg.diff("main", "main").isEmpty()
+    with pytest.raises(NotFound, match="no branch, commit, version, date or tag 'dve'"):
+        sg.diff("dve")
+
+
+def test_values_of_every_type_are_shown_alike(spark: SparkSession, tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "things.og", THINGS)
+    before = graph.load([{"type": "Thing", "data": {"code": code, **ONE}} for code in "ab"]).commit
+    assert before is not None
+    graph.load([{"type": "Thing", "data": {"code": code, **OTHER}} for code in "bc"], mode="merge")
+    assert shown(graph.spark(spark).diff(before.id)) == expected(graph.diff(before.id))
+
+
+@pytest.mark.slow
+def test_many_rows(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "_ROWS_IN_A_TASK", 1_000)
+    graph = make(tmp_path, {f"p{number}": person(number % 90) for number in range(5_000)})
+    graph.create_branch("dev")
+    edit(graph, "dev", people={f"p{number}": person(number % 80) for number in range(2_000)})
+    edit(graph, "dev", people={f"p{number}": None for number in range(2_500, 3_000)})
+    assert shown(graph.spark(spark).diff("dev")) == expected(graph.diff("dev"))

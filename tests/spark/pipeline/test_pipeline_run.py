@@ -1,0 +1,328 @@
+"""Runs of pipelines on a real Spark: what is right becomes one commit on a branch, what is wrong changes nothing."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from datetime import date
+from io import StringIO
+from logging import StreamHandler
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import pyarrow as pa
+import pyarrow.orc as pa_orc
+import pyarrow.parquet as pq
+import pytest
+
+from omnigraph.errors import PipelineError, Problem, ValidationError
+from omnigraph.graph import Graph
+from omnigraph.spark.pipeline.failures import LOGGERS
+from omnigraph.spark.pipeline.run import PipelineResult, check_pipeline, run_pipeline
+from omnigraph.spark.pipeline.steps import Step
+from tests.pipeline.pipelines import GOOD, changed, make_project, places, planned
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Run: TypeAlias = Callable[..., PipelineResult]
+
+
+class Watched:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str, int | None]] = []
+
+    def begun(self, step: Step) -> None:
+        self.told.append(("begun", step.kind, step.name, step.rows))
+
+    def ended(self, step: Step) -> None:
+        self.told.append(("ended", step.kind, step.name, step.rows))
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    return make_project(tmp_path)
+
+
+@pytest.fixture
+def run(graph: Graph, tmp_path: Path, spark: SparkSession) -> Run:
+    def run(text: str, *, check: bool = False, watch: Watched | None = None, **environment: str) -> PipelineResult:
+        plan = planned(graph, tmp_path, text, environment)
+        return (check_pipeline if check else run_pipeline)(plan, lambda: graph.spark(spark), watch or Watched())
+
+    return run
+
+
+def failing(run: Run, text: str, **environment: str) -> list[Problem]:
+    with pytest.raises(PipelineError) as failed:
+        run(text, **environment)
+    return list(failed.value.problems)
+
+
+def names(graph: Graph, branch: str) -> list[object]:
+    return sorted(row["name"] for row in graph.nodes("Person", branch=branch).to_arrow().to_pylist())
+
+
+def nothing_happened(graph: Graph, spark: SparkSession) -> None:
+    assert [branch.name for branch in graph.branches()] == ["main"]
+    assert len(graph.commits()) == 1
+    assert not {"people", "links", "adults"} & {each.name for each in spark.catalog.listTables()}
+
+
+def test_files_become_one_commit_on_a_branch(graph: Graph, spark: SparkSession, run: Run) -> None:
+    watch = Watched()
+    result = run(GOOD, watch=watch)
+    assert (result.load.engine, result.load.branch) == ("spark", "load/june")
+    assert (dict(result.load.nodes), dict(result.load.edges), result.rows) == ({"Person": 2}, {"Knows": 1}, 3)
+    assert result.passed
+    assert [(each.check.name, each.rows) for each in result.checks] == [("young", 0)]
+    assert names(graph, "load/june") == ["ann", "cas"]
+    assert names(graph, "main") == []
+    head = graph.commits("load/june")[0]
+    assert result.load.commit == head
+    assert head.message == "pipeline june.pipeline.yaml"
+    assert not {"people", "links", "adults"} & {each.name for each in spark.catalog.listTables()}
+    assert [(kind, name, rows) for when, kind, name, rows in watch.told if when == "ended"] == [
+        ("spark", "Spark", None),
+        ("source", "people", None),
+        ("source", "links", None),
+        ("view", "adults", None),
+        ("map", "Person", None),
+        ("map", "Knows", None),
+        ("load", "load/june", 3),
+        ("check", "young", 0),
+    ]
+    assert 0 < result.load_seconds < result.seconds
+    assert result.rows_per_second == pytest.approx(3 / result.load_seconds)
+
+
+def test_a_check_that_finds_something_leaves_the_branch(graph: Graph, run: Run) -> None:
+    result = run(changed("name: young, params: {limit: 18}", "name: old, params: {limit: 18}"))
+    assert not result.passed
+    (check,) = result.checks
+    assert (check.rows, sorted(str(row["p.name"]) for row in check.sample)) == (2, ["ann", "cas"])
+    assert names(graph, "load/june") == ["ann", "cas"]
+
+
+def test_rows_that_break_rules_are_all_told_and_change_nothing(
+    graph: Graph, tmp_path: Path, spark: SparkSession, run: Run
+) -> None:
+    people = tmp_path / "raw" / "people"
+    (people / "three.csv").write_text("full_name,age\nann,31\n,20\n")
+    links = {"a": ["ann"], "b": ["nobody"], "since": pa.array([2019], pa.int32())}
+    pq.write_table(pa.table(links), tmp_path / "raw" / "links.parquet")
+    with pytest.raises(ValidationError) as failed:
+        run(GOOD, check=True)
+    found = {(each.type, each.rule, each.value): each for each in failed.value.violations}
+    assert found.keys() == {
+        ("Person", "required", None),
+        ("Person", "@key(name)", "ann"),
+        ("Knows", "edge Knows: Person -> Person", "nobody"),
+    }
+    assert found["Person", "required", None].file == str(people / "three.csv")
+    twice = found["Person", "@key(name)", "ann"]
+    # Which of two files comes first is Spark's choice.
+    assert {str(people / "one.csv"), str(people / "three.csv")} == {twice.file, twice.message.rpartition(" in ")[2]}
+    with pytest.raises(ValidationError):
+        run(GOOD)
+    nothing_happened(graph, spark)
+
+
+def test_a_check_of_rows_that_are_right_writes_nothing(graph: Graph, spark: SparkSession, run: Run) -> None:
+    result = run(GOOD, check=True)
+    assert (dict(result.load.nodes), result.load.commit, result.checks) == ({"Person": 2}, None, ())
+    nothing_happened(graph, spark)
+
+
+def test_what_spark_finds_in_mappings_is_told_together_before_a_row_is_read(
+    graph: Graph, spark: SparkSession, run: Run
+) -> None:
+    text = changed("SELECT * FROM people WHERE cast(age AS int) >= 18", "SELECT full_name AS name, age FROM people")
+    text = changed("{name: full_name, age: cast(age AS int)}", "{name: full_name, age: upper(age)}", text)
+    text = changed("columns: {since: since}", "columns: {since: since +}", text)
+    problems = failing(run, text)
+    assert places(problems) == [("P207", 10, 42), ("P303", 12, 57)]
+    assert problems[0].message == "'adults' has no column 'full_name'"
+    text = changed("since: since +", "since: '*'", changed("name: full_name", "name: name", text))
+    wrong = failing(run, changed("upper(age)", '"map(name, age)"', text))[0]
+    assert wrong.message.startswith("Person.age is I32?, but this gives map<")
+    problems = failing(run, text)
+    assert [(each.code, each.position.line, each.message) for each in problems] == [
+        ("P204", 10, "Person.age is I32?, but this gives string"),
+        ("P303", 12, "'*' gives 3 columns"),
+    ]
+    nothing_happened(graph, spark)
+
+
+def test_sources_that_spark_cannot_read_are_told_together_without_secrets(
+    graph: Graph, spark: SparkSession, run: Run
+) -> None:
+    text = changed("path: raw/people/*.csv", "path: '/nowhere/${TOKEN}/*.csv'")
+    text = changed("format: parquet, path: raw/links.parquet", "format: nosuch, path: raw/links.parquet", text)
+    text = changed("views:", "  other: {sql: SELECT * FROM no.such_table}\nviews:", text)
+    problems = failing(run, text, TOKEN="xyzzy")  # noqa: S106  nobody has it
+    assert [(each.code, each.position.line) for each in problems] == [("P302", 5), ("P302", 6), ("P302", 7)]
+    assert "/nowhere/${TOKEN}/*.csv" in problems[0].message
+    assert "xyzzy" not in "".join(each.render() for each in problems)
+    assert problems[1].message.startswith("source 'links': Failed to find the data source: nosuch")
+    nothing_happened(graph, spark)
+
+
+def test_what_pyspark_would_log_of_a_failure_is_not_logged(run: Run) -> None:
+    from pyspark.logger import PySparkLogger
+
+    logged = StringIO()
+    handler = StreamHandler(logged)
+    loggers = [PySparkLogger.getLogger(name) for name in LOGGERS]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        text = changed("SELECT * FROM people WHERE cast(age AS int) >= 18", "SELECT full_name, age FROM people")
+        text = changed("name: full_name", "name: \"concat('${TOKEN}', nobody)\"", text)
+        (problem,) = failing(run, text, TOKEN="xyzzy")  # noqa: S106  nobody has it
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+    assert problem.code == "P207"
+    assert logged.getvalue() == ""
+    assert [logger.disabled for logger in loggers] == [False, False]
+
+
+def test_every_wrong_view_is_told_and_none_that_only_needs_a_wrong_one(
+    graph: Graph, spark: SparkSession, run: Run
+) -> None:
+    views = "  seniors: SELECT * FROM adults\n  lost: SELECT * FROM nobody\nnodes:"
+    text = changed("nodes:", views, changed("SELECT * FROM people", "SELEC * FROM people"))
+    text = changed("path: raw/people/*.csv", "path: /nowhere/*.csv", text)
+    problems = failing(run, changed("columns: {since: since}", "columns: {since: since +}", text))
+    assert places(problems) == [("P302", 5, 31), ("P303", 8, 11), ("P303", 10, 9), ("P303", 14, 57)]
+    assert problems[1].message == "view 'adults': Syntax error at or near 'SELEC'."
+    assert problems[2].message.startswith("view 'lost': The table or view `nobody` cannot be found.")
+    nothing_happened(graph, spark)
+
+
+def test_a_view_of_the_session_is_not_taken(spark: SparkSession, run: Run) -> None:
+    spark.sql("SELECT 7 AS seven").createTempView("people")
+    try:
+        (problem,) = failing(run, GOOD)
+        assert places([problem]) == [("P302", 5, 31)]
+        assert "already exists" in problem.message
+        assert spark.table("people").columns == ["seven"]
+    finally:
+        spark.catalog.dropTempView("people")
+
+
+def test_a_value_that_cannot_be_cast_is_told_at_its_expression(
+    graph: Graph, tmp_path: Path, spark: SparkSession, run: Run
+) -> None:
+    (tmp_path / "raw" / "people" / "two.csv").write_text("full_name,age\ncas,old\n")
+    text = changed("  adults: SELECT * FROM people WHERE cast(age AS int) >= 18", "  adults: SELECT * FROM people")
+    (problem,) = failing(run, text)
+    assert places([problem]) == [("P304", 10, 58)]
+    assert problem.message.startswith("Person.age: The value 'old'")
+    nothing_happened(graph, spark)
+
+
+def test_a_file_that_is_corrupt_in_the_middle(graph: Graph, tmp_path: Path, spark: SparkSession, run: Run) -> None:
+    path = tmp_path / "raw" / "links.parquet"
+    rows = 20_000
+    many = {"a": [f"p{n}" for n in range(rows)], "b": ["ann"] * rows, "since": pa.array(range(rows), pa.int32())}
+    pq.write_table(pa.table(many), path, compression="none", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    data[4:5000] = b"\xff" * 4996
+    path.write_bytes(data)
+    (problem,) = failing(run, GOOD)
+    assert places([problem]) == [("P302", 6, 34)]
+    assert "links.parquet" in problem.message
+    pq.write_table(pa.table(many).slice(0, 0), path)
+    cut = tmp_path / "raw" / "people" / "three.csv.gz"
+    whole = gzip.compress("".join(["full_name,age\n", *(f"p{n},{n}\n" for n in range(20_000))]).encode())
+    cut.write_bytes(whole[: len(whole) // 2])
+    (problem,) = failing(run, changed("path: raw/people/*.csv", "path: raw/people/*"))
+    assert places([problem]) == [("P302", 5, 31)]
+    assert "three.csv.gz" in problem.message
+    nothing_happened(graph, spark)
+    cut.unlink()
+    assert dict(run(GOOD).load.nodes) == {"Person": 2}
+
+
+def test_json_orc_and_jdbc(graph: Graph, tmp_path: Path, spark: SparkSession, run: Run) -> None:
+    raw, place = tmp_path / "raw", f"jdbc:derby:{tmp_path / 'people'}"
+    (raw / "people.json").write_text('{"who": "dan", "when": "2020-02-29"}\n{"who": "eve"}\n')
+    pa_orc.write_table(pa.table({"who": ["fay"], "age": pa.array([50], pa.int32())}), raw / "people.orc")
+    database(spark, place, "CREATE TABLE people (name VARCHAR(9), age INT)", "INSERT INTO people VALUES ('gus', 7)")
+    text = """
+    version: 1
+    graph: brain.og
+    sources:
+      some: {format: json, path: raw/people.json}
+      more: {format: orc, path: raw/people.orc}
+      most: {format: jdbc, options: {url: "${PLACE}", dbtable: people, driver: org.apache.derby.jdbc.EmbeddedDriver}}
+    views:
+      people: >-
+        SELECT who AS name, NULL AS age, cast(when AS date) AS joined FROM some
+        UNION ALL SELECT who, age, NULL FROM more UNION ALL SELECT name, age, NULL FROM most
+    nodes:
+      Person: {view: people, columns: {name: name, age: age, joined: joined}}
+    """
+    result = run(text, PLACE=place)
+    assert dict(result.load.nodes) == {"Person": 4}
+    found = {(row["name"], row["age"], row["joined"]) for row in graph.nodes("Person").to_arrow().to_pylist()}
+    assert found == {("dan", None, date(2020, 2, 29)), ("eve", None, None), ("fay", 50, None), ("gus", 7, None)}
+    (problem,) = failing(
+        run, changed(", driver: org.apache.derby.jdbc.EmbeddedDriver", "", text), PLACE="jdbc:no:xyzzy"
+    )
+    assert places([problem]) == [("P302", 6, 18)]
+    assert problem.message == "source 'most': No suitable driver"
+    assert "spark.jars" in str(problem.hint)
+
+
+def database(spark: SparkSession, url: str, *statements: str) -> None:
+    """Make a database with the one that comes with Spark."""
+    # PySpark has no other way to Java, and says nothing of its types.
+    java = cast("Any", spark)._jvm.java
+    java.lang.System.setProperty("derby.stream.error.file", "/dev/null")
+    connection = java.sql.DriverManager.getConnection(f"{url};create=true")
+    for statement in statements:
+        connection.createStatement().execute(statement)
+    connection.close()
+
+
+def test_rejected_rows_are_kept_beside_the_graph(tmp_path: Path, run: Run) -> None:
+    links = {"a": ["ann", "ann"], "b": ["cas", "nobody"], "since": pa.array([2019, 2020], pa.int32())}
+    pq.write_table(pa.table(links), tmp_path / "raw" / "links.parquet")
+    result = run(changed("from: main", "from: main, on_error: quarantine"))
+    assert (result.rows, result.load.rejected, result.passed) == (3, 1, True)
+    assert result.load.rejects_path is not None
+    (rejected,) = pq.read_table(result.load.rejects_path).to_pylist()
+    assert (rejected["type"], rejected["rule"]) == ("Knows", "edge Knows: Person -> Person")
+    assert "nobody" in rejected["message"]
+
+
+def test_spaces_in_paths_empty_sources_and_composite_keys(tmp_path: Path, spark: SparkSession) -> None:
+    folder = tmp_path / "a b [1]"
+    graph = make_project(folder)
+    (folder / "raw" / "people" / "one.csv").write_text("full_name,age\n")
+    (folder / "more legs").mkdir()
+    pq.write_table(pa.table({"l": ["N1"], "s": pa.array([7], pa.int32())}), folder / "more legs" / "x y.parquet")
+    text = """
+    version: 1
+    graph: brain.og
+    sources:
+      people: {format: csv, path: raw/people/*.csv, options: {header: true}}
+      nobody: {format: csv, path: raw/people/one.csv, options: {header: true}}
+      legs: {format: parquet, path: more legs/*.parquet}
+    views:
+      rides: SELECT p.full_name, l.l, l.s FROM people p CROSS JOIN legs l
+    nodes:
+      Person: {view: people, columns: {name: full_name}}
+      Leg: {view: legs, columns: {line: l, seq: s}}
+      Note: {view: nobody, columns: {text: full_name}}
+    edges:
+      Rides: {view: rides, from: full_name, to: {seq: s, line: l}}
+    """
+    result = run_pipeline(planned(graph, folder, text), lambda: graph.spark(spark), Watched())
+    assert dict(result.load.nodes) == {"Leg": 1, "Note": 0, "Person": 1}
+    assert [row["to"] for row in graph.edges("Rides").to_arrow().to_pylist()] == ['["N1","7"]']

@@ -1,0 +1,207 @@
+"""What is Spark's own in queries: types, names, numbers of any types side by side, pinned moments, long plans."""
+
+from __future__ import annotations
+
+import math
+import operator as operators
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+import omnigraph
+from omnigraph.graph import Graph
+from omnigraph.language.query.ast import Comparison
+from omnigraph.language.query.typed import ConstantValue
+from omnigraph.language.types import Scalar, ValueType
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = """
+node Ship { code: String @key  size: I32?  serial: U64?  mass: U32?  debt: I64?  draft: F32?  depth: F64?  safe: Bool?
+            built: Date?  seen: DateTime?  tags: [String]?  marks: [U64]?  at: Vector(2)? }
+edge Tows: Ship -> Ship
+"""
+SHIPS = "abcdef"
+TOWS = ["ab", "bc", "cd", "de", "ea", "cc"]
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    """A ring of five with one loop, and one ship alone. No test changes it."""
+    return fleet(tmp_path_factory.mktemp("fleet"))
+
+
+def fleet(folder: Path) -> Graph:
+    made = omnigraph.init(folder / "fleet.og", SCHEMA)
+    ships: list[dict[str, object]] = [
+        {"type": "Ship", "data": {"code": code, "debt": 2**62 + number}} for number, code in enumerate(SHIPS)
+    ]
+    made.load([*ships, *({"edge": "Tows", "from": begin, "to": end} for begin, end in TOWS)])
+    return made
+
+
+def rows(graph: Graph, spark: SparkSession, text: str, **params: object) -> list[tuple[object, ...]]:
+    return [tuple(row) for row in graph.spark(spark).query(text, params=params).collect()]
+
+
+# ------------------------------------------------------------------------------------------------ columns
+
+
+def test_columns_have_the_types_and_names_of_the_query(graph: Graph, spark: SparkSession) -> None:
+    found = graph.spark(spark).query(
+        "query q($x: U64) { match { $s: Ship } return { $s, $s.size, $s.serial, $s.mass, $s.debt, $s.draft, $s.depth, "
+        "$s.safe, $s.built, $s.seen, $s.tags, $s.marks, $s.at, $x, 1 as one, now() as now } }",
+        params={"x": 2**64 - 1},
+    )
+    assert [(field.name, field.dataType.simpleString()) for field in found.schema] == [
+        ("s", "string"),
+        ("s.size", "int"),
+        ("s.serial", "decimal(20,0)"),
+        ("s.mass", "bigint"),
+        ("s.debt", "bigint"),
+        ("s.draft", "float"),
+        ("s.depth", "double"),
+        ("s.safe", "boolean"),
+        ("s.built", "date"),
+        ("s.seen", "timestamp"),
+        ("s.tags", "array<string>"),
+        ("s.marks", "array<decimal(20,0)>"),
+        ("s.at", "array<float>"),
+        ("x", "decimal(20,0)"),
+        ("one", "bigint"),
+        ("now", "timestamp"),
+    ]
+    first = found.select("`s.serial`", "x").first()
+    assert first is not None
+    assert tuple(first) == (None, Decimal(2**64 - 1))
+
+
+def test_groups_have_the_types_of_their_aggregates(graph: Graph, spark: SparkSession) -> None:
+    found = graph.spark(spark).query(
+        "query q() { match { $s: Ship } return { count($s) as n, sum($s.size), avg($s.size), min($s.serial), "
+        "max($s.code), count(distinct $s.tags) } }"
+    )
+    types = ["bigint", "double", "double", "decimal(20,0)", "string", "bigint"]
+    assert [field.dataType.simpleString() for field in found.schema] == types
+
+
+def test_names_that_differ_only_in_case_stay_apart(graph: Graph, spark: SparkSession) -> None:
+    text = """query q() { match { $aB: Ship { code: "a" } $ab: Ship { code: "b" } }
+              return { $aB.code as xY, $ab.code as xy } }"""
+    assert rows(graph, spark, text) == [("a", "b")]
+
+
+def test_a_match_that_binds_nothing_has_one_row_or_none(graph: Graph, spark: SparkSession) -> None:
+    text = "query q($x: I32) { match { $x > 1 } return { $x, 7 as seven } order { seven } }"
+    assert rows(graph, spark, text, x=2) == [(2, 7)]
+    assert rows(graph, spark, text, x=1) == []
+
+
+# ------------------------------------------------------------------------------------------------ moments
+
+
+def test_a_frame_keeps_to_its_moment(tmp_path: Path, spark: SparkSession) -> None:
+    graph = fleet(tmp_path)
+    text = "query q() { match { $s: Ship not { $t tows $s } } return { $s, now() as now } order { $s.code } }"
+    before = graph.spark(spark).query(text)
+    first = before.collect()
+    assert [row[0] for row in first] == ["f"]
+    graph.load([{"type": "Ship", "data": {"code": "g"}}, {"edge": "Tows", "from": "a", "to": "f"}])
+    assert before.collect() == first
+    assert [row[0] for row in graph.spark(spark).query(text).collect()] == ["g"]
+
+
+# ------------------------------------------------------------------------------------------------ plans
+
+
+def test_a_walk_ends_where_nothing_is_left(graph: Graph, spark: SparkSession) -> None:
+    text = "query q() { match { $s: Ship { code: $from } $s tows{2,4000000000} $t } return { $t } order { $t.code } }"
+    asked = text.replace("q()", "q($from: String)")
+    assert rows(graph, spark, asked, **{"from": "a"}) == [("c",), ("d",), ("e",)]
+    assert rows(graph, spark, asked, **{"from": "b"}) == [("a",), ("c",), ("d",), ("e",)], "c by its loop"
+    assert rows(graph, spark, asked, **{"from": "f"}) == []
+
+
+def test_negations_do_not_multiply_each_other(
+    graph: Graph, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def scans(negations: int) -> int:
+        inner = " ".join(f'not {{ $s tows $t{n} $t{n}.code = "{SHIPS[n]}" }}' for n in range(negations))
+        found = graph.spark(spark).query(f"query q() {{ match {{ $s: Ship {inner} }} return {{ $s }} }}")
+        towing = {begin for begin, end in TOWS if end in SHIPS[:negations]}
+        assert {row[0] for row in found.collect()} == set(SHIPS) - towing
+        capsys.readouterr()
+        found.explain()
+        return capsys.readouterr().out.count("BatchScan")
+
+    two, three, four = scans(2), scans(3), scans(4)
+    assert four - three == three - two > 0
+
+
+# ------------------------------------------------------------------------------------------------ numbers
+
+NUMBERS: dict[Scalar, list[int | float]] = {
+    Scalar.I32: [-(2**31), -1, 0, 3, 2**31 - 1],
+    Scalar.U32: [0, 3, 2**32 - 1],
+    Scalar.I64: [-(2**63), -(2**53) - 1, -1, 0, 3, 2**53, 2**53 + 1, 2**63 - 1],
+    Scalar.U64: [0, 3, 2**53 + 1, 2**63, 2**63 + 1, 2**64 - 1],
+    Scalar.F32: [-math.inf, -1.5, -0.0, 0.5, 3.0, 2.0**31, 2.0**63, math.inf, math.nan],
+    Scalar.F64: [
+        *(-math.inf, -1e300, -(2.0**63), -(2.0**53), -1.5, -1e-300, -0.0, 0.1, 3.0, 3.5, 2.0**53, 2.0**63),
+        *(2.0**63 - 1024, 2.0**64, 2.0**64 - 2048, 1e300, math.inf, math.nan),
+    ],
+}
+OPERATORS: dict[Comparison, Callable[[object, object], bool]] = {
+    Comparison.EQUAL: operators.eq,
+    Comparison.NOT_EQUAL: operators.ne,
+    Comparison.LESS: cast("Callable[[object, object], bool]", operators.lt),
+    Comparison.LESS_OR_EQUAL: cast("Callable[[object, object], bool]", operators.le),
+    Comparison.GREATER: cast("Callable[[object, object], bool]", operators.gt),
+    Comparison.GREATER_OR_EQUAL: cast("Callable[[object, object], bool]", operators.ge),
+}
+
+
+WIDEST = (Scalar.I64, Scalar.U64, Scalar.F32)
+
+
+@pytest.mark.parametrize(
+    "scalar",
+    [*WIDEST, *(pytest.param(each, marks=pytest.mark.slow) for each in NUMBERS if each not in WIDEST)],
+)
+def test_numbers_of_all_types_are_compared_by_value(spark: SparkSession, scalar: Scalar) -> None:
+    from pyspark.sql import functions as fn
+
+    from omnigraph.spark.query.predicates import _compared
+    from omnigraph.spark.query.values import literal
+
+    left_type = ValueType(scalar)
+    for other, values in NUMBERS.items():
+        right_type = ValueType(other)
+        pairs = [(left, right) for left in [*NUMBERS[scalar], None] for right in [*values, None]]
+        # From a table and not as constants, which Spark would compute while it plans.
+        frame = spark.range(len(pairs)).select(
+            *(
+                fn.element_at(fn.array(*(literal(cast("ConstantValue", pair[side]), type_) for pair in pairs)), at)
+                for side, type_ in ((0, left_type), (1, right_type))
+                for at in [(fn.col("id") + 1).cast("int")]
+            )
+        )
+        compared = frame.toDF("x", "y").select(
+            "x", "y", *(_compared(fn.col("x"), left_type, each, fn.col("y"), right_type) for each in OPERATORS)
+        )
+        for (left, right), row in zip(pairs, compared.collect(), strict=True):
+            unknown = left is None or right is None
+            stated = [None if unknown else meaning(left, right) for meaning in OPERATORS.values()]
+            found = [truth or None if unknown else truth for truth in row[2:]]
+            assert found == stated, f"{scalar} {left!r} beside {other} {right!r}: {list(OPERATORS)}"
+
+
+def test_means_of_large_integers_are_rounded_once(graph: Graph, spark: SparkSession) -> None:
+    text = "query q() { match { $s: Ship } return { sum($s.debt) as sum, avg($s.debt) as mean } }"
+    debts = [2**62 + number for number in range(len(SHIPS))]
+    assert rows(graph, spark, text) == [(float(sum(debts)), float(Fraction(sum(debts), len(debts))))]

@@ -1,0 +1,55 @@
+"""The audit of recoveries: one row for each operation, however many write it and however often."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from omnigraph.manifest.handle import Manifest
+from omnigraph.write.commit.audit import Recovery, RecoveryKind, TableOutcome, is_audited, record, recoveries
+from tests.write.writers import make_template, manifest_at
+
+AT = datetime(2026, 5, 1, 12, 30, 15, 123456, UTC)
+FIRST = Recovery(
+    "01COMMIT", RecoveryKind.ROLLED_BACK, "act-ann", "01A", "Load", (TableOutcome("node:Person", 5, 4),), AT
+)
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Manifest:
+    return manifest_at(make_template(tmp_path))
+
+
+def test_nothing_was_recovered_yet(manifest: Manifest) -> None:
+    assert recoveries(manifest) == []
+    assert not is_audited(manifest, "01A")
+
+
+def test_what_was_recorded_is_told_newest_first(manifest: Manifest) -> None:
+    second = replace(FIRST, operation_id="01B", for_actor=None, outcomes=(), created_at=AT + timedelta(seconds=1))
+    record(manifest, FIRST)
+    record(manifest, second)
+    assert recoveries(manifest) == [second, FIRST]
+    assert is_audited(manifest, "01B")
+    assert not is_audited(manifest, "01C")
+
+
+def test_an_operation_is_recorded_once_and_the_first_stays(manifest: Manifest) -> None:
+    record(manifest, FIRST)
+    record(manifest, replace(FIRST, kind=RecoveryKind.ROLLED_FORWARD))
+    assert recoveries(manifest) == [FIRST]
+
+
+@pytest.mark.parametrize("race", range(6))
+def test_many_at_once_record_one_row_each(manifest: Manifest, race: int) -> None:
+    del race
+    # None of them finds a table: of two that make it, the later one must not put an empty one over the other's row.
+    wanted = [replace(FIRST, operation_id=operation) for operation in ("01A", "01B") for _ in range(2)]
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        for done in [pool.submit(record, manifest_at(manifest.location.uri), each) for each in wanted]:
+            done.result()
+    assert sorted(found.operation_id for found in recoveries(manifest)) == ["01A", "01B"]

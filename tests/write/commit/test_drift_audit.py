@@ -1,0 +1,171 @@
+"""The row that tells of discarded drift: there once, wherever the writer that discarded it was killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ulid import ULID
+
+from omnigraph.errors import StorageError
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.references import take_snapshot
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import open_pin
+from omnigraph.storage import table as tables
+from omnigraph.storage.failpoints import Step
+from omnigraph.write.commit.audit import RecoveryKind, recoveries
+from omnigraph.write.commit.recovery import RECOVERY_ACTOR
+from omnigraph.write.commit.sidecars import Sidecar, SidecarPin, WriterKind, put_sidecar
+from tests.crash import every_crash, kill_at, record, run
+from tests.write.writers import (
+    BY_LAST,
+    CITY,
+    LAST,
+    NEXT,
+    PERSON,
+    LoadAll,
+    Shown,
+    append_nodes,
+    assert_settled,
+    copy_of,
+    failing_at,
+    head_id,
+    heads,
+    make_template,
+    manifest_at,
+    shown,
+    write,
+    write_at,
+)
+
+BRANCHES = [MAIN, "dev"]
+DRIFTED = (CITY, PERSON)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_template(tmp_path_factory.mktemp("drift"))
+
+
+def drifted(template: Path, branch: str) -> str:
+    """A graph in which two tables of a branch moved without a sidecar and without a publish."""
+    root = str(copy_of(template, branch))
+    # A branch has no tables of its own before it writes to them.
+    run(write_at, root, LoadAll(("cid",), ("oslo",), ()), branch)
+    run(_drift, root, branch)
+    return root
+
+
+def _drift(root: str, branch: str) -> None:
+    manifest = manifest_at(root)
+    for table_key in DRIFTED:
+        table = open_pin(manifest, take_snapshot(manifest, branch).pins[table_key])
+        staged = append_nodes(table_key, ["ghost"]).stage(table)
+        assert staged is not None
+        tables.commit(table, staged, "a dead operation")
+
+
+def is_repair(step: Step) -> bool:
+    return step.name == "table.merge" and "__manifest" in step.detail
+
+
+def told(manifest: Manifest) -> list[tuple[RecoveryKind, set[str]]]:
+    return [(found.kind, {each.table_key for each in found.outcomes}) for found in recoveries(manifest)]
+
+
+@pytest.mark.parametrize("branch", BRANCHES)
+def test_killed_before_it_told_of_the_drift_the_next_writer_tells(template: Path, branch: str) -> None:
+    root = drifted(template, branch)
+    before = shown(manifest_at(root), branch)
+    moved = heads(manifest_at(root), branch)
+    number = next(step.number for step in record(write_at, drifted(template, branch), NEXT, branch) if is_repair(step))
+    kill_at(write_at, (root, NEXT, branch), number, "after")
+    manifest = manifest_at(root)
+    assert recoveries(manifest) == []
+    repair = manifest.view(branch, with_lineage=True).history.head()
+    assert repair is not None
+    assert repair.actor == RECOVERY_ACTOR
+
+    run(write_at, root, LAST, branch)
+    (discarded,) = recoveries(manifest)
+    assert (discarded.kind, discarded.graph_commit_id) == (RecoveryKind.DRIFT_DISCARDED, repair.id)
+    assert {each.table_key: (each.to_version, each.from_version) for each in discarded.outcomes} == {
+        table_key: moved[table_key] for table_key in DRIFTED
+    }
+    assert shown(manifest_at(root), branch) == before + BY_LAST
+    assert_settled(manifest, branch)
+    # It is not told again.
+    run(write_at, root, NEXT, branch)
+    assert recoveries(manifest) == [discarded]
+
+
+@pytest.mark.parametrize("branch", BRANCHES)
+def test_killed_anywhere_drift_is_discarded_and_told_once(template: Path, branch: str) -> None:
+    before = shown(manifest_at(drifted(template, branch)), branch)
+    steps = record(write_at, drifted(template, branch), NEXT, branch)
+    repair = next(step.number for step in steps if is_repair(step))
+    # Later writes are those of a commit like any other, whose deaths are tried elsewhere.
+    for number, when in every_crash(step for step in steps if step.number <= repair + 2):
+        root = drifted(template, branch)
+        kill_at(write_at, (root, NEXT, branch), number, when)
+        run(_go_on, root, branch, before, f"killed {when} {steps[number - 1]}")
+
+
+def _go_on(root: str, branch: str, before: Shown, place: str) -> None:
+    manifest = manifest_at(root)
+    write(manifest, LAST, branch)
+    assert shown(manifest, branch) == before + BY_LAST, place
+    assert told(manifest) == [(RecoveryKind.DRIFT_DISCARDED, set(DRIFTED))], place
+    assert_settled(manifest, branch)
+
+
+def test_a_row_that_cannot_be_written_is_written_later(template: Path) -> None:
+    root = drifted(template, MAIN)
+    manifest = manifest_at(root)
+    for when in ("before", "after"):
+        with failing_at("table.merge", when, "_recoveries"), pytest.raises(StorageError):
+            write(manifest, NEXT)
+    write(manifest, NEXT)
+    assert told(manifest) == [(RecoveryKind.DRIFT_DISCARDED, set(DRIFTED))]
+    assert_settled(manifest)
+
+
+def test_a_roll_back_by_its_own_writer_is_no_drift(template: Path) -> None:
+    root = copy_of(template)
+    with failing_at("table.merge", "before", "__manifest"), pytest.raises(StorageError):
+        write(manifest_at(root), NEXT)
+    head = manifest_at(root).view(MAIN, with_lineage=True).history.head()
+    assert head is not None
+    assert head.actor == RECOVERY_ACTOR
+    write(manifest_at(root), LAST)
+    assert recoveries(manifest_at(root)) == []
+
+
+def test_a_repair_under_a_later_recovery_is_told_too(template: Path) -> None:
+    root = drifted(template, MAIN)
+    number = next(step.number for step in record(write_at, drifted(template, MAIN), NEXT) if is_repair(step))
+    kill_at(write_at, (root, NEXT), number, "after")
+    manifest = manifest_at(root)
+    put_sidecar(manifest.objects, dead_sidecar(manifest))
+    write(manifest, LAST)
+    assert told(manifest) == [
+        (RecoveryKind.ROLLED_BACK, {CITY}),
+        (RecoveryKind.DRIFT_DISCARDED, set(DRIFTED)),
+    ]
+    assert_settled(manifest)
+
+
+def dead_sidecar(manifest: Manifest) -> Sidecar:
+    """A late holder of a lease that got as far as one of its two tables."""
+    pins, operation = take_snapshot(manifest, MAIN).pins, str(ULID())
+    table = open_pin(manifest, pins[CITY])
+    staged = append_nodes(CITY, ["late"]).stage(table)
+    assert staged is not None
+    tables.commit(table, staged, operation)
+    wanted = tuple(
+        SidecarPin(key, manifest.location.join(pins[key].location), pins[key].version, pins[key].version + 1, None)
+        for key in DRIFTED
+    )
+    kind, commit_id = WriterKind.LOAD, str(ULID())
+    return Sidecar(operation, 0, None, None, kind, wanted, commit_id=commit_id, parent_commit_id=head_id(manifest))

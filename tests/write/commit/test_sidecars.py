@@ -1,0 +1,134 @@
+"""Sidecars as files: what is written is read again, release 0.8 can read it, and what cannot be read is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import orjson
+import pytest
+
+from omnigraph.errors import RecoveryError
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import Objects
+from omnigraph.write.commit.sidecars import (
+    ROLLBACK,
+    Adoption,
+    Sidecar,
+    SidecarPin,
+    WriterKind,
+    any_sidecar,
+    delete_sidecar,
+    list_sidecars,
+    put_sidecar,
+    read_sidecar,
+)
+
+FULL = Sidecar(
+    "01B",
+    1_794_726_305_123_456,
+    "dev",
+    "act-ann",
+    WriterKind.BRANCH_MERGE,
+    (SidecarPin("node:Person", "/data/g/nodes/1", 4, 5, "dev", 5, "uuid"), SidecarPin("edge:Knows", "/e", 1, 2)),
+    "01SOURCE",
+    "01COMMIT",
+    "01PARENT",
+    "01PARENT",
+    ("app", 7),
+    {"node:Person": 4},
+    "hash",
+    "incarnation",
+    "why",
+    ROLLBACK,
+    (Adoption("node:City", 7, 12),),
+)
+
+
+@pytest.fixture
+def objects(local_location: Location) -> Objects:
+    return Objects(local_location)
+
+
+def test_every_field_comes_back(objects: Objects) -> None:
+    bare = Sidecar("01A", 1, None, None, WriterKind.LOAD, ())
+    for sidecar in (FULL, bare):
+        put_sidecar(objects, sidecar)
+    assert list_sidecars(objects) == [bare, FULL]
+    assert read_sidecar(objects, "01B") == FULL
+    delete_sidecar(objects, FULL)
+    delete_sidecar(objects, FULL)
+    assert read_sidecar(objects, "01B") is None
+    delete_sidecar(objects, bare)
+    assert not any_sidecar(objects)
+
+
+def test_the_fields_of_release_0_8_are_as_it_writes_them(objects: Objects) -> None:
+    put_sidecar(objects, replace(FULL, branch=None, actor_id=None, merge_source_commit_id=None))
+    written = cast("dict[str, object]", orjson.loads(objects.get(FULL.path) or b""))
+    expected: dict[str, object] = {
+        "schema_version": 2,
+        "operation_id": "01B",
+        "started_at": "1794726305123456",
+        "branch": None,
+        "actor_id": None,
+        "writer_kind": "BranchMerge",
+    }
+    assert {name: written[name] for name in expected} == expected
+    assert "merge_source_commit_id" not in written
+    first, second = cast("list[dict[str, object]]", written["tables"])
+    assert first["table_branch"] == "dev"
+    assert second == {"table_key": "edge:Knows", "table_path": "/e", "expected_version": 1, "post_commit_pin": 2}
+
+
+GOOD: dict[str, object] = {
+    "schema_version": 2,
+    "operation_id": "01X",
+    "started_at": "1",
+    "branch": None,
+    "actor_id": None,
+    "writer_kind": "Load",
+    "tables": [{"table_key": "node:P", "table_path": "/p", "expected_version": 1, "post_commit_pin": 2}],
+}
+
+
+def test_fields_of_the_future_are_passed_over(objects: Objects) -> None:
+    objects.put("__recovery/01X.json", orjson.dumps({**GOOD, "colour": "blue"}))
+    assert [sidecar.operation_id for sidecar in list_sidecars(objects)] == ["01X"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff",
+        b"{}",
+        *(
+            orjson.dumps({**GOOD, **wrong})
+            for wrong in cast(
+                "list[dict[str, object]]",
+                [
+                    {"schema_version": 3},
+                    {"schema_version": "2"},
+                    {"operation_id": "01Y"},
+                    {"started_at": "yesterday"},
+                    {"writer_kind": "Somebody"},
+                    {"tables": None},
+                    {"tables": ["node:P"]},
+                    {"tables": [{"table_key": "node:P"}]},
+                    {"txn": ["app"]},
+                    {"read_set": ["node:P"]},
+                ],
+            )
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name_and_kept(objects: Objects, data: bytes) -> None:
+    objects.put("__recovery/01X.json", data)
+    with pytest.raises(RecoveryError, match=r"__recovery/01X\.json") as refused:
+        list_sidecars(objects)
+    assert refused.value.details == {"sidecar": "__recovery/01X.json"}
+    assert objects.get("__recovery/01X.json") == data
