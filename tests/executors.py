@@ -12,7 +12,7 @@ import pyarrow as pa
 from omnigraph.graph import Graph
 from omnigraph.manifest.references import Reference
 from omnigraph.read.frames import Strategy
-from omnigraph.read.query import Manner, Question, query
+from omnigraph.read.query import QueryOptions, QueryRequest, query
 from omnigraph.read.rows.values import json_rows
 from omnigraph.storage.columns import Values
 from tests.case_files import Row
@@ -20,7 +20,7 @@ from tests.case_files import Row
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Way: TypeAlias = Callable[[Graph, Question, str, Reference | None], list[Row]]
+Way: TypeAlias = Callable[[Graph, QueryRequest, str, Reference | None], list[Row]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class Executor:
 
 
 def _locally(
-    strategy: Strategy, graph: Graph, question: Question, branch: str, at: Reference | None = None
+    strategy: Strategy, graph: Graph, question: QueryRequest, branch: str, at: Reference | None = None
 ) -> list[Row]:
-    result = query(graph._manifest, question, branch, at, Manner(strategy=strategy))
+    result = query(graph._manifest, question, branch, at, QueryOptions(strategy=strategy))
     return cast("list[Row]", result.to_json()["rows"])
 
 
 def _on_spark(
-    session: SparkSession, graph: Graph, question: Question, branch: str, at: Reference | None = None
+    session: SparkSession, graph: Graph, question: QueryRequest, branch: str, at: Reference | None = None
 ) -> list[Row]:
     found = graph.spark(session).query(question.source, question.name, question.params, branch=branch, at=at)
     return rows_as_json(found, query(graph._manifest, question, branch, at).schema)

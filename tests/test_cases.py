@@ -21,7 +21,7 @@ from omnigraph.language.query import CompiledQuery, Severity, compile_query, exp
 from omnigraph.language.query.typed import TypedRead
 from omnigraph.language.schema import Schema, ir_to_json, parse_schema, plan_migration
 from omnigraph.manifest.rows import MAIN
-from omnigraph.read.query import Question
+from omnigraph.read.query import QueryRequest
 from omnigraph.write.load.load_operation import Mode as LoadMode
 from omnigraph.write.load.run import LoadResult
 from omnigraph.write.mutation.run import MutationResult
@@ -213,7 +213,7 @@ def _telling(way: str) -> Generator[None]:
 def _answer(state: State, step: Step, way: Way) -> list[Row]:
     options = step.action.options
     params = cast("dict[str, object]", json.loads(options.get("params", "{}")))
-    question = Question(_text(step.action), options.get("name"), params)
+    question = QueryRequest(_text(step.action), options.get("name"), params)
     return way(_graph(state, step), question, _branch(step), _reference(state, step.action, "at"))
 
 

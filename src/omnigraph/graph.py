@@ -38,10 +38,10 @@ from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockKind, LockSettings
 from omnigraph.storage.pinned import Access
 from omnigraph.write import commit, embed, evolve, indexes, load, merge, mutation
-from omnigraph.write.commit import Recovery, Terms
+from omnigraph.write.commit import CommitOptions, Recovery
 from omnigraph.write.embed import EmbedResult
 from omnigraph.write.evolve import SchemaApplied
-from omnigraph.write.executor import LOCAL, Runner
+from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.indexes import IndexReport
 from omnigraph.write.load import Engine, Frame, Indexes, LoadResult, OnError
 from omnigraph.write.load import Mode as LoadMode
@@ -80,7 +80,7 @@ class Graph:
     ) -> None:
         self._manifest = manifest
         self._schema: Schema | None = None
-        self._manner = query.Manner(embed)
+        self._manner = query.QueryOptions(embed)
         self.mode: Mode = mode
         self.actor = actor
 
@@ -158,7 +158,7 @@ class Graph:
     ) -> MutationResult:
         """Run an insert, update or delete as one commit. ``retries``: how often to run it again on a conflict."""
         self._writable()
-        terms = Terms(branch, actor=actor or self.actor, message=message, if_commit=if_commit)
+        terms = CommitOptions(branch, actor=actor or self.actor, message=message, if_commit=if_commit)
         return mutation.retried(
             lambda: mutation.mutate(self._manifest, self.schema, source, name, params, terms), retries
         )
@@ -173,7 +173,7 @@ class Graph:
         at: Reference | None = None,
     ) -> Result:
         """Answer a query on one snapshot: now, or at a commit, a manifest version or a time."""
-        return query.query(self._manifest, query.Question(source, name, params), branch, at, self._manner)
+        return query.query(self._manifest, query.QueryRequest(source, name, params), branch, at, self._manner)
 
     def explain(
         self,
@@ -185,7 +185,7 @@ class Graph:
         at: Reference | None = None,
     ) -> str:
         """The plan that a query would run by, with the rows that each step is thought to give; nothing is read."""
-        return query.explain(self._manifest, query.Question(source, name, params), branch, at, self._manner)
+        return query.explain(self._manifest, query.QueryRequest(source, name, params), branch, at, self._manner)
 
     def profile(
         self,
@@ -197,7 +197,7 @@ class Graph:
         at: Reference | None = None,
     ) -> Profile:
         """Run a query and tell what each step really gave and took."""
-        return query.profile(self._manifest, query.Question(source, name, params), branch, at, self._manner)
+        return query.profile(self._manifest, query.QueryRequest(source, name, params), branch, at, self._manner)
 
     def load(
         self,
@@ -221,8 +221,8 @@ class Graph:
         if not check:
             self._writable()
         given = load.Input(source, nodes or {}, edges or {})
-        manner = load.Manner(mode, on_error, rejects, engine, check, indexes, from_branch)
-        terms = Terms(branch, actor=actor or self.actor, message=message, txn=txn)
+        manner = load.LoadOptions(mode, on_error, rejects, engine, check, indexes, from_branch)
+        terms = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
         return engines.load(self._manifest, self.schema, given, manner, terms)
 
     def ensure_indexes(
@@ -243,7 +243,7 @@ class Graph:
     ) -> EmbedResult:
         """Fill the missing ``@embed`` vectors of a type, with one commit at the end or one for each batch."""
         self._writable()
-        terms = Terms(branch, actor=actor or self.actor)
+        terms = CommitOptions(branch, actor=actor or self.actor)
         settings = self._manner.embed
         return embed.embed(
             self._manifest, self.schema, type_name, terms, settings=settings, batch=batch, commit_each=commit_each
@@ -252,7 +252,7 @@ class Graph:
     def transaction(self, branch: str = MAIN, message: str | None = None, actor: str | None = None) -> Transaction:
         """A ``with`` block whose mutations become one commit, or nothing if an exception leaves it."""
         self._writable()
-        terms = Terms(branch, actor=actor or self.actor, message=message)
+        terms = CommitOptions(branch, actor=actor or self.actor, message=message)
         return Transaction(self._manifest, self.schema, terms, self._manner)
 
     def merge(
@@ -272,8 +272,8 @@ class Graph:
         """Merge a branch, a commit or a tag into a branch as one commit; what is at odds is ``MergeConflicts``."""
         if not dry_run:
             self._writable()
-        terms = Terms(into, actor=actor or self.actor, message=message, if_commit=if_commit)
-        manner = merge.Manner(by, prefer, resolve, dry_run, delete_branch)
+        terms = CommitOptions(into, actor=actor or self.actor, message=message, if_commit=if_commit)
+        manner = merge.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
         return merge.merge(self._manifest, self.schema, source, manner, terms)
 
     def revert(
@@ -292,8 +292,8 @@ class Graph:
         """Take back what a commit did, as a new commit. Of a merge, ``side`` is the parent to go back to: 1 or 2."""
         if not dry_run:
             self._writable()
-        terms = Terms(branch, actor=actor or self.actor, message=message)
-        manner = merge.Manner(by, prefer, resolve, dry_run)
+        terms = CommitOptions(branch, actor=actor or self.actor, message=message)
+        manner = merge.MergeOptions(by, prefer, resolve, dry_run)
         return merge.revert(self._manifest, self.schema, ref, side, manner, terms)
 
     def plan_schema(self, source: str | Path | Source, *, allow_data_loss: bool = False) -> MigrationPlan:
@@ -314,9 +314,9 @@ class Graph:
         What is dropped stays readable in older versions, unless data loss is allowed.
         """
         self._writable()
-        manner = evolve.Manner(allow_data_loss, rewrite_ids)
+        manner = evolve.SchemaChangeOptions(allow_data_loss, rewrite_ids)
         return evolve.apply_schema(
-            self._manifest, source, manner, Terms(MAIN, actor=actor or self.actor, message=message)
+            self._manifest, source, manner, CommitOptions(MAIN, actor=actor or self.actor, message=message)
         )
 
     def commits(
@@ -467,7 +467,7 @@ class Graph:
         return SparkGraph(self._manifest, session, actor=self.actor, writable=self.mode == "rw", embedding=embedding)
 
     def optimize(
-        self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None, runner: Runner = LOCAL
+        self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None, runner: Executor = LOCAL
     ) -> Optimized:
         """Compact the tables of a branch, build the indexes that the schema means, compact the manifest."""
         self._writable()

@@ -13,7 +13,7 @@ import omnigraph
 from omnigraph.maintain.compacting import compacted
 from omnigraph.storage import table as tables
 from omnigraph.storage.pinned import Table
-from omnigraph.write.executor import LOCAL, Runner
+from omnigraph.write.executor import LOCAL, Executor
 from tests.graphs import rows_of
 
 Item = TypeVar("Item")
@@ -40,7 +40,7 @@ def in_fragments(folder: Path, count: int) -> Table:
 
 
 @pytest.mark.parametrize("runner", [LOCAL, Travelling()])
-def test_small_fragments_become_large_ones(tmp_path: Path, runner: Runner) -> None:
+def test_small_fragments_become_large_ones(tmp_path: Path, runner: Executor) -> None:
     table = in_fragments(tmp_path / "ports.og", 6)
     # Pieces of three: more than one for a runner to run.
     assert len(tables.plan_compaction(table, 3)) == 2

@@ -16,7 +16,7 @@ from omnigraph.maintain.optimize import Compaction, optimize
 from omnigraph.read.search.vectors import has_vector_index, nearest_rows
 from omnigraph.storage.location import Location
 from omnigraph.storage.searching import vectors_near
-from omnigraph.write.commit.section import Terms, commit
+from omnigraph.write.commit.section import CommitOptions, commit
 from tests.maintain.ports import add, append_by_another_program, fragments, remove, shown
 from tests.write.writers import failing_at, right_after
 
@@ -168,7 +168,7 @@ def test_deleted_vectors_do_not_take_the_places_of_others(tmp_path: Path) -> Non
     graph.ensure_indexes()
     graph.mutate('query gone() { delete Spot where code < "s30" }')
     # What an optimize that died before the indexes leaves.
-    terms = Terms(schema_ir_hash=graph._manifest.schema_hash())
+    terms = CommitOptions(schema_ir_hash=graph._manifest.schema_hash())
     assert commit(graph._manifest, Compaction(("node:Spot",)), terms).commit is not None
     table, origin = graph.snapshot().table("Spot"), np.zeros(2, np.float32)
     assert has_vector_index(table, "at"), "it is older than the compaction"

@@ -21,7 +21,7 @@ from omnigraph.read.match import counting, execute
 from omnigraph.read.match import expand as expanding
 from omnigraph.read.match import join as joining
 from omnigraph.read.match import scan_nodes as starting
-from omnigraph.read.query import Manner, Question, query
+from omnigraph.read.query import QueryOptions, QueryRequest, query
 from omnigraph.read.result import assemble as answer
 from tests.model.query_model import Asked, expected
 from tests.read.query_worlds import CATALOG, Moment, World, new_world
@@ -68,8 +68,8 @@ def assert_answered(world: World, moment: Moment, read: Read, strategy: Strategy
     typed = compile_query(read.text, CATALOG).typed
     assert isinstance(typed, TypedRead)
     asked = Asked(moment.model, bind_parameters(typed.parameters, read.params), time.time_ns() // 1_000_000)
-    question = Question(read.text, params=read.params)
-    result = query(world.graph._manifest, question, moment.branch, moment.at, Manner(strategy=strategy))
+    question = QueryRequest(read.text, params=read.params)
+    result = query(world.graph._manifest, question, moment.branch, moment.at, QueryOptions(strategy=strategy))
     found = cast("list[Mapping[str, Json]]", result.to_json()["rows"])
     allowed = expected(typed, asked)
     assert allowed.allows(found), f"by {strategy} on {moment.branch}: {found}\nis not among the allowed {allowed}"

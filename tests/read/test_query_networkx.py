@@ -14,7 +14,7 @@ from omnigraph.read.frames import Strategy
 from omnigraph.read.frames.cache import shared_cache
 from omnigraph.read.match import counting
 from omnigraph.read.match import expand as expanding
-from omnigraph.read.query import Manner, Question, query
+from omnigraph.read.query import QueryOptions, QueryRequest, query
 from tests.read.match.walked_graphs import Links, new_graph, people
 
 SIZE = 24
@@ -72,8 +72,8 @@ def strategy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def asked(graph: Graph, strategy: Strategy, match: str, columns: str) -> list[tuple[object, ...]]:
-    question = Question(f"query q() {{ match {{ {match} }} return {{ {columns} }} }}")
-    rows = query(graph._manifest, question, "main", manner=Manner(strategy=strategy)).rows
+    question = QueryRequest(f"query q() {{ match {{ {match} }} return {{ {columns} }} }}")
+    rows = query(graph._manifest, question, "main", manner=QueryOptions(strategy=strategy)).rows
     return sorted(cast("list[tuple[str, ...]]", [tuple(row.values()) for row in rows]))
 
 

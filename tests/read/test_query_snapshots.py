@@ -15,7 +15,7 @@ from omnigraph.graph import Graph
 from omnigraph.read.frames import Strategy
 from omnigraph.read.frames.cache import shared_cache
 from omnigraph.read.match import execute
-from omnigraph.read.query import Manner, Question, query
+from omnigraph.read.query import QueryOptions, QueryRequest, query
 from tests import crash
 from tests.read.match.walked_graphs import Links, new_graph, people
 
@@ -59,9 +59,9 @@ def test_commits_that_land_meanwhile_are_not_seen(
     monkeypatch.setattr(execute, "_FIRST_PIECE", 1)
     monkeypatch.setattr(execute, "_PIECE", 2)
     graph = ring(tmp_path, commits)
-    asked = Question(TWO_HOPS)
+    asked = QueryRequest(TWO_HOPS)
     before = query(graph._manifest, asked, "main").to_arrow()
-    result = query(graph._manifest, asked, "main", manner=Manner(strategy=strategy))
+    result = query(graph._manifest, asked, "main", manner=QueryOptions(strategy=strategy))
     head = graph.commits()[0].id
     found: list[pa.RecordBatch] = []
     for number, batch in enumerate(result.batches(4)):

@@ -17,7 +17,7 @@ from omnigraph.language.schema import parse_schema
 from omnigraph.manifest import contract
 from omnigraph.manifest.publisher import PublishRequest
 from omnigraph.read.frames import Strategy
-from omnigraph.read.query import Manner, Question, query
+from omnigraph.read.query import QueryOptions, QueryRequest, query
 from tests.manifest.fence import intent, send
 from tests.read.match.walked_graphs import SCHEMA, Links, new_graph, people
 
@@ -130,8 +130,8 @@ def test_more_rows_than_can_be_counted_are_refused_and_never_wrap_around(
 
 def asked(graph: Graph, text: str, at: str | None = None) -> list[list[dict[str, object]]]:
     """The rows by each strategy."""
-    manner = [Manner(strategy=strategy) for strategy in Strategy]
-    return [query(graph._manifest, Question(text), "main", at, each).rows for each in manner]
+    manner = [QueryOptions(strategy=strategy) for strategy in Strategy]
+    return [query(graph._manifest, QueryRequest(text), "main", at, each).rows for each in manner]
 
 
 def test_a_type_is_asked_for_only_since_it_exists(graph: Graph) -> None:

@@ -12,7 +12,7 @@ import omnigraph
 from omnigraph.errors import NotFound, ReadOnly, StorageError
 from omnigraph.graph import Graph
 from omnigraph.maintain.compacting import compacted
-from omnigraph.spark.executor import SparkRunner
+from omnigraph.spark.executor import SparkExecutor
 from omnigraph.storage import table as tables
 from omnigraph.write import indexes
 from tests.graphs import rows_of
@@ -49,7 +49,7 @@ def fleet(tmp_path: Path) -> Graph:
 
 
 def test_outcomes_come_in_the_order_of_the_items(spark: SparkSession) -> None:
-    runner = SparkRunner(spark, "counting")
+    runner = SparkExecutor(spark, "counting")
     found = runner.run(_squared, list(range(5)))
     assert [square for square, _ in found] == [0, 1, 4, 9, 16]
     assert os.getpid() not in {process for _, process in found}
@@ -59,7 +59,7 @@ def test_outcomes_come_in_the_order_of_the_items(spark: SparkSession) -> None:
 
 def test_what_a_task_raises_is_said(spark: SparkSession) -> None:
     with pytest.raises(StorageError, match="looking failed on Spark: there is no ship"):
-        SparkRunner(spark, "looking").run(_missing, ["ship"])
+        SparkExecutor(spark, "looking").run(_missing, ["ship"])
 
 
 def test_indexes_are_built_on_executors(spark: SparkSession, fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_a_load_is_followed_by_what_the_schema_declares(spark: SparkSession, fle
 
 def test_a_table_is_compacted_on_executors(spark: SparkSession, fleet: Graph) -> None:
     before, table = rows_of(fleet, "Ship"), fleet.snapshot().table("Ship")
-    staged = compacted(table, SparkRunner(spark, "compacting"), 6)
+    staged = compacted(table, SparkExecutor(spark, "compacting"), 6)
     assert staged is not None
     after = tables.commit(table, staged, "operation")
     assert (len(table.fragment_rows()), len(after.fragment_rows())) == (4, 2)

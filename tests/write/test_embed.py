@@ -13,7 +13,7 @@ from omnigraph.errors import EmbeddingError, NotFound, ParameterError
 from omnigraph.graph import Graph
 from omnigraph.language.schema import Schema
 from omnigraph.read.search.embedding import EmbeddingSettings, embedder
-from omnigraph.write.commit.section import Terms
+from omnigraph.write.commit.section import CommitOptions
 from omnigraph.write.embed import EmbedResult, embed
 from tests.graphs import rows_of, written
 from tests.read.search.embedding_server import Answer, Asked, serving, vectors
@@ -47,7 +47,7 @@ def papers(tmp_path: Path) -> Graph:
 
 
 def fill(graph: Graph, branch: str = "main", *, batch: int = 1_000, commit_each: bool = False) -> EmbedResult:
-    terms = Terms(branch, actor="act-ann")
+    terms = CommitOptions(branch, actor="act-ann")
     return embed(graph._manifest, graph.schema, "Paper", terms, settings=MOCK, batch=batch, commit_each=commit_each)
 
 

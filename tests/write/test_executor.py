@@ -16,7 +16,7 @@ from omnigraph.graph import Graph
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import IndexKind
 from omnigraph.write import indexes
-from omnigraph.write.executor import LOCAL, Runner
+from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.indexes import ensure_indexes
 
 Item = TypeVar("Item")
@@ -106,7 +106,7 @@ def test_indexes_in_pieces_find_what_those_built_at_once_find(shelf: Graph, tmp_
 
 @pytest.mark.usefixtures("in_pieces")
 def test_this_process_builds_each_index_at_once(shelf: Graph) -> None:
-    local: Runner = LOCAL
+    local: Executor = LOCAL
     assert ensure_indexes(shelf._manifest, "main", ["Near"], runner=local).commit is not None
     segments = {index.name: len(index.segments) for index in shelf.snapshot().table("Near").dataset.describe_indices()}
     assert segments == {"id_idx": 1, "src_idx": 1, "dst_idx": 1}

@@ -14,7 +14,7 @@ from omnigraph.graph import Graph
 from omnigraph.storage.staging import IndexKind
 from omnigraph.write import indexes
 from omnigraph.write.indexes import MeantIndex, ensure_id_indexes, ensure_indexes
-from omnigraph.write.load.run import load
+from omnigraph.write.load import run as load
 from tests.graphs import written
 from tests.write.mutation.interleaving import meanwhile
 

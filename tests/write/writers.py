@@ -28,7 +28,7 @@ from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.pinned import Access, Table, open_table
 from omnigraph.storage.staging import Staged
 from omnigraph.write.commit.audit import recoveries
-from omnigraph.write.commit.section import Change, Prepared, Terms, Work, commit
+from omnigraph.write.commit.section import Change, CommitOptions, PreparedWrite, WriteOperation, commit
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from tests.crash import fresh_copy
 from tests.deleting import delete_where
@@ -52,12 +52,12 @@ class InsertPeople:
     kind: WriterKind = WriterKind.MUTATION
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
         """Read who is there."""
         taken = set(self.names) & set(ids_of(snapshot, PERSON))
         if taken:
             raise InputError(f"taken: {sorted(taken)}")
-        return Prepared((append_nodes(PERSON, self.names),), frozenset({PERSON}), None)
+        return PreparedWrite((append_nodes(PERSON, self.names),), frozenset({PERSON}), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ class InsertEdge:
     kind: WriterKind = WriterKind.MUTATION
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
         """Read the nodes, write the edge."""
         missing = {self.source, self.target} - set(ids_of(snapshot, PERSON))
         if missing:
             raise InputError(f"missing: {sorted(missing)}")
-        return Prepared((append_edges([(self.source, self.target)]),), frozenset({PERSON}), None)
+        return PreparedWrite((append_edges([(self.source, self.target)]),), frozenset({PERSON}), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,15 @@ class DeletePerson:
     kind: WriterKind = WriterKind.MUTATION
     strict: bool = True
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
         """Both tables are read and written."""
         if self.name not in ids_of(snapshot, PERSON):
-            return Prepared((), frozenset({PERSON}), None)
+            return PreparedWrite((), frozenset({PERSON}), None)
         node = Change(PERSON, partial(delete_where, predicate=f"id = '{self.name}'"))
         ends = f"src = '{self.name}' OR dst = '{self.name}'"
-        return Prepared((node, Change(KNOWS, partial(delete_where, predicate=ends))), frozenset({PERSON, KNOWS}), None)
+        return PreparedWrite(
+            (node, Change(KNOWS, partial(delete_where, predicate=ends))), frozenset({PERSON, KNOWS}), None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +106,13 @@ class LoadAll:
     kind: WriterKind = WriterKind.LOAD
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
         """Read the keys of both node types."""
         taken = {*ids_of(snapshot, PERSON), *ids_of(snapshot, CITY)} & {*self.people, *self.cities}
         if taken:
             raise InputError(f"taken: {sorted(taken)}")
         changes = (append_nodes(PERSON, self.people), append_nodes(CITY, self.cities), append_edges(self.edges))
-        return Prepared(changes, frozenset({PERSON, CITY}), None)
+        return PreparedWrite(changes, frozenset({PERSON, CITY}), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +123,10 @@ class OverwriteCities:
     kind: WriterKind = WriterKind.LOAD
     strict: bool = True
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
         """Nothing is read."""
         del snapshot
-        return Prepared((Change(CITY, partial(_overwritten, names=self.names)),), frozenset(), None)
+        return PreparedWrite((Change(CITY, partial(_overwritten, names=self.names)),), frozenset(), None)
 
 
 def append_nodes(table_key: str, names: Sequence[str]) -> Change:
@@ -146,7 +148,7 @@ def _nodes(table: Table, names: Sequence[str]) -> pa.Table:
     return pa.table({"id": list(names), "name": list(names)}, schema=table.schema)
 
 
-WRITERS: dict[str, Work[None]] = {
+WRITERS: dict[str, WriteOperation[None]] = {
     "insert nodes": InsertPeople(("cid",)),
     "insert an edge": InsertEdge("ann", "bob"),
     "delete a node with its edges": DeletePerson("bob"),
@@ -166,7 +168,7 @@ LAST = LoadAll(("last",), ("last",), (("last", "last"),))
 class Overtaken:
     """Work that was prepared just before somebody else wrote."""
 
-    work: Work[None]
+    work: WriteOperation[None]
     others: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
 
     @property
@@ -179,7 +181,7 @@ class Overtaken:
         """As the work's."""
         return self.work.strict
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
         """Once for each of the others."""
         prepared = self.work.prepare(snapshot)
         if self.others:
@@ -263,18 +265,18 @@ def manifest_at(root: Path | str, locks: LockSettings = FLOCK) -> Manifest:
 
 def write(
     manifest: Manifest,
-    work: Work[None],
+    work: WriteOperation[None],
     branch: str = MAIN,
     *,
     if_commit: str | None = None,
     txn: tuple[str, int] | None = None,
 ) -> CommitRecord | None:
     """One commit."""
-    terms = Terms(branch, manifest.schema_hash(), "tests", if_commit=if_commit, txn=txn)
+    terms = CommitOptions(branch, manifest.schema_hash(), "tests", if_commit=if_commit, txn=txn)
     return commit(manifest, work, terms).commit
 
 
-def write_at(root: str, work: Work[None], branch: str = MAIN, locks: LockSettings = FLOCK) -> str | None:
+def write_at(root: str, work: WriteOperation[None], branch: str = MAIN, locks: LockSettings = FLOCK) -> str | None:
     """One commit by a fresh process; its id."""
     made = write(manifest_at(root, locks), work, branch)
     return None if made is None else made.id
@@ -315,7 +317,7 @@ def assert_settled(manifest: Manifest, branch: str = MAIN) -> None:
     assert len(set(audited)) == len(audited)
 
 
-def states_around(template: Path, work: Work[None], branch: str) -> tuple[Shown, Shown]:
+def states_around(template: Path, work: WriteOperation[None], branch: str) -> tuple[Shown, Shown]:
     """What a branch shows before and after a writer."""
     manifest = manifest_at(copy_of(template, branch))
     before = shown(manifest, branch)

@@ -31,7 +31,7 @@ from omnigraph.cli import (
     upkeep,
     version,
 )
-from omnigraph.cli.render import JsonOutput, Output, TextOutput
+from omnigraph.cli.render.output import JsonOutput, Output, TextOutput
 from omnigraph.cli.session import VARIABLE, Session, read_storage_options
 from omnigraph.cli.words import VERBOSE_FLAGS, asks_for_json, split_globals
 from omnigraph.errors import ConflictError, MergeConflicts, OmniGraphError, ParameterError, PreconditionFailed

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.render import BranchChange, Branches
+from omnigraph.cli.render.graph import BranchChange, Branches
 from omnigraph.cli.session import session_of
 
 if TYPE_CHECKING:

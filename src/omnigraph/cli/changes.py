@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from omnigraph.cli.render import MAIN, ChangesFormat, Followed
+from omnigraph.cli.render.changes import ChangesFormat, Followed
+from omnigraph.cli.render.graph import MAIN
 from omnigraph.cli.session import Session, session_of
 from omnigraph.errors import NotFound, ParameterError, ReadOnly
-from omnigraph.read.changes import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,7 +104,7 @@ def baseline(
       omnigraph changes baseline --cursor state.cursor --format jsonl
     """
     session = session_of(context)
-    if cursor is not None and cursor.startswith(PREFIX):
+    if cursor is not None and _is_cursor(cursor):
         raise typer.TyperException("a baseline does not begin at a cursor: --cursor is a file for the new one")
     file = None if cursor is None else _file(cursor)
     with session.open("ro") as graph:
@@ -129,9 +129,16 @@ def _show(
         _keep(file, followed.cursor)
 
 
+def _is_cursor(text: str) -> bool:
+    """Whether a text is a cursor, and not the name of a file. Imported late: commands start without the graph."""
+    from omnigraph.read.changes import PREFIX
+
+    return text.startswith(PREFIX)
+
+
 def _read_cursor(given: str | None) -> tuple[str | None, Path | None]:
     """The cursor that is given, and the file that it is in."""
-    if given is None or given.startswith(PREFIX):
+    if given is None or _is_cursor(given):
         return given, None
     file = _file(given)
     try:

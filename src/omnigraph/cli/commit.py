@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.render import MAIN, Commits, DrawnHistory, OneCommit, Recoveries
+from omnigraph.cli.render.graph import MAIN, Commits, OneCommit
+from omnigraph.cli.render.history import DrawnHistory
+from omnigraph.cli.render.write import Recoveries
 from omnigraph.cli.session import session_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.render import Counted, DiffFormat, Told
+from omnigraph.cli.render.diff import Counted, DiffFormat, Told
 from omnigraph.cli.session import session_of
 
 

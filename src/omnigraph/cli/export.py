@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from omnigraph.cli.options import At
-from omnigraph.cli.render import Exported
+from omnigraph.cli.render.read import Exported
 from omnigraph.cli.session import session_of
 
 # As the library names them; importing them from there would bring Lance along.

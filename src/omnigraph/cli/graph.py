@@ -8,7 +8,7 @@ import typer
 
 import omnigraph
 from omnigraph.cli.files import read_all
-from omnigraph.cli.render import Described, Made, Shown
+from omnigraph.cli.render.graph import Described, Made, Shown
 from omnigraph.cli.schema import schema_text
 from omnigraph.cli.session import session_of
 

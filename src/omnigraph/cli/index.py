@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.render import Indexed
+from omnigraph.cli.render.read import Indexed
 from omnigraph.cli.session import session_of
 
 

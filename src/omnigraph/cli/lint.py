@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.files import read_all
-from omnigraph.cli.render import Linted
+from omnigraph.cli.render.language import Linted
 from omnigraph.cli.schema import parsed
 from omnigraph.cli.session import session_of
 from omnigraph.errors import Problem, SchemaError

@@ -11,7 +11,8 @@ from typing import Annotated, BinaryIO, Literal, TypeAlias
 import typer
 
 from omnigraph.cli.files import STDIN
-from omnigraph.cli.render import Loaded, many
+from omnigraph.cli.render.page import many
+from omnigraph.cli.render.write import Loaded
 from omnigraph.cli.session import session_of
 from omnigraph.errors import NotFound
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from omnigraph.cli.render import Joined
+from omnigraph.cli.render.merge import Joined
 from omnigraph.cli.session import session_of
 from omnigraph.errors import AlreadyExists
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.options import Pairs, Params, ParamsFile, QueryFile, QueryName, QueryText, read_query
-from omnigraph.cli.render import Mutated
+from omnigraph.cli.render.write import Mutated
 from omnigraph.cli.session import session_of
 from omnigraph.language.query import compile_query
 

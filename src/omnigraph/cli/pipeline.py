@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from omnigraph.cli.render import Output, Planned, Ran, Tried, many
+from omnigraph.cli.render.output import Output
+from omnigraph.cli.render.page import many
+from omnigraph.cli.render.pipeline import Planned, Ran, Tried
 from omnigraph.cli.session import Session, session_of
 from omnigraph.errors import NotFound, PipelineError
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.options import At, Pairs, Params, ParamsFile, QueryFile, QueryName, QueryText, read_query
-from omnigraph.cli.render import Answered, Explained, Format, Profiled
+from omnigraph.cli.render.read import Answered, Explained, Format, Profiled
 from omnigraph.cli.session import session_of
 from omnigraph.language.query import find_query
 

@@ -18,7 +18,7 @@ from omnigraph.cli.merge import (
     check_decisions,
     write_conflicts,
 )
-from omnigraph.cli.render import Joined
+from omnigraph.cli.render.merge import Joined
 from omnigraph.cli.session import session_of
 
 

@@ -9,7 +9,7 @@ import typer
 
 from omnigraph.cli.files import read_all
 from omnigraph.cli.options import At
-from omnigraph.cli.render import Applied, CheckedSchema, CheckedSchemas, Migration, ShownSchema
+from omnigraph.cli.render.language import Applied, CheckedSchema, CheckedSchemas, Migration, ShownSchema
 from omnigraph.cli.session import session_of
 from omnigraph.errors import Problem, SchemaError
 from omnigraph.language.schema import SYNTAX, Schema, parse_schema, plan_migration

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import typer
 
 import omnigraph
-from omnigraph.cli.render import Output
+from omnigraph.cli.render.output import Output
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph, Mode

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.render import MAIN, TagDeleted, TagMade, Tags
+from omnigraph.cli.render.graph import MAIN
+from omnigraph.cli.render.history import TagDeleted, TagMade, Tags
 from omnigraph.cli.session import session_of
 
 app = typer.Typer(help="Make, list and delete names for commits.", rich_markup_mode=None)

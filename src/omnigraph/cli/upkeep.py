@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.render import CleanedUp, OptimizedGraph, RepairedGraph, VerifiedGraph
+from omnigraph.cli.render.upkeep import CleanedUp, OptimizedGraph, RepairedGraph, VerifiedGraph
 from omnigraph.cli.session import session_of
 
 Confirm = Annotated[bool, typer.Option("--confirm", help="Do it; without this nothing is changed.")]

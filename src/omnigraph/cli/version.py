@@ -7,7 +7,7 @@ from importlib.metadata import version as release_of
 
 import typer
 
-from omnigraph.cli.render import Versions
+from omnigraph.cli.render.language import Versions
 from omnigraph.cli.session import session_of
 
 LIBRARIES = ("datafusion", "lark", "numpy", "obstore", "pandas", "pyarrow", "pylance", "pyspark")

@@ -10,13 +10,13 @@ from lance.optimize import CompactionTask
 from omnigraph.storage import table as tables
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
-from omnigraph.write.executor import Runner
+from omnigraph.write.executor import Executor
 
 _MANY_FRAGMENTS: Final = 8
 _WORTH: Final = 10
 
 
-def compacted(table: Table, runner: Runner, target_rows: int | None = None) -> Staged | None:
+def compacted(table: Table, runner: Executor, target_rows: int | None = None) -> Staged | None:
     """Stage the compaction of a table; the rows stay the same. None when there is nothing to gain."""
     pieces = pieces_that_pay(table, target_rows)
     return tables.compacted(table, runner.run(partial(tables.run_compaction, table), pieces))

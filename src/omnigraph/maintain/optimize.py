@@ -21,8 +21,18 @@ from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin, pins_of
 from omnigraph.storage.locks import branch_lock
-from omnigraph.write.commit import Change, Prepared, Terms, Work, WriterKind, commit, heal, heal_all, is_foreign
-from omnigraph.write.executor import LOCAL, Runner
+from omnigraph.write.commit import (
+    Change,
+    CommitOptions,
+    PreparedWrite,
+    WriteOperation,
+    WriterKind,
+    commit,
+    heal,
+    heal_all,
+    is_foreign,
+)
+from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.indexes import Deferred, EnsureIndexes, IndexReport, MeantIndex, meant_indexes
 
 _ATTEMPTS: Final = 5
@@ -59,14 +69,14 @@ def optimize(
     branch: str = MAIN,
     types: Iterable[str] | None = None,
     actor: str | None = None,
-    runner: Runner = LOCAL,
+    runner: Executor = LOCAL,
 ) -> Optimized:
     """Compact the tables that a branch owns, build what the schema means of indexes, compact the manifest."""
     wanted = meant_indexes(current_schema(manifest).catalog, types)
     heal_all(manifest)
     before = take_snapshot(manifest, branch)
     keys = tuple(key for key in dict.fromkeys(index.table_key for index in wanted) if key in before.pins)
-    terms = Terms(branch, manifest.schema_hash(), actor)
+    terms = CommitOptions(branch, manifest.schema_hash(), actor)
     compaction = _repeated(manifest, Compaction(keys, runner), replace(terms, message="compact tables"))
     indexing = _repeated(manifest, Indexing(wanted, runner), replace(terms, message="ensure indexes"))
     after = take_snapshot(manifest, branch)
@@ -110,11 +120,11 @@ class Compaction:
     """Larger fragments in place of small ones, where that pays."""
 
     table_keys: tuple[str, ...]
-    runner: Runner = LOCAL
+    runner: Executor = LOCAL
     kind: WriterKind = WriterKind.OPTIMIZE
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[Due]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[Due]:
         """Look at the fragments of each table."""
         skipped, due = dict[str, str](), list[str]()
         for key in self.table_keys:
@@ -124,7 +134,7 @@ class Compaction:
             elif key in snapshot.pins and pieces_that_pay(snapshot.table(key)):
                 due.append(key)
         changes = tuple(Change(key, partial(compacted, runner=self.runner), can_wait=True) for key in due)
-        return Prepared(changes, frozenset(), Due({key: snapshot.pins[key] for key in due}, skipped))
+        return PreparedWrite(changes, frozenset(), Due({key: snapshot.pins[key] for key in due}, skipped))
 
     def among(self, table_keys: Iterable[str]) -> Compaction:
         """The same work on some tables."""
@@ -136,11 +146,11 @@ class Indexing:
     """The indexes that are missing or do not cover all rows."""
 
     wanted: tuple[MeantIndex, ...]
-    runner: Runner = LOCAL
+    runner: Executor = LOCAL
     kind: WriterKind = WriterKind.ENSURE_INDICES
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[Due]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[Due]:
         """Look what is there."""
         drifted = {key for key in dict.fromkeys(each.table_key for each in self.wanted) if _drift(snapshot, key)}
         there = tuple(index for index in self.wanted if index.table_key not in drifted)
@@ -150,7 +160,7 @@ class Indexing:
         for index in prepared.outcome.built:
             columns[index.table_key] = (*columns.get(index.table_key, ()), index.column)
         pins = {change.table_key: snapshot.pins[change.table_key] for change in changes}
-        return Prepared(changes, frozenset(), Due(pins, columns=columns))
+        return PreparedWrite(changes, frozenset(), Due(pins, columns=columns))
 
     def among(self, table_keys: Iterable[str]) -> Indexing:
         """The same work on some tables."""
@@ -197,7 +207,7 @@ class _Done:
     columns: Mapping[str, tuple[str, ...]]
 
 
-def _repeated(manifest: Manifest, work: UpkeepWork, terms: Terms) -> _Done:
+def _repeated(manifest: Manifest, work: UpkeepWork, terms: CommitOptions) -> _Done:
     """Do the work; what others wrote to meanwhile is tried again on what they wrote."""
     commits: list[CommitRecord] = []
     skipped, columns = dict[str, str](), dict[str, tuple[str, ...]]()
@@ -214,7 +224,7 @@ def _repeated(manifest: Manifest, work: UpkeepWork, terms: Terms) -> _Done:
     return _Done(tuple(commits), left, skipped, columns)
 
 
-def _attempted(manifest: Manifest, work: Work[Due], terms: Terms) -> tuple[CommitRecord | None, Due]:
+def _attempted(manifest: Manifest, work: WriteOperation[Due], terms: CommitOptions) -> tuple[CommitRecord | None, Due]:
     result = commit(manifest, work, terms)
     return result.commit, result.outcome
 

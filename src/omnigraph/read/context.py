@@ -15,10 +15,10 @@ from omnigraph.read.search import Search
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class QueryContext:
     """One query on one snapshot."""
 
-    reach: EntityTables
+    tables: EntityTables
     request: Request
     search: Search
     recorder: Recorder
@@ -26,12 +26,12 @@ class Reading:
     @property
     def snapshot(self) -> Snapshot:
         """The graph at one moment."""
-        return self.reach.snapshot
+        return self.tables.snapshot
 
     @property
     def catalog(self) -> Catalog:
         """The schema that the snapshot is read with."""
-        return self.reach.catalog
+        return self.tables.catalog
 
     def number(self, count: Count) -> int:
         """A limit: a literal, or the value of a parameter."""

@@ -18,7 +18,7 @@ from omnigraph.language.query.plan import (
     inputs_of,
     tree,
 )
-from omnigraph.read.context import Reading
+from omnigraph.read.context import QueryContext
 from omnigraph.read.estimate import Estimate, sizes_of
 from omnigraph.read.match import comparison_of, way_of_edges, way_of_scan
 from omnigraph.read.profile import Recorder
@@ -26,7 +26,7 @@ from omnigraph.read.profile import Recorder
 _LARGE_PRODUCT = 1e6
 
 
-def explained(plan: ReadPlan, reading: Reading) -> str:
+def explained(plan: ReadPlan, reading: QueryContext) -> str:
     """The plan with the way that each operator would take and the rows it is thought to give; nothing is read."""
     estimate = Estimate(sizes_of(reading.snapshot, reading.catalog))
     estimate.of(plan)
@@ -38,7 +38,7 @@ def explained(plan: ReadPlan, reading: Reading) -> str:
     return "\n".join([tree(plan, notes), *_warnings(plan, estimate)])
 
 
-def _way(plan: Plan, estimate: Estimate, reading: Reading) -> str:
+def _way(plan: Plan, estimate: Estimate, reading: QueryContext) -> str:
     match plan:
         case Scan():
             return way_of_scan(plan, reading)

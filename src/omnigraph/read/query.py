@@ -15,7 +15,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.context import Reading
+from omnigraph.read.context import QueryContext
 from omnigraph.read.estimate import sizes_of
 from omnigraph.read.explain import Profile, explained
 from omnigraph.read.frames import EntityTables, Request, Strategy, shared_cache
@@ -25,7 +25,7 @@ from omnigraph.read.search import EmbeddingSettings, Search
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QueryRequest:
     """What is asked: a query of a text, with the values of its parameters."""
 
     source: str | Path | Source
@@ -34,7 +34,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class QueryOptions:
     """How it is answered. A strategy other than ``AUTO`` is for tests that compare them."""
 
     embed: EmbeddingSettings | None = None
@@ -42,15 +42,15 @@ class Manner:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedQuery:
     """A query that is ready to run on its snapshot."""
 
     name: str
     plan: ReadPlan
-    reading: Reading
+    reading: QueryContext
 
 
-def planned(manifest: Manifest, snapshot: Snapshot, question: Question, manner: Manner) -> Planned:
+def plan_query(manifest: Manifest, snapshot: Snapshot, question: QueryRequest, manner: QueryOptions) -> PlannedQuery:
     """Compile and plan a query; raises everything that is wrong with it and with its parameters."""
     catalog = schema_of(manifest, snapshot.schema_ir_hash).catalog
     compiled = compile_query(question.source, catalog, question.name)
@@ -60,18 +60,22 @@ def planned(manifest: Manifest, snapshot: Snapshot, question: Question, manner: 
     search = Search(snapshot, catalog, shared_cache(), parameters, manner.embed)
     request = Request(parameters, time.time_ns() // 1_000_000, search)
     reach = EntityTables(snapshot, catalog, shared_cache(), manner.strategy)
-    reading = Reading(reach, request, search, Recorder())
-    return Planned(compiled.name, plan_read(compiled.typed, sizes_of(snapshot, catalog).weigh), reading)
+    reading = QueryContext(reach, request, search, Recorder())
+    return PlannedQuery(compiled.name, plan_read(compiled.typed, sizes_of(snapshot, catalog).weigh), reading)
 
 
 def query(
-    manifest: Manifest, question: Question, branch: str, at: Reference | None = None, manner: Manner | None = None
+    manifest: Manifest,
+    question: QueryRequest,
+    branch: str,
+    at: Reference | None = None,
+    manner: QueryOptions | None = None,
 ) -> Result:
     """Answer a query on one snapshot. The rows are made when they are asked for, from that same snapshot."""
-    return answer(planned(manifest, take_snapshot(manifest, branch, at), question, manner or Manner()))
+    return answer(plan_query(manifest, take_snapshot(manifest, branch, at), question, manner or QueryOptions()))
 
 
-def answer(asked: Planned) -> Result:
+def answer(asked: PlannedQuery) -> Result:
     """The result of a planned query."""
     snapshot = asked.reading.snapshot
     return Result(
@@ -84,18 +88,26 @@ def answer(asked: Planned) -> Result:
 
 
 def explain(
-    manifest: Manifest, question: Question, branch: str, at: Reference | None = None, manner: Manner | None = None
+    manifest: Manifest,
+    question: QueryRequest,
+    branch: str,
+    at: Reference | None = None,
+    manner: QueryOptions | None = None,
 ) -> str:
     """The plan that would run, with guesses; no row is read."""
-    asked = planned(manifest, take_snapshot(manifest, branch, at), question, manner or Manner())
+    asked = plan_query(manifest, take_snapshot(manifest, branch, at), question, manner or QueryOptions())
     return explained(asked.plan, asked.reading)
 
 
 def profile(
-    manifest: Manifest, question: Question, branch: str, at: Reference | None = None, manner: Manner | None = None
+    manifest: Manifest,
+    question: QueryRequest,
+    branch: str,
+    at: Reference | None = None,
+    manner: QueryOptions | None = None,
 ) -> Profile:
     """Run a query and tell what each step of it took."""
     begun = time.perf_counter()
-    asked = planned(manifest, take_snapshot(manifest, branch, at), question, manner or Manner())
+    asked = plan_query(manifest, take_snapshot(manifest, branch, at), question, manner or QueryOptions())
     rows = sum(batch.num_rows for batch in answered(asked.plan, asked.reading))
     return Profile(asked.plan, rows, time.perf_counter() - begun, asked.reading.recorder)

@@ -25,7 +25,7 @@ _ROWS: Final = pa.schema([pa.field(_NUMBER, pa.int32()), pa.field(_BODY, pa.bina
 
 
 @dataclass(frozen=True, slots=True)
-class SparkRunner:
+class SparkExecutor:
     """Runs tasks in a session."""
 
     session: SparkSession

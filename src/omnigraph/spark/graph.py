@@ -18,17 +18,17 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.changes import compute_diff
-from omnigraph.read.query import Question
+from omnigraph.read.query import QueryRequest
 from omnigraph.read.rows import Filter
 from omnigraph.read.search import EmbeddingSettings
 from omnigraph.spark.session import session_for
 from omnigraph.spark.source import SparkSnapshot
 from omnigraph.write import evolve
 from omnigraph.write import merge as merges
-from omnigraph.write.commit import Terms
+from omnigraph.write.commit import CommitOptions
 from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.indexes import IndexReport, ensure_indexes
-from omnigraph.write.load import Frame, Indexes, Input, LoadResult, Manner, Mode, OnError
+from omnigraph.write.load import Frame, Indexes, Input, LoadOptions, LoadResult, Mode, OnError
 from omnigraph.write.load import Source as RecordSource
 from omnigraph.write.merge import By, MergeResult, Prefer
 
@@ -108,7 +108,7 @@ class SparkGraph:
         """Answer a query on one snapshot, by the same plan as ``graph.query``; the rows are a DataFrame."""
         from omnigraph.spark.query import query
 
-        return query(self.manifest, self.snapshot(branch, at), Question(source, name, params), self.embedding)
+        return query(self.manifest, self.snapshot(branch, at), QueryRequest(source, name, params), self.embedding)
 
     def load(
         self,
@@ -133,8 +133,8 @@ class SparkGraph:
         if not check:
             self._check_writable()
         given = Input(source, nodes or {}, edges or {})
-        manner = Manner(mode, on_error, rejects, "spark", check, indexes, from_branch)
-        terms = Terms(branch, actor=actor or self.actor, message=message, txn=txn)
+        manner = LoadOptions(mode, on_error, rejects, "spark", check, indexes, from_branch)
+        terms = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
         return load(self.session, self.manifest, opening.current_schema(self.manifest), given, manner, terms)
 
     def diff(
@@ -167,8 +167,8 @@ class SparkGraph:
 
         if not dry_run:
             self._check_writable()
-        terms = Terms(into, actor=actor or self.actor, message=message, if_commit=if_commit)
-        manner = merges.Manner(by, prefer, resolve, dry_run, delete_branch)
+        terms = CommitOptions(into, actor=actor or self.actor, message=message, if_commit=if_commit)
+        manner = merges.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
         with executors(self.session, self.manifest) as means:
             return merges.merge(self.manifest, opening.current_schema(self.manifest), source, manner, terms, means)
 
@@ -190,8 +190,8 @@ class SparkGraph:
 
         if not dry_run:
             self._check_writable()
-        terms = Terms(branch, actor=actor or self.actor, message=message)
-        manner = merges.Manner(by, prefer, resolve, dry_run)
+        terms = CommitOptions(branch, actor=actor or self.actor, message=message)
+        manner = merges.MergeOptions(by, prefer, resolve, dry_run)
         with executors(self.session, self.manifest) as means:
             return merges.revert(self.manifest, opening.current_schema(self.manifest), ref, side, manner, terms, means)
 
@@ -199,18 +199,18 @@ class SparkGraph:
         self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None
     ) -> IndexReport:
         """Build the indexes that the schema declares, where they are missing or do not cover all rows, on executors."""
-        from omnigraph.spark.executor import SparkRunner
+        from omnigraph.spark.executor import SparkExecutor
 
         self._check_writable()
-        runner = SparkRunner(self.session, "building indexes")
+        runner = SparkExecutor(self.session, "building indexes")
         return ensure_indexes(self.manifest, branch, types, actor or self.actor, runner)
 
     def optimize(self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None) -> Optimized:
         """Compact the tables of a branch and build the indexes that the schema means, on executors."""
-        from omnigraph.spark.executor import SparkRunner
+        from omnigraph.spark.executor import SparkExecutor
 
         self._check_writable()
-        return optimize(self.manifest, branch, types, actor or self.actor, SparkRunner(self.session, "optimizing"))
+        return optimize(self.manifest, branch, types, actor or self.actor, SparkExecutor(self.session, "optimizing"))
 
     def apply_schema(
         self,
@@ -222,13 +222,13 @@ class SparkGraph:
         message: str | None = None,
     ) -> SchemaApplied:
         """Give the graph another schema as ``graph.apply_schema`` does; executors write the rows that change."""
-        from omnigraph.spark.executor import SparkRunner
+        from omnigraph.spark.executor import SparkExecutor
 
         self._check_writable()
-        runner = SparkRunner(self.session, "changing the schema")
-        manner = evolve.Manner(allow_data_loss, rewrite_ids, runner)
+        runner = SparkExecutor(self.session, "changing the schema")
+        manner = evolve.SchemaChangeOptions(allow_data_loss, rewrite_ids, runner)
         return evolve.apply_schema(
-            self.manifest, source, manner, Terms(MAIN, actor=actor or self.actor, message=message)
+            self.manifest, source, manner, CommitOptions(MAIN, actor=actor or self.actor, message=message)
         )
 
     def stream(
@@ -255,11 +255,11 @@ class SparkGraph:
         ``{"nodes": {...}, "edges": {...}}``. The checkpoint is a folder that outlives the query, of this stream alone.
         ``trigger`` is a time such as "10 seconds", or "availableNow".
         """
-        from omnigraph.spark.stream import StreamDestination, StreamTerms, stream, target_of
+        from omnigraph.spark.stream import StreamDestination, StreamOptions, stream, target_of
 
         self._check_writable()
         folder = None if rejects is None else Path(rejects)
-        terms = StreamTerms(mode, branch, on_error, folder, actor or self.actor, message, app)
+        terms = StreamOptions(mode, branch, on_error, folder, actor or self.actor, message, app)
         destination = StreamDestination(self.session, self.manifest, target_of(node, edge, route), terms)
         return stream(destination, frame, checkpoint, trigger, output_mode)
 

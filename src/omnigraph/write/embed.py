@@ -25,7 +25,7 @@ from omnigraph.read.search import Embedder, EmbeddingSettings, embedder
 from omnigraph.storage.arrow_schema import arrow_field
 from omnigraph.storage.columns import Values, column_of, compute, places, to_list
 from omnigraph.storage.filters import AnyOf, quoted_name
-from omnigraph.write.commit import Prepared, Terms, WriterKind, commit
+from omnigraph.write.commit import CommitOptions, PreparedWrite, WriterKind, commit
 from omnigraph.write.mutation import Staging
 
 BATCH: Final = 1_000
@@ -70,7 +70,7 @@ def embed(
     manifest: Manifest,
     schema: Schema,
     type_name: str,
-    terms: Terms | None = None,
+    terms: CommitOptions | None = None,
     *,
     settings: EmbeddingSettings | None = None,
     batch: int = BATCH,
@@ -79,8 +79,8 @@ def embed(
     """Fill the missing vectors of a node type: in one commit at the end, or in one for each batch of texts."""
     if batch < 1:
         raise ParameterError(f"batch is {batch}", hint="give 1 or more")
-    terms = terms or Terms(MAIN)
-    terms = Terms(terms.branch, schema.hash, terms.actor, terms.message or f"embed {type_name}")
+    terms = terms or CommitOptions(MAIN)
+    terms = CommitOptions(terms.branch, schema.hash, terms.actor, terms.message or f"embed {type_name}")
     targets = _targets(schema, type_name)
     # Before anything is read: settings that do not fit are wrong whether or not a vector is missing.
     embedders = [embedder(settings, target.embedding.model) for target in targets]
@@ -165,7 +165,7 @@ class FillVectors:
     kind: WriterKind = WriterKind.MUTATION
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[Mapping[str, int]]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[Mapping[str, int]]:
         """Put each vector into its row as the snapshot has it. No rule speaks of vectors that come from a provider."""
         staging = Staging(snapshot)
         counts: dict[str, int] = {}
@@ -175,7 +175,7 @@ class FillVectors:
             counts[piece.target.vector.name] = rows.num_rows
             if rows.num_rows:
                 staging.table(piece.target.type).put(rows)
-        return Prepared(tuple(table.change() for table in staging.touched()), frozenset(staging.reads), counts)
+        return PreparedWrite(tuple(table.change() for table in staging.touched()), frozenset(staging.reads), counts)
 
 
 def _with_vectors(rows: pa.Table, piece: Filled) -> pa.Table:

@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
 
-class Runner(Protocol):
+class Executor(Protocol):
     """Runs tasks, here or elsewhere."""
 
     @property
@@ -26,7 +26,7 @@ class Runner(Protocol):
         ...
 
 
-class LocalRunner:
+class LocalExecutor:
     """Runs tasks in this process, one after the other: Lance uses all cores for each."""
 
     at_once = 1
@@ -36,7 +36,7 @@ class LocalRunner:
         return [task(item) for item in items]
 
 
-LOCAL: Final = LocalRunner()
+LOCAL: Final = LocalExecutor()
 
 
 def even_groups(rows: Mapping[int, int], most: int) -> list[tuple[int, ...]]:

@@ -29,8 +29,8 @@ from omnigraph.storage.columns import column_of, compute
 from omnigraph.storage.filters import quoted_name
 from omnigraph.storage.pinned import Table, has_any
 from omnigraph.storage.staging import IndexKind, Staged
-from omnigraph.write.commit import Change, Prepared, Terms, WriterKind, commit
-from omnigraph.write.executor import LOCAL, Runner, even_groups
+from omnigraph.write.commit import Change, CommitOptions, PreparedWrite, WriterKind, commit
+from omnigraph.write.executor import LOCAL, Executor, even_groups
 
 LEAST_IN_A_PIECE: Final = 500_000
 """Indexes over fewer rows are built in one piece: more of them would only have to be joined."""
@@ -70,7 +70,7 @@ def ensure_indexes(
     branch: str,
     types: Iterable[str] | None = None,
     actor: str | None = None,
-    runner: Runner = LOCAL,
+    runner: Executor = LOCAL,
 ) -> IndexReport:
     """Build what the schema means on a branch, for all types or some, and build anew what does not cover all rows.
 
@@ -90,7 +90,7 @@ def ensure_id_indexes(
 
 
 def ensure_loaded_indexes(
-    manifest: Manifest, branch: str, table_keys: Iterable[str], actor: str | None, runner: Runner
+    manifest: Manifest, branch: str, table_keys: Iterable[str], actor: str | None, runner: Executor
 ) -> IndexReport:
     """Index what the schema means of tables that a large load wrote to; small gaps may stay."""
     wanted = meant_indexes(current_schema(manifest).catalog, table_keys)
@@ -145,11 +145,11 @@ class EnsureIndexes:
 
     wanted: tuple[MeantIndex, ...]
     most_uncovered: int = 0
-    runner: Runner = LOCAL
+    runner: Executor = LOCAL
     kind: WriterKind = WriterKind.ENSURE_INDICES
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[IndexReport]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[IndexReport]:
         """Look what is there. A table that another branch owns is not forked for an index."""
         present: list[MeantIndex] = []
         missing: list[MeantIndex] = []
@@ -164,17 +164,17 @@ class EnsureIndexes:
             else:
                 missing.append(index)
         report = IndexReport(tuple(missing), tuple(present), tuple(deferred))
-        return Prepared(_changes(missing, self.runner), frozenset(), report)
+        return PreparedWrite(_changes(missing, self.runner), frozenset(), report)
 
 
 def _ensured(manifest: Manifest, branch: str, work: EnsureIndexes, actor: str | None) -> IndexReport:
-    result = commit(manifest, work, Terms(branch, manifest.schema_hash(), actor, "ensure indexes"))
+    result = commit(manifest, work, CommitOptions(branch, manifest.schema_hash(), actor, "ensure indexes"))
     report = result.outcome
     made = None if result.commit is None else commit_of(result.commit)
     return IndexReport(report.built, report.present, report.deferred, made)
 
 
-def _changes(missing: Iterable[MeantIndex], runner: Runner) -> tuple[Change, ...]:
+def _changes(missing: Iterable[MeantIndex], runner: Executor) -> tuple[Change, ...]:
     by_table: dict[str, dict[str, IndexKind]] = {}
     for index in missing:
         assert index.kind is not None
@@ -195,7 +195,7 @@ class _Piece:
     is_all: bool
 
 
-def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], runner: Runner) -> Staged | None:
+def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], runner: Executor) -> Staged | None:
     """Stage an index for each column, all in one change; a column with nothing to index is left out.
 
     Of a large table each is built in pieces, and then joined. An index of vectors is built as a whole: its pieces would
@@ -212,7 +212,7 @@ def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], runner: Runner) 
     return tables.show_indexes(table, {**whole, **dict(zip(parted, joined, strict=True))})
 
 
-def _pieces(table: Table, column: str, kind: IndexKind, runner: Runner) -> Iterator[_Piece]:
+def _pieces(table: Table, column: str, kind: IndexKind, runner: Executor) -> Iterator[_Piece]:
     rows = table.fragment_rows()
     share = -(-sum(rows.values()) // runner.at_once)
     groups = [tuple(rows)] if kind is IndexKind.IVF_FLAT else even_groups(rows, max(LEAST_IN_A_PIECE, share))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.language.query import bind_parameters, compile_query
 from omnigraph.language.query.typed import TypedRead
-from omnigraph.read.query import Question
+from omnigraph.read.query import QueryRequest
 from tests.executors import on_spark
 from tests.model.query_model import Asked, expected
 from tests.read.query_worlds import CATALOG, World, new_world
@@ -51,7 +51,7 @@ def check(session: SparkSession, worlds: list[World], data: st.DataObject, readi
     asked = Asked(moment.model, bind_parameters(typed.parameters, read.params), time.time_ns() // 1_000_000)
     allowed = expected(typed, asked)
     for way in on_spark(session).ways.values():
-        found = way(world.graph, Question(read.text, params=read.params), moment.branch, moment.at)
+        found = way(world.graph, QueryRequest(read.text, params=read.params), moment.branch, moment.at)
         assert allowed.allows(found), f"{found}\nis not among the allowed {allowed}"
 
 

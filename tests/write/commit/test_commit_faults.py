@@ -18,7 +18,7 @@ from omnigraph.errors import OmniGraphError, OutcomeUnknown
 from omnigraph.manifest.handle import Manifest
 from omnigraph.storage.failpoints import Step, When, _arming
 from omnigraph.storage.locks import LockSettings
-from omnigraph.write.commit.section import Work
+from omnigraph.write.commit.section import WriteOperation
 from tests.write.writers import (
     BY_NEXT,
     FLOCK,
@@ -59,7 +59,9 @@ def faults_at(faults: Collection[Fault]) -> Generator[list[Step]]:
         yield steps
 
 
-def written_with(faults: Collection[Fault], manifest: Manifest, work: Work[None], branch: str) -> tuple[Told, str]:
+def written_with(
+    faults: Collection[Fault], manifest: Manifest, work: WriteOperation[None], branch: str
+) -> tuple[Told, str]:
     """What the writer is told, and the steps on the way."""
     told: Told = "committed"
     with faults_at(faults) as steps:
@@ -73,7 +75,7 @@ def written_with(faults: Collection[Fault], manifest: Manifest, work: Work[None]
 
 
 def faults_in(
-    template: Path, work: Work[None], branch: str, locks: LockSettings, so_far: tuple[Fault, ...]
+    template: Path, work: WriteOperation[None], branch: str, locks: LockSettings, so_far: tuple[Fault, ...]
 ) -> list[Fault]:
     """Every write that follows the faults so far. Those of the lock itself are the lock's own matter."""
     manifest = manifest_at(copy_of(template, branch), locks)
@@ -87,7 +89,9 @@ def faults_in(
     return [(number, when) for number in numbers for when in ("before", "after")]
 
 
-def check(template: Path, work: Work[None], branch: str, locks: LockSettings, faults: tuple[Fault, ...]) -> Told:
+def check(
+    template: Path, work: WriteOperation[None], branch: str, locks: LockSettings, faults: tuple[Fault, ...]
+) -> Told:
     """One writer meets the faults, then another one writes to every table."""
     before, after = states_of(template, work, branch)
     manifest = manifest_at(copy_of(template, branch), locks)
@@ -104,7 +108,7 @@ def check(template: Path, work: Work[None], branch: str, locks: LockSettings, fa
 
 @pytest.mark.parametrize(("branch", "locks"), [("main", FLOCK), ("dev", FLOCK), ("main", LEASE)])
 @pytest.mark.parametrize("work", WRITERS.values(), ids=WRITERS)
-def test_one_fault_anywhere(template: Path, work: Work[None], branch: str, locks: LockSettings) -> None:
+def test_one_fault_anywhere(template: Path, work: WriteOperation[None], branch: str, locks: LockSettings) -> None:
     told = [check(template, work, branch, locks, (fault,)) for fault in faults_in(template, work, branch, locks, ())]
     # One fault is always answered: it is taken back, or it had landed and is found.
     assert set(told) == {"committed", "failed"}
@@ -115,7 +119,7 @@ def test_one_fault_anywhere(template: Path, work: Work[None], branch: str, locks
     "work",
     [WRITERS["insert an edge"], pytest.param(WRITERS["delete a node with its edges"], marks=pytest.mark.slow)],
 )
-def test_two_faults_anywhere(template: Path, work: Work[None], locks: LockSettings) -> None:
+def test_two_faults_anywhere(template: Path, work: WriteOperation[None], locks: LockSettings) -> None:
     told = {
         check(template, work, "main", locks, (first, second))
         for first in faults_in(template, work, "main", locks, ())

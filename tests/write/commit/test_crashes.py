@@ -19,7 +19,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.storage.failpoints import Step, When
 from omnigraph.storage.pinned import open_table
 from omnigraph.write.commit.audit import RecoveryKind, recoveries
-from omnigraph.write.commit.section import Work
+from omnigraph.write.commit.section import WriteOperation
 from omnigraph.write.commit.sidecars import Sidecar, list_sidecars
 from tests.crash import Pipe, every_crash, kill_at, pipe, record, run, start
 from tests.write.writers import (
@@ -53,7 +53,7 @@ class Death:
     """A graph whose writer died, what it may show, and which of the two is right."""
 
     root: str
-    work: Work[None]
+    work: WriteOperation[None]
     branch: str
     number: int
     when: When
@@ -67,7 +67,7 @@ class Death:
         return self.states[self.complete]
 
 
-def deaths(template: Path, work: Work[None], branch: str) -> Iterator[Death]:
+def deaths(template: Path, work: WriteOperation[None], branch: str) -> Iterator[Death]:
     """Kill the writer everywhere."""
     states = states_around(template, work, branch)
     steps = record(write_at, str(copy_of(template, branch)), work, branch)
@@ -116,7 +116,11 @@ def go_on(death: Death) -> None:
 @pytest.mark.parametrize("branch", BRANCHES)
 @pytest.mark.parametrize("work", WRITERS.values(), ids=WRITERS)
 def test_killed_anywhere_the_next_writer_goes_on(
-    template: Path, work: Work[None], branch: str, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+    template: Path,
+    work: WriteOperation[None],
+    branch: str,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     found = list(deaths(template, work, branch))
     assert {death.complete for death in found} == {True, False}
@@ -205,7 +209,7 @@ def test_two_processes_recover_at_once(template: Path, branch: str) -> None:
         assert_settled(manifest, branch)
 
 
-def write_when_told(end: Pipe, root: str, work: Work[None], branch: str) -> None:
+def write_when_told(end: Pipe, root: str, work: WriteOperation[None], branch: str) -> None:
     """Both have their modules loaded before either begins."""
     end.send("ready")
     assert end.recv() == "go"

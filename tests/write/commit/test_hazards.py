@@ -32,7 +32,7 @@ from omnigraph.manifest.snapshot import Snapshot, open_pin
 from omnigraph.storage import table as tables
 from omnigraph.write.commit.audit import RecoveryKind, recoveries
 from omnigraph.write.commit.recovery import heal
-from omnigraph.write.commit.section import Change, Prepared, Terms, commit
+from omnigraph.write.commit.section import Change, CommitOptions, PreparedWrite, commit
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from omnigraph.write.indexes import ensure_indexes
 from tests.write.writers import (
@@ -99,13 +99,13 @@ class InsertNamed:
     kind: WriterKind = WriterKind.MUTATION
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
         """Read the names."""
         if self.name in snapshot.table(PERSON).scan(["name"]).read_all()["name"].to_pylist():
             raise InputError(f"taken: {self.name}")
         row = [{"id": self.id, "name": self.name}]
         change = Change(PERSON, lambda table: tables.append(table, pa.Table.from_pylist(row, schema=table.schema)))
-        return Prepared((change,), frozenset({PERSON}), None)
+        return PreparedWrite((change,), frozenset({PERSON}), None)
 
 
 def test_one_unique_value_is_not_inserted_twice_under_different_ids(root: Path) -> None:
@@ -132,10 +132,10 @@ class Compact:
     kind: WriterKind = WriterKind.OPTIMIZE
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
         """Nothing is read."""
         del snapshot
-        return Prepared((Change(self.table_key, tables.compact),), frozenset(), None)
+        return PreparedWrite((Change(self.table_key, tables.compact),), frozenset(), None)
 
 
 def compact_people(manifest: Manifest) -> None:
@@ -312,5 +312,5 @@ def test_work_that_was_begun_before_its_branch_was_made_anew_is_a_conflict(templ
     # The new branch shows the very version that the work was begun on, with other rows.
     assert take_snapshot(manifest_at(root), "dev").pins[CITY] == begun.pins[CITY]
     with pytest.raises(ConflictError, match="made anew"):
-        commit(manifest_at(root), OverwriteCities(("late",)), Terms("dev"), begun)
+        commit(manifest_at(root), OverwriteCities(("late",)), CommitOptions("dev"), begun)
     assert shown(manifest_at(root), "dev").cities == ("oslo",)

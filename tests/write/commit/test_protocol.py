@@ -25,7 +25,7 @@ from omnigraph.storage import table as tables
 from omnigraph.storage.failpoints import Step, When, _arming
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.pinned import open_table
-from omnigraph.write.commit.section import Work
+from omnigraph.write.commit.section import WriteOperation
 from omnigraph.write.commit.sidecars import WriterKind
 from tests import crash
 from tests.model import protocol_model as model
@@ -50,7 +50,7 @@ Trace: TypeAlias = tuple[str, ...]
 FIXES = frozenset(model.FIXES)
 NAMES = {model.NODES: PERSON, model.EDGES: KNOWS}
 
-PAIRS: dict[str, tuple[Work[None], model.Operation]] = {
+PAIRS: dict[str, tuple[WriteOperation[None], model.Operation]] = {
     "edge": (InsertEdge("ann", "bob"), model.Operation("real", "edge", "ann>bob")),
     "delete": (DeletePerson("bob"), model.Operation("real", "delete", "bob")),
     "load": (LoadAll(("x",), (), (("x", "x"),)), model.Operation("real", "load", "x")),
@@ -150,7 +150,7 @@ def _model_name(action: tuple[object, ...]) -> str | None:
 # --------------------------------------------------------------------------------------------- the real side
 
 
-def real(manifest: Manifest, work: Work[None], fault: Fault | None = None) -> Run:
+def real(manifest: Manifest, work: WriteOperation[None], fault: Fault | None = None) -> Run:
     """Run a writer, and name what it wrote."""
     observed: list[str] = []
     versions = Counter({name: _head(manifest, name).version for name in NAMES.values()})
@@ -234,7 +234,7 @@ def without_release(run: Run) -> Run:
 @pytest.mark.parametrize("locks", [FLOCK, LEASE], ids=["flock", "lease"])
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 def test_commits_and_give_ups_are_those_of_the_model(
-    template: Path, pair: tuple[Work[None], model.Operation], locks: LockSettings
+    template: Path, pair: tuple[WriteOperation[None], model.Operation], locks: LockSettings
 ) -> None:
     work, operation = pair
     lease = locks is LEASE
@@ -248,7 +248,7 @@ def test_commits_and_give_ups_are_those_of_the_model(
 
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-def test_recoveries_are_those_of_the_model(template: Path, pair: tuple[Work[None], model.Operation]) -> None:
+def test_recoveries_are_those_of_the_model(template: Path, pair: tuple[WriteOperation[None], model.Operation]) -> None:
     work, operation = pair
     steps = crash.record(write_at, str(copy_of(template)), work)
     manifest = manifest_at(template)

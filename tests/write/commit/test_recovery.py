@@ -24,9 +24,9 @@ from omnigraph.storage.failpoints import Step, When, _arming, failing, recording
 from omnigraph.storage.locks import LockSettings, branch_lock
 from omnigraph.write.commit.audit import RecoveryKind, recoveries
 from omnigraph.write.commit.recovery import heal
-from omnigraph.write.commit.section import Terms, Work, commit
+from omnigraph.write.commit.section import CommitOptions, WriteOperation, commit
 from omnigraph.write.commit.sidecars import list_sidecars
-from omnigraph.write.evolve.apply import Manner, apply_schema
+from omnigraph.write.evolve.apply import SchemaChangeOptions, apply_schema
 from tests import crash
 from tests.manifest.publishing import commit_rows
 from tests.write.writers import (
@@ -63,7 +63,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_template(tmp_path_factory.mktemp("recovery"))
 
 
-def dead(template: Path, work: Work[None], commits: int, branch: str = MAIN) -> Path:
+def dead(template: Path, work: WriteOperation[None], commits: int, branch: str = MAIN) -> Path:
     """A graph whose writer was killed when its sidecar and so many table commits were there."""
     root = copy_of(template, branch)
     kill(commits, write_at, str(root), work, branch)
@@ -132,7 +132,7 @@ def test_if_commit_holds_for_a_dead_writer_too(template: Path) -> None:
 
 def load_txn(root: str) -> tuple[str | None, bool]:
     manifest = manifest_at(root)
-    terms = Terms(MAIN, manifest.schema_hash(), "tests", txn=("app", 7))
+    terms = CommitOptions(MAIN, manifest.schema_hash(), "tests", txn=("app", 7))
     result = commit(manifest, OverwriteCities(("kiel",)), terms)
     return result.commit and result.commit.id, result.replayed
 
@@ -149,7 +149,12 @@ def test_a_txn_is_applied_once_across_a_crash(template: Path) -> None:
 def test_a_roll_forward_under_a_newer_schema_is_a_roll_back(template: Path) -> None:
     root = dead(template, InsertPeople(("cid",)), 1, "dev")
     manifest = manifest_at(root)
-    apply_schema(manifest, f"{current_schema(manifest).text}\nnode Boat {{ name: String @key }}", Manner(), Terms(MAIN))
+    apply_schema(
+        manifest,
+        f"{current_schema(manifest).text}\nnode Boat {{ name: String @key }}",
+        SchemaChangeOptions(),
+        CommitOptions(MAIN),
+    )
     write(manifest, NEXT, "dev")
     assert shown(manifest, "dev").people == ("ann", "bob", "next")
     assert [found.kind for found in recoveries(manifest)] == [RecoveryKind.ROLLED_BACK]

@@ -21,7 +21,7 @@ from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.write.commit.section import Prepared, Terms, commit
+from omnigraph.write.commit.section import CommitOptions, PreparedWrite, commit
 from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.mutation.run import Begun, checked
 from omnigraph.write.mutation.staging import Staging
@@ -49,7 +49,7 @@ class Edit:
     kind: WriterKind = WriterKind.MUTATION
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[Affected]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[Affected]:
         """As a mutation would."""
         staging = Staging(snapshot)
         for type_, rows in ((self.catalog.nodes["Person"], self.people), (self.catalog.edges["Knows"], self.knows)):
@@ -83,7 +83,7 @@ def edit(graph: Graph, branch: str = MAIN, *, people: Rows | None = None, knows:
 def edit_at(manifest: Manifest, branch: str, people: Rows, knows: Rows) -> Commit:
     """The same on a graph that is open as a writer has it."""
     schema = current_schema(manifest)
-    made = commit(manifest, Edit(schema.catalog, people, knows), Terms(branch, schema.hash)).commit
+    made = commit(manifest, Edit(schema.catalog, people, knows), CommitOptions(branch, schema.hash)).commit
     assert made is not None
     return commit_of(made)
 

@@ -25,7 +25,7 @@ from omnigraph.storage import filters, locating
 from omnigraph.storage import table as tables
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
-from omnigraph.write.commit.section import Change, Prepared, Terms, commit
+from omnigraph.write.commit.section import Change, CommitOptions, PreparedWrite, commit
 from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.mutation.run import retried
 from tests.graphs import rows_of, written
@@ -278,9 +278,9 @@ class OldRows:
     def __init__(self, table_key: str, rows: list[dict[str, object]]) -> None:
         self._table_key, self._rows = table_key, rows
 
-    def prepare(self, snapshot: object) -> Prepared[None]:
+    def prepare(self, snapshot: object) -> PreparedWrite[None]:
         del snapshot
-        return Prepared((Change(self._table_key, self._stage),), frozenset(), None)
+        return PreparedWrite((Change(self._table_key, self._stage),), frozenset(), None)
 
     def _stage(self, table: Table) -> Staged | None:
         return tables.append(table, pa.Table.from_pylist(self._rows, schema=table.schema))
@@ -296,7 +296,7 @@ class OldRows:
 )
 def test_ids_of_an_old_form_are_not_written_over(fleet: Graph, statement: str) -> None:
     old = OldRows("node:Leg", [{"id": "N1", "line": "N1", "seq": 7, "note": None}])
-    commit(fleet._manifest, old, Terms())
+    commit(fleet._manifest, old, CommitOptions())
     state = written(fleet)
     with pytest.raises(LegacyRowIds, match="--rewrite-ids"):
         fleet.mutate(f"query change() {{ {statement} }}")

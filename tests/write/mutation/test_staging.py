@@ -16,7 +16,7 @@ from omnigraph.storage.filters import AnyOf, Condition, comparison
 from omnigraph.storage.pinned import ROW_ADDRESS
 from omnigraph.storage.staging import Kind
 from omnigraph.write.mutation.staging import PendingTable, Staging
-from omnigraph.write.rules.changed_table import Standing
+from omnigraph.write.rules.changed_table import RowLocations
 from tests.deleting import delete_where
 
 
@@ -144,7 +144,7 @@ def test_a_change_fits_a_newer_version_too(ports: PendingTable) -> None:
 def test_where_rows_were_seen_counts_for_that_version_only(ports: PendingTable) -> None:
     ports.put(rows(ports, p1="Bergen"))
     lying = ports.pinned.scan(["id"], filter="id = 'p1'", with_row_address=True).read_all()[ROW_ADDRESS].to_numpy()
-    change = ports.change(Standing(ports.pinned, lying))
+    change = ports.change(RowLocations(ports.pinned, lying))
     staged = change.stage(ports.pinned)
     assert staged is not None
     assert (staged.kind, staged.updated) == (Kind.UPSERT, 1)

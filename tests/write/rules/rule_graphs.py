@@ -17,7 +17,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.location import Location
-from omnigraph.write.commit.section import Change, Prepared, Terms, commit
+from omnigraph.write.commit.section import Change, CommitOptions, PreparedWrite, commit
 from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.rules.check import Arrival, Checked, Image, check_changes
 from omnigraph.write.rules.set_rules import type_of
@@ -59,9 +59,9 @@ class _Append:
     kind: WriterKind = WriterKind.LOAD
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[None]:  # noqa: ARG002  appending reads nothing
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:  # noqa: ARG002  appending reads nothing
         changes = tuple(Change(key, partial(_append, rows=rows)) for key, rows in self.rows.items())
-        return Prepared(changes, frozenset(), None)
+        return PreparedWrite(changes, frozenset(), None)
 
 
 def _append(table: tables.Table, rows: pa.Table) -> tables.Staged | None:
@@ -74,7 +74,7 @@ def put_rows(graph: Graph, contents: Contents) -> None:
 
 
 def append_rows(graph: Graph, rows: Mapping[str, pa.Table]) -> None:
-    commit(graph._manifest, _Append(rows), Terms(schema_ir_hash=graph.schema.hash))
+    commit(graph._manifest, _Append(rows), CommitOptions(schema_ir_hash=graph.schema.hash))
 
 
 def image(

@@ -50,7 +50,7 @@ class ColumnKey:
 
 
 @dataclass(slots=True)
-class _Rent:
+class SkiRental:
     """What was spent on doing without something. When it would have paid for the thing itself, that is made."""
 
     seconds: float = 0.0
@@ -131,8 +131,8 @@ class WholeTable:
             return None
         return self._cache.get(key, lambda: sorted_texts(known), lambda made: made.nbytes)
 
-    def _rent(self, of: str) -> _Rent:
-        return self._cache.get((self.contents, "rent", of), _Rent, lambda _: 100)
+    def _rent(self, of: str) -> SkiRental:
+        return self._cache.get((self.contents, "rent", of), SkiRental, lambda _: 100)
 
     def known_ids(self, older: Contents) -> Values | None:
         """The ids of another version of this table, if they are in memory still."""

@@ -29,7 +29,7 @@ from omnigraph.language.query.plan import (
     Without,
     variables_of,
 )
-from omnigraph.read.context import Reading
+from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, Positions, distinct, holds
 from omnigraph.read.match.counting import reduced
 from omnigraph.read.match.expand import connected_edges, expanded, expanded_edges
@@ -44,7 +44,7 @@ _PIECE: Final = 65_536
 _FIRST_PIECE: Final = 1_024
 
 
-def matched(plan: MatchPlan, needed: Variables, reading: Reading, outer: Frame | None = None) -> Frame:
+def matched(plan: MatchPlan, needed: Variables, reading: QueryContext, outer: Frame | None = None) -> Frame:
     """All rows of a match, with the variables that are needed."""
     spine = spine_of(plan, needed)
     frame = _leaf(spine, reading, outer)
@@ -53,7 +53,7 @@ def matched(plan: MatchPlan, needed: Variables, reading: Reading, outer: Frame |
     return frame
 
 
-def matched_in_pieces(plan: MatchPlan, needed: Variables, reading: Reading) -> Iterator[Frame]:
+def matched_in_pieces(plan: MatchPlan, needed: Variables, reading: QueryContext) -> Iterator[Frame]:
     """The rows of a match, a bounded number of them at a time; small pieces come first, in case they are enough."""
     spine = spine_of(plan, needed)
     ranked = 1 + max((n for n, step in enumerate(spine.steps) if isinstance(step.plan, TopRanked)), default=-1)
@@ -68,7 +68,7 @@ def matched_in_pieces(plan: MatchPlan, needed: Variables, reading: Reading) -> I
         yield from _through(piece, tasks, reading)
 
 
-def _through(piece: Frame, tasks: Sequence[_Task], reading: Reading) -> Iterator[Frame]:
+def _through(piece: Frame, tasks: Sequence[_Task], reading: QueryContext) -> Iterator[Frame]:
     for number, task in enumerate(tasks):
         if isinstance(task.plan, Cross) and task.join is None:
             for product in _products(piece, task.plan, task.needed, reading):
@@ -80,7 +80,7 @@ def _through(piece: Frame, tasks: Sequence[_Task], reading: Reading) -> Iterator
     yield piece
 
 
-def _products(left: Frame, plan: Cross, needed: Variables, reading: Reading) -> Iterator[Frame]:
+def _products(left: Frame, plan: Cross, needed: Variables, reading: QueryContext) -> Iterator[Frame]:
     """The product of two frames, a bounded part of it at a time."""
     right = _right(plan, needed, reading)
     at_once = max(1, _PIECE // max(1, right.num_rows))
@@ -117,12 +117,12 @@ def _tasks(steps: Sequence[Step]) -> list[_Task]:
     return tasks
 
 
-def _leaf(spine: Spine, reading: Reading, outer: Frame | None) -> Frame:
+def _leaf(spine: Spine, reading: QueryContext, outer: Frame | None) -> Frame:
     with reading.recorder.measuring(spine.leaf) as note:
         return note.counted(reduced(_leaf_rows(spine.leaf, spine.needed, reading, outer), spine.needed))
 
 
-def _leaf_rows(leaf: Leaf, needed: Variables, reading: Reading, outer: Frame | None) -> Frame:
+def _leaf_rows(leaf: Leaf, needed: Variables, reading: QueryContext, outer: Frame | None) -> Frame:
     match leaf:
         case Scan():
             return scanned(leaf, reading)
@@ -133,12 +133,12 @@ def _leaf_rows(leaf: Leaf, needed: Variables, reading: Reading, outer: Frame | N
             return fuse(first, second, leaf, reading)
 
 
-def _done(task: _Task, frame: Frame, reading: Reading) -> Frame:
+def _done(task: _Task, frame: Frame, reading: QueryContext) -> Frame:
     with reading.recorder.measuring(task.plan) as note:
         return note.counted(reduced(_operated(task, frame, reading), task.needed))
 
 
-def _operated(task: _Task, frame: Frame, reading: Reading) -> Frame:
+def _operated(task: _Task, frame: Frame, reading: QueryContext) -> Frame:
     plan = task.plan
     match plan:
         case Expand():
@@ -146,7 +146,7 @@ def _operated(task: _Task, frame: Frame, reading: Reading) -> Frame:
         case ExpandEdges():
             return expanded_edges(frame, plan, reading)
         case Connect():
-            return connect(frame, plan, reading.reach)
+            return connect(frame, plan, reading.tables)
         case ConnectEdges():
             return connected_edges(frame, plan, reading)
         case Cross():
@@ -159,18 +159,18 @@ def _operated(task: _Task, frame: Frame, reading: Reading) -> Frame:
             return top_ranked(frame, plan, reading)
 
 
-def _combined(frame: Frame, plan: Cross, task: _Task, reading: Reading) -> Frame:
+def _combined(frame: Frame, plan: Cross, task: _Task, reading: QueryContext) -> Frame:
     if task.join is None:
         return crossed(frame, _right(plan, task.needed, reading))
     right = _right(plan, task.needed | variables_of(task.join), reading)
     return joined(frame, right, task.join, reading)
 
 
-def _right(plan: Cross, needed: Variables, reading: Reading) -> Frame:
+def _right(plan: Cross, needed: Variables, reading: QueryContext) -> Frame:
     return matched(plan.right, needed, reading)
 
 
-def _without(frame: Frame, plan: Without, reading: Reading) -> Frame:
+def _without(frame: Frame, plan: Without, reading: QueryContext) -> Frame:
     """The rows for whose outer entities the inner plan finds nothing; equal ones are asked about once."""
     if not frame.num_rows:
         return frame

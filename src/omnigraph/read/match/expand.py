@@ -12,7 +12,7 @@ import numpy as np
 
 from omnigraph.language.query import Predicate
 from omnigraph.language.query.plan import Connect, ConnectEdges, Expand, ExpandEdges
-from omnigraph.read.context import Reading
+from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Binding, Frame, Mask, Population, Positions
 from omnigraph.read.match.counting import times
 from omnigraph.read.match.liveness import Variables
@@ -23,16 +23,16 @@ _WORTH_PASSING_ON: Final = 1_000
 """Fewer rows are made one by one in less time than it takes to touch every edge of a type."""
 
 
-def expanded(frame: Frame, plan: Expand, needed: Variables, reading: Reading) -> Frame:
+def expanded(frame: Frame, plan: Expand, needed: Variables, reading: QueryContext) -> Frame:
     """The rows of an :class:`Expand`, as far as the ``needed`` variables tell them apart."""
     if plan.destination not in needed and not plan.predicates:
-        return times(frame, destination_counts(frame, plan, reading.reach))
+        return times(frame, destination_counts(frame, plan, reading.tables))
     if _leaves_only_destinations(frame, plan, needed):
-        numbered = passed_on(frame, plan, reading.reach)
+        numbered = passed_on(frame, plan, reading.tables)
         if numbered is not None:
             return _numbered(numbered, plan, reading)
     keep = _keep({f"node:{plan.destination_type}": (plan.destination, plan.predicates)}, reading)
-    return expand(frame, plan, reading.reach, keep)
+    return expand(frame, plan, reading.tables, keep)
 
 
 def _leaves_only_destinations(frame: Frame, plan: Expand, needed: Variables) -> bool:
@@ -41,7 +41,7 @@ def _leaves_only_destinations(frame: Frame, plan: Expand, needed: Variables) -> 
     return is_alone and is_plain and frame.num_rows >= _WORTH_PASSING_ON
 
 
-def _numbered(numbered: Binding, plan: Expand, reading: Reading) -> Frame:
+def _numbered(numbered: Binding, plan: Expand, reading: QueryContext) -> Frame:
     numbers = numbered.positions
     reached = np.flatnonzero(numbers)
     if plan.predicates:
@@ -50,7 +50,7 @@ def _numbered(numbered: Binding, plan: Expand, reading: Reading) -> Frame:
     return Frame(len(reached), {plan.destination: Binding(numbered.population, reached)}, numbers[reached])
 
 
-def expanded_edges(frame: Frame, plan: ExpandEdges, reading: Reading) -> Frame:
+def expanded_edges(frame: Frame, plan: ExpandEdges, reading: QueryContext) -> Frame:
     """The rows of an :class:`ExpandEdges`."""
     keep = _keep(
         {
@@ -59,21 +59,21 @@ def expanded_edges(frame: Frame, plan: ExpandEdges, reading: Reading) -> Frame:
         },
         reading,
     )
-    return expand_edges(frame, plan, reading.reach, keep)
+    return expand_edges(frame, plan, reading.tables, keep)
 
 
-def connected_edges(frame: Frame, plan: ConnectEdges, reading: Reading) -> Frame:
+def connected_edges(frame: Frame, plan: ConnectEdges, reading: QueryContext) -> Frame:
     """The rows of a :class:`ConnectEdges`."""
     keep = _keep({f"edge:{plan.edge_type}": (plan.edge_variable, plan.edge_predicates)}, reading)
-    return connect_edges(frame, plan, reading.reach, keep)
+    return connect_edges(frame, plan, reading.tables, keep)
 
 
-def way_of_edges(plan: Expand | ExpandEdges | Connect | ConnectEdges, rows: float, reading: Reading) -> str:
+def way_of_edges(plan: Expand | ExpandEdges | Connect | ConnectEdges, rows: float, reading: QueryContext) -> str:
     """How the edges of so many rows would be found, in a word."""
-    return way(plan, rows, reading.reach)
+    return way(plan, rows, reading.tables)
 
 
-def _keep(conditions: dict[str, tuple[str, tuple[Predicate, ...]]], reading: Reading) -> Keep | None:
+def _keep(conditions: dict[str, tuple[str, tuple[Predicate, ...]]], reading: QueryContext) -> Keep | None:
     """What decides on an entity that is reached; None, where nothing is asked of any."""
     if not any(predicates for _, predicates in conditions.values()):
         return None

@@ -10,7 +10,7 @@ import pyarrow as pa
 from omnigraph.errors import Unsupported
 from omnigraph.language.query import Compare, Comparison
 from omnigraph.language.query.plan import Cross, Select, variables_of
-from omnigraph.read.context import Reading
+from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, Positions, evaluate, holds, one_below_the_other
 from omnigraph.read.match.counting import check_countable, times, weights_of
 from omnigraph.read.match.liveness import StepPlan, bound_by
@@ -48,7 +48,7 @@ def comparison_of(product: Cross, above: StepPlan) -> Compare | None:
     return None
 
 
-def joined(left: Frame, right: Frame, compare: Compare, reading: Reading) -> Frame:
+def joined(left: Frame, right: Frame, compare: Compare, reading: QueryContext) -> Frame:
     """The rows of a product that fulfil a comparison of its sides; where it is equality, the others are never made."""
     ours, theirs = compare.left, compare.right
     if not variables_of(ours) <= left.bindings.keys():

@@ -17,7 +17,7 @@ from omnigraph.language.query import Comparison, Predicate, TextMatch
 from omnigraph.language.query.plan import Scan
 from omnigraph.language.schema import NodeType
 from omnigraph.language.types import INTEGERS, Scalar
-from omnigraph.read.context import Reading
+from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import (
     Binding,
     Frame,
@@ -42,7 +42,7 @@ _SMALL: Final = 20_000
 """A table of so few rows is read whole, whatever is asked of it: the next query finds it in memory."""
 
 
-def scanned(plan: Scan, reading: Reading) -> Frame:
+def scanned(plan: Scan, reading: QueryContext) -> Frame:
     """The nodes that fulfil the predicates of a scan."""
     type_ = reading.catalog.nodes[plan.node_type]
     pushed, rest = _divided(plan, reading, type_)
@@ -52,13 +52,13 @@ def scanned(plan: Scan, reading: Reading) -> Frame:
     if _is_by_storage(pushed, type_, reading):
         population, positions = _filtered_by_storage(pushed, type_, reading)
     else:
-        whole = whole_table(reading.snapshot, type_.table_key, type_, reading.reach.cache)
+        whole = whole_table(reading.snapshot, type_.table_key, type_, reading.tables.cache)
         population, positions = whole, _filtered_in_memory(pushed, whole)
     frame = Frame(len(positions), {plan.variable: Binding(population, positions)})
     return kept(frame, plan.variable, rest, reading)
 
 
-def kept(frame: Frame, variable: str, predicates: Sequence[Predicate], reading: Reading) -> Frame:
+def kept(frame: Frame, variable: str, predicates: Sequence[Predicate], reading: QueryContext) -> Frame:
     """The rows whose entity fulfils conditions that speak of one variable."""
     if not predicates or not frame.num_rows:
         return frame
@@ -67,7 +67,7 @@ def kept(frame: Frame, variable: str, predicates: Sequence[Predicate], reading: 
 
 
 def fulfilling(
-    population: Population, positions: Positions, variable: str, predicates: Sequence[Predicate], reading: Reading
+    population: Population, positions: Positions, variable: str, predicates: Sequence[Predicate], reading: QueryContext
 ) -> Mask:
     """For each position whether its entity fulfils the predicates; each entity is looked at once."""
     if len(positions) > len(population):
@@ -78,7 +78,7 @@ def fulfilling(
     return reduce(np.logical_and, masks)
 
 
-def _divided(plan: Scan, reading: Reading, type_: NodeType) -> tuple[list[Condition], list[Predicate]]:
+def _divided(plan: Scan, reading: QueryContext, type_: NodeType) -> tuple[list[Condition], list[Predicate]]:
     """The predicates that the storage can decide, and the others."""
     pushed: list[Condition] = []
     rest: list[Predicate] = []
@@ -102,21 +102,21 @@ def _as_id(condition: Condition, type_: NodeType) -> list[Condition]:
     return [AnyOf(("id",), pa.array([text], pa.string()))]
 
 
-def _is_by_storage(conditions: Sequence[Condition], type_: NodeType, reading: Reading) -> bool:
+def _is_by_storage(conditions: Sequence[Condition], type_: NodeType, reading: QueryContext) -> bool:
     """Whether the storage is asked for the rows that fulfil the conditions."""
     return bool(conditions) and not _is_worth_loading(type_, reading) and _are_for_storage(conditions, type_, reading)
 
 
-def _is_worth_loading(type_: NodeType, reading: Reading) -> bool:
+def _is_worth_loading(type_: NodeType, reading: QueryContext) -> bool:
     pin = reading.snapshot.pins.get(type_.table_key)
-    if pin is None or reading.reach.strategy is Strategy.ARRAYS:
+    if pin is None or reading.tables.strategy is Strategy.ARRAYS:
         return True
-    if reading.reach.strategy is Strategy.INDEX:
+    if reading.tables.strategy is Strategy.INDEX:
         return False
-    return pin.row_count <= _SMALL or is_loaded(reading.snapshot, type_.table_key, reading.reach.cache)
+    return pin.row_count <= _SMALL or is_loaded(reading.snapshot, type_.table_key, reading.tables.cache)
 
 
-def _are_for_storage(conditions: Sequence[Condition], type_: NodeType, reading: Reading) -> bool:
+def _are_for_storage(conditions: Sequence[Condition], type_: NodeType, reading: QueryContext) -> bool:
     """Whether the storage can decide them all. It refuses values that a column which lags behind cannot hold."""
     if any(condition.sql() is None for condition in conditions):
         return False
@@ -128,11 +128,11 @@ def _are_for_storage(conditions: Sequence[Condition], type_: NodeType, reading: 
 
 
 def _filtered_by_storage(
-    conditions: Sequence[Condition], type_: NodeType, reading: Reading
+    conditions: Sequence[Condition], type_: NodeType, reading: QueryContext
 ) -> tuple[SeenRows, Positions]:
     table = reading.snapshot.table(type_.table_key)
     there = set(table.schema.names)
-    seen = reading.reach.seen_rows(type_)
+    seen = reading.tables.seen_rows(type_)
     if any(column not in there for condition in conditions for column in condition.columns):
         # A table that lags behind the schema has nulls in that column, and they match nothing.
         return seen, np.zeros(0, np.int64)
@@ -162,10 +162,10 @@ def _located(ids: Sequence[pa.StringArray], whole: WholeTable) -> Positions:
     return reduce(lambda one, other: one[np.isin(one, other)], found)
 
 
-def way_of_scan(plan: Scan, reading: Reading) -> str:
+def way_of_scan(plan: Scan, reading: QueryContext) -> str:
     """How the nodes of a scan would be found, in a few words."""
     type_ = reading.catalog.nodes[plan.node_type]
     pushed, _ = _divided(plan, reading, type_)
     if not _is_by_storage(pushed, type_, reading):
-        return "in memory" if is_loaded(reading.snapshot, type_.table_key, reading.reach.cache) else "read whole"
+        return "in memory" if is_loaded(reading.snapshot, type_.table_key, reading.tables.cache) else "read whole"
     return "by id" if any(map(_is_of_id, pushed)) else "filtered by the storage"

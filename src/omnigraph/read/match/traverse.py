@@ -239,7 +239,7 @@ def _walked(
     return _Walked(reach.catalog.edges[plan.edge_type], plan.direction, distinct, hops)
 
 
-def _reached(ground: _Ground, minimum: int, maximum: int) -> tuple[Adjacency, Positions]:
+def _reached(ground: WalkContext, minimum: int, maximum: int) -> tuple[Adjacency, Positions]:
     """Destinations as neighbours at any distance: arrays of them, and where each row of the frame is in them."""
     if minimum == maximum == 1:
         return ground.arrays, ground.sources
@@ -268,7 +268,7 @@ def _kept(keep: Keep | None, population: Population, positions: Positions) -> Ma
 
 
 @dataclass(frozen=True, slots=True)
-class _Ground:
+class WalkContext:
     """Arrays to step over, where in them the source of each row is, and what their positions stand for."""
 
     arrays: Adjacency
@@ -277,7 +277,7 @@ class _Ground:
     edges: WholeTable | SeenRows
 
 
-def _ground(frame: Frame, source: str, walked: _Walked, reach: EntityTables) -> _Ground:
+def _ground(frame: Frame, source: str, walked: _Walked, reach: EntityTables) -> WalkContext:
     binding = frame.bindings[source]
     if _is_by_index(walked, min(len(binding.positions), len(binding.population)), reach):
         looked_up = _looked_up(binding, walked, reach)
@@ -292,7 +292,7 @@ def _ground(frame: Frame, source: str, walked: _Walked, reach: EntityTables) -> 
         catalog=reach.catalog,
         cache=reach.cache,
     )
-    return _Ground(arrays, _placed(binding, reach.whole(begin)), reach.whole(end), reach.whole(walked.edge))
+    return WalkContext(arrays, _placed(binding, reach.whole(begin)), reach.whole(end), reach.whole(walked.edge))
 
 
 def _ends_of(walked: _Walked, catalog: Catalog) -> tuple[NodeType, NodeType]:
@@ -326,7 +326,7 @@ class _Edges:
     edges: Positions
 
 
-def _looked_up(binding: Binding, walked: _Walked, reach: EntityTables) -> _Ground | None:
+def _looked_up(binding: Binding, walked: _Walked, reach: EntityTables) -> WalkContext | None:
     """Arrays of the edges that lie within some hops of the sources. None when arrays of all edges would cost less."""
     begin, end = (reach.seen_rows(type_) for type_ in _ends_of(walked, reach.catalog))
     sources = _placed(binding, begin)
@@ -348,7 +348,7 @@ def _looked_up(binding: Binding, walked: _Walked, reach: EntityTables) -> _Groun
     )
     edges = _in_bulk([each.edges for each in found])[every]
     arrays = joined_pairs((begins, ends, edges), (len(begin), len(end)), distinct=walked.distinct)
-    return _Ground(arrays, sources, end, reach.seen_rows(walked.edge))
+    return WalkContext(arrays, sources, end, reach.seen_rows(walked.edge))
 
 
 def _in_bulk(parts: Sequence[Positions]) -> Places:

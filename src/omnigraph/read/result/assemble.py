@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.language.query import Column
 from omnigraph.language.query.plan import Group, Limit, Project, ReadPlan, Sort
-from omnigraph.read.context import Reading
+from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, evaluate, shown_type
 from omnigraph.read.match import matched, matched_in_pieces, needed_by
 from omnigraph.read.result.aggregate import grouped
@@ -25,7 +25,7 @@ def answer_schema(plan: ReadPlan) -> pa.Schema:
     return pa.schema([pa.field(column.name, shown_type(column.expression)) for column in _columns(plan)])
 
 
-def answered(plan: ReadPlan, reading: Reading) -> Iterator[pa.RecordBatch]:
+def answered(plan: ReadPlan, reading: QueryContext) -> Iterator[pa.RecordBatch]:
     """The rows of a result, a bounded number of them at a time."""
     if isinstance(plan, Project):
         schema = answer_schema(plan)
@@ -47,7 +47,7 @@ def _columns(plan: ReadPlan) -> tuple[Column, ...]:
 # --------------------------------------------------------------------------------------------- one row per match
 
 
-def _frames(plan: Project, reading: Reading) -> Iterator[Frame]:
+def _frames(plan: Project, reading: QueryContext) -> Iterator[Frame]:
     needed = needed_by(plan)
     below, limit = plan.input, None
     if isinstance(below, Limit):
@@ -90,7 +90,7 @@ def _repeated(frame: Frame) -> Iterator[Frame]:
         yield replace(frame.take(np.searchsorted(ends, numbers, "right")), weights=None)
 
 
-def _projected(plan: Project, frame: Frame, schema: pa.Schema, reading: Reading) -> pa.RecordBatch:
+def _projected(plan: Project, frame: Frame, schema: pa.Schema, reading: QueryContext) -> pa.RecordBatch:
     with reading.recorder.measuring(plan) as note:
         note.counted(frame)
         arrays = [evaluate(column.expression, frame, reading.request) for column in plan.columns]
@@ -100,7 +100,7 @@ def _projected(plan: Project, frame: Frame, schema: pa.Schema, reading: Reading)
 # --------------------------------------------------------------------------------------------- one row per group
 
 
-def _groups(plan: Group | Sort | Limit, reading: Reading) -> pa.Table:
+def _groups(plan: Group | Sort | Limit, reading: QueryContext) -> pa.Table:
     limit = None
     if isinstance(plan, Limit):
         assert isinstance(plan.input, Group | Sort)

@@ -18,7 +18,7 @@ from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.storage.missing import missing_column
 from omnigraph.storage.pinned import Table
 from omnigraph.write.executor import even_groups
-from omnigraph.write.load import Coming
+from omnigraph.write.load import IncomingTable
 from omnigraph.write.rules import Arrival, Part, Relation, type_of
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class ChangedOnSpark:
     catalog: Catalog
     snapshot: Snapshot
     table_key: str
-    coming: Coming | None
+    coming: IncomingTable | None
     removed: PartRows | None = None
 
     @property

@@ -16,7 +16,7 @@ from omnigraph.language.schema import Catalog
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.load.changed_table import ChangedOnSpark, PartRows
 from omnigraph.spark.load.proofs import unproven
-from omnigraph.write.load import Coming
+from omnigraph.write.load import IncomingTable
 from omnigraph.write.rules import ANSWERS, Checked, Counts, Relation, SetRule, answers_of, rules_at_stake, violation_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def check_on_spark(
     session: SparkSession,
     catalog: Catalog,
     snapshot: Snapshot,
-    coming: Sequence[Coming],
+    coming: Sequence[IncomingTable],
     limit: int | None,
     removed: Mapping[str, PartRows] | None = None,
 ) -> Checked:

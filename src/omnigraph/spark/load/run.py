@@ -22,7 +22,7 @@ from omnigraph.errors import OmniGraphError, Violation
 from omnigraph.language.schema import Catalog, Schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.spark.executor import SparkRunner
+from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.failures import spark_failures
 from omnigraph.spark.inputs import paths_of
 from omnigraph.spark.load import fragments as load_fragments
@@ -37,19 +37,19 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import FragmentText, Staged, discard
 from omnigraph.write import load as loads
-from omnigraph.write.commit import Terms
+from omnigraph.write.commit import CommitOptions
 from omnigraph.write.load import (
     HERE,
     MOST_VIOLATIONS,
     Collected,
-    Coming,
     HeldRows,
     Home,
     IncomingRows,
+    IncomingTable,
     Input,
     Intake,
+    LoadOptions,
     LoadResult,
-    Manner,
     Read,
     frame_types,
     shape_of,
@@ -64,7 +64,7 @@ _log = logging.getLogger("omnigraph")
 
 
 def load(
-    session: SparkSession, manifest: Manifest, schema: Schema, given: Input, manner: Manner, terms: Terms
+    session: SparkSession, manifest: Manifest, schema: Schema, given: Input, manner: LoadOptions, terms: CommitOptions
 ) -> LoadResult:
     """Load everything as one commit, or nothing."""
     manner = replace(manner, engine="spark")
@@ -77,7 +77,9 @@ class _OnSpark:
 
     session: SparkSession
 
-    def check(self, catalog: Catalog, snapshot: Snapshot, coming: Sequence[Coming], limit: int | None) -> Checked:
+    def check(
+        self, catalog: Catalog, snapshot: Snapshot, coming: Sequence[IncomingTable], limit: int | None
+    ) -> Checked:
         if _are_few(snapshot, coming):
             found = HERE.check(catalog, snapshot, coming, None)
             counts = Counter((each.type, each.rule) for each in found.violations)
@@ -85,14 +87,14 @@ class _OnSpark:
         with spark_failures("checking a load"):
             return check_on_spark(self.session, catalog, snapshot, coming, limit)
 
-    def stage(self, table: Table, coming: Coming) -> Staged | None:
+    def stage(self, table: Table, coming: IncomingTable) -> Staged | None:
         if coming.rows.count <= load_fragments.FEW_ROWS:
             return HERE.stage(table, coming)
         with spark_failures("staging a load"):
             return stage_on_spark(self.session, table, coming)
 
 
-def _are_few(snapshot: Snapshot, coming: Sequence[Coming]) -> bool:
+def _are_few(snapshot: Snapshot, coming: Sequence[IncomingTable]) -> bool:
     """Whether rules find what they need by looking up a few values. An overwrite is compared with all that it ends."""
     ends_all = any(each.arrival is Arrival.OVERWRITE for each in coming)
     ended = sum(pin.row_count for pin in snapshot.pins.values()) if ends_all else 0
@@ -119,7 +121,7 @@ def _read_on_spark(session: SparkSession, intake: Intake) -> Generator[Read]:
             rejected = tuple(told.rejected)
             quarantine = ParquetQuarantine(scratch, rejected, told.blocks, told.rejected_count, target)
         tables = _tables(session, intake, homes, scratch, told)
-        runner = SparkRunner(session, "building indexes")
+        runner = SparkExecutor(session, "building indexes")
         yield Read(tables, collected, quarantine, _OnSpark(session), partial(_discard, manifest, tables), runner)
 
 

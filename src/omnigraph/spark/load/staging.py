@@ -17,7 +17,7 @@ from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import FragmentText, Staged
 from omnigraph.write.executor import even_groups
-from omnigraph.write.load import Coming, stage_rows
+from omnigraph.write.load import IncomingTable, stage_rows
 from omnigraph.write.rules import Arrival
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _LEFT: Final = pa.schema([pa.field("fragment", pa.int64()), pa.field("left", pa.
 
 
 def stage_on_spark(
-    session: SparkSession, table: Table, coming: Coming, removed: PartRows | None = None
+    session: SparkSession, table: Table, coming: IncomingTable, removed: PartRows | None = None
 ) -> Staged | None:
     """Stage incoming rows on a pinned table. On another pin the fragments stay, and the removals are made anew.
 
@@ -46,7 +46,7 @@ def stage_on_spark(
 
 
 def _removed(
-    session: SparkSession, table: Table, coming: Coming, removed: PartRows | None
+    session: SparkSession, table: Table, coming: IncomingTable, removed: PartRows | None
 ) -> dict[int, FragmentText | None]:
     """The fragments that lose the rows whose ids come in, or only go; None for those that have no other."""
     from pyspark.sql import functions

@@ -54,17 +54,17 @@ from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
 from omnigraph.write.commit import Change
 from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
-from omnigraph.write.load import Coming, HeldRows, Home, IncomingRows
+from omnigraph.write.load import HeldRows, Home, IncomingRows, IncomingTable
 from omnigraph.write.merge import (
     HERE,
     Base,
-    Brought,
-    BroughtTable,
     By,
     Choices,
     Counts,
-    Means,
+    MergeEngine,
+    MergePlan,
     Sides,
+    TableMergePlan,
     tables_to_merge,
     takes_long,
 )
@@ -80,7 +80,7 @@ _NONE: Final[Values] = cast("Values", pa.array([], pa.string()))
 
 
 @contextmanager
-def executors(session: SparkSession, manifest: Manifest) -> Generator[Means]:
+def executors(session: SparkSession, manifest: Manifest) -> Generator[MergeEngine]:
     """The executors of a session, as long as one merge takes."""
     with ExitStack() as stack:
         yield _OnSpark(session, cache(lambda: stack.enter_context(scratch_table(manifest))))
@@ -94,7 +94,7 @@ class _OnSpark:
     scratch: Callable[[], Table]
     """The table beside the graph, made when it is first asked for."""
 
-    def bring(self, sides: Sides, base: Base, by: By, choices: Choices) -> Brought:
+    def bring(self, sides: Sides, base: Base, by: By, choices: Choices) -> MergePlan:
         """Bring the sides together on the executors; in this process, if there is little to do or a rule is broken."""
         job = _Job(sides, base)
         if job.num_rows <= FEW_ROWS:
@@ -113,14 +113,14 @@ class _OnSpark:
         if reads is None:
             return HERE.bring(sides, base, by, choices)
         brought = {
-            key: BroughtTable(
+            key: TableMergePlan(
                 table.counts,
                 table.decided,
                 Change(key, partial(_stage, self.session, table), is_long=takes_long(table.num_rows)),
             )
             for key, table in changed.items()
         }
-        return Brought(brought, _in_order(receipts), reads | {*job.keys})
+        return MergePlan(brought, _in_order(receipts), reads | {*job.keys})
 
     def _told(self, job: _Job, by: By, choices: Choices) -> list[TableReceipt]:
         """Do the work on all rows, once: each time the tasks run they write files."""
@@ -248,7 +248,7 @@ class _ChangedTable:
         return any(each.broken for each in self.told)
 
     @cached_property
-    def coming(self) -> Coming:
+    def coming(self) -> IncomingTable:
         """The rows that are written, as loads have them."""
         fragments = tuple(text for each in self.told for text in each.rows)
         source = (
@@ -257,7 +257,7 @@ class _ChangedTable:
             else HeldRows(arrow_schema(self.type).empty_table())
         )
         places = StagedPlaces(self.scratch, [Run(self.num_rows)], (), Blocks({}))
-        return Coming(IncomingRows(self.type, fresh=False, places=places, source=source), Arrival.UPSERT, _NONE)
+        return IncomingTable(IncomingRows(self.type, fresh=False, places=places, source=source), Arrival.UPSERT, _NONE)
 
     @cached_property
     def removed(self) -> PartRows | None:

@@ -126,7 +126,7 @@ def _checked(graph: SparkGraph, loaded: LoadResult, planned: PlannedCheck, steps
     at = None if loaded.commit is None else loaded.commit.id
     rows, sample = 0, list[Mapping[str, Json]]()
     with steps.step("check", planned.name):
-        question = query.Question(planned.path, planned.name, planned.check.params)
+        question = query.QueryRequest(planned.path, planned.name, planned.check.params)
         for batch in query.query(graph.manifest, question, loaded.branch, at).batches():
             sample += json_rows(batch.slice(0, SAMPLE_ROWS - len(sample)))
             rows += batch.num_rows

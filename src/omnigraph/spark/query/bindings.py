@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from omnigraph.language.query import Distance, TextMatch, TextScore
-from omnigraph.read.context import Reading
+from omnigraph.read.context import QueryContext
 from omnigraph.spark.source import SparkSnapshot
 
 ID: Final = "id"
@@ -52,7 +52,7 @@ RANKED_BY: Final[tuple[Slot, Slot]] = (RESULT, "distance"), (RESULT, "entity")
 class Asked:
     """One query: what is asked, where its rows are read, and names for the columns of its frames."""
 
-    reading: Reading
+    reading: QueryContext
     tables: SparkSnapshot
     names: Iterator[str] = field(default_factory=lambda: (f"c{number}" for number in count()))
 

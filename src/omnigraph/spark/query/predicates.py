@@ -16,7 +16,7 @@ from pyspark.sql import functions as fn
 
 from omnigraph.language.query import Compare, Comparison, Expression, IsNull, Predicate, TextMatch
 from omnigraph.language.types import FLOATS, Scalar, ValueType
-from omnigraph.read.context import Reading
+from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Fixed, fixed_value
 from omnigraph.spark.query.bindings import Rows
 from omnigraph.spark.query.values import literal, value
@@ -45,7 +45,7 @@ _WIDE: Final = frozenset({Scalar.I64, Scalar.U64})
 """Integers that not every float of 64 bits can hold."""
 
 
-def holds(predicate: Predicate, rows: Rows, reading: Reading) -> Column:
+def holds(predicate: Predicate, rows: Rows, reading: QueryContext) -> Column:
     """Whether a predicate is true of each row; false or null where it is not."""
     match predicate:
         case IsNull():
@@ -60,7 +60,7 @@ def holds(predicate: Predicate, rows: Rows, reading: Reading) -> Column:
             return _compared(columns[0], left.type, operator, columns[1], right.type)
 
 
-def _contains(list_: Expression, item: Expression, rows: Rows, reading: Reading) -> Column:
+def _contains(list_: Expression, item: Expression, rows: Rows, reading: QueryContext) -> Column:
     wanted, type_ = value(item, rows, reading), list_.type.item
     fixed = fixed_value(list_, reading.request) if isinstance(list_, Fixed) else None
     if isinstance(fixed, tuple) and type_.scalar is item.type.scalar and type_.scalar not in FLOATS:

@@ -25,7 +25,7 @@ from omnigraph.language.query import (
     TextScore,
 )
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.read.context import Reading
+from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Fixed, fixed_value
 from omnigraph.spark.query.bindings import RESULT, Fusion, Numbered, Rows
 from omnigraph.spark.query.distances import distance
@@ -34,7 +34,7 @@ from omnigraph.spark.query.needs import fusion_of
 from omnigraph.spark.source import spark_type
 
 
-def value(expression: Expression, rows: Rows, reading: Reading) -> Column:
+def value(expression: Expression, rows: Rows, reading: QueryContext) -> Column:
     """One value for each row, in the Spark type of the expression."""
     match expression:
         case Constant() | ParameterValue() | Now():

@@ -27,8 +27,8 @@ from omnigraph.spark.failures import spark_failures
 from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load import load
 from omnigraph.spark.stream.checkpoint import Bound, bind, checked_checkpoint
-from omnigraph.write.commit import Terms, heal_branch
-from omnigraph.write.load import Frame, Input, Manner, OnError
+from omnigraph.write.commit import CommitOptions, heal_branch
+from omnigraph.write.load import Frame, Input, LoadOptions, OnError
 
 StreamMode: TypeAlias = Literal["append", "merge"]
 OutputMode: TypeAlias = Literal["append", "update", "complete"]
@@ -60,7 +60,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamTerms:
+class StreamOptions:
     """How each batch is loaded."""
 
     mode: StreamMode
@@ -79,7 +79,7 @@ class StreamDestination:
     session: SparkSession
     manifest: Manifest
     target: Target
-    terms: StreamTerms
+    terms: StreamOptions
 
     def load(
         self,
@@ -99,8 +99,8 @@ class StreamDestination:
             self.manifest,
             current_schema(self.manifest),
             Input(None, nodes, edges),
-            Manner(terms.mode, terms.on_error, rejects, "spark", check),
-            Terms(terms.branch, actor=terms.actor, message=terms.message, txn=txn),
+            LoadOptions(terms.mode, terms.on_error, rejects, "spark", check),
+            CommitOptions(terms.branch, actor=terms.actor, message=terms.message, txn=txn),
         )
 
 

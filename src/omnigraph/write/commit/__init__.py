@@ -1,7 +1,15 @@
 """The commit section: the only way to a commit, and what finishes one whose writer died."""
 
 from omnigraph.write.commit.audit import Recovery, recoveries
-from omnigraph.write.commit.operation import Change, NewSchema, NewTable, Prepared, Result, Terms, Work
+from omnigraph.write.commit.operation import (
+    Change,
+    CommitOptions,
+    NewSchema,
+    NewTable,
+    PreparedWrite,
+    Result,
+    WriteOperation,
+)
 from omnigraph.write.commit.recovery import (
     Found,
     audit_discarded_drift,
@@ -18,16 +26,16 @@ from omnigraph.write.commit.table_shape import Rewriting, Shape
 
 __all__ = [
     "Change",
+    "CommitOptions",
     "Found",
     "NewSchema",
     "NewTable",
-    "Prepared",
+    "PreparedWrite",
     "Recovery",
     "Result",
     "Rewriting",
     "Shape",
-    "Terms",
-    "Work",
+    "WriteOperation",
     "WriterKind",
     "audit_discarded_drift",
     "catch_up",

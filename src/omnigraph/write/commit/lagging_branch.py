@@ -22,7 +22,7 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.locks import Held
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
-from omnigraph.write.commit.operation import Change, NewSchema, NewTable, Prepared
+from omnigraph.write.commit.operation import Change, NewSchema, NewTable, PreparedWrite
 from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.commit.table_shape import Shape, lags
 
@@ -45,11 +45,11 @@ class CatchUp:
     kind: WriterKind = WriterKind.LOAD
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[None]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
         """Look at every table that the branch shows."""
         if snapshot.lag is None:
             # Somebody else was first.
-            return Prepared((), frozenset(), None)
+            return PreparedWrite((), frozenset(), None)
         changes = tuple(
             Change(type_.table_key, Shape(type_, snapshot.lag.origins[type_.table_key].columns).stage_loosely)
             for type_ in self.schema.catalog.types()
@@ -57,7 +57,7 @@ class CatchUp:
         )
         before = snapshot.written_under
         schema = NewSchema(self.schema.hash, self.schema.hash if before is None else before.schema_ir_hash)
-        return Prepared(changes, frozenset(), None, created=tuple(self._created(snapshot)), schema=schema)
+        return PreparedWrite(changes, frozenset(), None, created=tuple(self._created(snapshot)), schema=schema)
 
     def _created(self, snapshot: Snapshot) -> Iterator[NewTable]:
         on_main = pins_of(self.manifest.view(MAIN))

@@ -60,7 +60,7 @@ class NewSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared(Generic[OutcomeOf]):
+class PreparedWrite(Generic[OutcomeOf]):
     """Work that was executed and validated on a snapshot: its changes, and every table that it read to get there.
 
     ``adopted`` are versions on main that the branch shows from now on, instead of the ones that it inherited. With
@@ -88,7 +88,7 @@ class Prepared(Generic[OutcomeOf]):
         return bool(self.adopted or self.dropped or self.schema or self.always)
 
 
-class Work(Protocol[OutcomeOf]):
+class WriteOperation(Protocol[OutcomeOf]):
     """What a writer does. ``strict`` work cannot be repeated on newer data without being asked again."""
 
     @property
@@ -101,13 +101,13 @@ class Work(Protocol[OutcomeOf]):
         """Whether data that moved is a conflict: update, delete and overwrite."""
         ...
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[OutcomeOf]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[OutcomeOf]:
         """Execute and validate on a snapshot; raises what is wrong with the input."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class CommitOptions:
     """On which branch, by whom, why, and on what conditions.
 
     ``incarnation`` is that of the branch when something was first written to it; None, when nothing was.

@@ -24,7 +24,7 @@ from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
 from omnigraph.storage.locks import Held, LeaseLost
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
-from omnigraph.write.commit.operation import Outcome, Prepared, Result, Terms, Work
+from omnigraph.write.commit.operation import CommitOptions, Outcome, PreparedWrite, Result, WriteOperation
 from omnigraph.write.commit.recovery import RECOVERY_ACTOR, roll_back
 from omnigraph.write.commit.sidecars import (
     ROLLBACK,
@@ -47,8 +47,8 @@ class Attempt(Generic[Outcome]):
     """One call of :func:`commit`: ids that are minted once, whatever has to be repeated."""
 
     manifest: Manifest
-    work: Work[Outcome]
-    terms: Terms
+    work: WriteOperation[Outcome]
+    terms: CommitOptions
     operation_id: str
     commit_id: str
     incarnation: str | None
@@ -62,7 +62,7 @@ class Section(Generic[Outcome]):
     attempt: Attempt[Outcome]
     held: Held
     basis: Snapshot
-    prepared: Prepared[Outcome]
+    prepared: PreparedWrite[Outcome]
     staged: Mapping[str, Staged | None]
 
     @property

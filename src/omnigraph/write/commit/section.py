@@ -25,7 +25,7 @@ from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.staging import Staged
 from omnigraph.write.commit.handoff import hand_over
 from omnigraph.write.commit.lagging_branch import CatchUp, newer_schema
-from omnigraph.write.commit.operation import Change, Outcome, Prepared, Result, Terms, Work
+from omnigraph.write.commit.operation import Change, CommitOptions, Outcome, PreparedWrite, Result, WriteOperation
 from omnigraph.write.commit.phases import Attempt, Section, write
 from omnigraph.write.commit.recovery import (
     ROUNDS,
@@ -43,10 +43,10 @@ __all__ = [
     "HANDED_OVER",
     "VALIDATION_ROUNDS",
     "Change",
-    "Prepared",
+    "CommitOptions",
+    "PreparedWrite",
     "Result",
-    "Terms",
-    "Work",
+    "WriteOperation",
     "catch_up",
     "commit",
 ]
@@ -60,7 +60,7 @@ _STAGING_THREADS: Final = 8
 
 
 def commit(
-    manifest: Manifest, work: Work[Outcome], terms: Terms, first_basis: Snapshot | None = None
+    manifest: Manifest, work: WriteOperation[Outcome], terms: CommitOptions, first_basis: Snapshot | None = None
 ) -> Result[Outcome]:
     """Do the work and publish it as one commit, or change nothing.
 
@@ -69,7 +69,9 @@ def commit(
     return _commit(manifest, work, catch_up(manifest, terms), first_basis)
 
 
-def _commit(manifest: Manifest, work: Work[Outcome], terms: Terms, first_basis: Snapshot | None) -> Result[Outcome]:
+def _commit(
+    manifest: Manifest, work: WriteOperation[Outcome], terms: CommitOptions, first_basis: Snapshot | None
+) -> Result[Outcome]:
     heal_branch(manifest, terms.branch)
     incarnation = manifest.incarnation(terms.branch)
     if terms.incarnation not in (None, incarnation):
@@ -92,7 +94,7 @@ def _commit(manifest: Manifest, work: Work[Outcome], terms: Terms, first_basis: 
     raise AssertionError("the last round decides under the lock")
 
 
-def catch_up(manifest: Manifest, terms: Terms) -> Terms:
+def catch_up(manifest: Manifest, terms: CommitOptions) -> CommitOptions:
     """Bring the tables of a branch to the current schema, in a commit of its own, if they may lag behind it.
 
     Gives the terms of what is written next: a condition on the head is one on that commit now.
@@ -100,7 +102,9 @@ def catch_up(manifest: Manifest, terms: Terms) -> Terms:
     schema = None if terms.branch == MAIN else newer_schema(manifest, terms.branch)
     if schema is None:
         return terms
-    own = Terms(terms.branch, schema.hash, terms.actor, CAUGHT_UP, terms.if_commit, incarnation=terms.incarnation)
+    own = CommitOptions(
+        terms.branch, schema.hash, terms.actor, CAUGHT_UP, terms.if_commit, incarnation=terms.incarnation
+    )
     made = _commit(manifest, CatchUp(manifest, schema, terms.branch), own, None).commit
     return terms if made is None or terms.if_commit is None else replace(terms, if_commit=made.id)
 
@@ -108,7 +112,7 @@ def catch_up(manifest: Manifest, terms: Terms) -> Terms:
 # --------------------------------------------------------------------------------------------- before the lock
 
 
-def _handed_over(attempt: Attempt[Outcome], basis: Snapshot, prepared: Prepared[Outcome]) -> Snapshot:
+def _handed_over(attempt: Attempt[Outcome], basis: Snapshot, prepared: PreparedWrite[Outcome]) -> Snapshot:
     """The basis, with the branch as the owner of each table that takes long to stage."""
     terms = attempt.terms
     long = [basis.pins[change.table_key] for change in prepared.changes if change.is_long]
@@ -120,7 +124,9 @@ def _handed_over(attempt: Attempt[Outcome], basis: Snapshot, prepared: Prepared[
     return basis.owning(hand_over(attempt.manifest, terms.branch, inherited, intent, attempt.incarnation))
 
 
-def _stage_owned(attempt: Attempt[Outcome], basis: Snapshot, prepared: Prepared[Outcome]) -> dict[str, Staged | None]:
+def _stage_owned(
+    attempt: Attempt[Outcome], basis: Snapshot, prepared: PreparedWrite[Outcome]
+) -> dict[str, Staged | None]:
     """Stage the tables that the branch owns already; the others wait for their fork, which the lock guards."""
     owned = [
         change for change in prepared.changes if (basis.pins[change.table_key].branch or MAIN) == attempt.terms.branch
@@ -177,13 +183,13 @@ def _check_terms(section: Section[Outcome], view: View) -> Result[Outcome] | Non
     return None
 
 
-def _made_anew(terms: Terms) -> ConflictError:
+def _made_anew(terms: CommitOptions) -> ConflictError:
     return ConflictError(
         f"branch '{terms.branch}' was deleted and made anew while this write was prepared", hint="read again and retry"
     )
 
 
-def _check_head(terms: Terms, head: str | None) -> None:
+def _check_head(terms: CommitOptions, head: str | None) -> None:
     if terms.if_commit is not None and terms.if_commit != head:
         raise PreconditionFailed(terms.branch, terms.if_commit, head)
 

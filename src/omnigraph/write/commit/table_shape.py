@@ -21,7 +21,7 @@ from omnigraph.storage.lance_internals import can_reshape, is_blob
 from omnigraph.storage.missing import missing_column
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import FragmentText, Staged
-from omnigraph.write.executor import LOCAL, Runner, even_groups
+from omnigraph.write.executor import LOCAL, Executor, even_groups
 
 _Field: TypeAlias = "pa.Field[pa.DataType]"
 _ROWS_IN_A_PIECE: Final = 1_000_000
@@ -45,7 +45,7 @@ class Shape:
             return False
         return all(_same(there.get(column.name), column) for column in wanted)
 
-    def stage(self, table: Table, runner: Runner = LOCAL) -> Staged:
+    def stage(self, table: Table, runner: Executor = LOCAL) -> Staged:
         """Give the table these columns."""
         return self._staged(table, arrow_schema(self.type), runner)
 
@@ -56,7 +56,7 @@ class Shape:
         loose = (column.with_nullable(column.nullable or column.name in could_be) for column in wanted)
         return self._staged(table, pa.schema(list(loose)), LOCAL)
 
-    def _staged(self, table: Table, wanted: pa.Schema, runner: Runner) -> Staged:
+    def _staged(self, table: Table, wanted: pa.Schema, runner: Executor) -> Staged:
         if can_reshape(table.schema, wanted, self.old_names):
             return tables.reshape(table, wanted, self.old_names)
         return Rewriting(self, table, table, wanted).staged(runner)
@@ -106,7 +106,7 @@ class Rewriting:
     wanted: pa.Schema
     changed: Callable[[pa.RecordBatchReader], pa.RecordBatchReader] | None = None
 
-    def staged(self, runner: Runner) -> Staged:
+    def staged(self, runner: Executor) -> Staged:
         """Write them."""
         rows = self.source.fragment_rows()
         even = -(-sum(rows.values()) // runner.at_once)

@@ -21,11 +21,11 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.schema_lock import lock_for_0_8
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.locks import Held, refs_lock
-from omnigraph.write.commit import NewSchema, Prepared, Terms, WriterKind, commit, heal_branch
+from omnigraph.write.commit import CommitOptions, NewSchema, PreparedWrite, WriterKind, commit, heal_branch
 from omnigraph.write.evolve.refusals import refuse_foreign, refuse_hard_drops, refuse_renames, refuse_unsupported
 from omnigraph.write.evolve.rules import check_validated
 from omnigraph.write.evolve.tables import Evolution, drop_history
-from omnigraph.write.executor import LOCAL, Runner
+from omnigraph.write.executor import LOCAL, Executor
 
 _MESSAGE: Final = "schema changed"
 
@@ -40,7 +40,7 @@ class SchemaApplied:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class SchemaChangeOptions:
     """What may be done for a schema: lose what is dropped in every version, and write ids in their new form.
 
     ``runner`` runs the pieces of rows that are written anew.
@@ -48,7 +48,7 @@ class Manner:
 
     allow_data_loss: bool = False
     rewrite_ids: bool = False
-    runner: Runner = LOCAL
+    runner: Executor = LOCAL
 
 
 def plan_schema(manifest: Manifest, source: str | Path | Source, *, allow_data_loss: bool = False) -> MigrationPlan:
@@ -57,7 +57,9 @@ def plan_schema(manifest: Manifest, source: str | Path | Source, *, allow_data_l
     return plan_migration(current.ir, parse_schema(source).ir, allow_data_loss=allow_data_loss)
 
 
-def apply_schema(manifest: Manifest, source: str | Path | Source, manner: Manner, terms: Terms) -> SchemaApplied:
+def apply_schema(
+    manifest: Manifest, source: str | Path | Source, manner: SchemaChangeOptions, terms: CommitOptions
+) -> SchemaApplied:
     """Give the graph another schema, or say everything that stands in the way."""
     new = parse_schema(source)
     heal_branch(manifest, MAIN)
@@ -74,7 +76,9 @@ def apply_schema(manifest: Manifest, source: str | Path | Source, manner: Manner
             return _applied(manifest, refs, old, new, manner, terms)
 
 
-def _applied(manifest: Manifest, refs: Held, old: Schema, new: Schema, manner: Manner, terms: Terms) -> SchemaApplied:
+def _applied(
+    manifest: Manifest, refs: Held, old: Schema, new: Schema, manner: SchemaChangeOptions, terms: CommitOptions
+) -> SchemaApplied:
     for schema in (old, new):
         # A graph of release 0.8 may never have kept the one that it has.
         refs.check()
@@ -95,11 +99,11 @@ class Evolve:
 
     manifest: Manifest
     new: Schema
-    manner: Manner
+    manner: SchemaChangeOptions
     kind: WriterKind = WriterKind.SCHEMA_APPLY
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[MigrationPlan]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[MigrationPlan]:
         """Check the rows against rules that they were never held against, then say what becomes of each table."""
         old = opening.schema_of(self.manifest, snapshot.schema_ir_hash)
         plan = plan_migration(old.ir, self.new.ir, allow_data_loss=self.manner.allow_data_loss)
@@ -109,4 +113,4 @@ class Evolve:
         changes, created, dropped = evolution.changes(), evolution.created(), evolution.dropped()
         schema = None if old.hash == self.new.hash else NewSchema(self.new.hash, old.hash)
         every = frozenset(snapshot.pins)
-        return Prepared(changes, every, plan, created=created, dropped=dropped, schema=schema)
+        return PreparedWrite(changes, every, plan, created=created, dropped=dropped, schema=schema)

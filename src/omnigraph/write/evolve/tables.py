@@ -34,7 +34,7 @@ from omnigraph.storage.staging import Staged
 from omnigraph.storage.versions import version_numbers
 from omnigraph.write.commit import Change, NewTable, Rewriting, Shape
 from omnigraph.write.evolve.ids import NewIds, new_ids
-from omnigraph.write.executor import LOCAL, Runner
+from omnigraph.write.executor import LOCAL, Executor
 
 _MADE: Final = "schema"
 """The operation that makes the folder of a table which nobody shows yet."""
@@ -49,7 +49,7 @@ class Evolution:
     catalog: Catalog
     plan: MigrationPlan
     rewrite_ids: bool = False
-    runner: Runner = LOCAL
+    runner: Executor = LOCAL
 
     @cached_property
     def old_keys(self) -> Mapping[str, str]:

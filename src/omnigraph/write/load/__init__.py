@@ -5,11 +5,11 @@ from omnigraph.write.load.frames import BATCH_ROWS, Frame, Shape, can_be_end, fr
 from omnigraph.write.load.gather import MOST_HELD
 from omnigraph.write.load.incoming import HeldRows, Home, IncomingRows, StagedRows, rows_again, whole_rows
 from omnigraph.write.load.intake import Admitted, Draft, Rejected, admit
-from omnigraph.write.load.load_operation import HERE, Coming, Mode, stage_rows
+from omnigraph.write.load.load_operation import HERE, IncomingTable, Mode, stage_rows
 from omnigraph.write.load.places import Numbers, Place
 from omnigraph.write.load.quarantine import MOST_VIOLATIONS, Collected, RejectedRow, Target, rejected_row, target_of
 from omnigraph.write.load.records import found_in
-from omnigraph.write.load.run import Engine, Indexes, Input, Intake, LoadResult, Manner, OnError, Read, load
+from omnigraph.write.load.run import Engine, Indexes, Input, Intake, LoadOptions, LoadResult, OnError, Read, load
 from omnigraph.write.load.sources import Lines, Source
 
 __all__ = [
@@ -19,19 +19,19 @@ __all__ = [
     "MOST_VIOLATIONS",
     "Admitted",
     "Collected",
-    "Coming",
     "Draft",
     "Engine",
     "Frame",
     "HeldRows",
     "Home",
     "IncomingRows",
+    "IncomingTable",
     "Indexes",
     "Input",
     "Intake",
     "Lines",
+    "LoadOptions",
     "LoadResult",
-    "Manner",
     "Mode",
     "Numbers",
     "OnError",

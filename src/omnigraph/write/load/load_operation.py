@@ -23,7 +23,7 @@ from omnigraph.storage.locating import addresses_of
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
 from omnigraph.storage.table import Addresses
-from omnigraph.write.commit import Change, Prepared, WriterKind
+from omnigraph.write.commit import Change, PreparedWrite, WriterKind
 from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.load.incoming import IncomingRows
 from omnigraph.write.load.intake import Rejected
@@ -51,7 +51,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
+class IncomingTable:
     """The incoming rows of one table but those of some ids, and how they meet the rows that are there."""
 
     rows: IncomingRows
@@ -64,14 +64,16 @@ class Coming:
         return self.rows.type.table_key
 
 
-class Means(Protocol):
+class LoadEngine(Protocol):
     """Who does the work on all rows of a load: this process, or the executors of Spark."""
 
-    def check(self, catalog: Catalog, snapshot: Snapshot, coming: Sequence[Coming], limit: int | None) -> Checked:
+    def check(
+        self, catalog: Catalog, snapshot: Snapshot, coming: Sequence[IncomingTable], limit: int | None
+    ) -> Checked:
         """Run the set rules that these rows could break; at most ``limit`` violations are given."""
         ...
 
-    def stage(self, table: Table, coming: Coming) -> Staged | None:
+    def stage(self, table: Table, coming: IncomingTable) -> Staged | None:
         """Stage the rows on a pinned table. On another pin only which rows they replace is found anew."""
         ...
 
@@ -79,10 +81,12 @@ class Means(Protocol):
 class _Here:
     """Everything is done in this process."""
 
-    def check(self, catalog: Catalog, snapshot: Snapshot, coming: Sequence[Coming], limit: int | None) -> Checked:
+    def check(
+        self, catalog: Catalog, snapshot: Snapshot, coming: Sequence[IncomingTable], limit: int | None
+    ) -> Checked:
         return check_changes(catalog, snapshot, (_image(catalog, each) for each in coming), limit)
 
-    def stage(self, table: Table, coming: Coming) -> Staged | None:
+    def stage(self, table: Table, coming: IncomingTable) -> Staged | None:
         return stage_rows(table, coming)
 
 
@@ -101,7 +105,7 @@ class Load:
     mode: Mode
     quarantine: Delivery | None = None
     trial: bool = False
-    means: Means = HERE
+    means: LoadEngine = HERE
     kind: WriterKind = WriterKind.LOAD
 
     @property
@@ -109,7 +113,7 @@ class Load:
         """Rows that are replaced unseen must be the ones that were there."""
         return self.mode == "overwrite"
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[Loaded]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[Loaded]:
         """Run the set rules; what is left of the rows will be staged."""
         self._refuse_legacy_ids(snapshot)
         away, reads = self._turned_away(snapshot)
@@ -119,7 +123,7 @@ class Load:
             if each.rows.count > away[each.table_key].count or self.mode == "overwrite"
         )
         counts = {key: rows.count - away[key].count for key, rows in self.tables.items()}
-        return Prepared(changes, reads, self._delivered(counts, away))
+        return PreparedWrite(changes, reads, self._delivered(counts, away))
 
     def _refuse_legacy_ids(self, snapshot: Snapshot) -> None:
         for key, table in self.tables.items():
@@ -174,8 +178,8 @@ class Load:
     def _limit(self) -> int | None:
         return None if self.trial or self.quarantine is not None else MOST_VIOLATIONS
 
-    def _coming(self, away: Mapping[str, _Away]) -> list[Coming]:
-        return [Coming(rows, self._arrival(rows), away[key].ids) for key, rows in self.tables.items()]
+    def _coming(self, away: Mapping[str, _Away]) -> list[IncomingTable]:
+        return [IncomingTable(rows, self._arrival(rows), away[key].ids) for key, rows in self.tables.items()]
 
     def _delivered(self, counts: Mapping[str, int], away: Mapping[str, _Away]) -> Loaded:
         if self.quarantine is None:
@@ -270,12 +274,12 @@ def _texts(rows: pa.Table, column: str) -> list[str]:
 # --------------------------------------------------------------------------------------------- in this process
 
 
-def _image(catalog: Catalog, coming: Coming) -> Image:
+def _image(catalog: Catalog, coming: IncomingTable) -> Image:
     columns = coming.rows.source.columns(rule_columns(catalog, coming.table_key), coming.without)
     return Image(coming.table_key, columns, arrival=coming.arrival)
 
 
-def stage_rows(table: Table, coming: Coming) -> Staged | None:
+def stage_rows(table: Table, coming: IncomingTable) -> Staged | None:
     """Stage incoming rows on a pinned table.
 
     On another pin only the fragments stay the same: which rows they replace is looked up there.

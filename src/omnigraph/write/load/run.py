@@ -26,14 +26,14 @@ from omnigraph.manifest.snapshot import Snapshot, open_pin, pins_of
 from omnigraph.manifest.state import View
 from omnigraph.storage.pinned import branch_uri
 from omnigraph.storage.table import WriteMode
-from omnigraph.write.commit import Terms, catch_up, commit, heal_branch
-from omnigraph.write.executor import Runner
+from omnigraph.write.commit import CommitOptions, catch_up, commit, heal_branch
+from omnigraph.write.executor import Executor
 from omnigraph.write.indexes import ensure_id_indexes, ensure_loaded_indexes
 from omnigraph.write.load.frames import Frame, TypedFrame, frame_types, read_frame
 from omnigraph.write.load.gather import Gathering
 from omnigraph.write.load.incoming import Home, IncomingRows
 from omnigraph.write.load.intake import Draft, Rejected, admit
-from omnigraph.write.load.load_operation import HERE, Load, Loaded, Means, Mode
+from omnigraph.write.load.load_operation import HERE, Load, Loaded, LoadEngine, Mode
 from omnigraph.write.load.quarantine import MOST_VIOLATIONS, Collected, Delivery, Quarantine, Rejects, target_of
 from omnigraph.write.load.records import read_records
 from omnigraph.write.load.sources import Source
@@ -57,7 +57,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class LoadOptions:
     """How it is loaded. ``engine`` is the one that was chosen."""
 
     mode: Mode = "append"
@@ -94,7 +94,7 @@ class Intake:
     manifest: Manifest
     catalog: Catalog
     given: Input
-    manner: Manner
+    manner: LoadOptions
     homes: Homes
 
 
@@ -110,9 +110,9 @@ class Read:
     tables: Mapping[str, IncomingRows]
     collected: Collected
     quarantine: Delivery | None
-    means: Means
+    means: LoadEngine
     discard: Callable[[], None]
-    runner: Runner | None = None
+    runner: Executor | None = None
 
 
 Reader: TypeAlias = Callable[[Intake], AbstractContextManager[Read]]
@@ -120,11 +120,16 @@ Reader: TypeAlias = Callable[[Intake], AbstractContextManager[Read]]
 
 
 def load(
-    manifest: Manifest, schema: Schema, given: Input, manner: Manner, terms: Terms, reader: Reader | None = None
+    manifest: Manifest,
+    schema: Schema,
+    given: Input,
+    manner: LoadOptions,
+    terms: CommitOptions,
+    reader: Reader | None = None,
 ) -> LoadResult:
     """Load everything as one commit, or nothing. Without a reader the input is read in this process."""
     _check_manner(given, manner, terms)
-    terms = Terms(terms.branch, schema.hash, terms.actor, terms.message, txn=terms.txn)
+    terms = CommitOptions(terms.branch, schema.hash, terms.actor, terms.message, txn=terms.txn)
     missing = manner.from_branch is not None and terms.branch not in branch_names(manifest)
     if terms.txn is not None and not (missing or manner.check):
         # A load that died after its rows were committed may still be finished: then its rows are not in their own way.
@@ -151,7 +156,7 @@ def load(
         return _committed(manifest, work, read, manner, terms, missing=missing)
 
 
-def _check_manner(given: Input, manner: Manner, terms: Terms) -> None:
+def _check_manner(given: Input, manner: LoadOptions, terms: CommitOptions) -> None:
     for name, value, allowed in (
         ("mode", manner.mode, Mode),
         ("on_error", manner.on_error, OnError),
@@ -256,7 +261,7 @@ def _found(catalog: Catalog, source: Source | None, frames: Iterable[TypedFrame]
 
 
 def _committed(
-    manifest: Manifest, work: Load, read: Read, manner: Manner, terms: Terms, *, missing: bool
+    manifest: Manifest, work: Load, read: Read, manner: LoadOptions, terms: CommitOptions, *, missing: bool
 ) -> LoadResult:
     if manner.check or missing:
         # A branch that is made for a load that then fails would be a change.
@@ -284,14 +289,14 @@ def _committed(
     return _result(result.commit and commit_of(result.commit), result.outcome, manner, terms)
 
 
-def _basis(manifest: Manifest, manner: Manner, terms: Terms, *, missing: bool) -> Snapshot:
+def _basis(manifest: Manifest, manner: LoadOptions, terms: CommitOptions, *, missing: bool) -> Snapshot:
     if not missing or manner.from_branch is None:
         return take_snapshot(manifest, terms.branch)
     branch, version = branch_point(manifest, manner.from_branch)
     return take_snapshot(manifest, branch, version)
 
 
-def _fork(manifest: Manifest, manner: Manner, terms: Terms) -> None:
+def _fork(manifest: Manifest, manner: LoadOptions, terms: CommitOptions) -> None:
     assert manner.from_branch is not None
     source, version = branch_point(manifest, manner.from_branch)
     # Another load may have made it meanwhile: then this one goes there too.
@@ -299,7 +304,7 @@ def _fork(manifest: Manifest, manner: Manner, terms: Terms) -> None:
         create_branch(manifest, terms.branch, source, version)
 
 
-def _replayed(manifest: Manifest, manner: Manner, terms: Terms) -> LoadResult | None:
+def _replayed(manifest: Manifest, manner: LoadOptions, terms: CommitOptions) -> LoadResult | None:
     """The result of a load whose ``txn``, or a later one of the same application, is on the branch already."""
     if terms.txn is None:
         return None
@@ -311,7 +316,9 @@ def _replayed(manifest: Manifest, manner: Manner, terms: Terms) -> LoadResult | 
     return _result(known and commit_of(known), Loaded({}), manner, terms, replayed=True)
 
 
-def _index(manifest: Manifest, manner: Manner, terms: Terms, loaded: Loaded, runner: Runner | None) -> None:
+def _index(
+    manifest: Manifest, manner: LoadOptions, terms: CommitOptions, loaded: Loaded, runner: Executor | None
+) -> None:
     wanted = manner.indexes == "always" or (manner.indexes == "auto" and sum(loaded.rows.values()) > INDEXED_FROM)
     if not wanted:
         return
@@ -325,7 +332,9 @@ def _index(manifest: Manifest, manner: Manner, terms: Terms, loaded: Loaded, run
         _log.warning("the indexes after a load on '%s' were not built: %s", terms.branch, error)
 
 
-def _result(made: Commit | None, loaded: Loaded, manner: Manner, terms: Terms, *, replayed: bool = False) -> LoadResult:
+def _result(
+    made: Commit | None, loaded: Loaded, manner: LoadOptions, terms: CommitOptions, *, replayed: bool = False
+) -> LoadResult:
     return LoadResult(
         made,
         terms.branch,

@@ -31,7 +31,7 @@ def takes_long(rows: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class BroughtTable:
+class TableMergePlan:
     """What one table gets. ``decided``: it is not simply what theirs changed."""
 
     counts: Counts
@@ -40,18 +40,18 @@ class BroughtTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class MergePlan:
     """What came of the three sides: the tables that change, what is open, and the tables that were read."""
 
-    tables: Mapping[str, BroughtTable]
+    tables: Mapping[str, TableMergePlan]
     open: tuple[Conflict, ...]
     reads: frozenset[str]
 
 
-class Means(Protocol):
+class MergeEngine(Protocol):
     """Who does the work on all rows of a merge."""
 
-    def bring(self, sides: Sides, base: Base, by: By, choices: Choices) -> Brought:
+    def bring(self, sides: Sides, base: Base, by: By, choices: Choices) -> MergePlan:
         """Bring the sides together, and hold what comes of it against the rules."""
         ...
 
@@ -59,7 +59,7 @@ class Means(Protocol):
 class _Here:
     """Everything is done in this process."""
 
-    def bring(self, sides: Sides, base: Base, by: By, choices: Choices) -> Brought:
+    def bring(self, sides: Sides, base: Base, by: By, choices: Choices) -> MergePlan:
         open_: list[Conflict] = []
         deltas: dict[str, Delta] = {}
         seen: dict[str, Seen] = {}
@@ -70,15 +70,15 @@ class _Here:
             deltas[key] = delta_of(type_, merger.settle(type_, rows))
             open_ += merger.in_order()
         ruled = apply_rules(sides, deltas, choices.choose)
-        tables: dict[str, BroughtTable] = {}
+        tables: dict[str, TableMergePlan] = {}
         for pending in ruled.pending:
             key = pending.type.table_key
             delta = ruled.deltas[key]
             known = ruled.checked.standing.get(key)
             change = pending.change(known or partial(seen.get(key, Seen()).where_they_lie, sides, delta))
             change = replace(change, is_long=takes_long(delta.rows.num_rows))
-            tables[key] = BroughtTable(delta.counts, delta.decided, change)
-        return Brought(tables, (*open_, *ruled.open), ruled.checked.reads | ruled.deltas.keys())
+            tables[key] = TableMergePlan(delta.counts, delta.decided, change)
+        return MergePlan(tables, (*open_, *ruled.open), ruled.checked.reads | ruled.deltas.keys())
 
 
 HERE: Final = _Here()

@@ -19,7 +19,7 @@ from omnigraph.storage.locating import addresses_of
 from omnigraph.storage.staging import Addresses
 from omnigraph.write.merge.deltas import Delta
 from omnigraph.write.merge.rules import Sides
-from omnigraph.write.rules import Standing
+from omnigraph.write.rules import RowLocations
 
 
 class Seen:
@@ -38,7 +38,7 @@ class Seen:
                     self._addresses.append(part.addresses)
             yield parts
 
-    def where_they_lie(self, sides: Sides, delta: Delta) -> Standing | None:
+    def where_they_lie(self, sides: Sides, delta: Delta) -> RowLocations | None:
         """Where the rows lie that make room for a delta; None where the base or ours has no such table."""
         key = delta.type.table_key
         if key not in sides.base.pins or key not in sides.ours.pins:
@@ -51,4 +51,4 @@ class Seen:
         moved = gone.filter(pa.array(at < 0))
         if len(moved):
             found = np.concatenate([found, addresses_of(ours, pa.table({"id": moved}))])
-        return Standing(ours, found)
+        return RowLocations(ours, found)

@@ -22,11 +22,11 @@ from omnigraph.manifest.rows import MAIN, TABLE_VERSION, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot
 from omnigraph.read.changes import changed_tables
 from omnigraph.storage.locks import Held, refs_lock
-from omnigraph.write.commit import Change, Prepared, Terms, WriterKind, commit, heal, heal_branch
+from omnigraph.write.commit import Change, CommitOptions, PreparedWrite, WriterKind, commit, heal, heal_branch
 from omnigraph.write.merge.base import base_of, snapshot_at, where_they_met
 from omnigraph.write.merge.choices import Choices, Prefer
 from omnigraph.write.merge.deltas import Counts
-from omnigraph.write.merge.engine import HERE, Brought, Means
+from omnigraph.write.merge.engine import HERE, MergeEngine, MergePlan
 from omnigraph.write.merge.resolution_file import Given, Resolution, read_resolution
 from omnigraph.write.merge.rules import Sides
 from omnigraph.write.merge.sides import Base
@@ -55,7 +55,7 @@ class MergeResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class MergeOptions:
     """How it is merged: what counts as the same thing changed, and who decides where both sides did."""
 
     by: By = "row"
@@ -66,7 +66,12 @@ class Manner:
 
 
 def merge(
-    manifest: Manifest, schema: Schema, source: Reference, manner: Manner, terms: Terms, means: Means = HERE
+    manifest: Manifest,
+    schema: Schema,
+    source: Reference,
+    manner: MergeOptions,
+    terms: CommitOptions,
+    means: MergeEngine = HERE,
 ) -> MergeResult:
     """Merge a branch, a commit or a tag into a branch."""
     resolution = _checked(manner)
@@ -93,9 +98,9 @@ def revert(
     schema: Schema,
     ref: Reference,
     side: int | None,
-    manner: Manner,
-    terms: Terms,
-    means: Means = HERE,
+    manner: MergeOptions,
+    terms: CommitOptions,
+    means: MergeEngine = HERE,
 ) -> MergeResult:
     """Take back what a commit did, as a new commit on a branch."""
     resolution = _checked(manner)
@@ -138,7 +143,7 @@ def _parent_of(undone: CommitRecord, side: int | None) -> str:
     return parents[(side or 1) - 1]
 
 
-def _checked(manner: Manner) -> Resolution | None:
+def _checked(manner: MergeOptions) -> Resolution | None:
     for name, value, allowed in (("by", manner.by, By), ("prefer", manner.prefer, Prefer)):
         words = cast("tuple[str, ...]", get_args(allowed))
         if value is not None and value not in words:
@@ -146,7 +151,7 @@ def _checked(manner: Manner) -> Resolution | None:
     return None if manner.resolve is None else read_resolution(manner.resolve)
 
 
-def _run(manifest: Manifest, work: _Work, manner: Manner, terms: Terms) -> MergeResult:
+def _run(manifest: Manifest, work: _Work, manner: MergeOptions, terms: CommitOptions) -> MergeResult:
     if manner.dry_run:
         return work.merged(take_snapshot(manifest, terms.branch), keep_open=True).result(None)
     result = commit(manifest, work, terms)
@@ -277,13 +282,13 @@ class _Work:
     theirs: Snapshot
     source: CommitRecord
     begins: _Meeting | _Undoing
-    manner: Manner
+    manner: MergeOptions
     resolution: Resolution | None
-    means: Means
+    means: MergeEngine
     kind: WriterKind = WriterKind.BRANCH_MERGE
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[_Merged]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[_Merged]:
         """Bring the sides together on a snapshot; ``MergeConflicts`` with all conflicts if there are any."""
         merged = self.merged(snapshot, keep_open=False)
         if merged.conflicts:
@@ -291,7 +296,7 @@ class _Work:
             raise MergeConflicts(f"{count} conflict{'' if count == 1 else 's'}", merged.conflicts)
         # Where the histories were joined they have met, even if no row changed.
         always = merged.outcome != UP_TO_DATE and self.begins.joins
-        return Prepared(merged.changes, merged.reads, merged, merged.adopted, always)
+        return PreparedWrite(merged.changes, merged.reads, merged, merged.adopted, always)
 
     def merged(self, ours: Snapshot, *, keep_open: bool) -> _Merged:
         """What comes of the three sides. ``keep_open``: what a file leaves open is reported as a conflict."""
@@ -342,7 +347,7 @@ class _Work:
                     details={"table_key": table_key, "old_name": old, "new_name": new},
                 )
 
-    def _written(self, found: _Merged, base: Base, ours: Snapshot, brought: Brought) -> _Merged:
+    def _written(self, found: _Merged, base: Base, ours: Snapshot, brought: MergePlan) -> _Merged:
         """The changes of the commit: rows that are written, and versions of main that are adopted as they are."""
         tables = brought.tables
         adopted = {key for key, table in tables.items() if not table.decided and self._may_adopt(base, ours, key)}

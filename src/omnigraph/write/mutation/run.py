@@ -26,7 +26,7 @@ from omnigraph.language.source import Source
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.write.commit import Prepared, Result, Terms, WriterKind, commit
+from omnigraph.write.commit import CommitOptions, PreparedWrite, Result, WriterKind, commit
 from omnigraph.write.mutation.staging import Staging
 from omnigraph.write.mutation.statements import Affected, Values, run_statement
 from omnigraph.write.rules import check_changes, check_rows
@@ -80,7 +80,7 @@ class Mutate:
         """Whether one of the calls is."""
         return any(call.strict for call in self.calls)
 
-    def prepare(self, snapshot: Snapshot) -> Prepared[Affected]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[Affected]:
         """Run the calls on a snapshot, if they did not run there, and check what comes of them."""
         done = self.begun
         if done is None or done.staging.snapshot is not snapshot:
@@ -122,7 +122,7 @@ def mutate(
     source: str | Path | Source,
     name: str | None,
     parameters: Mapping[str, object] | None,
-    terms: Terms,
+    terms: CommitOptions,
 ) -> MutationResult:
     """Compile a mutation and run it as one commit."""
     work = Mutate(schema.catalog, (compile_call(source, schema.catalog, name, parameters),))
@@ -149,7 +149,7 @@ def result_of(result: Result[Affected]) -> MutationResult:
     return MutationResult(made, result.outcome.nodes, result.outcome.edges)
 
 
-def checked(catalog: Catalog, done: Begun) -> Prepared[Affected]:
+def checked(catalog: Catalog, done: Begun) -> PreparedWrite[Affected]:
     """What is pending as changes to commit, once every rule holds for it; else ``ValidationError``."""
     staging, touched = done.staging, list(done.staging.touched())
     broken = [one for table in touched for one in check_rows(table.type, table.rows, limit=MOST_VIOLATIONS)]
@@ -159,7 +159,7 @@ def checked(catalog: Catalog, done: Begun) -> Prepared[Affected]:
     if found.violations:
         raise _broken(found.violations)
     changes = tuple(table.change(found.standing.get(table.type.table_key)) for table in touched)
-    return Prepared(changes, found.reads | staging.reads, done.affected)
+    return PreparedWrite(changes, found.reads | staging.reads, done.affected)
 
 
 def _broken(violations: Sequence[Violation]) -> ValidationError:

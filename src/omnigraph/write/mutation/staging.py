@@ -25,11 +25,11 @@ from omnigraph.storage.staging import Staged
 from omnigraph.write.blobs import with_blobs
 from omnigraph.write.commit import Change
 from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
-from omnigraph.write.rules import Arrival, Image, Standing, no_ids
+from omnigraph.write.rules import Arrival, Image, RowLocations, no_ids
 
 _FEW_ROWS: Final = 1_000
 
-Whereabouts: TypeAlias = "Standing | Callable[[], Standing | None] | None"
+Whereabouts: TypeAlias = "RowLocations | Callable[[], RowLocations | None] | None"
 """Where the rows lie that make room, or how to find it once the change is staged."""
 
 

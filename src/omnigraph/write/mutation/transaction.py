@@ -13,11 +13,11 @@ from omnigraph.language.schema import Schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.query import Manner, Question, answer, planned
+from omnigraph.read.query import QueryOptions, QueryRequest, answer, plan_query
 from omnigraph.read.result import Result
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.table import audit_version
-from omnigraph.write.commit import Change, Terms, catch_up, commit
+from omnigraph.write.commit import Change, CommitOptions, catch_up, commit
 from omnigraph.write.mutation.run import Begun, Call, Mutate, MutationResult, checked, compile_call, result_of
 from omnigraph.write.mutation.staging import Staging
 
@@ -29,9 +29,11 @@ class Transaction:
     before it ends, its end raises ``ConflictError``. ``result`` is there afterwards. It is for one thread.
     """
 
-    def __init__(self, manifest: Manifest, schema: Schema, terms: Terms, manner: Manner | None = None) -> None:
+    def __init__(
+        self, manifest: Manifest, schema: Schema, terms: CommitOptions, manner: QueryOptions | None = None
+    ) -> None:
         self._manifest = manifest
-        self._manner = manner or Manner()
+        self._manner = manner or QueryOptions()
         self._catalog = schema.catalog
         self._terms = replace(terms, schema_ir_hash=schema.hash)
         self._calls: list[Call] = []
@@ -59,7 +61,7 @@ class Transaction:
         changes = checked(self._catalog, begun).changes
         pending = {change.table_key: _pending(snapshot, change) for change in changes}
         shown = snapshot.showing({key: table for key, table in pending.items() if table is not None})
-        return answer(planned(self._manifest, shown, Question(source, name, params), self._manner))
+        return answer(plan_query(self._manifest, shown, QueryRequest(source, name, params), self._manner))
 
     def _open(self) -> Begun:
         if self._begun is None:

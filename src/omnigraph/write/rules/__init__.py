@@ -1,6 +1,6 @@
 """The rules of a schema, held against a change before it is committed: those of one row, and those of many."""
 
-from omnigraph.write.rules.changed_table import Arrival, Image, Standing, no_ids
+from omnigraph.write.rules.changed_table import Arrival, Image, RowLocations, no_ids
 from omnigraph.write.rules.check import Checked, check_changes, check_rows, rules_at_stake
 from omnigraph.write.rules.row_rules import row_violations
 from omnigraph.write.rules.rule_texts import REQUIRED, cardinality_text, ends_text, key_text, shortened, unique_text
@@ -27,9 +27,9 @@ __all__ = [
     "Image",
     "Part",
     "Relation",
+    "RowLocations",
     "RuleKind",
     "SetRule",
-    "Standing",
     "answers_of",
     "cardinality_text",
     "check_changes",

@@ -63,7 +63,7 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequiredValues:
     """Which rows of a pinned table are wanted: those with one of the values in a column."""
 
     column: str
@@ -71,7 +71,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RowLocations:
     """Where the rows lie that a change replaces or removes, in one version of their table."""
 
     table: Table
@@ -111,7 +111,7 @@ class ChangedTable:
         self._found: dict[str, _Found] = {}
         self.was_read = False
 
-    def part(self, part: Part, columns: Sequence[str], wanted: Wanted | None = None) -> pa.Table:
+    def part(self, part: Part, columns: Sequence[str], wanted: RequiredValues | None = None) -> pa.Table:
         """The rows of one part, in these columns and perhaps ``id``; kept rows only as far as they are wanted."""
         match part:
             case Part.INCOMING:
@@ -123,18 +123,18 @@ class ChangedTable:
             case Part.LOST:
                 return self._lost(columns)
 
-    def announce(self, columns: Sequence[str], wanted: Wanted) -> None:
+    def announce(self, columns: Sequence[str], wanted: RequiredValues) -> None:
         """Say which kept rows will be asked for, so that the first read brings them all. Few values only."""
         self._announced.setdefault(wanted.column, []).append((columns, wanted.values))
 
-    def standing(self) -> Standing | None:
+    def standing(self) -> RowLocations | None:
         """Where the rows lie that are replaced or removed; None where no rule had a reason to look for ids."""
         found = self._found.get("id")
         pinned = None if found is None else self._pinned
         if found is None or pinned is None or not found.covers((), self._gone_ids):
             return None
         gone = is_among(column_of(found.rows, "id"), self._gone_ids)
-        return Standing(pinned, found.addresses[places(cast("Values", gone))])
+        return RowLocations(pinned, found.addresses[places(cast("Values", gone))])
 
     @property
     def _incoming_ids(self) -> Values:
@@ -148,7 +148,7 @@ class ChangedTable:
             return removed
         return pa.concat_arrays([removed, self._incoming_ids])
 
-    def _kept(self, columns: Sequence[str], wanted: Wanted | None) -> pa.Table:
+    def _kept(self, columns: Sequence[str], wanted: RequiredValues | None) -> pa.Table:
         if self._image.arrival is Arrival.OVERWRITE:
             return self._none(columns)
         if wanted is None or wanted.column != "id":
@@ -157,12 +157,12 @@ class ChangedTable:
         values = _without(wanted.values, self._gone_ids)
         if self._image.arrival is Arrival.FRESH:
             values = _without(values, self._incoming_ids)
-        return self._read(columns, Wanted("id", values))
+        return self._read(columns, RequiredValues("id", values))
 
     def _gone(self, columns: Sequence[str]) -> pa.Table:
         if self._image.arrival is Arrival.OVERWRITE:
             return self._read(columns, None)
-        return self._read(columns, Wanted("id", self._gone_ids))
+        return self._read(columns, RequiredValues("id", self._gone_ids))
 
     def _lost(self, columns: Sequence[str]) -> pa.Table:
         if self._image.arrival is Arrival.OVERWRITE:
@@ -180,7 +180,7 @@ class ChangedTable:
         key = self._type.table_key
         return self._snapshot.table(key) if key in self._snapshot.pins else None
 
-    def _read(self, columns: Sequence[str], wanted: Wanted | None) -> pa.Table:
+    def _read(self, columns: Sequence[str], wanted: RequiredValues | None) -> pa.Table:
         columns = tuple(dict.fromkeys(columns))
         values = None if wanted is None else wanted.values.unique().drop_null()
         if (values is not None and not len(values)) or self._pinned is None:

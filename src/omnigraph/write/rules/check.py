@@ -18,7 +18,7 @@ from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.columns import Rows, column_of, to_list
-from omnigraph.write.rules.changed_table import Arrival, ChangedTable, Image, Standing, Wanted
+from omnigraph.write.rules.changed_table import Arrival, ChangedTable, Image, RequiredValues, RowLocations
 from omnigraph.write.rules.large_changed_table import LargeChangedTable
 from omnigraph.write.rules.proofs import surely_holds
 from omnigraph.write.rules.row_rules import row_violations
@@ -61,7 +61,7 @@ class Checked:
 
     violations: tuple[Violation, ...]
     reads: frozenset[str]
-    standing: Mapping[str, Standing] = field(default_factory=dict[str, Standing])
+    standing: Mapping[str, RowLocations] = field(default_factory=dict[str, RowLocations])
     counts: Counts = field(default_factory=dict[tuple[str, str], int])
 
 
@@ -199,11 +199,11 @@ def _parts(asked: _Asked, tables: Mapping[str, ChangedTable]) -> Iterator[Mappin
         yield dict(zip(rows, part, strict=True))
 
 
-def _wanted(rule: SetRule, relation: Relation, matching: Matching, rows: Mapping[str, pa.Table]) -> Wanted:
+def _wanted(rule: SetRule, relation: Relation, matching: Matching, rows: Mapping[str, pa.Table]) -> RequiredValues:
     """Of values made of several columns the first one narrows the search; the SQL compares the whole."""
     named = {each.name: each for each in rule.relations}
     found = [column_of(rows[name], named[name].columns[column][0]) for name, column in matching.values]
-    return Wanted(relation.columns[matching.column][0], pa.concat_arrays(found))
+    return RequiredValues(relation.columns[matching.column][0], pa.concat_arrays(found))
 
 
 def _answers(context: SessionContext, rule: SetRule, relations: Mapping[str, pa.Table]) -> Iterator[Answer]:

@@ -15,14 +15,14 @@ import pyarrow as pa
 from omnigraph.storage.locating import addresses_of
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import Addresses
-from omnigraph.write.rules.changed_table import Arrival, ChangedTable, Wanted
+from omnigraph.write.rules.changed_table import Arrival, ChangedTable, RequiredValues
 from omnigraph.write.spill import spilled
 
 
 class LargeChangedTable(ChangedTable):
     """One table before and after a change of many rows. Kept rows are given whether they are wanted or not."""
 
-    def _kept(self, columns: Sequence[str], wanted: Wanted | None) -> pa.Table:  # noqa: ARG002  see the class
+    def _kept(self, columns: Sequence[str], wanted: RequiredValues | None) -> pa.Table:  # noqa: ARG002  see the class
         if self._image.arrival is Arrival.OVERWRITE:
             return self._none(columns)
         return self._streamed(columns, met=False)

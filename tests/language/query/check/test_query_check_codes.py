@@ -10,7 +10,7 @@ import pytest
 from omnigraph.language.query.check.codes import CODES
 
 CASES = Path(__file__).parents[3] / "cases" / "query_check"
-SOURCES = Path(__file__).parents[4] / "src" / "omnigraph" / "language" / "query"
+SOURCES = Path(__file__).parents[4] / "src" / "omnigraph" / "language" / "query" / "check"
 
 
 def codes_in(folder: Path, pattern: str, text: str) -> set[str]:
@@ -32,7 +32,7 @@ def test_every_code_of_a_case_is_documented(shown: set[str]) -> None:
 
 
 def test_every_code_that_the_checker_gives_is_documented() -> None:
-    given = codes_in(SOURCES, "check*.py", r'"([TQ]\d+)"')
+    given = codes_in(SOURCES, "*.py", r'"([TQ]\d+)"')
     assert given == set(CODES)
 
 
