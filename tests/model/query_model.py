@@ -18,30 +18,30 @@ from math import dist
 from typing import Any, TypeAlias, TypeVar, cast
 
 from omnigraph.errors import Json
-from omnigraph.language.query.ast import AggregateFunction, Comparison
+from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator
 from omnigraph.language.query.typed import (
     Aggregate,
-    Bind,
     Clause,
     ColumnValue,
     Compare,
     Constant,
-    ConstantValue,
-    Direction,
     Distance,
-    Exclude,
     Expression,
     Identity,
     IsNull,
     Now,
-    Order,
     ParameterValue,
     PropertyValue,
+    SortKey,
     TextMatch,
-    Traverse,
+    TraversalDirection,
+    TypedBinding,
+    TypedNegation,
     TypedRead,
+    TypedTraversal,
 )
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.values import ConstantValue
 
 Value: TypeAlias = Any  # what a property holds: None, or a value of its type that compares with its like
 Line: TypeAlias = tuple[tuple[str, object], ...]
@@ -62,7 +62,7 @@ Row: TypeAlias = Mapping[str, Entity]
 Sorted = TypeVar("Sorted")
 _Key: TypeAlias = tuple[Callable[[Sorted], Value], bool]
 """What is sorted by, and whether the greatest come first."""
-_Walk: TypeAlias = tuple[str, Direction, str, int, int]
+_Walk: TypeAlias = tuple[str, TraversalDirection, str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def expected(query: TypedRead, asked: Asked) -> Expected:
     return Expected(tuple(tuple(map(shown_row, run)) for run in _in_runs(rows, keys)), limit)
 
 
-def _row_key(order: Order, query: TypedRead, ranks: Mapping[str, int], asked: Asked) -> _Key[Row]:
+def _row_key(order: SortKey, query: TypedRead, ranks: Mapping[str, int], asked: Asked) -> _Key[Row]:
     expression = order.expression
     if isinstance(expression, Distance):
         return lambda row: ranks[row[expression.target.variable].id], False
@@ -146,7 +146,7 @@ def _id_key(variable: str) -> _Key[Row]:
     return lambda row: row[variable].id, False
 
 
-def _group_key(order: Order) -> _Key[Mapping[str, Value]]:
+def _group_key(order: SortKey) -> _Key[Mapping[str, Value]]:
     column = order.expression
     assert isinstance(column, ColumnValue)
     return lambda row: row[column.name], order.descending
@@ -249,9 +249,11 @@ def _matched(query: TypedRead, asked: Asked, limit: int | None) -> tuple[list[Ro
     variable = ranking.target.variable
     if variable in _starts(query.clauses):
         node_type = query.variables[variable].removeprefix("node:")
-        own = [clause for clause in query.clauses if not isinstance(clause, Exclude) and _names(clause) == {variable}]
-        alone = [clause for clause in own if not isinstance(clause, Traverse)]
-        candidates = solutions([Bind(variable, node_type, ()), *alone], asked, {})
+        own = [
+            clause for clause in query.clauses if not isinstance(clause, TypedNegation) and _names(clause) == {variable}
+        ]
+        alone = [clause for clause in own if not isinstance(clause, TypedTraversal)]
+        candidates = solutions([TypedBinding(variable, node_type, ()), *alone], asked, {})
     else:
         candidates = solutions(query.clauses, asked, {})
     distances = {row[variable].id: _value(ranking, row, asked) for row in candidates}
@@ -263,14 +265,18 @@ def _matched(query: TypedRead, asked: Asked, limit: int | None) -> tuple[list[Ro
 def _starts(clauses: Sequence[Clause]) -> set[str]:
     """The first binding of each part of a pattern; the left end of the first traversal where a part has none."""
     parts: list[set[str]] = []
-    mentioned = [(clause, _names(clause)) for clause in clauses if isinstance(clause, Bind | Traverse)]
+    mentioned = [(clause, _names(clause)) for clause in clauses if isinstance(clause, TypedBinding | TypedTraversal)]
     for _, names in mentioned:
         joined = [part for part in parts if part & names]
         parts = [part for part in parts if not part & names] + [names.union(*joined)]
     starts: set[str] = set()
     for part in parts:
-        bindings = [clause.variable for clause, _ in mentioned if isinstance(clause, Bind) and clause.variable in part]
-        ends = [clause.source for clause, _ in mentioned if isinstance(clause, Traverse) and clause.source in part]
+        bindings = [
+            clause.variable for clause, _ in mentioned if isinstance(clause, TypedBinding) and clause.variable in part
+        ]
+        ends = [
+            clause.source for clause, _ in mentioned if isinstance(clause, TypedTraversal) and clause.source in part
+        ]
         starts.add((bindings + ends)[0])
     return starts
 
@@ -310,9 +316,9 @@ def _chosen(
 
 def _choices(clause: Clause, graph: Graph) -> Mapping[str, Iterable[Entity]]:
     match clause:
-        case Bind():
+        case TypedBinding():
             return {clause.variable: graph.nodes[clause.node_type].values()}
-        case Traverse():
+        case TypedTraversal():
             ends = {
                 clause.source: graph.nodes[clause.source_type].values(),
                 clause.destination: graph.nodes[clause.destination_type].values(),
@@ -326,11 +332,11 @@ def _choices(clause: Clause, graph: Graph) -> Mapping[str, Iterable[Entity]]:
 def _names(part: Clause | Expression) -> set[str]:
     """The variables that a clause or an expression speaks of."""
     match part:
-        case Bind():
+        case TypedBinding():
             return {part.variable}
-        case Traverse():
+        case TypedTraversal():
             return {part.source, part.destination} | ({part.edge_variable} if part.edge_variable else set())
-        case Exclude():
+        case TypedNegation():
             return set(part.outer)
         case Compare():
             return _names(part.left) | _names(part.right)
@@ -346,11 +352,11 @@ def _names(part: Clause | Expression) -> set[str]:
 
 def _satisfied(clause: Clause, row: Row, asked: Asked) -> bool:
     match clause:
-        case Bind():
+        case TypedBinding():
             return all(_satisfied(predicate, row, asked) for predicate in clause.predicates)
-        case Traverse():
+        case TypedTraversal():
             return _leads(clause, row, asked.graph)
-        case Exclude():
+        case TypedNegation():
             fixed = {name: row[name] for name in clause.outer}
             return next(solutions(clause.clauses, asked, fixed), None) is None
         case IsNull():
@@ -362,15 +368,15 @@ def _satisfied(clause: Clause, row: Row, asked: Asked) -> bool:
             return left is not None and right is not None and _COMPARISONS[clause.operator](left, right)
 
 
-_COMPARISONS: Mapping[Comparison, Callable[[Value, Value], bool]] = {
-    Comparison.EQUAL: lambda left, right: left == right,
-    Comparison.NOT_EQUAL: lambda left, right: left != right,
-    Comparison.LESS: lambda left, right: left < right,
-    Comparison.LESS_OR_EQUAL: lambda left, right: left <= right,
-    Comparison.GREATER: lambda left, right: left > right,
-    Comparison.GREATER_OR_EQUAL: lambda left, right: left >= right,
-    Comparison.CONTAINS: lambda left, right: right in left,
-    Comparison.STARTS_WITH: lambda left, right: left.startswith(right),
+_COMPARISONS: Mapping[ComparisonOperator, Callable[[Value, Value], bool]] = {
+    ComparisonOperator.EQUAL: lambda left, right: left == right,
+    ComparisonOperator.NOT_EQUAL: lambda left, right: left != right,
+    ComparisonOperator.LESS: lambda left, right: left < right,
+    ComparisonOperator.LESS_OR_EQUAL: lambda left, right: left <= right,
+    ComparisonOperator.GREATER: lambda left, right: left > right,
+    ComparisonOperator.GREATER_OR_EQUAL: lambda left, right: left >= right,
+    ComparisonOperator.CONTAINS: lambda left, right: right in left,
+    ComparisonOperator.STARTS_WITH: lambda left, right: left.startswith(right),
 }
 
 
@@ -404,13 +410,17 @@ def _value(expression: Expression, row: Row, asked: Asked) -> Value:
 # ------------------------------------------------------------------------------------------------ traversal
 
 
-def _leads(step: Traverse, row: Row, graph: Graph) -> bool:
+def _leads(step: TypedTraversal, row: Row, graph: Graph) -> bool:
     source, destination = row[step.source].id, row[step.destination].id
     if step.edge_variable is not None:
         edge = row[step.edge_variable]
         along = (edge.source, edge.destination) == (source, destination)
         against = (edge.destination, edge.source) == (source, destination)
-        return {Direction.OUT: along, Direction.IN: against, Direction.BOTH: along or against}[step.direction]
+        return {
+            TraversalDirection.OUT: along,
+            TraversalDirection.IN: against,
+            TraversalDirection.BOTH: along or against,
+        }[step.direction]
     if step.source_type != step.destination_type:
         # Between two types a walk ends after its first step.
         return step.minimum == 1 and destination in _neighbours(graph, step.edge_type, step.direction, source)
@@ -420,14 +430,14 @@ def _leads(step: Traverse, row: Row, graph: Graph) -> bool:
     return destination in graph.walks[walk]
 
 
-def _neighbours(graph: Graph, edge_type: str, direction: Direction, node: str) -> set[str]:
+def _neighbours(graph: Graph, edge_type: str, direction: TraversalDirection, node: str) -> set[str]:
     edges = graph.edges[edge_type].values()
-    out = {edge.destination for edge in edges if edge.source == node and direction is not Direction.IN}
-    return out | {edge.source for edge in edges if edge.destination == node and direction is not Direction.OUT}
+    out = {edge.destination for edge in edges if edge.source == node and direction is not TraversalDirection.IN}
+    return out | {edge.source for edge in edges if edge.destination == node and direction is not TraversalDirection.OUT}
 
 
 def _reached(
-    graph: Graph, edge_type: str, direction: Direction, source: str, minimum: int, maximum: int
+    graph: Graph, edge_type: str, direction: TraversalDirection, source: str, minimum: int, maximum: int
 ) -> frozenset[str]:
     """The nodes whose shortest distance is in bounds, and those with an edge to themselves one hop later as well."""
     frontier, visited, found = {source}, {source}, set[str]()

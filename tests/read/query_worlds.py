@@ -15,10 +15,10 @@ from typing import Final, cast
 
 import omnigraph
 from omnigraph.errors import Json
-from omnigraph.language.query.typed import ConstantValue
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.schema.catalog import Catalog, Property
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.values import ConstantValue
 from omnigraph.manifest.rows import MAIN
 from tests.model import query_model
 from tests.model.query_model import Entity

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from omnigraph.language.query.typed import ConstantValue, PropertyValue
-from omnigraph.language.query.values import days_of, milliseconds_of, narrowed
+from omnigraph.language.query.typed import PropertyValue
 from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
+from omnigraph.language.values import ConstantValue, parse_date, parse_datetime, round_to_f32
 from omnigraph.read.frames.expressions import Request, Searched
 from omnigraph.read.frames.frame import Binding, Frame, Positions
 from omnigraph.storage.arrow_schema import arrow_values
@@ -24,7 +24,7 @@ from omnigraph.storage.columns import Values, column_of, to_list
 from tests.language.query.plan.plan_evaluator import Entity, Graph, Row
 
 INTEGERS = [-(2**63), -(2**53) - 1, -3, -1, 0, 1, 2, 3, 2**31 - 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1]
-FLOATS = [-1e300, -(2.0**63), -2.5, -1.0, -0.0, 0.0, 0.1, narrowed(0.1), 0.5, 1.0, 2.0, 2.0**53, 2.0**63, 2.0**64]
+FLOATS = [-1e300, -(2.0**63), -2.5, -1.0, -0.0, 0.0, 0.1, round_to_f32(0.1), 0.5, 1.0, 2.0, 2.0**53, 2.0**63, 2.0**64]
 STEM = "a text that is longer than four times eight bytes"
 TEXTS = [
     "",
@@ -44,12 +44,12 @@ TEXTS = [
     STEM,
     STEM + "!",
 ]
-DAYS = [days_of(text) for text in ("0001-01-01", "1969-12-31", "1970-01-01", "2024-02-29", "9999-12-31")]
-MOMENTS = [milliseconds_of(text) for text in ("0001-01-01", "1969-12-31T23:59:59.999Z", "2024-01-01T08:00:00.123Z")]
+DAYS = [parse_date(text) for text in ("0001-01-01", "1969-12-31", "1970-01-01", "2024-02-29", "9999-12-31")]
+MOMENTS = [parse_datetime(text) for text in ("0001-01-01", "1969-12-31T23:59:59.999Z", "2024-01-01T08:00:00.123Z")]
 
 POOLS: Mapping[Scalar, Sequence[ConstantValue]] = {
     **{scalar: [number for number in INTEGERS if number in allowed] for scalar, allowed in INTEGER_RANGES.items()},
-    Scalar.F32: [narrowed(number) for number in FLOATS if abs(number) < 1e38],
+    Scalar.F32: [round_to_f32(number) for number in FLOATS if abs(number) < 1e38],
     Scalar.F64: FLOATS,
     Scalar.STRING: TEXTS,
     Scalar.BOOL: [True, False],

@@ -15,9 +15,9 @@ from typing import Final
 from hypothesis import strategies as st
 
 from omnigraph.language.query.check.traversal import edge_word
-from omnigraph.language.query.typed import ConstantValue
 from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.language.types import NUMBERS, Scalar, ValueType
+from omnigraph.language.values import ConstantValue
 from tests.read.query_worlds import CATALOG, POOLS, json_value
 
 NUMBER_LITERALS: Final = [-2, 0, 1, 3, 900, 2**53, 2**53 + 1, 2**63, -0.5, 0.5, 2.75, 3.0, 9007199254740992.0]

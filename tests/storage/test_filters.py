@@ -10,10 +10,9 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from omnigraph.language.query.ast import Comparison
-from omnigraph.language.query.typed import ConstantValue
-from omnigraph.language.query.values import days_of, milliseconds_of, narrowed
+from omnigraph.language.query.ast import ComparisonOperator
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.values import ConstantValue, parse_date, parse_datetime, round_to_f32
 from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.filters import MOST_LISTED, AnyOf, Condition, comparison
@@ -22,10 +21,10 @@ from omnigraph.storage.staging import IndexKind
 
 TEXTS = ["", "a", "it's", 'say "x"', "back\\slash", "%_`", "line\nbreak", "é", "Z", "z", "😀"]
 INTEGERS = [-(2**63), -(2**53) - 1, -(2**31), -1, 0, 1, 2, 2**31 - 1, 2**32 - 1, 2**53, 2**53 + 1, 2**63 - 1, 2**64 - 1]
-FLOATS = [-1e308, -2.5, -0.0, 0.0, 0.1, narrowed(0.1), 1.0, 1.5, 2.0**53, 2.0**63, 2.0**64, 1e39, 5e-324]
-DATES = [days_of(text) for text in ("0001-01-01", "1969-12-31", "1970-01-01", "2024-02-29", "9999-12-31")]
+FLOATS = [-1e308, -2.5, -0.0, 0.0, 0.1, round_to_f32(0.1), 1.0, 1.5, 2.0**53, 2.0**63, 2.0**64, 1e39, 5e-324]
+DATES = [parse_date(text) for text in ("0001-01-01", "1969-12-31", "1970-01-01", "2024-02-29", "9999-12-31")]
 TIMES = [
-    milliseconds_of(text)
+    parse_datetime(text)
     for text in ("0001-01-01", "1969-12-31T23:59:59.999Z", "2024-01-01T08:00:00.123Z", "9999-12-31T23:59:59.999Z")
 ]
 # What a column holds, and what it is compared with.
@@ -36,18 +35,18 @@ COLUMNS: dict[Scalar, tuple[list[ConstantValue], list[ConstantValue]]] = {
     Scalar.U32: ([number for number in INTEGERS if 0 <= number < 2**32], [*INTEGERS, *FLOATS]),
     Scalar.I64: ([number for number in INTEGERS if number < 2**63], [*INTEGERS, *FLOATS]),
     Scalar.U64: ([number for number in INTEGERS if number >= 0], [*INTEGERS, *FLOATS]),
-    Scalar.F32: ([narrowed(number) for number in FLOATS if abs(number) < 1e38], [*INTEGERS, *FLOATS]),
+    Scalar.F32: ([round_to_f32(number) for number in FLOATS if abs(number) < 1e38], [*INTEGERS, *FLOATS]),
     Scalar.F64: (list(FLOATS), [*INTEGERS, *FLOATS]),
     Scalar.DATE: (list(DATES), list(DATES)),
     Scalar.DATETIME: (list(TIMES), list(TIMES)),
 }
-MEANINGS: dict[Comparison, Callable[[object, object], bool]] = {
-    Comparison.EQUAL: operator.eq,
-    Comparison.NOT_EQUAL: operator.ne,
-    Comparison.LESS: cast("Callable[[object, object], bool]", operator.lt),
-    Comparison.LESS_OR_EQUAL: cast("Callable[[object, object], bool]", operator.le),
-    Comparison.GREATER: cast("Callable[[object, object], bool]", operator.gt),
-    Comparison.GREATER_OR_EQUAL: cast("Callable[[object, object], bool]", operator.ge),
+MEANINGS: dict[ComparisonOperator, Callable[[object, object], bool]] = {
+    ComparisonOperator.EQUAL: operator.eq,
+    ComparisonOperator.NOT_EQUAL: operator.ne,
+    ComparisonOperator.LESS: cast("Callable[[object, object], bool]", operator.lt),
+    ComparisonOperator.LESS_OR_EQUAL: cast("Callable[[object, object], bool]", operator.le),
+    ComparisonOperator.GREATER: cast("Callable[[object, object], bool]", operator.gt),
+    ComparisonOperator.GREATER_OR_EQUAL: cast("Callable[[object, object], bool]", operator.ge),
 }
 
 
@@ -88,7 +87,7 @@ def test_comparisons_agree_and_are_exact(tmp_path: Path, scalar: Scalar, indexed
 
 
 def test_nothing_compares_with_null() -> None:
-    assert comparison("a", ValueType(Scalar.STRING), Comparison.NOT_EQUAL, None) is None
+    assert comparison("a", ValueType(Scalar.STRING), ComparisonOperator.NOT_EQUAL, None) is None
 
 
 @pytest.mark.parametrize("count", [0, 3, MOST_LISTED + 1])

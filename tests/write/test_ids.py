@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ulid import ULID
 
-from omnigraph.language.query.typed import ConstantValue
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.schema.catalog import NodeType
+from omnigraph.language.values import ConstantValue
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.keys import ids_of
 from omnigraph.write.ids import new_ids

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -30,7 +32,7 @@ class Span:
         return Span(self.start, other.end)
 
 
-def unplaced() -> Span:
+def span_field() -> Span:
     """A dataclass field for the place of a part of a syntax tree: no part of what the part is."""
     return field(default=Span(0, 0), compare=False, repr=False)
 
@@ -67,7 +69,7 @@ def read_source(source: str | Path, suffix: str) -> Source | Problem:
     A text that cannot be decoded comes back as a :class:`Problem`; the caller knows which error it is.
     """
     if isinstance(source, str) and ("{" in source or "\n" in source):
-        return source_of(source.encode("utf-8", "surrogatepass"), None)
+        return decode_source(source.encode("utf-8", "surrogatepass"), None)
     if isinstance(source, str) and not source.endswith(suffix):
         raise ParameterError(
             f"{source!r} is neither a {suffix} file nor source text",
@@ -78,14 +80,14 @@ def read_source(source: str | Path, suffix: str) -> Source | Problem:
         size = path.stat().st_size
         if size > MAX_SOURCE_BYTES:
             raise SourceTooLarge(str(path), size, MAX_SOURCE_BYTES)
-        return source_of(path.read_bytes(), str(path))
+        return decode_source(path.read_bytes(), str(path))
     except FileNotFoundError as error:
         raise NotFound(f"no such file: {path}") from error
     except OSError as error:
         raise ParameterError(f"cannot read {path}: {error.strerror}") from error
 
 
-def source_of(data: bytes, name: str | None) -> Source | Problem:
+def decode_source(data: bytes, name: str | None) -> Source | Problem:
     """Decode and bound a text: size, UTF-8, no NUL, no block nested too deep. Problems carry the code ``text``."""
     if len(data) > MAX_SOURCE_BYTES:
         raise SourceTooLarge(name, len(data), MAX_SOURCE_BYTES)
@@ -103,14 +105,14 @@ def source_of(data: bytes, name: str | None) -> Source | Problem:
     nul = source.text.find("\0")
     if nul >= 0:
         return source.problem("text", "NUL byte in source text", Span(nul, nul + 1), "is this a text file?")
-    return _too_deep(source) or source
+    return _find_deep_nesting(source) or source
 
 
 # What is never closed runs to the end of the text; else each later quote or comment would be tried as a new start.
 _BRACKETS = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{(\[]|[})\]]', re.DOTALL)
 
 
-def _too_deep(source: Source) -> Problem | None:
+def _find_deep_nesting(source: Source) -> Problem | None:
     # Checked before parsing, so that no later step has to fear the recursion limit.
     depth = 0
     for match in _BRACKETS.finditer(source.text):
@@ -127,3 +129,10 @@ def _too_deep(source: Source) -> Problem | None:
                 "flatten the block",
             )
     return None
+
+
+def suggest_similar(word: str, known: Iterable[str]) -> str | None:
+    """Return a hint that names the known word closest to ``word``, or None if none is close."""
+    by_lowercase = {name.lower(): name for name in known}
+    close = get_close_matches(word.lower(), by_lowercase, n=1, cutoff=0.6)
+    return f"did you mean '{by_lowercase[close[0]]}'?" if close else None

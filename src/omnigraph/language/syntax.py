@@ -25,7 +25,7 @@ _IGNORED = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:[^"\\]|\\.)*(?:"|\\?\Z)', 
 Tree = TypeVar("Tree")
 
 
-class SyntaxRejected(Exception):
+class SyntaxRejection(Exception):
     """Something that the grammar lets through and the language does not. Caught here, never seen by a caller."""
 
     def __init__(self, message: str, span: Span, hint: str | None = None) -> None:
@@ -57,7 +57,7 @@ class Grammar(Generic[Tree]):
         while len(problems) < MAX_SYNTAX_PROBLEMS:
             try:
                 tree = cast(Tree, self.parser.parse(" " * begin + text[begin:]))
-            except SyntaxRejected as rejected:
+            except SyntaxRejection as rejected:
                 problems.append(source.problem(self.code, rejected.message, rejected.span, rejected.hint))
                 at = rejected.span.start
             except UnexpectedInput as unexpected:
@@ -65,7 +65,7 @@ class Grammar(Generic[Tree]):
                 problems.append(problem)
             else:
                 return problems or tree
-            following = self.declaration.search(_without_comments_and_strings(text), at + 1)
+            following = self.declaration.search(_blank_comments_and_strings(text), at + 1)
             if following is None:
                 break
             begin = following.start()
@@ -75,7 +75,7 @@ class Grammar(Generic[Tree]):
         text = source.text
         if isinstance(unexpected, UnexpectedCharacters):
             at = cast(int, unexpected.pos_in_stream)
-            unclosed = _unclosed(text, at)
+            unclosed = _describe_unclosed(text, at)
             if unclosed:
                 return source.problem(self.code, unclosed, Span(at, at + 1), self.advice(text, at)), at
             span, message = Span(at, at + 1), f"unexpected character {text[at]!r}"
@@ -85,12 +85,12 @@ class Grammar(Generic[Tree]):
         else:
             at = len(text.rstrip())
             span, message = Span(max(at - 1, 0), at), "the text ends too early"
-        expected = self._expected(unexpected)
+        expected = self._describe_expected(unexpected)
         if expected:
             message += f"; expected {expected}"
         return source.problem(self.code, message, span, self.advice(text, span.start)), span.start
 
-    def _expected(self, unexpected: UnexpectedInput) -> str:
+    def _describe_expected(self, unexpected: UnexpectedInput) -> str:
         if isinstance(unexpected, UnexpectedCharacters):
             names = unexpected.allowed or set[str]()
         elif isinstance(unexpected, UnexpectedToken):
@@ -113,7 +113,7 @@ def span_of(token: Token) -> Span:
     return Span(start, token.end_pos if token.end_pos is not None else start + len(token))
 
 
-def unquoted(token: Token) -> str:
+def unquote_string(token: Token) -> str:
     """The value of a string token, its escapes resolved."""
     start = (token.start_pos or 0) + 1
 
@@ -121,20 +121,20 @@ def unquoted(token: Token) -> str:
         char = match.group(1)
         if char not in _ESCAPES:
             at = start + match.start()
-            raise SyntaxRejected(f"unknown escape '\\{char}'", Span(at, at + 2), r"the escapes are \" \\ \n \r \t")
+            raise SyntaxRejection(f"unknown escape '\\{char}'", Span(at, at + 2), r"the escapes are \" \\ \n \r \t")
         return _ESCAPES[char]
 
     return re.sub(r"\\(.)", resolved, token[1:-1], flags=re.DOTALL)
 
 
-def quoted(text: str) -> str:
-    """A string as source text: what :func:`unquoted` reads back."""
+def quote_string(text: str) -> str:
+    """A string as source text: what :func:`unquote_string` reads back."""
     for char, escape in (("\\", r"\\"), ('"', r"\""), ("\n", r"\n"), ("\r", r"\r"), ("\t", r"\t")):
         text = text.replace(char, escape)
     return f'"{text}"'
 
 
-def _unclosed(text: str, at: int) -> str | None:
+def _describe_unclosed(text: str, at: int) -> str | None:
     if text[at] == '"':
         return "this string is not closed"
     if text.startswith("/*", at):
@@ -142,5 +142,5 @@ def _unclosed(text: str, at: int) -> str | None:
     return None
 
 
-def _without_comments_and_strings(text: str) -> str:
+def _blank_comments_and_strings(text: str) -> str:
     return _IGNORED.sub(lambda match: " " * len(match.group()), text)

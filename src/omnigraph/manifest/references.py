@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from omnigraph.errors import NotFound, ParameterError
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import check_zone, commit_of
@@ -128,7 +128,7 @@ def _at_tag(manifest: Manifest, name: str) -> Resolved:
         hint = f"'{name}' is a branch: say so where a branch is asked for"
     raise NotFound(
         f"no commit, version, date or tag '{name}'",
-        hint=did_you_mean(name, tag_names(manifest)) or hint,
+        hint=suggest_similar(name, tag_names(manifest)) or hint,
         details={"reference": name},
     )
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from omnigraph.errors import HistoryGone, NotFound
-from omnigraph.language.schema import Catalog
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.schema import Catalog, TableKey
+from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.lagging import Lag
@@ -21,7 +21,7 @@ from omnigraph.storage.pinned import Table, open_table
 class Pin:
     """The version of one table that a snapshot shows. ``branch`` is None for a version on main."""
 
-    table_key: str
+    table_key: TableKey
     location: str
     version: int
     branch: str | None
@@ -30,12 +30,12 @@ class Pin:
     @property
     def kind(self) -> str:
         """``node`` or ``edge``."""
-        return self.table_key.partition(":")[0]
+        return self.table_key.kind
 
     @property
     def type_name(self) -> str:
         """The type whose table it is."""
-        return self.table_key.partition(":")[2]
+        return self.table_key.type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class Snapshot:
 
     def pin(self, name: str) -> Pin:
         """The pin of a type, by its name, or by its table key where a node and an edge type share a name."""
-        for table_key in (name, f"node:{name}", f"edge:{name}"):
+        for table_key in TableKey.candidates(name):
             if table_key in self.pins:
                 return self.pins[table_key]
         known = [pin.type_name for pin in self.pins.values()]
-        raise NotFound(f"no type '{name}' in this snapshot", hint=did_you_mean(name, known), details={"type": name})
+        raise NotFound(f"no type '{name}' in this snapshot", hint=suggest_similar(name, known), details={"type": name})
 
     def table(self, name: str) -> Table:
         """The table of a type, pinned at this snapshot's version, to be read."""
@@ -106,7 +106,7 @@ class Snapshot:
 def pins_of(view: View) -> dict[str, Pin]:
     """The latest visible version of each table, by table key."""
     return {
-        table_key: Pin(table_key, view.tables.locations[table_key], entry.version, entry.branch, entry.row_count)
+        table_key: Pin(TableKey(table_key), view.tables.locations[table_key], entry.version, entry.branch, entry.row_count)
         for table_key, entry in view.tables.visible().items()
     }
 

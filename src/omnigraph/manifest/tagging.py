@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from omnigraph.errors import AlreadyExists, NotFound, ParameterError
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.names import check_free, check_name
@@ -42,7 +42,7 @@ def delete_tag(manifest: Manifest, name: str) -> None:
         # What is damaged can be deleted too, so the content does not matter.
         known = tag_names(manifest)
         if name not in known:
-            hint = did_you_mean(name, known) or "`omnigraph tag list` shows them"
+            hint = suggest_similar(name, known) or "`omnigraph tag list` shows them"
             raise NotFound(f"no tag '{name}' in {manifest.location}", hint=hint, details={"tag": name})
         refs.check()
         manifest.objects.delete(path_of(name))

@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias, cast
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from omnigraph.errors import PipelineError, Problem
-from omnigraph.language.source import Source, Span, read_source, unplaced
+from omnigraph.language.source import Source, Span, read_source, span_field
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.yaml_reader import Entry, Reading, Secrets, Text, span_of
 
@@ -46,7 +46,7 @@ class Input:
     path: Text | None = None
     options: Mapping[str, Text] = field(default_factory=dict[str, Text])
     sql: Text | None = None
-    span: Span = unplaced()
+    span: Span = span_field()
 
     @property
     def place(self) -> Span:
@@ -61,7 +61,7 @@ class View:
 
     name: str
     sql: Text
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Column:
 
     name: str
     expression: Text
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class End:
     name: EndName
     form: Literal["one", "list", "parts"]
     columns: tuple[Column, ...]
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Target:
     view: Text | None
     columns: tuple[Column, ...]
     ends: tuple[End, ...] = ()
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Check:
     file: Text
     name: Text | None
     params: Mapping[str, object] = field(repr=False)
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)

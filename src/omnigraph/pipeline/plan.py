@@ -14,8 +14,7 @@ from typing import Final, Protocol
 from omnigraph.errors import InputError, NotFoundError, OmniGraphError, PipelineError, Problem, QueryError
 from omnigraph.language.query import TypedMutation, bind_parameters, compile_query
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, Schema
-from omnigraph.language.source import Span
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import Span, suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.manifest.branches import Branch
 from omnigraph.manifest.history import Commit
@@ -204,7 +203,7 @@ class _Planner:
             return
         if target.view.value.lower() not in self._columns:
             names = [each.name for each in (*self.file.inputs, *self.file.views)]
-            hint = did_you_mean(target.view.value, names) or "name a source or a view"
+            hint = suggest_similar(target.view.value, names) or "name a source or a view"
             self._problem(codes.UNKNOWN_VIEW, f"there is no view '{target.view}'", target.view.span, hint)
             return
         yield PlannedTarget(type_, target.view, tuple(self._typed(type_, target.view, each) for each in columns))
@@ -215,7 +214,9 @@ class _Planner:
         found = catalog.nodes.get(name) if nodes else catalog.edge(name)
         if found is None:
             known, others = (catalog.nodes, catalog.edges) if nodes else (catalog.edges, catalog.nodes)
-            hint = f"it is a type of {'edges' if nodes else 'nodes'}" if name in others else did_you_mean(name, known)
+            hint = (
+                f"it is a type of {'edges' if nodes else 'nodes'}" if name in others else suggest_similar(name, known)
+            )
             message = f"the schema has no {target.kind} type '{name}'"
             self._problem(codes.UNKNOWN_TYPE, message, target.span, hint)
         return found
@@ -232,7 +233,7 @@ class _Planner:
                 message = f"{type_.name} has no property '{column.name}'"
                 hint = (
                     hint
-                    or did_you_mean(column.name, type_.properties)
+                    or suggest_similar(column.name, type_.properties)
                     or _listed("the properties are", type_.properties)
                 )
                 self._problem(codes.UNKNOWN_PROPERTY, message, column.span, hint)
@@ -270,7 +271,7 @@ class _Planner:
         given = given_by(column.expression.value, view.value, columns)
         if given.unknown_column is not None:
             names = columns.names if columns is not None else ()
-            hint = did_you_mean(given.unknown_column, names) or _listed("the columns are", names)
+            hint = suggest_similar(given.unknown_column, names) or _listed("the columns are", names)
             message = f"'{view}' has no column '{self.file.secrets.hide(given.unknown_column)}'"
             self._problem(codes.UNKNOWN_COLUMN, message, column.expression.span, hint)
         if not column.accepts(given.type):
@@ -318,7 +319,9 @@ def _branch_problems(file: PipelineFile, graph: Ground, live: set[str]) -> Itera
         hint = "load into a branch of its own, with from:"
         yield file.problem(codes.BAD_BRANCH, f"'{into}' would be merged into itself", into.span, hint)
     elif into is not None and into.value not in live:
-        yield file.problem(codes.BAD_BRANCH, f"there is no branch '{into}'", into.span, did_you_mean(into.value, live))
+        yield file.problem(
+            codes.BAD_BRANCH, f"there is no branch '{into}'", into.span, suggest_similar(into.value, live)
+        )
     if branch.value in live:
         return
     try:
@@ -328,7 +331,7 @@ def _branch_problems(file: PipelineFile, graph: Ground, live: set[str]) -> Itera
         yield _refused(file, error, branch)
         return
     if origin is None:
-        hint = did_you_mean(branch.value, live) or "add from: main, and it is made"
+        hint = suggest_similar(branch.value, live) or "add from: main, and it is made"
         yield file.problem(codes.BAD_BRANCH, f"there is no branch '{branch}'", branch.span, hint)
     elif origin.value not in live:
         try:

@@ -20,8 +20,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.reader import ReaderError
 
 from omnigraph.errors import Json, OmniGraphError, Problem, ValidationError
-from omnigraph.language.source import Source, Span, unplaced
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import Source, Span, span_field, suggest_similar
 from omnigraph.pipeline import codes
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -44,7 +43,7 @@ class Text:
 
     written: str
     value: str = field(repr=False)
-    span: Span = unplaced()
+    span: Span = span_field()
 
     def __str__(self) -> str:
         return self.written
@@ -177,7 +176,7 @@ class Reading:
             if entry.name in allowed:
                 found[entry.name] = entry.value
                 continue
-            hint = did_you_mean(entry.name, allowed) or f"the keys are {', '.join(allowed)}"
+            hint = suggest_similar(entry.name, allowed) or f"the keys are {', '.join(allowed)}"
             self.problem(codes.UNKNOWN_KEY, f"{what} has no key '{entry.name}'", entry.span, hint)
         if isinstance(node, MappingNode):
             for name in required:
@@ -233,7 +232,7 @@ class Reading:
         text = self.text(node, what)
         if text is None or text.value in words:
             return text and text.value
-        hint = did_you_mean(text.value, words) or f"use {', '.join(words)}"
+        hint = suggest_similar(text.value, words) or f"use {', '.join(words)}"
         self.problem(codes.WRONG_VALUE, f"{what} is '{text}'", text.span, hint)
         return None
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from omnigraph.language.query import ConstantValue
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.values import ConstantValue
 
 _SCALARS: dict[Scalar, pa.DataType] = {
     Scalar.STRING: pa.string(),

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.language.query import Comparison, ConstantValue, narrowed
+from omnigraph.language.query import ComparisonOperator
 from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
+from omnigraph.language.values import ConstantValue, round_to_f32
 from omnigraph.storage.arrow_schema import arrow_values
 
 MOST_LISTED: Final = 2_000
@@ -57,7 +58,7 @@ class Compared:
 
     column: str
     type: ValueType
-    operator: Comparison | None
+    operator: ComparisonOperator | None
     value: ConstantValue = None
 
     @property
@@ -81,7 +82,7 @@ class Compared:
         return cast(Mask, pc.call_function(_KERNELS[self.operator], [column, value]))
 
 
-def comparison(column: str, type_: ValueType, operator: Comparison, value: ConstantValue) -> Compared | None:
+def comparison(column: str, type_: ValueType, operator: ComparisonOperator, value: ConstantValue) -> Compared | None:
     """``column operator value`` for a value of any type that compares with the column. None: nothing matches, ever."""
     if value is None:
         return None
@@ -92,11 +93,11 @@ def comparison(column: str, type_: ValueType, operator: Comparison, value: Const
     if below == number:
         return Compared(column, type_, operator, below)
     match operator:
-        case Comparison.LESS | Comparison.LESS_OR_EQUAL:
-            return None if below is None else Compared(column, type_, Comparison.LESS_OR_EQUAL, below)
-        case Comparison.GREATER | Comparison.GREATER_OR_EQUAL if below is not None:
-            return Compared(column, type_, Comparison.GREATER, below)
-        case Comparison.EQUAL:
+        case ComparisonOperator.LESS | ComparisonOperator.LESS_OR_EQUAL:
+            return None if below is None else Compared(column, type_, ComparisonOperator.LESS_OR_EQUAL, below)
+        case ComparisonOperator.GREATER | ComparisonOperator.GREATER_OR_EQUAL if below is not None:
+            return Compared(column, type_, ComparisonOperator.GREATER, below)
+        case ComparisonOperator.EQUAL:
             return None
         case _:
             return Compared(column, type_, None)
@@ -107,7 +108,7 @@ def _greatest_up_to(number: float, scalar: Scalar) -> int | float | None:
     if scalar in INTEGER_RANGES:
         allowed = INTEGER_RANGES[scalar]
         return None if number < allowed[0] else min(math.floor(number), allowed[-1])
-    nearest = narrowed(float(number)) if scalar is Scalar.F32 else float(number)
+    nearest = round_to_f32(float(number)) if scalar is Scalar.F32 else float(number)
     if nearest > number:
         width = np.float32 if scalar is Scalar.F32 else np.float64
         nearest = float(np.nextafter(width(nearest), width(-math.inf)))
@@ -115,12 +116,12 @@ def _greatest_up_to(number: float, scalar: Scalar) -> int | float | None:
 
 
 _KERNELS: Final = {
-    Comparison.EQUAL: "equal",
-    Comparison.NOT_EQUAL: "not_equal",
-    Comparison.LESS: "less",
-    Comparison.LESS_OR_EQUAL: "less_equal",
-    Comparison.GREATER: "greater",
-    Comparison.GREATER_OR_EQUAL: "greater_equal",
+    ComparisonOperator.EQUAL: "equal",
+    ComparisonOperator.NOT_EQUAL: "not_equal",
+    ComparisonOperator.LESS: "less",
+    ComparisonOperator.LESS_OR_EQUAL: "less_equal",
+    ComparisonOperator.GREATER: "greater",
+    ComparisonOperator.GREATER_OR_EQUAL: "greater_equal",
 }
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import NotFound, ParameterError
 from omnigraph.language.schema import Embedding, NodeType, Property, Schema
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.references import take_snapshot
@@ -101,7 +101,7 @@ def embed(
 def _targets(schema: Schema, type_name: str) -> list[Target]:
     type_ = schema.catalog.nodes.get(type_name)
     if type_ is None:
-        hint = did_you_mean(type_name, schema.catalog.nodes)
+        hint = suggest_similar(type_name, schema.catalog.nodes)
         raise NotFound(f"no node type '{type_name}' in the schema", hint=hint, details={"type": type_name})
     found = [Target(type_, each, each.embedding) for each in type_.properties.values() if each.embedding is not None]
     if not found:

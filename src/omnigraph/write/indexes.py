@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import NotFound
-from omnigraph.language.schema import Catalog, EdgeType, NodeType
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
+from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
@@ -42,7 +42,7 @@ MOST_UNCOVERED: Final = 100_000
 class MeantIndex:
     """One index of one column; without a kind, one that no table can have."""
 
-    table_key: str
+    table_key: TableKey
     column: str
     kind: IndexKind | None
 
@@ -129,10 +129,10 @@ def _kind_for(type_: ValueType) -> IndexKind | None:
 
 def _named(catalog: Catalog, name: str) -> NodeType | EdgeType:
     known = {type_.table_key: type_ for type_ in catalog.types()}
-    for table_key in (name, f"node:{name}", f"edge:{name}"):
+    for table_key in TableKey.candidates(name):
         if table_key in known:
             return known[table_key]
-    hint = did_you_mean(name, [type_.name for type_ in known.values()])
+    hint = suggest_similar(name, [type_.name for type_ in known.values()])
     raise NotFound(f"no type '{name}' in the schema", hint=hint, details={"type": name})
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import ParameterError
-from omnigraph.language.query.params import bind_parameters, parse_parameter_text
-from omnigraph.language.query.typed import ConstantValue
+from omnigraph.language.query.parameters import bind_parameters, parse_parameter_text
 from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
+from omnigraph.language.values import ConstantValue
 
 OPTIONAL_STRING = ValueType(Scalar.STRING, nullable=True)
 STRINGS = ValueType(Scalar.STRING, is_list=True)

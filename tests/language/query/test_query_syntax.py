@@ -11,8 +11,8 @@ import pytest
 from omnigraph.errors import Problem, SourceTooLarge
 from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_query_text
-from omnigraph.language.query.printer import print_query_file
-from omnigraph.language.source import MAX_SOURCE_BYTES, Source, Span, source_of
+from omnigraph.language.source import MAX_SOURCE_BYTES, Source, Span, decode_source
+from tests.language.query.query_printer import print_query_file
 from tests.language.query.query_strategies import KEYWORDS, LITERAL_WORDS
 
 GRAMMAR = files("omnigraph.language.query").joinpath("grammar.lark").read_text("utf-8")
@@ -30,20 +30,20 @@ def problems(source: Source | Problem) -> list[Problem]:
     return found
 
 
-def read(clauses: str = "$v: Vessel", projections: str = "$v", tail: str = "") -> ast.Read:
+def read(clauses: str = "$v: Vessel", projections: str = "$v", tail: str = "") -> ast.ReadBody:
     body = parsed(f"query q() {{ match {{ {clauses} }} return {{ {projections} }} {tail} }}").queries[0].body
-    assert isinstance(body, ast.Read)
+    assert isinstance(body, ast.ReadBody)
     return body
 
 
-def clause(text: str) -> ast.Clause:
+def clause(text: str) -> ast.ClauseSyntax:
     (only,) = read(text).clauses
     return only
 
 
-def statements(text: str) -> tuple[ast.Statement, ...]:
+def statements(text: str) -> tuple[ast.StatementSyntax, ...]:
     body = parsed(f"query q() {{ {text} }}").queries[0].body
-    assert isinstance(body, ast.Mutation)
+    assert isinstance(body, ast.MutationBody)
     return body.statements
 
 
@@ -77,14 +77,16 @@ def test_the_tests_know_every_keyword() -> None:
 def test_every_keyword_is_a_name_where_a_name_stands(word: str) -> None:
     query = parsed(f"query {word}(${word}: String) {{ match {{ $v: T }} return {{ $v }} limit ${word} }}").queries[0]
     assert (query.name, query.parameters[0].name) == (word, word)
-    assert clause(f"$v: T {{ {word}: 1, {word}: 2 }}") == ast.Binding(
-        "v", "T", (ast.PropertyMatch(word, ast.Constant(1)), ast.PropertyMatch(word, ast.Constant(2)))
+    assert clause(f"$v: T {{ {word}: 1, {word}: 2 }}") == ast.BindingClause(
+        "v", "T", (ast.PropertyMatch(word, ast.ScalarLiteral(1)), ast.PropertyMatch(word, ast.ScalarLiteral(2)))
     )
-    assert clause(f"$v.{word} = 1") == ast.Filter(ast.PropertyAccess("v", word), ast.Comparison.EQUAL, ast.Constant(1))
+    assert clause(f"$v.{word} = 1") == ast.FilterClause(
+        ast.PropertyAccess("v", word), ast.ComparisonOperator.EQUAL, ast.ScalarLiteral(1)
+    )
     assert read(projections=f"$v.x as {word} $v.y as {word}, $v").projections[1].alias == word
-    assert clause(f"$a <{word}> $b") == ast.Traversal(ast.Variable("a"), word, ast.Variable("b"), undirected=True)
+    assert clause(f"$a <{word}> $b") == ast.TraversalClause(ast.Variable("a"), word, ast.Variable("b"), undirected=True)
     assert statements(f"delete T where {word} = 1") == (
-        ast.Delete("T", ast.Predicate(word, ast.Comparison.EQUAL, ast.Constant(1))),
+        ast.Delete("T", ast.WhereCondition(word, ast.ComparisonOperator.EQUAL, ast.ScalarLiteral(1))),
     )
 
 
@@ -99,9 +101,9 @@ def test_every_keyword_is_a_property_to_assign_without_commas(word: str) -> None
 @pytest.mark.parametrize("word", [word for word in KEYWORDS if word != "not"])
 def test_every_keyword_but_not_is_an_edge(word: str) -> None:
     ends = ast.Variable("a"), ast.Variable("b")
-    assert clause(f"$a {word} $b") == ast.Traversal(ends[0], word, ends[1])
-    assert clause(f"$a {word}{{1,2}} $b") == ast.Traversal(ends[0], word, ends[1], hops=ast.Hops(1, 2))
-    assert clause(f"$a $e:{word} $b") == ast.Traversal(ends[0], word, ends[1], edge_variable=ast.Variable("e"))
+    assert clause(f"$a {word} $b") == ast.TraversalClause(ends[0], word, ends[1])
+    assert clause(f"$a {word}{{1,2}} $b") == ast.TraversalClause(ends[0], word, ends[1], hops=ast.Hops(1, 2))
+    assert clause(f"$a $e:{word} $b") == ast.TraversalClause(ends[0], word, ends[1], edge_variable=ast.Variable("e"))
 
 
 @pytest.mark.parametrize("word", [word for word in KEYWORDS if word not in {"true", "false"}])
@@ -137,37 +139,37 @@ A, B = ast.Variable("a"), ast.Variable("b")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("$a < $b.p", ast.Filter(A, ast.Comparison.LESS, ast.PropertyAccess("b", "p"))),
-        ("$a < $b", ast.Filter(A, ast.Comparison.LESS, B)),
-        ("$a < knows", ast.Filter(A, ast.Comparison.LESS, ast.AliasReference("knows"))),
-        ("$a < true", ast.Filter(A, ast.Comparison.LESS, ast.Constant(value=True))),
-        ("$a <knows> $b", ast.Traversal(A, "knows", B, undirected=True)),
-        ("$a < knows > $b", ast.Traversal(A, "knows", B, undirected=True)),
-        ("$a <= $b", ast.Filter(A, ast.Comparison.LESS_OR_EQUAL, B)),
-        ("$a contains $b", ast.Traversal(A, "contains", B)),
-        ("$a contains $b.p", ast.Filter(A, ast.Comparison.CONTAINS, ast.PropertyAccess("b", "p"))),
-        ('$a contains "x"', ast.Filter(A, ast.Comparison.CONTAINS, ast.Constant("x"))),
-        ('$a starts_with "x"', ast.Filter(A, ast.Comparison.STARTS_WITH, ast.Constant("x"))),
-        ("$a is $b", ast.Traversal(A, "is", B)),
-        ("$a is null", ast.NullTest(A)),
-        ("$a.p is not null", ast.NullTest(ast.PropertyAccess("a", "p"), negated=True)),
-        ("$a nothing $b", ast.Traversal(A, "nothing", B)),
-        ("$a not_yet $b", ast.Traversal(A, "not_yet", B)),
-        ("not { $a: T }", ast.Negation((ast.Binding("a", "T"),))),
-        ("$a knows{3} $b", ast.Traversal(A, "knows", B, hops=ast.Hops(3, 3))),
-        ("$a knows{3,} $b", ast.Traversal(A, "knows", B, hops=ast.Hops(3, None))),
-        ("$a: T { }", ast.Binding("a", "T")),
+        ("$a < $b.p", ast.FilterClause(A, ast.ComparisonOperator.LESS, ast.PropertyAccess("b", "p"))),
+        ("$a < $b", ast.FilterClause(A, ast.ComparisonOperator.LESS, B)),
+        ("$a < knows", ast.FilterClause(A, ast.ComparisonOperator.LESS, ast.AliasReference("knows"))),
+        ("$a < true", ast.FilterClause(A, ast.ComparisonOperator.LESS, ast.ScalarLiteral(value=True))),
+        ("$a <knows> $b", ast.TraversalClause(A, "knows", B, undirected=True)),
+        ("$a < knows > $b", ast.TraversalClause(A, "knows", B, undirected=True)),
+        ("$a <= $b", ast.FilterClause(A, ast.ComparisonOperator.LESS_OR_EQUAL, B)),
+        ("$a contains $b", ast.TraversalClause(A, "contains", B)),
+        ("$a contains $b.p", ast.FilterClause(A, ast.ComparisonOperator.CONTAINS, ast.PropertyAccess("b", "p"))),
+        ('$a contains "x"', ast.FilterClause(A, ast.ComparisonOperator.CONTAINS, ast.ScalarLiteral("x"))),
+        ('$a starts_with "x"', ast.FilterClause(A, ast.ComparisonOperator.STARTS_WITH, ast.ScalarLiteral("x"))),
+        ("$a is $b", ast.TraversalClause(A, "is", B)),
+        ("$a is null", ast.NullTestClause(A)),
+        ("$a.p is not null", ast.NullTestClause(ast.PropertyAccess("a", "p"), negated=True)),
+        ("$a nothing $b", ast.TraversalClause(A, "nothing", B)),
+        ("$a not_yet $b", ast.TraversalClause(A, "not_yet", B)),
+        ("not { $a: T }", ast.NegationClause((ast.BindingClause("a", "T"),))),
+        ("$a knows{3} $b", ast.TraversalClause(A, "knows", B, hops=ast.Hops(3, 3))),
+        ("$a knows{3,} $b", ast.TraversalClause(A, "knows", B, hops=ast.Hops(3, None))),
+        ("$a: T { }", ast.BindingClause("a", "T")),
     ],
 )
-def test_clauses_that_look_alike(text: str, expected: ast.Clause) -> None:
+def test_clauses_that_look_alike(text: str, expected: ast.ClauseSyntax) -> None:
     assert clause(text) == expected
 
 
 def test_a_text_predicate_stands_alone_or_is_compared() -> None:
-    predicate = ast.TextMatch(ast.TextFunction.SEARCH, ast.PropertyAccess("a", "p"), ast.Constant("x"))
+    predicate = ast.TextMatchCall(ast.TextFunction.SEARCH, ast.PropertyAccess("a", "p"), ast.ScalarLiteral("x"))
     alone, compared = read('search($a.p, "x") search($a.p, "x") = false').clauses
     assert alone == ast.TextClause(predicate)
-    assert compared == ast.Filter(predicate, ast.Comparison.EQUAL, ast.Constant(value=False))
+    assert compared == ast.FilterClause(predicate, ast.ComparisonOperator.EQUAL, ast.ScalarLiteral(value=False))
 
 
 def test_commas_between_clauses_change_nothing() -> None:
@@ -176,14 +178,14 @@ def test_commas_between_clauses_change_nothing() -> None:
 
 def test_a_filter_ends_where_the_next_clause_begins() -> None:
     assert read("$a.p = $b $b knows $c").clauses == (
-        ast.Filter(ast.PropertyAccess("a", "p"), ast.Comparison.EQUAL, B),
-        ast.Traversal(B, "knows", ast.Variable("c")),
+        ast.FilterClause(ast.PropertyAccess("a", "p"), ast.ComparisonOperator.EQUAL, B),
+        ast.TraversalClause(B, "knows", ast.Variable("c")),
     )
 
 
 def test_count_distinct() -> None:
     (projection,) = read(projections="count(distinct $v) as n").projections
-    counted = ast.Aggregate(ast.AggregateFunction.COUNT, ast.Variable("v"), distinct=True)
+    counted = ast.AggregateCall(ast.AggregateFunction.COUNT, ast.Variable("v"), distinct=True)
     assert projection == ast.Projection(counted, "n")
 
 
@@ -192,13 +194,13 @@ def test_count_distinct() -> None:
 
 @pytest.mark.parametrize("number", [-(2**63), -1, 0, 2**63, 2**64 - 1])
 def test_integers_of_the_whole_range(number: int) -> None:
-    assert clause(f"$a.p = {number}") == ast.Filter(
-        ast.PropertyAccess("a", "p"), ast.Comparison.EQUAL, ast.Constant(number)
+    assert clause(f"$a.p = {number}") == ast.FilterClause(
+        ast.PropertyAccess("a", "p"), ast.ComparisonOperator.EQUAL, ast.ScalarLiteral(number)
     )
 
 
 def test_leading_zeros_do_not_count() -> None:
-    assert read(tail=f"limit {'0' * 5000}7").limit == ast.Constant(7)
+    assert read(tail=f"limit {'0' * 5000}7").limit == ast.ScalarLiteral(7)
 
 
 @pytest.mark.parametrize(
@@ -220,10 +222,10 @@ def test_numbers_out_of_range_are_problems(text: str) -> None:
 
 def test_escapes_and_raw_line_breaks() -> None:
     (binding,) = read('$v: T { a: "\\"\\\\\\n\\r\\t", b: "two\nlines // no comment" }').clauses
-    assert isinstance(binding, ast.Binding)
+    assert isinstance(binding, ast.BindingClause)
     assert [match.value for match in binding.matches] == [
-        ast.Constant('"\\\n\r\t'),
-        ast.Constant("two\nlines // no comment"),
+        ast.ScalarLiteral('"\\\n\r\t'),
+        ast.ScalarLiteral("two\nlines // no comment"),
     ]
 
 
@@ -239,14 +241,14 @@ def test_every_part_knows_its_place() -> None:
         return text[span.start : span.end]
 
     (query,) = parsed(text).queries
-    assert isinstance(query.body, ast.Read)
+    assert isinstance(query.body, ast.ReadBody)
     binding, negation, comparison = query.body.clauses
-    assert isinstance(binding, ast.Binding)
-    assert isinstance(negation, ast.Negation)
+    assert isinstance(binding, ast.BindingClause)
+    assert isinstance(negation, ast.NegationClause)
     (traversal,) = negation.clauses
-    assert isinstance(traversal, ast.Traversal)
+    assert isinstance(traversal, ast.TraversalClause)
     assert traversal.hops is not None
-    assert isinstance(comparison, ast.Filter)
+    assert isinstance(comparison, ast.FilterClause)
     assert isinstance(comparison.left, ast.PropertyAccess)
     assert at(query.span) == text
     assert at(query.name_span) == "q"
@@ -281,7 +283,7 @@ def test_every_broken_query_of_a_file_is_reported() -> None:
 
 def test_problems_of_reading_become_syntax_problems() -> None:
     for data, message in ((b"query q\xff", "UTF-8"), (b"query \0q", "NUL")):
-        (problem,) = problems(source_of(data, "q.gq"))
+        (problem,) = problems(decode_source(data, "q.gq"))
         assert problem.code == "Q000"
         assert message in problem.message
         assert (problem.position.file, problem.position.line) == ("q.gq", 1)
@@ -289,8 +291,8 @@ def test_problems_of_reading_become_syntax_problems() -> None:
 
 def test_a_text_of_ten_megabytes_is_refused() -> None:
     with pytest.raises(SourceTooLarge):
-        source_of(b" " * (10 * 1024 * 1024), "q.gq")
-    assert isinstance(source_of(b" " * MAX_SOURCE_BYTES, "q.gq"), Source)
+        decode_source(b" " * (10 * 1024 * 1024), "q.gq")
+    assert isinstance(decode_source(b" " * MAX_SOURCE_BYTES, "q.gq"), Source)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +305,7 @@ def test_a_text_of_ten_megabytes_is_refused() -> None:
 )
 def test_deep_nesting_is_refused_with_a_place(nested: str) -> None:
     text = f"query q() {{ match {{ {nested} }} return {{ $v }} }}"
-    (problem,) = problems(source_of(text.encode(), None))
+    (problem,) = problems(decode_source(text.encode(), None))
     assert "nested" in problem.message
     # The parser itself has no limit; what it gets past the check on reading does not overflow it.
     assert isinstance(parse_query_text(Source(text)), ast.QueryFile)
@@ -311,7 +313,7 @@ def test_deep_nesting_is_refused_with_a_place(nested: str) -> None:
 
 @pytest.mark.parametrize("nested", ["not { " * 97 + "$v: T" + " }" * 97, "$v.p = " + "[" * 98 + "]" * 98])
 def test_the_deepest_nesting_allowed_is_read_and_printed(nested: str) -> None:
-    source = source_of(f"query q() {{ match {{ {nested} }} return {{ $v }} }}".encode(), None)
+    source = decode_source(f"query q() {{ match {{ {nested} }} return {{ $v }} }}".encode(), None)
     assert isinstance(source, Source)
     file = parsed(source.text)
     assert parsed(print_query_file(file)) == file
@@ -319,7 +321,7 @@ def test_the_deepest_nesting_allowed_is_read_and_printed(nested: str) -> None:
 
 @pytest.mark.parametrize("unclosed", ['"' + '\\"' * 100_000, '"' + '\\"' * 100_000 + "\\", "/* " * 100_000])
 def test_what_is_never_closed_takes_no_long_time(unclosed: str) -> None:
-    (problem,) = problems(source_of(f"query q() {{ match {{ $v.a = {unclosed}".encode(), None))
+    (problem,) = problems(decode_source(f"query q() {{ match {{ $v.a = {unclosed}".encode(), None))
     assert "is not closed" in problem.message
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from omnigraph.errors import Problem
 from omnigraph.language.query.ast import QueryFile
 from omnigraph.language.query.parser import parse_query_text
-from omnigraph.language.query.printer import print_query_file
-from omnigraph.language.source import Source, source_of
+from omnigraph.language.source import Source, decode_source
+from tests.language.query.query_printer import print_query_file
 from tests.language.query.query_strategies import broken_texts, fuzzing, query_files
 
 
@@ -23,13 +23,13 @@ def test_what_is_printed_parses_to_the_same_tree(file: QueryFile) -> None:
 @fuzzing(100)
 @given(broken_texts())
 def test_a_broken_text_gives_a_tree_or_problems(text: str) -> None:
-    assert_readable(parse_query_text(source_of(text.encode("utf-8"), "broken.gq")))
+    assert_readable(parse_query_text(decode_source(text.encode("utf-8"), "broken.gq")))
 
 
 @fuzzing(100)
 @given(st.binary(max_size=60))
 def test_any_bytes_give_a_tree_or_problems(data: bytes) -> None:
-    assert_readable(parse_query_text(source_of(data, None)))
+    assert_readable(parse_query_text(decode_source(data, None)))
 
 
 @fuzzing(100)

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.language.query.ast import Comparison, TextFunction
+from omnigraph.language.query.ast import ComparisonOperator, TextFunction
 from omnigraph.language.query.typed import (
     Compare,
     Constant,
-    ConstantValue,
     Expression,
     IsNull,
     Now,
@@ -26,6 +25,7 @@ from omnigraph.language.query.typed import (
     TextMatch,
 )
 from omnigraph.language.types import NUMBERS, Scalar, ValueType
+from omnigraph.language.values import ConstantValue
 from omnigraph.read.frames.expressions import Request, Searched
 from omnigraph.read.frames.frame import Binding, Frame
 from omnigraph.read.frames.predicates import condition_of, holds
@@ -48,8 +48,8 @@ from tests.read.random_entities import (
     values_of,
 )
 
-WORDS = (Comparison.CONTAINS, Comparison.STARTS_WITH)
-ORDERING = [each for each in Comparison if each not in WORDS]
+WORDS = (ComparisonOperator.CONTAINS, ComparisonOperator.STARTS_WITH)
+ORDERING = [each for each in ComparisonOperator if each not in WORDS]
 
 
 def comparable(type_: ValueType) -> dict[str, ValueType]:
@@ -85,7 +85,7 @@ MEMBERS = kinds(LISTS).flatmap(
     lambda type_: st.builds(
         Compare,
         operands({name: each for name, each in LISTS.items() if each.scalar is type_.scalar}),
-        st.just(Comparison.CONTAINS),
+        st.just(ComparisonOperator.CONTAINS),
         operands(comparable(type_)),
     )
 )
@@ -133,7 +133,7 @@ def test_nothing_but_inequality_holds_beside_a_float_that_is_no_number() -> None
         )
         for operator in ORDERING
     }
-    assert [operator for operator, held in found.items() if held] == [Comparison.NOT_EQUAL]
+    assert [operator for operator, held in found.items() if held] == [ComparisonOperator.NOT_EQUAL]
 
 
 # --------------------------------------------------------------------------------------------- how often it is asked
@@ -169,7 +169,9 @@ def test_an_entity_of_many_rows_is_asked_about_once() -> None:
     population = Rows(pa.table({"id": ["x", "y", "z"], "n": pa.array([1, 2, 3], pa.int64())}))
     frame = Frame(1_000, {"v": Binding(population, np.arange(1_000) % 2)})
     integer = ValueType(Scalar.I64)
-    mask = holds(Compare(PropertyValue("v", "n", integer), Comparison.GREATER, Constant(1, integer)), frame, REQUEST)
+    mask = holds(
+        Compare(PropertyValue("v", "n", integer), ComparisonOperator.GREATER, Constant(1, integer)), frame, REQUEST
+    )
     assert mask.tolist() == [False, True] * 500
     assert population.asked == 2
 
@@ -189,7 +191,7 @@ def test_a_text_predicate_is_answered_by_the_search_also_inside_a_comparison() -
     frame = Frame(3, {"v": Binding(population, np.arange(3))})
     request = Request({}, 0, Sometimes())
     assert holds(match, frame, request).tolist() == [True, False, False]
-    assert holds(Compare(match, Comparison.EQUAL, Constant(False, flag)), frame, request).tolist() == [
+    assert holds(Compare(match, ComparisonOperator.EQUAL, Constant(False, flag)), frame, request).tolist() == [
         False,
         False,
         True,
@@ -224,11 +226,13 @@ def fixed_comparisons() -> list[Predicate]:
         values = [value for each in comparable(type_).values() for value in POOLS[each.scalar][::3]]
         for other, value in zip(others, values, strict=True):
             fixed = Constant(value, other)
-            found += [Compare(held, each, fixed) for each in (Comparison.EQUAL, Comparison.LESS)]
-            found += [Compare(fixed, each, held) for each in (Comparison.NOT_EQUAL, Comparison.LESS_OR_EQUAL)]
+            found += [Compare(held, each, fixed) for each in (ComparisonOperator.EQUAL, ComparisonOperator.LESS)]
+            found += [
+                Compare(fixed, each, held) for each in (ComparisonOperator.NOT_EQUAL, ComparisonOperator.LESS_OR_EQUAL)
+            ]
         for each in LISTS.values():
             if each.item.scalar in {other.scalar for other in comparable(type_).values()}:
-                found.append(Compare(Constant(tuple(POOLS[each.scalar][:4]), each), Comparison.CONTAINS, held))
+                found.append(Compare(Constant(tuple(POOLS[each.scalar][:4]), each), ComparisonOperator.CONTAINS, held))
     return found
 
 
@@ -257,14 +261,14 @@ NAME = PropertyValue("a", "name", STRING)
 @pytest.mark.parametrize(
     "predicate",
     [
-        Compare(NAME, Comparison.EQUAL, PropertyValue("b", "name", STRING)),
-        Compare(PropertyValue("b", "name", STRING), Comparison.EQUAL, Constant("x", STRING)),
-        Compare(NAME, Comparison.STARTS_WITH, Constant("x", STRING)),
-        Compare(NAME, Comparison.CONTAINS, Constant("x", STRING)),
-        Compare(Constant("x", STRING), Comparison.CONTAINS, NAME),
+        Compare(NAME, ComparisonOperator.EQUAL, PropertyValue("b", "name", STRING)),
+        Compare(PropertyValue("b", "name", STRING), ComparisonOperator.EQUAL, Constant("x", STRING)),
+        Compare(NAME, ComparisonOperator.STARTS_WITH, Constant("x", STRING)),
+        Compare(NAME, ComparisonOperator.CONTAINS, Constant("x", STRING)),
+        Compare(Constant("x", STRING), ComparisonOperator.CONTAINS, NAME),
         IsNull(NAME, negated=False),
         TextMatch(TextFunction.SEARCH, NAME, Constant("x", STRING), None, ValueType(Scalar.BOOL)),
-        Compare(ParameterValue("many", ValueType(Scalar.STRING, is_list=True)), Comparison.CONTAINS, NAME),
+        Compare(ParameterValue("many", ValueType(Scalar.STRING, is_list=True)), ComparisonOperator.CONTAINS, NAME),
     ],
 )
 def test_what_a_scan_cannot_decide_is_not_pushed(predicate: Predicate) -> None:
@@ -276,7 +280,7 @@ def test_what_a_scan_cannot_decide_is_not_pushed(predicate: Predicate) -> None:
 def test_a_list_of_texts_is_pushed_as_a_set(items: Sequence[str] | None) -> None:
     listed = ParameterValue("few", ValueType(Scalar.STRING, nullable=True, is_list=True))
     request = Request({"few": None if items is None else tuple(items)}, 0, NoSearch())
-    condition = condition_of(Compare(listed, Comparison.CONTAINS, NAME), "a", request)
+    condition = condition_of(Compare(listed, ComparisonOperator.CONTAINS, NAME), "a", request)
     assert condition is not None
     assert condition.columns == ("name",)
     if items is None:
@@ -287,6 +291,6 @@ def test_a_list_of_texts_is_pushed_as_a_set(items: Sequence[str] | None) -> None
 
 def test_the_time_of_the_request_is_pushed() -> None:
     born = PropertyValue("a", "born", TIME)
-    condition = condition_of(Compare(born, Comparison.LESS, Now(TIME)), "a", Request({}, 12_345, NoSearch()))
+    condition = condition_of(Compare(born, ComparisonOperator.LESS, Now(TIME)), "a", Request({}, 12_345, NoSearch()))
     assert condition is not None
     assert "12345" in (condition.sql() or "")

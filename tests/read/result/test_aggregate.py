@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from omnigraph.language.query.ast import AggregateFunction
 from omnigraph.language.query.typed import (
     Aggregate,
-    Column,
     Constant,
-    ConstantValue,
     Expression,
     Identity,
     ParameterValue,
     PropertyValue,
+    ResultColumn,
 )
 from omnigraph.language.types import FLOATS, Scalar, ValueType
+from omnigraph.language.values import ConstantValue
 from omnigraph.read.frames.expressions import Request
 from omnigraph.read.frames.frame import Binding, Frame
 from omnigraph.read.result.aggregate import grouped
@@ -59,8 +59,8 @@ ENDS = st.builds(aggregate_of, st.sampled_from([MIN, MAX]), properties_of({**NUM
 AGGREGATES = COUNTS | SUMS | ENDS
 
 
-def columns_of(expressions: Sequence[Expression]) -> tuple[Column, ...]:
-    return tuple(Column(str(number), expression) for number, expression in enumerate(expressions))
+def columns_of(expressions: Sequence[Expression]) -> tuple[ResultColumn, ...]:
+    return tuple(ResultColumn(str(number), expression) for number, expression in enumerate(expressions))
 
 
 def expected_groups(

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import ParameterError, Unsupported
-from omnigraph.language.query.values import days_of, milliseconds_of, narrowed
+from omnigraph.language.values import parse_date, parse_datetime, round_to_f32
 from omnigraph.manifest.history import Commit
 from omnigraph.read.result.result import Result
 from omnigraph.storage.arrow_schema import arrow_values
@@ -58,12 +58,12 @@ def dtypes(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def test_rows_are_dicts_of_python_values() -> None:
-    moment = milliseconds_of("2024-01-01T08:00:00.123Z")
+    moment = parse_datetime("2024-01-01T08:00:00.123Z")
     table = pa.table(
         {
             "name": ["Ann", None],
             "age": pa.array([2**63, None], pa.uint64()),
-            "born": arrow_values(PROPERTIES["date"], [days_of("2001-05-04"), None]),
+            "born": arrow_values(PROPERTIES["date"], [parse_date("2001-05-04"), None]),
             "at": arrow_values(PROPERTIES["datetime"], [moment, None]),
             "times": arrow_values(PROPERTIES["datetimes"], [(moment, moment), None]),
             "dates": arrow_values(PROPERTIES["dates"], [(), (0,)]),
@@ -114,14 +114,14 @@ def test_a_datetime_is_a_timestamp_in_utc_and_a_vector_a_list_of_fixed_size() ->
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z", "1969-12-31T23:59:59.999Z"])
 def test_times_far_away_come_through_all_forms(text: str) -> None:
-    result = result_of(column("datetime", [milliseconds_of(text), None]))
+    result = result_of(column("datetime", [parse_datetime(text), None]))
     expected = datetime.fromisoformat(text)
     assert [row["datetime"] for row in result.rows] == [expected, None]
     assert cast("list[object]", result.to_polars()["datetime"].to_list()) == [expected, None]
     frame = result.to_pandas()
     assert dtypes(frame) == {"datetime": "datetime64[ms, UTC]"}
     assert frame.to_dict("list") == {"datetime": [pd.Timestamp(expected).as_unit("ms"), pd.NaT]}
-    assert shown("datetime", [milliseconds_of(text)]) == [text]
+    assert shown("datetime", [parse_datetime(text)]) == [text]
 
 
 def test_in_pandas_an_integer_beside_a_null_stays_exact() -> None:
@@ -250,7 +250,7 @@ def test_json_is_the_object_of_the_interface() -> None:
         ("string", ["", "é\0", None], ["", "é\0", None]),
         ("i64", [-(2**63), 2**53 + 1, None], [-(2**63), 2**53 + 1, None]),
         ("u64", [2**64 - 1, None], [2**64 - 1, None]),
-        ("f32", [narrowed(0.1), None], [0.10000000149011612, None]),
+        ("f32", [round_to_f32(0.1), None], [0.10000000149011612, None]),
         (
             "f64",
             [0.1, 1.0, -0.0, math.nan, math.inf, -math.inf, None],
@@ -258,9 +258,9 @@ def test_json_is_the_object_of_the_interface() -> None:
         ),
         ("f64s", [(math.nan, 1.0), None, ()], [["NaN", 1.0], None, []]),
         ("vector", [(math.nan, 0.5), None, (math.inf, -math.inf)], [[None, 0.5], None, [None, None]]),
-        ("date", [days_of("2001-05-04"), days_of("0001-01-01"), None], ["2001-05-04", "0001-01-01", None]),
+        ("date", [parse_date("2001-05-04"), parse_date("0001-01-01"), None], ["2001-05-04", "0001-01-01", None]),
         ("dates", [(0,), None], [["1970-01-01"], None]),
-        ("datetime", [milliseconds_of("2024-01-01T08:00Z"), None], ["2024-01-01T08:00:00.000Z", None]),
+        ("datetime", [parse_datetime("2024-01-01T08:00Z"), None], ["2024-01-01T08:00:00.000Z", None]),
         ("datetimes", [(1, 0), None, ()], [["1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.000Z"], None, []]),
         ("strings", [("a", "b"), (), None], [["a", "b"], [], None]),
     ],

@@ -13,16 +13,9 @@ import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.language.query.ast import TextFunction
 from omnigraph.language.query.plan.operators import Count
-from omnigraph.language.query.typed import (
-    Constant,
-    ConstantValue,
-    Distance,
-    Expression,
-    PropertyValue,
-    TextMatch,
-    TextScore,
-)
+from omnigraph.language.query.typed import Constant, Distance, Expression, PropertyValue, TextMatch, TextScore
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.values import ConstantValue
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.expressions import Request
 from omnigraph.read.frames.frame import Binding, Frame

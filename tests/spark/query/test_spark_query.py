@@ -14,9 +14,9 @@ import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
-from omnigraph.language.query.ast import Comparison
-from omnigraph.language.query.typed import ConstantValue
+from omnigraph.language.query.ast import ComparisonOperator
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.values import ConstantValue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,13 +156,13 @@ NUMBERS: dict[Scalar, list[int | float]] = {
         *(2.0**63 - 1024, 2.0**64, 2.0**64 - 2048, 1e300, math.inf, math.nan),
     ],
 }
-OPERATORS: dict[Comparison, Callable[[object, object], bool]] = {
-    Comparison.EQUAL: operators.eq,
-    Comparison.NOT_EQUAL: operators.ne,
-    Comparison.LESS: cast("Callable[[object, object], bool]", operators.lt),
-    Comparison.LESS_OR_EQUAL: cast("Callable[[object, object], bool]", operators.le),
-    Comparison.GREATER: cast("Callable[[object, object], bool]", operators.gt),
-    Comparison.GREATER_OR_EQUAL: cast("Callable[[object, object], bool]", operators.ge),
+OPERATORS: dict[ComparisonOperator, Callable[[object, object], bool]] = {
+    ComparisonOperator.EQUAL: operators.eq,
+    ComparisonOperator.NOT_EQUAL: operators.ne,
+    ComparisonOperator.LESS: cast("Callable[[object, object], bool]", operators.lt),
+    ComparisonOperator.LESS_OR_EQUAL: cast("Callable[[object, object], bool]", operators.le),
+    ComparisonOperator.GREATER: cast("Callable[[object, object], bool]", operators.gt),
+    ComparisonOperator.GREATER_OR_EQUAL: cast("Callable[[object, object], bool]", operators.ge),
 }
 
 

@@ -29,9 +29,9 @@ from pyspark.sql.types import (
 import omnigraph
 from omnigraph.errors import ParameterError
 from omnigraph.graph import Graph
-from omnigraph.language.query.typed import ConstantValue
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.values import ConstantValue
 from omnigraph.read.rows.type_rows import TypeRows
 from omnigraph.spark.source.types import BLOB, arrow_of, spark_schema, spark_type, stored_names, to_spark
 from omnigraph.storage.arrow_schema import arrow_values

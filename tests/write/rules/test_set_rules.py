@@ -6,8 +6,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import Violation
 from omnigraph.graph import Graph
-from omnigraph.language.query.typed import ConstantValue
-from omnigraph.language.query.values import narrowed
+from omnigraph.language.values import ConstantValue, round_to_f32
 from omnigraph.storage import locating
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.filters import MOST_LISTED
@@ -266,7 +265,7 @@ def test_values_of_every_type_are_found(
         "I32": (-(2**31), 5),
         "I64": (-(2**63), 2**63 - 1),
         "U64": (2**64 - 1, 0),
-        "F32": (narrowed(0.1), 0.25),
+        "F32": (round_to_f32(0.1), 0.25),
         "F64": (-0.0, 0.1),
         "Date": (19_000, -1),
         "DateTime": (1_704_096_000_123, -1),

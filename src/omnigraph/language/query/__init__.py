@@ -12,25 +12,22 @@ from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import NotFound, Problem, QueryError
-from omnigraph.language.query.ast import AggregateFunction, Comparison, Query, QueryFile, TextFunction
+from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator, Query, QueryFile, TextFunction
 from omnigraph.language.query.check import check_query
+from omnigraph.language.query.descriptor import OperationDescriptor, describe_operation
 from omnigraph.language.query.lint import lint_queries
-from omnigraph.language.query.lint_report import Finding, LintReport, SchemaSource, Severity
-from omnigraph.language.query.operation import Operation, describe_operation
-from omnigraph.language.query.params import bind_parameters, parse_parameter_text
+from omnigraph.language.query.lint_report import LintFinding, LintReport, SchemaSource, Severity
+from omnigraph.language.query.parameters import bind_parameters, parse_parameter_text
 from omnigraph.language.query.parser import SYNTAX_CODE, parse_query_text
-from omnigraph.language.query.plan import ReadPlan, plan_read, tree
+from omnigraph.language.query.plan import ReadPlan, plan_read, print_plan
 from omnigraph.language.query.typed import (
     Aggregate,
-    Assign,
-    Column,
+    AssignedValue,
     ColumnValue,
     Compare,
     Constant,
-    ConstantValue,
     DeleteEdges,
     DeleteNodes,
-    Direction,
     Distance,
     Expression,
     FusedScore,
@@ -39,72 +36,66 @@ from omnigraph.language.query.typed import (
     InsertNode,
     IsNull,
     Now,
-    Order,
     ParameterValue,
     Predicate,
     PropertyValue,
+    ResultColumn,
+    SortKey,
     Statement,
     TextMatch,
     TextScore,
+    TraversalDirection,
     TypedMutation,
     TypedQuery,
     TypedRead,
     UpdateNodes,
 )
-from omnigraph.language.query.values import DATE_FORM, DATETIME_FORM, ValueMismatch, convert, narrowed
 from omnigraph.language.schema import Catalog
-from omnigraph.language.source import Source, read_source
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import Source, read_source, suggest_similar
 
 __all__ = [
-    "DATETIME_FORM",
-    "DATE_FORM",
     "SYNTAX_CODE",
     "Aggregate",
     "AggregateFunction",
-    "Assign",
-    "Column",
+    "AssignedValue",
     "ColumnValue",
     "Compare",
-    "Comparison",
+    "ComparisonOperator",
     "CompiledQuery",
     "Constant",
-    "ConstantValue",
     "DeleteEdges",
     "DeleteNodes",
-    "Direction",
     "Distance",
     "Expression",
-    "Finding",
     "FusedScore",
     "Identity",
     "InsertEdge",
     "InsertNode",
     "IsNull",
+    "LintFinding",
     "LintReport",
     "Now",
-    "Operation",
-    "Order",
+    "OperationDescriptor",
     "ParameterValue",
     "Predicate",
     "PropertyValue",
+    "ResultColumn",
     "SchemaSource",
     "Severity",
+    "SortKey",
     "Statement",
     "TextFunction",
     "TextMatch",
     "TextScore",
+    "TraversalDirection",
     "TypedMutation",
     "UpdateNodes",
-    "ValueMismatch",
     "bind_parameters",
     "compile_query",
-    "convert",
     "describe_operation",
     "explain",
     "find_query",
     "lint_queries",
-    "narrowed",
     "parse_parameter_text",
     "parse_queries",
     "parse_query_text",
@@ -152,7 +143,7 @@ def compile_query(source: str | Path | Source, catalog: Catalog, name: str | Non
 
 def explain(compiled: CompiledQuery) -> str:
     """The plan of a query as an indented tree."""
-    return tree(compiled.plan)
+    return print_plan(compiled.plan)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,5 +194,5 @@ def _chosen(file: QueryFile, name: str | None) -> Query:
         if query.name == name:
             return query
     problem = "several queries are in this text" if name is None else f"no query '{name}' is in this text"
-    hint = "name one of them" if name is None else did_you_mean(name, names)
+    hint = "name one of them" if name is None else suggest_similar(name, names)
     raise NotFound(f"{problem}: {', '.join(names)}", hint=hint, details={"queries": list(names)})

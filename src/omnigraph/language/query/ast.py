@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from omnigraph.language.source import Span, unplaced
+from omnigraph.language.source import Span, span_field
 from omnigraph.language.types import ValueType
 
 ANONYMOUS = "_"
@@ -15,7 +15,7 @@ ANONYMOUS = "_"
 # ------------------------------------------------------------------------------------------------ expressions
 
 
-class Comparison(StrEnum):
+class ComparisonOperator(StrEnum):
     """The operators of a filter."""
 
     EQUAL = "="
@@ -47,45 +47,45 @@ class TextFunction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ScalarLiteral:
     """``"text"``, ``12``, ``1.5``, ``true``, ``null``."""
 
     value: str | int | float | bool | None
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class DateConstant:
+class DateLiteral:
     """``date("2024-05-01")``; the text is checked by the type checker."""
 
     text: str
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class DateTimeConstant:
+class DateTimeLiteral:
     """``datetime("2024-05-01T10:00Z")``."""
 
     text: str
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class ListConstant:
+class ListLiteral:
     """``["a", "b"]``."""
 
-    items: tuple[Literal, ...]
-    span: Span = unplaced()
+    items: tuple[AnyLiteral, ...]
+    span: Span = span_field()
 
 
-Literal: TypeAlias = Constant | DateConstant | DateTimeConstant | ListConstant
+AnyLiteral: TypeAlias = ScalarLiteral | DateLiteral | DateTimeLiteral | ListLiteral
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class NowCall:
     """``now()``: the time of the request, one value per query."""
 
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Variable:
     """``$name``: a parameter or a bound entity."""
 
     name: str
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ class PropertyAccess:
 
     variable: str
     name: str
-    span: Span = unplaced()
-    name_span: Span = unplaced()
+    span: Span = span_field()
+    name_span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,62 +111,71 @@ class AliasReference:
     """A bare word: the alias of a projection."""
 
     name: str
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class AggregateCall:
     """``count(distinct $x)``, ``sum($x.p)``."""
 
     function: AggregateFunction
-    argument: Expression
+    argument: ExpressionSyntax
     distinct: bool = False
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
+class NearestCall:
     """``nearest($v.vector, query)``."""
 
     target: PropertyAccess
-    query: Expression
-    span: Span = unplaced()
+    query: ExpressionSyntax
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class TextMatch:
+class TextMatchCall:
     """``search(field, query)``, ``match_text(field, query)``, ``fuzzy(field, query, max_edits)``."""
 
     function: TextFunction
-    target: Expression
-    query: Expression
-    max_edits: Expression | None = None
-    span: Span = unplaced()
+    target: ExpressionSyntax
+    query: ExpressionSyntax
+    max_edits: ExpressionSyntax | None = None
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Bm25:
+class Bm25Call:
     """``bm25(field, query)``."""
 
-    target: Expression
-    query: Expression
-    span: Span = unplaced()
+    target: ExpressionSyntax
+    query: ExpressionSyntax
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Rrf:
+class RrfCall:
     """``rrf(rank, rank, k)``: two rankings fused by reciprocal rank."""
 
-    first: Nearest | Bm25
-    second: Nearest | Bm25
-    k: Expression | None = None
-    span: Span = unplaced()
+    first: NearestCall | Bm25Call
+    second: NearestCall | Bm25Call
+    k: ExpressionSyntax | None = None
+    span: Span = span_field()
 
 
-Expression: TypeAlias = (
-    Literal | Now | Variable | PropertyAccess | AliasReference | Aggregate | Nearest | TextMatch | Bm25 | Rrf
+ExpressionSyntax: TypeAlias = (
+    AnyLiteral
+    | NowCall
+    | Variable
+    | PropertyAccess
+    | AliasReference
+    | AggregateCall
+    | NearestCall
+    | TextMatchCall
+    | Bm25Call
+    | RrfCall
 )
-Value: TypeAlias = Literal | Variable | Now
+ValueSyntax: TypeAlias = AnyLiteral | Variable | NowCall
 
 
 # ------------------------------------------------------------------------------------------------ match clauses
@@ -177,21 +186,21 @@ class PropertyMatch:
     """``property: value`` in the braces of a binding."""
 
     name: str
-    value: Value
-    span: Span = unplaced()
-    name_span: Span = unplaced()
+    value: ValueSyntax
+    span: Span = span_field()
+    name_span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class BindingClause:
     """``$v: Type { property: value, ... }``."""
 
     variable: str
     type_name: str
     matches: tuple[PropertyMatch, ...] = ()
-    span: Span = unplaced()
-    variable_span: Span = unplaced()
-    type_span: Span = unplaced()
+    span: Span = span_field()
+    variable_span: Span = span_field()
+    type_span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +209,11 @@ class Hops:
 
     minimum: int
     maximum: int | None
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Traversal:
+class TraversalClause:
     """``$a edge $b``, ``$a <edge> $b``, ``$a edge{1,3} $b``, ``$a $e:edge $b``."""
 
     source: Variable
@@ -213,46 +222,46 @@ class Traversal:
     undirected: bool = False
     hops: Hops | None = None
     edge_variable: Variable | None = None
-    span: Span = unplaced()
-    edge_span: Span = unplaced()
+    span: Span = span_field()
+    edge_span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class FilterClause:
     """``left operator right``."""
 
-    left: Expression
-    operator: Comparison
-    right: Expression
-    span: Span = unplaced()
+    left: ExpressionSyntax
+    operator: ComparisonOperator
+    right: ExpressionSyntax
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class NullTest:
+class NullTestClause:
     """``$x.p is null``, ``$x.p is not null``."""
 
-    operand: Expression
+    operand: ExpressionSyntax
     negated: bool = False
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class TextClause:
     """A text predicate standing alone."""
 
-    predicate: TextMatch
-    span: Span = unplaced()
+    predicate: TextMatchCall
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Negation:
+class NegationClause:
     """``not { ... }``."""
 
-    clauses: tuple[Clause, ...]
-    span: Span = unplaced()
+    clauses: tuple[ClauseSyntax, ...]
+    span: Span = span_field()
 
 
-Clause: TypeAlias = Binding | Traversal | Filter | NullTest | TextClause | Negation
+ClauseSyntax: TypeAlias = BindingClause | TraversalClause | FilterClause | NullTestClause | TextClause | NegationClause
 
 
 # ------------------------------------------------------------------------------------------------ queries
@@ -264,35 +273,35 @@ class Parameter:
 
     name: str
     type: ValueType
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
     """``expression as alias``."""
 
-    expression: Expression
+    expression: ExpressionSyntax
     alias: str | None = None
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class OrderKey:
     """``expression asc|desc``."""
 
-    expression: Expression
+    expression: ExpressionSyntax
     descending: bool = False
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadBody:
     """``match { } return { } order { } limit n``."""
 
-    clauses: tuple[Clause, ...]
+    clauses: tuple[ClauseSyntax, ...]
     projections: tuple[Projection, ...]
     order: tuple[OrderKey, ...] = ()
-    limit: Constant | Variable | None = None
+    limit: ScalarLiteral | Variable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,20 +309,20 @@ class Assignment:
     """``property: value`` in an insert or update."""
 
     name: str
-    value: Value
-    span: Span = unplaced()
-    name_span: Span = unplaced()
+    value: ValueSyntax
+    span: Span = span_field()
+    name_span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Predicate:
+class WhereCondition:
     """``property operator value`` after ``where``."""
 
     name: str
-    operator: Comparison
-    value: Value
-    span: Span = unplaced()
-    name_span: Span = unplaced()
+    operator: ComparisonOperator
+    value: ValueSyntax
+    span: Span = span_field()
+    name_span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,8 +331,8 @@ class Insert:
 
     type_name: str
     assignments: tuple[Assignment, ...]
-    span: Span = unplaced()
-    type_span: Span = unplaced()
+    span: Span = span_field()
+    type_span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,9 +341,9 @@ class Update:
 
     type_name: str
     assignments: tuple[Assignment, ...]
-    predicate: Predicate
-    span: Span = unplaced()
-    type_span: Span = unplaced()
+    predicate: WhereCondition
+    span: Span = span_field()
+    type_span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,19 +351,19 @@ class Delete:
     """``delete Type where ...``."""
 
     type_name: str
-    predicate: Predicate
-    span: Span = unplaced()
-    type_span: Span = unplaced()
+    predicate: WhereCondition
+    span: Span = span_field()
+    type_span: Span = span_field()
 
 
-Statement: TypeAlias = Insert | Update | Delete
+StatementSyntax: TypeAlias = Insert | Update | Delete
 
 
 @dataclass(frozen=True, slots=True)
-class Mutation:
+class MutationBody:
     """One or more statements."""
 
-    statements: tuple[Statement, ...]
+    statements: tuple[StatementSyntax, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,11 +372,11 @@ class Query:
 
     name: str
     parameters: tuple[Parameter, ...]
-    body: Read | Mutation
+    body: ReadBody | MutationBody
     description: str | None = None
     instruction: str | None = None
-    span: Span = unplaced()
-    name_span: Span = unplaced()
+    span: Span = span_field()
+    name_span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,9 @@ from lark import Token, Transformer
 
 from omnigraph.errors import Problem
 from omnigraph.language.query import ast
-from omnigraph.language.query.advice import TERMINAL_WORDS, advice
-from omnigraph.language.source import Source, Span
-from omnigraph.language.suggest import did_you_mean
-from omnigraph.language.syntax import Grammar, SyntaxRejected, load_lark, span_of, unquoted
+from omnigraph.language.query.advice import TERMINAL_WORDS, advise_on_query
+from omnigraph.language.source import Source, Span, suggest_similar
+from omnigraph.language.syntax import Grammar, SyntaxRejection, load_lark, span_of, unquote_string
 from omnigraph.language.types import MAX_VECTOR_DIMENSION, Scalar, ValueType
 
 SYNTAX_CODE = "Q000"
@@ -37,12 +36,12 @@ def parse_query_text(source: Source | Problem) -> ast.QueryFile | list[Problem]:
 
 @cache
 def _grammar() -> Grammar[ast.QueryFile]:
-    parser = load_lark(__package__ or "", cast("Transformer[Token, object]", _TreeBuilder()))
-    return Grammar(parser, SYNTAX_CODE, _DECLARATION, TERMINAL_WORDS, advice)
+    parser = load_lark(__package__ or "", cast("Transformer[Token, object]", _QueryTreeBuilder()))
+    return Grammar(parser, SYNTAX_CODE, _DECLARATION, TERMINAL_WORDS, advise_on_query)
 
 
 @lark.v_args(inline=True)
-class _TreeBuilder(Transformer[Token, object]):
+class _QueryTreeBuilder(Transformer[Token, object]):
     """One method per rule of the grammar; no state, so that threads can share it."""
 
     def start(self, *queries: ast.Query) -> ast.QueryFile:
@@ -54,7 +53,7 @@ class _TreeBuilder(Transformer[Token, object]):
         name: Token,
         parameters: tuple[ast.Parameter, ...],
         annotations: dict[str, str],
-        body: ast.Read | ast.Mutation,
+        body: ast.ReadBody | ast.MutationBody,
         close: Token,
     ) -> ast.Query:
         return ast.Query(
@@ -71,12 +70,12 @@ class _TreeBuilder(Transformer[Token, object]):
         found: dict[str, str] = {}
         for word, text in annotations:
             if word in found:
-                raise SyntaxRejected(f"{word} is written twice", span_of(word), "keep one of them")
+                raise SyntaxRejection(f"{word} is written twice", span_of(word), "keep one of them")
             found[str(word)] = text
         return found
 
     def annotation(self, word: Token, text: Token) -> tuple[Token, str]:
-        return word, unquoted(text)
+        return word, unquote_string(text)
 
     def parameters(self, *parameters: ast.Parameter) -> tuple[ast.Parameter, ...]:
         return parameters
@@ -92,7 +91,7 @@ class _TreeBuilder(Transformer[Token, object]):
 
     def vector_type(self, name: Token, size: Token, nullable: Token | None) -> ValueType:
         if name != Scalar.VECTOR:
-            raise SyntaxRejected(f"{name} has no size", span_of(name), f"write {name}, or Vector({size})")
+            raise SyntaxRejection(f"{name} has no size", span_of(name), f"write {name}, or Vector({size})")
         dimension = _integer(size, range(1, MAX_VECTOR_DIMENSION + 1), "the size of a vector")
         return ValueType(Scalar.VECTOR, nullable=nullable is not None, dimension=dimension)
 
@@ -100,14 +99,14 @@ class _TreeBuilder(Transformer[Token, object]):
 
     def read(
         self,
-        clauses: tuple[ast.Clause, ...],
+        clauses: tuple[ast.ClauseSyntax, ...],
         projections: tuple[ast.Projection, ...],
         order: tuple[ast.OrderKey, ...] | None,
-        limit: ast.Constant | ast.Variable | None,
-    ) -> ast.Read:
-        return ast.Read(clauses, projections, order or (), limit)
+        limit: ast.ScalarLiteral | ast.Variable | None,
+    ) -> ast.ReadBody:
+        return ast.ReadBody(clauses, projections, order or (), limit)
 
-    def clauses(self, *clauses: ast.Clause) -> tuple[ast.Clause, ...]:
+    def clauses(self, *clauses: ast.ClauseSyntax) -> tuple[ast.ClauseSyntax, ...]:
         return clauses
 
     def joiner(self, word: Token) -> None:
@@ -115,13 +114,13 @@ class _TreeBuilder(Transformer[Token, object]):
             "and": "leave it out: a match keeps what satisfies all of its clauses",
             "or": 'write two queries, or ["a", "b"] contains $x.p for one of several values',
         }
-        raise SyntaxRejected(f"clauses are not joined by '{word}'", span_of(word), instead[word])
+        raise SyntaxRejection(f"clauses are not joined by '{word}'", span_of(word), instead[word])
 
-    def text_clause(self, predicate: ast.TextMatch) -> ast.TextClause:
+    def text_clause(self, predicate: ast.TextMatchCall) -> ast.TextClause:
         return ast.TextClause(predicate, predicate.span)
 
-    def negation(self, word: Token, clauses: tuple[ast.Clause, ...], close: Token) -> ast.Negation:
-        return ast.Negation(clauses, _between(word, close))
+    def negation(self, word: Token, clauses: tuple[ast.ClauseSyntax, ...], close: Token) -> ast.NegationClause:
+        return ast.NegationClause(clauses, _between(word, close))
 
     def binding(
         self,
@@ -129,8 +128,8 @@ class _TreeBuilder(Transformer[Token, object]):
         type_name: Token,
         matches: tuple[ast.PropertyMatch, ...] | None,
         close: Token | None,
-    ) -> ast.Binding:
-        return ast.Binding(
+    ) -> ast.BindingClause:
+        return ast.BindingClause(
             _name(variable),
             str(type_name),
             matches or (),
@@ -142,7 +141,7 @@ class _TreeBuilder(Transformer[Token, object]):
     def property_matches(self, *matches: ast.PropertyMatch) -> tuple[ast.PropertyMatch, ...]:
         return matches
 
-    def property_match(self, name: Token, value: ast.Value) -> ast.PropertyMatch:
+    def property_match(self, name: Token, value: ast.ValueSyntax) -> ast.PropertyMatch:
         return ast.PropertyMatch(str(name), value, span=span_of(name).to(value.span), name_span=span_of(name))
 
     def traversal(
@@ -152,9 +151,9 @@ class _TreeBuilder(Transformer[Token, object]):
         edge: tuple[Token, bool],
         hops: ast.Hops | None,
         destination: Token,
-    ) -> ast.Traversal:
+    ) -> ast.TraversalClause:
         word, undirected = edge
-        return ast.Traversal(
+        return ast.TraversalClause(
             _variable(source),
             str(word),
             _variable(destination),
@@ -167,7 +166,7 @@ class _TreeBuilder(Transformer[Token, object]):
 
     def traversal_by_operator_word(
         self, source: Token, word: Token, hops: ast.Hops | None, destination: Token
-    ) -> ast.Traversal:
+    ) -> ast.TraversalClause:
         return self.traversal(source, None, (word, False), hops, destination)
 
     def directed(self, word: Token) -> tuple[Token, bool]:
@@ -183,20 +182,22 @@ class _TreeBuilder(Transformer[Token, object]):
     def exact_hops(self, opening: Token, count: Token, close: Token) -> ast.Hops:
         return self.hops(opening, count, count, close)
 
-    def filter(self, left: ast.Expression | Token, operator: Token, right: ast.Expression) -> ast.Filter:
+    def filter(
+        self, left: ast.ExpressionSyntax | Token, operator: Token, right: ast.ExpressionSyntax
+    ) -> ast.FilterClause:
         first = _variable(left) if isinstance(left, Token) else left
-        return ast.Filter(first, _comparison(operator), right, first.span.to(right.span))
+        return ast.FilterClause(first, _comparison(operator), right, first.span.to(right.span))
 
     def null_test(
-        self, operand: ast.Expression | Token, _is: Token, negation: Token | None, null: Token
-    ) -> ast.NullTest:
+        self, operand: ast.ExpressionSyntax | Token, _is: Token, negation: Token | None, null: Token
+    ) -> ast.NullTestClause:
         tested = _variable(operand) if isinstance(operand, Token) else operand
-        return ast.NullTest(tested, negated=negation is not None, span=tested.span.to(span_of(null)))
+        return ast.NullTestClause(tested, negated=negation is not None, span=tested.span.to(span_of(null)))
 
     def projections(self, *projections: ast.Projection) -> tuple[ast.Projection, ...]:
         return projections
 
-    def projection(self, expression: ast.Expression, _as: Token | None, alias: Token | None) -> ast.Projection:
+    def projection(self, expression: ast.ExpressionSyntax, _as: Token | None, alias: Token | None) -> ast.Projection:
         if alias is None:
             return ast.Projection(expression, None, expression.span)
         return ast.Projection(expression, str(alias), expression.span.to(span_of(alias)))
@@ -204,26 +205,28 @@ class _TreeBuilder(Transformer[Token, object]):
     def order(self, *keys: ast.OrderKey) -> tuple[ast.OrderKey, ...]:
         return keys
 
-    def order_key(self, expression: ast.Expression, direction: Token | None) -> ast.OrderKey:
-        if isinstance(expression, ast.Constant) and expression.value is None:
+    def order_key(self, expression: ast.ExpressionSyntax, direction: Token | None) -> ast.OrderKey:
+        if isinstance(expression, ast.ScalarLiteral) and expression.value is None:
             # No sort key is a null, but a column may be called so.
             expression = ast.AliasReference("null", expression.span)
         if direction is None:
             return ast.OrderKey(expression, descending=False, span=expression.span)
-        if isinstance(expression, ast.Nearest):
-            raise SyntaxRejected("nearest takes no direction", span_of(direction), "leave it out: the nearest is first")
+        if isinstance(expression, ast.NearestCall):
+            raise SyntaxRejection(
+                "nearest takes no direction", span_of(direction), "leave it out: the nearest is first"
+            )
         span = expression.span.to(span_of(direction))
         return ast.OrderKey(expression, descending=direction == "desc", span=span)
 
-    def limit(self, count: Token) -> ast.Constant | ast.Variable:
+    def limit(self, count: Token) -> ast.ScalarLiteral | ast.Variable:
         if count.type == "VAR":
             return _variable(count)
-        return ast.Constant(_integer(count, range(MAX_LIMIT + 1), "a limit"), span_of(count))
+        return ast.ScalarLiteral(_integer(count, range(MAX_LIMIT + 1), "a limit"), span_of(count))
 
     # -------------------------------------------------------------------------------------------- writing
 
-    def mutation(self, *statements: ast.Statement) -> ast.Mutation:
-        return ast.Mutation(statements)
+    def mutation(self, *statements: ast.StatementSyntax) -> ast.MutationBody:
+        return ast.MutationBody(statements)
 
     def insert(
         self, word: Token, type_name: Token, assignments: tuple[ast.Assignment, ...], close: Token
@@ -231,27 +234,27 @@ class _TreeBuilder(Transformer[Token, object]):
         return ast.Insert(str(type_name), assignments, span=_between(word, close), type_span=span_of(type_name))
 
     def update(
-        self, word: Token, type_name: Token, assignments: tuple[ast.Assignment, ...], predicate: ast.Predicate
+        self, word: Token, type_name: Token, assignments: tuple[ast.Assignment, ...], predicate: ast.WhereCondition
     ) -> ast.Update:
         span = span_of(word).to(predicate.span)
         return ast.Update(str(type_name), assignments, predicate, span=span, type_span=span_of(type_name))
 
-    def delete(self, word: Token, type_name: Token, predicate: ast.Predicate) -> ast.Delete:
+    def delete(self, word: Token, type_name: Token, predicate: ast.WhereCondition) -> ast.Delete:
         span = span_of(word).to(predicate.span)
         return ast.Delete(str(type_name), predicate, span=span, type_span=span_of(type_name))
 
     def assignments(self, *assignments: ast.Assignment) -> tuple[ast.Assignment, ...]:
         return assignments
 
-    def assignment(self, name: Token, value: ast.Value) -> ast.Assignment:
+    def assignment(self, name: Token, value: ast.ValueSyntax) -> ast.Assignment:
         return ast.Assignment(str(name), value, span=span_of(name).to(value.span), name_span=span_of(name))
 
     def assigned(self, name: Token) -> Token:
         return name
 
-    def predicate(self, name: Token, operator: Token, value: ast.Value) -> ast.Predicate:
+    def predicate(self, name: Token, operator: Token, value: ast.ValueSyntax) -> ast.WhereCondition:
         span = span_of(name).to(value.span)
-        return ast.Predicate(str(name), _comparison(operator), value, span=span, name_span=span_of(name))
+        return ast.WhereCondition(str(name), _comparison(operator), value, span=span, name_span=span_of(name))
 
     # -------------------------------------------------------------------------------------------- expressions
 
@@ -264,74 +267,82 @@ class _TreeBuilder(Transformer[Token, object]):
     def alias_reference(self, name: Token) -> ast.AliasReference:
         return ast.AliasReference(str(name), span_of(name))
 
-    def now(self, word: Token, close: Token) -> ast.Now:
-        return ast.Now(_between(word, close))
+    def now(self, word: Token, close: Token) -> ast.NowCall:
+        return ast.NowCall(_between(word, close))
 
-    def aggregate(self, word: Token, distinct: Token | None, argument: ast.Expression, close: Token) -> ast.Aggregate:
+    def aggregate(
+        self, word: Token, distinct: Token | None, argument: ast.ExpressionSyntax, close: Token
+    ) -> ast.AggregateCall:
         if distinct is not None and word != ast.AggregateFunction.COUNT:
-            raise SyntaxRejected(f"{word} takes no 'distinct'", span_of(distinct), "only count(distinct ...) does")
+            raise SyntaxRejection(f"{word} takes no 'distinct'", span_of(distinct), "only count(distinct ...) does")
         function = ast.AggregateFunction(word)
-        return ast.Aggregate(function, argument, distinct=distinct is not None, span=_between(word, close))
+        return ast.AggregateCall(function, argument, distinct=distinct is not None, span=_between(word, close))
 
-    def nearest(self, word: Token, variable: Token, name: Token, query: ast.Expression, close: Token) -> ast.Nearest:
-        return ast.Nearest(_property(variable, name), query, _between(word, close))
+    def nearest(
+        self, word: Token, variable: Token, name: Token, query: ast.ExpressionSyntax, close: Token
+    ) -> ast.NearestCall:
+        return ast.NearestCall(_property(variable, name), query, _between(word, close))
 
-    def text_match(self, word: Token, target: ast.Expression, query: ast.Expression, close: Token) -> ast.TextMatch:
+    def text_match(
+        self, word: Token, target: ast.ExpressionSyntax, query: ast.ExpressionSyntax, close: Token
+    ) -> ast.TextMatchCall:
         return self.fuzzy(word, target, query, None, close)
 
     def fuzzy(
         self,
         word: Token,
-        target: ast.Expression,
-        query: ast.Expression,
-        max_edits: ast.Expression | None,
+        target: ast.ExpressionSyntax,
+        query: ast.ExpressionSyntax,
+        max_edits: ast.ExpressionSyntax | None,
         close: Token,
-    ) -> ast.TextMatch:
-        return ast.TextMatch(ast.TextFunction(word), target, query, max_edits, _between(word, close))
+    ) -> ast.TextMatchCall:
+        return ast.TextMatchCall(ast.TextFunction(word), target, query, max_edits, _between(word, close))
 
-    def bm25(self, word: Token, target: ast.Expression, query: ast.Expression, close: Token) -> ast.Bm25:
-        return ast.Bm25(target, query, _between(word, close))
+    def bm25(
+        self, word: Token, target: ast.ExpressionSyntax, query: ast.ExpressionSyntax, close: Token
+    ) -> ast.Bm25Call:
+        return ast.Bm25Call(target, query, _between(word, close))
 
     def rrf(
         self,
         word: Token,
-        first: ast.Nearest | ast.Bm25,
-        second: ast.Nearest | ast.Bm25,
-        k: ast.Expression | None,
+        first: ast.NearestCall | ast.Bm25Call,
+        second: ast.NearestCall | ast.Bm25Call,
+        k: ast.ExpressionSyntax | None,
         close: Token,
-    ) -> ast.Rrf:
-        return ast.Rrf(first, second, k, _between(word, close))
+    ) -> ast.RrfCall:
+        return ast.RrfCall(first, second, k, _between(word, close))
 
-    def text(self, token: Token) -> ast.Constant:
-        return ast.Constant(unquoted(token), span_of(token))
+    def text(self, token: Token) -> ast.ScalarLiteral:
+        return ast.ScalarLiteral(unquote_string(token), span_of(token))
 
-    def integer(self, token: Token) -> ast.Constant:
-        return ast.Constant(_integer(token, _INTEGERS, "an integer"), span_of(token))
+    def integer(self, token: Token) -> ast.ScalarLiteral:
+        return ast.ScalarLiteral(_integer(token, _INTEGERS, "an integer"), span_of(token))
 
-    def decimal(self, token: Token) -> ast.Constant:
+    def decimal(self, token: Token) -> ast.ScalarLiteral:
         if "e" in token.lower():
-            raise SyntaxRejected("a number has no exponent", span_of(token), "write out its digits")
+            raise SyntaxRejection("a number has no exponent", span_of(token), "write out its digits")
         value = float(token)
         if isinf(value):
-            raise SyntaxRejected("this number is out of range", span_of(token), "an F64 reaches to about 1.8 * 10^308")
-        return ast.Constant(value, span_of(token))
+            raise SyntaxRejection("this number is out of range", span_of(token), "an F64 reaches to about 1.8 * 10^308")
+        return ast.ScalarLiteral(value, span_of(token))
 
-    def boolean(self, token: Token) -> ast.Constant:
-        return ast.Constant(token == "true", span_of(token))
+    def boolean(self, token: Token) -> ast.ScalarLiteral:
+        return ast.ScalarLiteral(token == "true", span_of(token))
 
-    def null(self, token: Token) -> ast.Constant:
-        return ast.Constant(None, span_of(token))
+    def null(self, token: Token) -> ast.ScalarLiteral:
+        return ast.ScalarLiteral(None, span_of(token))
 
-    def date(self, word: Token, text: Token, close: Token) -> ast.DateConstant:
-        return ast.DateConstant(unquoted(text), _between(word, close))
+    def date(self, word: Token, text: Token, close: Token) -> ast.DateLiteral:
+        return ast.DateLiteral(unquote_string(text), _between(word, close))
 
-    def datetime(self, word: Token, text: Token, close: Token) -> ast.DateTimeConstant:
-        return ast.DateTimeConstant(unquoted(text), _between(word, close))
+    def datetime(self, word: Token, text: Token, close: Token) -> ast.DateTimeLiteral:
+        return ast.DateTimeLiteral(unquote_string(text), _between(word, close))
 
-    def list(self, opening: Token, items: tuple[ast.Literal, ...], close: Token) -> ast.ListConstant:
-        return ast.ListConstant(items, _between(opening, close))
+    def list(self, opening: Token, items: tuple[ast.AnyLiteral, ...], close: Token) -> ast.ListLiteral:
+        return ast.ListLiteral(items, _between(opening, close))
 
-    def items(self, *items: ast.Literal) -> tuple[ast.Literal, ...]:
+    def items(self, *items: ast.AnyLiteral) -> tuple[ast.AnyLiteral, ...]:
         return items
 
 
@@ -351,20 +362,20 @@ def _property(variable: Token, name: Token) -> ast.PropertyAccess:
     return ast.PropertyAccess(_name(variable), str(name), span=_between(variable, name), name_span=span_of(name))
 
 
-def _comparison(token: Token) -> ast.Comparison:
+def _comparison(token: Token) -> ast.ComparisonOperator:
     if token in _FOREIGN_OPERATORS:
         instead = _FOREIGN_OPERATORS[token]
-        raise SyntaxRejected(f"'{token}' is not an operator", span_of(token), f"write '{instead}'")
-    return ast.Comparison(token)
+        raise SyntaxRejection(f"'{token}' is not an operator", span_of(token), f"write '{instead}'")
+    return ast.ComparisonOperator(token)
 
 
 def _scalar(name: Token) -> Scalar:
     if name == Scalar.VECTOR:
-        raise SyntaxRejected("a vector needs its size", span_of(name), "write Vector(n), and no list around it")
+        raise SyntaxRejection("a vector needs its size", span_of(name), "write Vector(n), and no list around it")
     if name not in _SCALAR_NAMES:
         known = f"the types are {', '.join(_SCALAR_NAMES)} and Vector(n)"
-        raise SyntaxRejected(
-            f"'{name}' is not a type of parameters", span_of(name), did_you_mean(name, _SCALAR_NAMES) or known
+        raise SyntaxRejection(
+            f"'{name}' is not a type of parameters", span_of(name), suggest_similar(name, _SCALAR_NAMES) or known
         )
     return Scalar(name)
 
@@ -381,4 +392,4 @@ def _integer(token: Token, allowed: range, what: str) -> int:
         if value in allowed:
             return value
     bounds = f"{what} is from {allowed.start} to {allowed.stop - 1}"
-    raise SyntaxRejected(bounds, span_of(token), "write a number in that range")
+    raise SyntaxRejection(bounds, span_of(token), "write a number in that range")

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from omnigraph.language.query.ast import AggregateFunction, Comparison, TextFunction
+from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator, TextFunction
 from omnigraph.language.types import ValueType
-
-ConstantValue: TypeAlias = "str | int | float | bool | tuple[ConstantValue, ...] | None"
-"""Dates are days since 1970, date-times are milliseconds since 1970 UTC; the type says which."""
+from omnigraph.language.values import ConstantValue
 
 
-class Direction(StrEnum):
+class TraversalDirection(StrEnum):
     """How an edge is walked from the variable on the left."""
 
     OUT = "out"
@@ -139,7 +137,7 @@ Expression: TypeAlias = (
     | FusedScore
     | Aggregate
 )
-Ranking: TypeAlias = Distance | TextScore | FusedScore
+RankingExpression: TypeAlias = Distance | TextScore | FusedScore
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +145,7 @@ class Compare:
     """``left operator right`` in three-valued logic: a null on either side is no match."""
 
     left: Expression
-    operator: Comparison
+    operator: ComparisonOperator
     right: Expression
 
 
@@ -166,7 +164,7 @@ Predicate: TypeAlias = Compare | IsNull | TextMatch
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class TypedBinding:
     """A variable ranges over a node type; the predicates come from its braces."""
 
     variable: str
@@ -175,7 +173,7 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
-class Traverse:
+class TypedTraversal:
     """A step along an edge type. The source is what stood on the left, whatever the direction.
 
     ``edge_variable`` set means one row per edge; else one row per distinct destination at distance
@@ -185,7 +183,7 @@ class Traverse:
     source: str
     source_type: str
     edge_type: str
-    direction: Direction
+    direction: TraversalDirection
     destination: str
     destination_type: str
     minimum: int
@@ -194,21 +192,21 @@ class Traverse:
 
 
 @dataclass(frozen=True, slots=True)
-class Exclude:
+class TypedNegation:
     """``not``: no match of the inner clauses, with the outer variables fixed."""
 
     clauses: tuple[Clause, ...]
     outer: tuple[str, ...]
 
 
-Clause: TypeAlias = Bind | Traverse | Predicate | Exclude
+Clause: TypeAlias = TypedBinding | TypedTraversal | Predicate | TypedNegation
 
 
 # ------------------------------------------------------------------------------------------------ queries
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ResultColumn:
     """One column of the result."""
 
     name: str
@@ -216,7 +214,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SortKey:
     """One sort key."""
 
     expression: Expression
@@ -235,13 +233,13 @@ class TypedRead:
     parameters: Mapping[str, ValueType]
     variables: Mapping[str, str]
     clauses: tuple[Clause, ...]
-    columns: tuple[Column, ...]
-    order: tuple[Order, ...]
+    columns: tuple[ResultColumn, ...]
+    order: tuple[SortKey, ...]
     limit: Constant | ParameterValue | None
 
 
 @dataclass(frozen=True, slots=True)
-class Assign:
+class AssignedValue:
     """A property and the value it gets."""
 
     name: str
@@ -253,7 +251,7 @@ class InsertNode:
     """A new node; with a key, the whole row is replaced if it exists. Defaults are already filled in."""
 
     node_type: str
-    values: tuple[Assign, ...]
+    values: tuple[AssignedValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +261,7 @@ class InsertEdge:
     edge_type: str
     source: Expression
     destination: Expression
-    values: tuple[Assign, ...]
+    values: tuple[AssignedValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +269,7 @@ class UpdateNodes:
     """New values for the nodes that match; ``predicate`` speaks of the variable ``_``."""
 
     node_type: str
-    values: tuple[Assign, ...]
+    values: tuple[AssignedValue, ...]
     predicate: Predicate
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar
 
 _WORD = re.compile(r"\w+")
@@ -54,4 +54,4 @@ def _type_advice(before: str, text: str, offset: int) -> str | None:
     if word is None or not before.rstrip().endswith(":"):
         return None
     types = [str(scalar) for scalar in Scalar]
-    return did_you_mean(word.group(), types) or f"the types are {', '.join(types)} and enum"
+    return suggest_similar(word.group(), types) or f"the types are {', '.join(types)} and enum"

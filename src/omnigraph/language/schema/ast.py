@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import TypeAlias
 
-from omnigraph.language.source import Span, unplaced
+from omnigraph.language.source import Span, span_field
 from omnigraph.language.types import Scalar
 
 
@@ -19,7 +19,7 @@ class Name:
     """The name of a type, a property, an annotation or an enum value."""
 
     text: str
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 class LiteralKind(Enum):
@@ -37,7 +37,7 @@ class Literal:
 
     kind: LiteralKind
     text: str
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Bounds:
 
     minimum: Literal | None
     maximum: Literal | None
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class TypeExpression:
     is_list: bool = False
     enum_values: tuple[Name, ...] | None = None
     dimension: Literal | None = None
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Constraint:
 
     kind: ConstraintKind
     arguments: tuple[Argument, ...]
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Cardinality:
 
     minimum: Literal
     maximum: Literal | None
-    span: Span = unplaced()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)

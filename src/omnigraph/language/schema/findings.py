@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from omnigraph.errors import Problem
-from omnigraph.language.source import Source, Span
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import Source, Span, suggest_similar
 
 MAX_PROBLEMS = 100
 # One search among 10,000 names takes a tenth of a second.
@@ -35,7 +34,7 @@ def problems_of(findings: Iterable[Finding], source: Source) -> list[Problem]:
     for each in first:
         hint = each.hint
         if each.known and suggestions > 0:
-            hint = did_you_mean(each.word, each.known) or hint
+            hint = suggest_similar(each.word, each.known) or hint
             suggestions -= 1
         problems.append(source.problem(each.code, each.message, each.span, hint))
     return problems

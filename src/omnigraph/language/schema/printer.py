@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from omnigraph.language.schema import ast
-from omnigraph.language.syntax import quoted
+from omnigraph.language.syntax import quote_string
 from omnigraph.language.types import Scalar
 
 
@@ -79,4 +79,4 @@ def _argument(argument: ast.Argument) -> str:
 
 
 def _literal(literal: ast.Literal) -> str:
-    return quoted(literal.text) if literal.kind is ast.LiteralKind.STRING else literal.text
+    return quote_string(literal.text) if literal.kind is ast.LiteralKind.STRING else literal.text

@@ -14,7 +14,8 @@ from typing import TypeVar, cast
 import pyarrow as pa
 
 from omnigraph.errors import Json, NotFound, ParameterError
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.schema import TableKey
+from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import Reference, take_snapshot
@@ -155,8 +156,8 @@ def _record(table_key: str, entity: ChangedEntity[Json]) -> dict[str, Json]:
 
 
 def _kind_and_name(table_key: str) -> tuple[str, str]:
-    kind, _, name = table_key.partition(":")
-    return kind, name
+    key = TableKey(table_key)
+    return key.kind, key.type_name
 
 
 def _moment_json(snapshot: Snapshot) -> dict[str, Json]:
@@ -188,7 +189,7 @@ def compute_diff(
         before, after = given, take_snapshot(manifest, branch)
     wanted = _wanted(before, after, types)
     changed = [key for key in changed_tables(before, after) if wanted is None or key in wanted]
-    return Diff(before, after, tuple(sorted(changed, key=lambda key: (not key.startswith("node:"), key))))
+    return Diff(before, after, tuple(sorted(changed, key=lambda key: TableKey(key).nodes_first)))
 
 
 def _moment(manifest: Manifest, reference: Reference, branch: str, live: Iterable[str]) -> Snapshot:
@@ -202,7 +203,7 @@ def _moment(manifest: Manifest, reference: Reference, branch: str, live: Iterabl
         known = [*live, *tag_names(manifest)]
         raise NotFound(
             f"no branch, commit, version, date or tag '{reference}'",
-            hint=did_you_mean(str(reference), known) or f"the branches are {', '.join(live)}",
+            hint=suggest_similar(str(reference), known) or f"the branches are {', '.join(live)}",
             details=missing.details,
         ) from missing
 
@@ -216,8 +217,8 @@ def _wanted(before: Snapshot, after: Snapshot, types: Iterable[str] | None) -> s
 def _table_keys(before: Snapshot, after: Snapshot, name: str) -> list[str]:
     """The tables that a name means, by a type or a table key; a type that only one of the two moments has counts."""
     keys = {type_.table_key for snapshot in (before, after) for type_ in snapshot.catalog().types()}
-    found = [key for key in (name, f"node:{name}", f"edge:{name}") if key in keys]
+    found = [key for key in TableKey.candidates(name) if key in keys]
     if not found:
-        known = [key.partition(":")[2] for key in sorted(keys)]
-        raise NotFound(f"neither moment has a type '{name}'", hint=did_you_mean(name, known), details={"type": name})
+        known = [key.type_name for key in sorted(keys)]
+        raise NotFound(f"neither moment has a type '{name}'", hint=suggest_similar(name, known), details={"type": name})
     return found

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from omnigraph.errors import ChangeGap, HistoryGone, Json, NotFound, ParameterError, StorageError
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.schema import TableKey
+from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.lineage import Lineage
@@ -167,9 +168,9 @@ def _tables(manifest: Manifest, view: View, types: Iterable[str] | None) -> tupl
     known = {*view.tables.locations, *(type_.table_key for type_ in current_schema(manifest).catalog.types())}
     found: set[str] = set()
     for name in types:
-        keys = known.intersection((name, f"node:{name}", f"edge:{name}"))
+        keys = known.intersection(TableKey.candidates(name))
         if not keys:
-            hint = did_you_mean(name, [key.partition(":")[2] for key in known])
+            hint = suggest_similar(name, [TableKey(key).type_name for key in known])
             raise NotFound(f"no type '{name}' in this graph", hint=hint, details={"type": name})
         found |= keys
     return tuple(sorted(found))
@@ -234,7 +235,7 @@ def _diff(before: Snapshot, after: Snapshot, place: Cursor) -> Diff:
     changed = [key for key in changed_tables(before, after) if place.tables is None or key in place.tables]
     for snapshot in (before, after):
         _open(snapshot, changed)
-    return Diff(before, after, tuple(sorted(changed, key=lambda key: (not key.startswith("node:"), key))))
+    return Diff(before, after, tuple(sorted(changed, key=lambda key: TableKey(key).nodes_first)))
 
 
 def _open(snapshot: Snapshot, table_keys: Iterable[str]) -> None:

@@ -13,7 +13,6 @@ from omnigraph.language.query import (
     Aggregate,
     ColumnValue,
     Constant,
-    ConstantValue,
     Distance,
     Expression,
     FusedScore,
@@ -25,6 +24,7 @@ from omnigraph.language.query import (
     TextScore,
 )
 from omnigraph.language.types import ValueType
+from omnigraph.language.values import ConstantValue
 from omnigraph.read.frames.frame import Frame
 from omnigraph.storage.arrow_schema import arrow_type, arrow_values
 from omnigraph.storage.columns import Values

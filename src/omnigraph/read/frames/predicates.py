@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from omnigraph.language.query import (
     Compare,
-    Comparison,
-    ConstantValue,
+    ComparisonOperator,
     Expression,
     IsNull,
     Predicate,
@@ -27,6 +26,7 @@ from omnigraph.language.query import (
 )
 from omnigraph.language.query.plan import variables_of
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.values import ConstantValue
 from omnigraph.read.frames.expressions import Fixed, Request, evaluate, fixed_value
 from omnigraph.read.frames.frame import Binding, Frame, Mask, Positions
 from omnigraph.storage.arrow_schema import arrow_values
@@ -126,40 +126,40 @@ def _membership(column: str, type_: ValueType, items: ConstantValue) -> Conditio
 
 # --------------------------------------------------------------------------------------------- one side fixed
 
-_MIRRORED: Final[Mapping[Comparison, Comparison]] = {
-    Comparison.EQUAL: Comparison.EQUAL,
-    Comparison.NOT_EQUAL: Comparison.NOT_EQUAL,
-    Comparison.LESS: Comparison.GREATER,
-    Comparison.LESS_OR_EQUAL: Comparison.GREATER_OR_EQUAL,
-    Comparison.GREATER: Comparison.LESS,
-    Comparison.GREATER_OR_EQUAL: Comparison.LESS_OR_EQUAL,
+_MIRRORED: Final[Mapping[ComparisonOperator, ComparisonOperator]] = {
+    ComparisonOperator.EQUAL: ComparisonOperator.EQUAL,
+    ComparisonOperator.NOT_EQUAL: ComparisonOperator.NOT_EQUAL,
+    ComparisonOperator.LESS: ComparisonOperator.GREATER,
+    ComparisonOperator.LESS_OR_EQUAL: ComparisonOperator.GREATER_OR_EQUAL,
+    ComparisonOperator.GREATER: ComparisonOperator.LESS,
+    ComparisonOperator.GREATER_OR_EQUAL: ComparisonOperator.LESS_OR_EQUAL,
 }
 """``a < b`` is ``b > a``; also the operators that compare two single values."""
 
-_MEANINGS: Final[Mapping[Comparison, Callable[[object, object], bool]]] = {
-    Comparison.EQUAL: operators.eq,
-    Comparison.NOT_EQUAL: operators.ne,
-    Comparison.LESS: cast("Callable[[object, object], bool]", operators.lt),
-    Comparison.LESS_OR_EQUAL: cast("Callable[[object, object], bool]", operators.le),
-    Comparison.GREATER: cast("Callable[[object, object], bool]", operators.gt),
-    Comparison.GREATER_OR_EQUAL: cast("Callable[[object, object], bool]", operators.ge),
-    Comparison.CONTAINS: cast("Callable[[object, object], bool]", operators.contains),
-    Comparison.STARTS_WITH: cast("Callable[[object, object], bool]", str.startswith),
+_MEANINGS: Final[Mapping[ComparisonOperator, Callable[[object, object], bool]]] = {
+    ComparisonOperator.EQUAL: operators.eq,
+    ComparisonOperator.NOT_EQUAL: operators.ne,
+    ComparisonOperator.LESS: cast("Callable[[object, object], bool]", operators.lt),
+    ComparisonOperator.LESS_OR_EQUAL: cast("Callable[[object, object], bool]", operators.le),
+    ComparisonOperator.GREATER: cast("Callable[[object, object], bool]", operators.gt),
+    ComparisonOperator.GREATER_OR_EQUAL: cast("Callable[[object, object], bool]", operators.ge),
+    ComparisonOperator.CONTAINS: cast("Callable[[object, object], bool]", operators.contains),
+    ComparisonOperator.STARTS_WITH: cast("Callable[[object, object], bool]", str.startswith),
 }
 
 
-def _fixed_holds(left: ConstantValue, operator: Comparison, right: ConstantValue) -> bool:
+def _fixed_holds(left: ConstantValue, operator: ComparisonOperator, right: ConstantValue) -> bool:
     # Python compares integers with floats exactly, and texts in the order of their UTF-8 bytes.
     return left is not None and right is not None and _MEANINGS[operator](left, right)
 
 
-def _column_holds(values: Values, type_: ValueType, operator: Comparison, value: ConstantValue) -> Mask:
+def _column_holds(values: Values, type_: ValueType, operator: ComparisonOperator, value: ConstantValue) -> Mask:
     """``column operator value``."""
     if value is None:
         return np.zeros(len(values), np.bool_)
     if type_.is_list:
         items, rows = _flat(values)
-        return _any(rows[_column_holds(items, type_.item, Comparison.EQUAL, value)], len(values))
+        return _any(rows[_column_holds(items, type_.item, ComparisonOperator.EQUAL, value)], len(values))
     if operator in _TEXT_KERNELS:
         return truths(compute(_TEXT_KERNELS[operator], values, options=pc.MatchSubstringOptions(cast(str, value))))
     condition = comparison(_COLUMN, type_, operator, value)
@@ -169,7 +169,7 @@ def _column_holds(values: Values, type_: ValueType, operator: Comparison, value:
     return truths(column_of(pa.table({_COLUMN: mask}), _COLUMN))
 
 
-def _value_holds(value: ConstantValue, operator: Comparison, values: Values, type_: ValueType) -> Mask:
+def _value_holds(value: ConstantValue, operator: ComparisonOperator, values: Values, type_: ValueType) -> Mask:
     """``value operator column``."""
     if value is None:
         return np.zeros(len(values), np.bool_)
@@ -185,21 +185,21 @@ def _value_holds(value: ConstantValue, operator: Comparison, values: Values, typ
 def _equations(column: str, type_: ValueType, items: ConstantValue) -> Iterator[Compared]:
     """What a column must be equal to for each item of a list; items that it can never hold are left out."""
     for item in cast("tuple[ConstantValue, ...]", items):
-        equation = comparison(column, type_, Comparison.EQUAL, item)
+        equation = comparison(column, type_, ComparisonOperator.EQUAL, item)
         if equation is not None:
             yield equation
 
 
-_TEXT_KERNELS: Final = {Comparison.CONTAINS: "match_substring", Comparison.STARTS_WITH: "starts_with"}
+_TEXT_KERNELS: Final = {ComparisonOperator.CONTAINS: "match_substring", ComparisonOperator.STARTS_WITH: "starts_with"}
 
 
 # --------------------------------------------------------------------------------------------- two columns
 
 
-def _columns_hold(left: Values, type_: ValueType, operator: Comparison, right: Values) -> Mask:
+def _columns_hold(left: Values, type_: ValueType, operator: ComparisonOperator, right: Values) -> Mask:
     if type_.is_list:
         items, rows = _flat(left)
-        return _any(rows[_compared(items, Comparison.EQUAL, right.take(rows))], len(left))
+        return _any(rows[_compared(items, ComparisonOperator.EQUAL, right.take(rows))], len(left))
     if operator in _TEXT_KERNELS:
         return _texts_hold(left, operator, right)
     return _compared(left, operator, right)
@@ -217,7 +217,7 @@ def _any(rows: Positions, count: int) -> Mask:
     return found
 
 
-def _texts_hold(left: Values, operator: Comparison, right: Values) -> Mask:
+def _texts_hold(left: Values, operator: ComparisonOperator, right: Values) -> Mask:
     known = truths(compute("and", compute("is_valid", left), compute("is_valid", right)))
     rows = np.flatnonzero(known)
     # Arrow searches all rows for one text only, and NumPy stumbles over the character 0.
@@ -226,7 +226,7 @@ def _texts_hold(left: Values, operator: Comparison, right: Values) -> Mask:
     return known
 
 
-def _compared(left: Values, operator: Comparison, right: Values) -> Mask:
+def _compared(left: Values, operator: ComparisonOperator, right: Values) -> Mask:
     if left.type.equals(right.type):
         return truths(compute(_KERNELS[operator], left, right))
     common = _common_type(left.type, right.type)
@@ -288,20 +288,20 @@ def _sign(left: _Numbers, right: _Numbers) -> _Signs:
     return (left > right).astype(np.int8) - (left < right).astype(np.int8)
 
 
-_OF_SIGNS: Final[Mapping[Comparison, Callable[[_Signs], Mask]]] = {
-    Comparison.EQUAL: lambda signs: signs == 0,
-    Comparison.NOT_EQUAL: lambda signs: signs != 0,
-    Comparison.LESS: lambda signs: signs == -1,
-    Comparison.LESS_OR_EQUAL: lambda signs: signs <= 0,
-    Comparison.GREATER: lambda signs: signs == 1,
-    Comparison.GREATER_OR_EQUAL: lambda signs: (signs == 0) | (signs == 1),
+_OF_SIGNS: Final[Mapping[ComparisonOperator, Callable[[_Signs], Mask]]] = {
+    ComparisonOperator.EQUAL: lambda signs: signs == 0,
+    ComparisonOperator.NOT_EQUAL: lambda signs: signs != 0,
+    ComparisonOperator.LESS: lambda signs: signs == -1,
+    ComparisonOperator.LESS_OR_EQUAL: lambda signs: signs <= 0,
+    ComparisonOperator.GREATER: lambda signs: signs == 1,
+    ComparisonOperator.GREATER_OR_EQUAL: lambda signs: (signs == 0) | (signs == 1),
 }
 
 _KERNELS: Final = {
-    Comparison.EQUAL: "equal",
-    Comparison.NOT_EQUAL: "not_equal",
-    Comparison.LESS: "less",
-    Comparison.LESS_OR_EQUAL: "less_equal",
-    Comparison.GREATER: "greater",
-    Comparison.GREATER_OR_EQUAL: "greater_equal",
+    ComparisonOperator.EQUAL: "equal",
+    ComparisonOperator.NOT_EQUAL: "not_equal",
+    ComparisonOperator.LESS: "less",
+    ComparisonOperator.LESS_OR_EQUAL: "less_equal",
+    ComparisonOperator.GREATER: "greater",
+    ComparisonOperator.GREATER_OR_EQUAL: "greater_equal",
 }

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import NotFound, ParameterError, StorageError
 from omnigraph.language.schema import Catalog
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows.scan import Key, id_of, with_id
 from omnigraph.read.rows.type_rows import blobs_of, rows_of, type_of
@@ -54,7 +54,9 @@ def read_blob(
     type_ = type_of(catalog, name)
     blobs = blobs_of(type_)
     if property_ not in blobs:
-        hint = did_you_mean(property_, blobs) or (f"its blobs are {', '.join(blobs)}" if blobs else "it has no blobs")
+        hint = suggest_similar(property_, blobs) or (
+            f"its blobs are {', '.join(blobs)}" if blobs else "it has no blobs"
+        )
         raise ParameterError(f"{type_.name} has no blob '{property_}'", hint=hint)
     rows = rows_of(snapshot, type_)
     addresses = [

@@ -12,10 +12,11 @@ from typing import Final, NamedTuple, SupportsIndex, TypeAlias, cast
 import pyarrow as pa
 
 from omnigraph.errors import Json, ParameterError
-from omnigraph.language.query import Comparison, ValueMismatch, convert
+from omnigraph.language.query import ComparisonOperator
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.values import ValueMismatch, convert_value
 from omnigraph.read.rows.type_rows import SHOWN, readable
 from omnigraph.storage.filters import AnyOf, Compared, Condition, Either, Missing, comparison
 
@@ -26,7 +27,9 @@ _IN: Final = "in"
 _TEXT: Final = ValueType(Scalar.STRING)
 _FLOAT: Final = ValueType(Scalar.F64)
 _OPERATORS: Final = {
-    each.value: each for each in Comparison if each not in (Comparison.CONTAINS, Comparison.STARTS_WITH)
+    each.value: each
+    for each in ComparisonOperator
+    if each not in (ComparisonOperator.CONTAINS, ComparisonOperator.STARTS_WITH)
 }
 _FORM: Final = 'write {"age": 30}, or [("age", ">", 30), ("name", "in", ["Ann", "Bo"])]'
 
@@ -67,7 +70,7 @@ def _stored(type_: NodeType | EdgeType, name: str) -> str | _Problem:
         return known[name]
     if name in SHOWN and isinstance(type_, EdgeType):
         return _Problem(f"{type_.name} has no column '{name}'", f"did you mean '{SHOWN[name]}'?")
-    return _Problem(f"{type_.name} has no column '{name}'", did_you_mean(str(name), known))
+    return _Problem(f"{type_.name} has no column '{name}'", suggest_similar(str(name), known))
 
 
 # --------------------------------------------------------------------------------------------- conditions
@@ -113,20 +116,20 @@ def _condition(type_: NodeType | EdgeType, name: str, operator: str, value: obje
         return _Problem(f"'{name}': {mismatch.message}", mismatch.hint)
 
 
-def _compared(column: str, type_: ValueType, operator: Comparison, value: object) -> Condition:
+def _compared(column: str, type_: ValueType, operator: ComparisonOperator, value: object) -> Condition:
     if value is None:
-        if operator is Comparison.EQUAL:
+        if operator is ComparisonOperator.EQUAL:
             return Missing(column)
-        if operator is Comparison.NOT_EQUAL:
+        if operator is ComparisonOperator.NOT_EQUAL:
             return Compared(column, type_, None)
         raise ValueMismatch("null has no order", "compare it with = or !=")
-    constant = _number(value) if type_.is_number else convert(value, type_)
+    constant = _number(value) if type_.is_number else convert_value(value, type_)
     return comparison(column, type_, operator, constant) or Either(column)
 
 
 def _number(value: object) -> int | float:
     """A number as it is: it need not be one that the column could hold."""
-    as_float = cast(float, convert(value, _FLOAT))
+    as_float = cast(float, convert_value(value, _FLOAT))
     return value.__index__() if isinstance(value, SupportsIndex) else as_float
 
 
@@ -137,9 +140,9 @@ def _one_of(column: str, type_: ValueType, value: object) -> Condition:
         )
     values = list(cast("Iterable[object]", value))
     if type_.scalar is Scalar.STRING:
-        texts = [cast(str, convert(each, replace(type_, nullable=False))) for each in values]
+        texts = [cast(str, convert_value(each, replace(type_, nullable=False))) for each in values]
         return AnyOf((column,), pa.array(texts, pa.string()))
-    return Either(column, tuple(_compared(column, type_, Comparison.EQUAL, each) for each in values))
+    return Either(column, tuple(_compared(column, type_, ComparisonOperator.EQUAL, each) for each in values))
 
 
 def _refuse(problems: Sequence[_Problem]) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import pyarrow as pa
 
 from omnigraph.errors import ParameterError
-from omnigraph.language.query import ValueMismatch, convert
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
+from omnigraph.language.values import ValueMismatch, convert_value
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows.conditions import Filter, columns_of, conditions_of
@@ -129,13 +129,13 @@ def _key_text(type_: NodeType, parts: Sequence[str], values: Mapping[str, object
     unknown = [name for name in values if name not in parts]
     if unknown or len(values) < len(parts):
         wrong = f"'{unknown[0]}' is no part of it" if unknown else f"{_listed(set(parts) - set(values))} is missing"
-        hint = (did_you_mean(str(unknown[0]), parts) if unknown else None) or f"give {_listed(parts)}"
+        hint = (suggest_similar(str(unknown[0]), parts) if unknown else None) or f"give {_listed(parts)}"
         raise ParameterError(f"no key of {type_.name}: {wrong}", hint=hint)
     columns: dict[str, Values] = {}
     for part in parts:
         declared = type_.properties[part].type
         try:
-            columns[part] = arrow_values(declared, [convert(values[part], declared)])
+            columns[part] = arrow_values(declared, [convert_value(values[part], declared)])
         except ValueMismatch as mismatch:
             raise ParameterError(f"'{part}': {mismatch.message}", hint=mismatch.hint) from None
     return cast("list[str]", ids_of(type_, pa.record_batch(columns)).to_pylist())[0]

@@ -14,8 +14,8 @@ from typing import Final, cast
 import pyarrow as pa
 
 from omnigraph.errors import NotFound
-from omnigraph.language.schema import Catalog, EdgeType, NodeType
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
+from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows.values import result_schema
@@ -99,9 +99,9 @@ def edge_type(catalog: Catalog, name: str) -> EdgeType:
 
 def type_of(catalog: Catalog, name: str) -> NodeType | EdgeType:
     """The type of a name, or of a table key; where a node and an edge type share the name, the node type."""
-    kind, colon, rest = name.partition(":")
-    if colon and kind in ("node", "edge"):
-        return node_type(catalog, rest) if kind == "node" else edge_type(catalog, rest)
+    if TableKey.is_key(name):
+        key = TableKey(name)
+        return node_type(catalog, key.type_name) if key.kind == "node" else edge_type(catalog, key.type_name)
     found = catalog.nodes.get(name) or catalog.edge(name)
     if found is None:
         raise _no_such("type", name, [*catalog.nodes, *catalog.edges])
@@ -109,7 +109,7 @@ def type_of(catalog: Catalog, name: str) -> NodeType | EdgeType:
 
 
 def _no_such(kind: str, name: str, known: Iterable[str]) -> NotFound:
-    return NotFound(f"no {kind} '{name}' in this snapshot", hint=did_you_mean(name, known), details={"type": name})
+    return NotFound(f"no {kind} '{name}' in this snapshot", hint=suggest_similar(name, known), details={"type": name})
 
 
 # --------------------------------------------------------------------------------------------- as the schema says

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.errors import EmbeddingError, ParameterError
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 
 OPENAI_COMPATIBLE: Final = "openai-compatible"
 MOCK: Final = "mock"
@@ -77,7 +77,7 @@ def settings_of(
     names = [each.name for each in fields(EmbeddingSettings)]
     unknown = [name for name in given if name not in names]
     if unknown:
-        hint = did_you_mean(unknown[0], names) or f"the settings are {', '.join(names)}"
+        hint = suggest_similar(unknown[0], names) or f"the settings are {', '.join(names)}"
         raise ParameterError(f"embeddings have no setting '{unknown[0]}'", hint=hint)
     if "provider" not in given:
         raise ParameterError("the embedding provider is missing", hint=f"use {OPENAI_COMPATIBLE} or {MOCK}")

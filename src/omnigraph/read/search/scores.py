@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from omnigraph.errors import ParameterError
 from omnigraph.language.query import (
     Constant,
-    ConstantValue,
     Distance,
     Expression,
     FusedScore,
@@ -27,8 +26,9 @@ from omnigraph.language.query import (
     TextMatch,
     TextScore,
 )
-from omnigraph.language.query.plan import Count, Fuse, MatchPlan, Scan, TopRanked, inputs_of
-from omnigraph.language.schema import Catalog
+from omnigraph.language.query.plan import Count, Fuse, MatchPlan, NodeScan, TopRanked, inputs_of
+from omnigraph.language.schema import Catalog, TableKey
+from omnigraph.language.values import ConstantValue
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import Binding, Cache, Frame, Population, Positions, Request, condition_of, whole_table
 from omnigraph.read.search.embedding import EmbeddingSettings, embedder
@@ -92,7 +92,7 @@ def fuse(first: Frame, second: Frame, plan: Fuse, reading: Asked) -> Frame:
 
 def _conditions(plan: TopRanked, request: Request) -> Sequence[Condition] | None:
     """The conditions that the ranked entities are all rows of, where there are no others: the storage may rank them."""
-    if not isinstance(plan.input, Scan):
+    if not isinstance(plan.input, NodeScan):
         return None
     found = [condition_of(predicate, plan.input.variable, request) for predicate in plan.input.predicates]
     return None if None in found else cast("list[Condition]", found)
@@ -260,7 +260,7 @@ class Search:
         return Words(text, edits)
 
     def _embedded(self, ranking: Distance, table_key: str, text: str) -> Vector:
-        declared = self._catalog.nodes[table_key.partition(":")[2]].properties[ranking.target.name]
+        declared = self._catalog.nodes[TableKey(table_key).type_name].properties[ranking.target.name]
         assert declared.type.dimension is not None
         recorded = declared.embedding.model if declared.embedding else None
         return embedder(self._embedding, recorded).vectors([text], declared.type.dimension)[0]
@@ -282,7 +282,7 @@ class Search:
     def _share(self, ranking: Ranking, binding: Binding, k: int) -> Keys:
         """What one ranking gives to the entity of each row; NaN to those without a rank."""
         table_key = binding.population.table_key
-        type_ = self._catalog.nodes[table_key.partition(":")[2]]
+        type_ = self._catalog.nodes[TableKey(table_key).type_name]
         whole = whole_table(self._snapshot, table_key, type_, self._cache)
         best = self.top(ranking, whole, np.arange(len(whole)), None)
         entities, numbers = np.unique(binding.positions, return_inverse=True)

@@ -18,8 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 
 from omnigraph.errors import OmniGraphError, PipelineError, Problem
-from omnigraph.language.source import Span
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import Span, suggest_similar
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.columns import local_files
 from omnigraph.pipeline.file import PipelineFile
@@ -61,7 +60,7 @@ def column_problem(file: PipelineFile, error: SparkFailure, view: Text, columns:
     if missing is None:
         return sql_problem(file, error, f"'{place}'", place.span)
     hide = file.secrets.hide
-    hint = did_you_mean(missing, columns) or f"the columns are {', '.join(columns)}"
+    hint = suggest_similar(missing, columns) or f"the columns are {', '.join(columns)}"
     return file.problem(codes.UNKNOWN_COLUMN, f"'{view}' has no column '{hide(missing)}'", place.span, hide(hint))
 
 

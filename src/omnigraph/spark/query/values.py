@@ -13,7 +13,6 @@ from omnigraph.language.query import (
     Aggregate,
     ColumnValue,
     Constant,
-    ConstantValue,
     Distance,
     Expression,
     FusedScore,
@@ -25,6 +24,7 @@ from omnigraph.language.query import (
     TextScore,
 )
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.values import ConstantValue
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Fixed, fixed_value
 from omnigraph.spark.query.bindings import RESULT, Fusion, Numbered, Rows

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType, TimestampType
 
 from omnigraph.errors import ChangeGap, Json, ParameterError
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 from omnigraph.manifest import opening
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
@@ -101,7 +101,7 @@ def following_of(options: Mapping[str, str]) -> Following:
 
 
 def _unknown(name: str) -> str:
-    hint = did_you_mean(name, _OPTIONS) or f"the options of a stream are {', '.join(_OPTIONS)} and {STORAGE}*"
+    hint = suggest_similar(name, _OPTIONS) or f"the options of a stream are {', '.join(_OPTIONS)} and {STORAGE}*"
     return f"no option '{name}', {hint}"
 
 

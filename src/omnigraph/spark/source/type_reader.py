@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from omnigraph.errors import Json, ParameterError
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 from omnigraph.manifest import opening, references
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
@@ -178,7 +178,7 @@ def filter_of_text(text: str) -> Filter:
 
 
 def _unknown(name: str) -> str:
-    hint = did_you_mean(name, _OPTIONS) or f"the options are {', '.join(_OPTIONS)} and {STORAGE}*"
+    hint = suggest_similar(name, _OPTIONS) or f"the options are {', '.join(_OPTIONS)} and {STORAGE}*"
     return f"no option '{name}', {hint}"
 
 
@@ -199,7 +199,7 @@ def checked_columns(type_: NodeType | EdgeType, names: Iterable[str] | None) -> 
 
 
 def _no_column(type_: NodeType | EdgeType, name: str, known: Iterable[str]) -> str:
-    hint = did_you_mean(name, known)
+    hint = suggest_similar(name, known)
     return f"{type_.name} has no column '{name}'" + (f", {hint}" if hint else "")
 
 

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from omnigraph.errors import OmniGraphError, ParameterError, ValidationError
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.opening import current_schema
 from omnigraph.spark.failures import spark_failures
@@ -219,7 +219,7 @@ def frames_of(routed: object) -> tuple[Mapping[str, Frame], Mapping[str, Frame]]
     parts = ("nodes", "edges")
     for name, frames in cast("Mapping[str, object]", routed).items():
         if name not in parts:
-            raise _misrouted(f"the routing function gave '{name}'", did_you_mean(name, parts))
+            raise _misrouted(f"the routing function gave '{name}'", suggest_similar(name, parts))
         if not isinstance(frames, Mapping):
             raise _misrouted(f"the routing function gave {name} as {type(frames).__name__}")
     given = cast("Routed", routed)

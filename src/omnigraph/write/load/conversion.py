@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.language.query import DATE_FORM, DATETIME_FORM, ConstantValue, ValueMismatch, convert
 from omnigraph.language.types import FLOATS, INTEGERS, Scalar, ValueType
+from omnigraph.language.values import DATE_FORM, DATETIME_FORM, ConstantValue, ValueMismatch, convert_value
 from omnigraph.read.rows import BlobValue, blob_array
 from omnigraph.storage.arrow_schema import arrow_field, arrow_type, arrow_values
 from omnigraph.storage.columns import Values, absent, compute, places, to_list
@@ -166,7 +166,7 @@ def _one(value: object, wanted: ValueType) -> ConstantValue:
     if isinstance(value, str) and wanted.scalar in INTEGERS:
         # A parameter may spell an integer as a text; a record that does is wrong about its type.
         raise ValueMismatch(f"expected {wanted.scalar}, found a string", "give an integer")
-    return convert(value, wanted)
+    return convert_value(value, wanted)
 
 
 def _blobs(values: Iterable[object]) -> Converted:
@@ -174,7 +174,7 @@ def _blobs(values: Iterable[object]) -> Converted:
     mismatches: list[Mismatch] = []
     for row, value in enumerate(values):
         try:
-            text = convert(value, ValueType(Scalar.BLOB, nullable=True))
+            text = convert_value(value, ValueType(Scalar.BLOB, nullable=True))
             found.append(None if text is None else blob_of(cast(str, text)))
         except (ValueMismatch, NotBase64) as mismatch:
             found.append(None)

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, Property, default_value
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.rows import SHOWN
 from omnigraph.storage.columns import Values, compute, to_list
 from omnigraph.write.load.conversion import from_values
-from omnigraph.write.load.intake import Draft, Fault, Rejected, end_ids, faults_of, shown
+from omnigraph.write.load.validation import Draft, Fault, Rejected, end_ids, faults_of, shown
 from omnigraph.write.load.sources import Block, Lines, Record, Source, read_blocks
 from omnigraph.write.rules import REQUIRED, ends_text, key_text, shortened
 
@@ -162,7 +162,7 @@ class _Groups:
         unknown = next((name for name in record if name not in group.fields), None)
         if unknown is None:
             raise _NotARecord("'data' is not an object", group.type.name)
-        hint = did_you_mean(unknown, sorted(group.fields)) or "properties go into 'data'"
+        hint = suggest_similar(unknown, sorted(group.fields)) or "properties go into 'data'"
         raise _NotARecord(f"unknown field '{shown(unknown)}'; {hint}", group.type.name)
 
     def _node_group(self, name: object) -> _Group:
@@ -184,7 +184,7 @@ class _Groups:
 def _unknown_type(kind: str, name: object, known: Mapping[str, object]) -> _NotARecord:
     if not isinstance(name, str):
         return _NotARecord(f"the name of the {kind} type is not a text", rule=KNOWN_TYPES)
-    hint = did_you_mean(name, known)
+    hint = suggest_similar(name, known)
     return _NotARecord(f"no {kind} type '{shown(name)}'" + (f"; {hint}" if hint else ""), shortened(name), KNOWN_TYPES)
 
 
@@ -236,7 +236,7 @@ def _unknown_properties(type_: NodeType | EdgeType, data: Sequence[Record]) -> l
 
 
 def _no_such_property(type_: NodeType | EdgeType, name: object) -> str:
-    hint = did_you_mean(str(name), type_.properties)
+    hint = suggest_similar(str(name), type_.properties)
     return f"{type_.name} has no property '{shown(name)}'" + (f"; {hint}" if hint else "")
 
 

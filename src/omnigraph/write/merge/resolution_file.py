@@ -19,7 +19,7 @@ from yaml.error import Mark, MarkedYAMLError, YAMLError
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from omnigraph.errors import Conflict, NotFound, ParameterError, ValidationError, Violation
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 
 Given: TypeAlias = "str | Path | Mapping[str, object]"
 """A resolution: the name of its file, or what would stand in one."""
@@ -209,7 +209,7 @@ class _Reading:
     def _refuse_unknown(self, found: Mapping[str, object], known: Sequence[str], type_: str) -> None:
         for name in found:
             if name not in known:
-                hint = did_you_mean(str(name), known) or f"it may be {', '.join(known)}"
+                hint = suggest_similar(str(name), known) or f"it may be {', '.join(known)}"
                 self._say(found, type_, f"'{name}' is not known here: {hint}")
 
     def _say(self, found: object, type_: str, message: str) -> None:

@@ -13,16 +13,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from omnigraph.errors import ConflictError, ParameterError, PreconditionFailed, ValidationError, Violation
-from omnigraph.language.query import (
-    ConstantValue,
-    InsertEdge,
-    InsertNode,
-    TypedMutation,
-    bind_parameters,
-    compile_query,
-)
+from omnigraph.language.query import InsertEdge, InsertNode, TypedMutation, bind_parameters, compile_query
 from omnigraph.language.schema import Catalog, Schema
 from omnigraph.language.source import Source
+from omnigraph.language.values import ConstantValue
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.snapshot import Snapshot

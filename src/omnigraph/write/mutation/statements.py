@@ -15,11 +15,10 @@ import pyarrow as pa
 
 from omnigraph.errors import ParameterError
 from omnigraph.language.query import (
-    Assign,
+    AssignedValue,
     Compare,
-    Comparison,
+    ComparisonOperator,
     Constant,
-    ConstantValue,
     DeleteEdges,
     DeleteNodes,
     Expression,
@@ -31,11 +30,10 @@ from omnigraph.language.query import (
     PropertyValue,
     Statement,
     UpdateNodes,
-    ValueMismatch,
-    convert,
 )
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.types import NUMBERS, Scalar, ValueType
+from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value
 from omnigraph.read.rows import blob_array
 from omnigraph.storage.arrow_schema import arrow_schema, arrow_values
 from omnigraph.storage.filters import AnyOf, Compared, comparison
@@ -166,7 +164,7 @@ def _condition(type_: NodeType | EdgeType, predicate: Predicate, values: Values)
     assert isinstance(predicate, Compare)
     assert isinstance(predicate.left, PropertyValue)
     column, declared = predicate.left.name, predicate.left.type
-    if predicate.operator is Comparison.EQUAL and isinstance(type_, NodeType) and _is_id(type_, column):
+    if predicate.operator is ComparisonOperator.EQUAL and isinstance(type_, NodeType) and _is_id(type_, column):
         column = "id"
     return comparison(column, declared, predicate.operator, values.of(predicate.right))
 
@@ -179,7 +177,7 @@ def _is_id(node_type: NodeType, column: str) -> bool:
 # --------------------------------------------------------------------------------------------- rows
 
 
-def _row(type_: NodeType | EdgeType, assigned: tuple[Assign, ...], values: Values) -> pa.Table:
+def _row(type_: NodeType | EdgeType, assigned: tuple[AssignedValue, ...], values: Values) -> pa.Table:
     """A row in the columns of its table; what is not assigned is null, the id included."""
     empty = pa.Table.from_pylist([{}], schema=arrow_schema(type_))
     return _with(empty, _assigned(type_, assigned, values, count=1))
@@ -191,12 +189,12 @@ def _with(rows: pa.Table, columns: Mapping[str, Column]) -> pa.Table:
 
 
 def _assigned(
-    type_: NodeType | EdgeType, assigned: tuple[Assign, ...], values: Values, count: int
+    type_: NodeType | EdgeType, assigned: tuple[AssignedValue, ...], values: Values, count: int
 ) -> dict[str, Column]:
     return {assign.name: _column(type_.properties[assign.name].type, assign, values, count) for assign in assigned}
 
 
-def _column(declared: ValueType, assign: Assign, values: Values, count: int) -> Column:
+def _column(declared: ValueType, assign: AssignedValue, values: Values, count: int) -> Column:
     """A value, repeated, as a column of a property's type."""
     value = values.of(assign.value)
     try:
@@ -212,9 +210,9 @@ def _column(declared: ValueType, assign: Assign, values: Values, count: int) -> 
 
 def _fitted(value: ConstantValue, declared: ValueType) -> ConstantValue:
     """A number of another width may not fit; an enum is looked at by the rules, with all other rows."""
-    return convert(value, declared.as_nullable()) if declared.scalar in NUMBERS else value
+    return convert_value(value, declared.as_nullable()) if declared.scalar in NUMBERS else value
 
 
-def _named(assign: Assign) -> str:
+def _named(assign: AssignedValue) -> str:
     given = assign.value
     return f"param '{given.name}' for '{assign.name}'" if isinstance(given, ParameterValue) else f"'{assign.name}'"

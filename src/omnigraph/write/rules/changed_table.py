@@ -14,8 +14,9 @@ from typing import Final, cast
 
 import pyarrow as pa
 
-from omnigraph.language.query import Comparison, ConstantValue
+from omnigraph.language.query import ComparisonOperator
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.language.values import ConstantValue
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, is_among, is_not_among, places, to_list
@@ -241,7 +242,7 @@ class ChangedTable:
         if pa.types.is_string(values.type):
             return listing(column, cast("pa.StringArray", values))
         type_ = self._type.properties[column].type
-        compared = (Compared(column, type_, Comparison.EQUAL, value).sql() for value in _constants(values))
+        compared = (Compared(column, type_, ComparisonOperator.EQUAL, value).sql() for value in _constants(values))
         return " OR ".join(compared) or "false"
 
     def _there(self, columns: Sequence[str]) -> list[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.hints import closest
-from omnigraph.language.query.check.literals import fitted, literal_constant
-from omnigraph.language.query.check.scope import UNKNOWN, Report, Scope
+from omnigraph.language.query.check.hints import suggest_name
+from omnigraph.language.query.check.literals import fit_literal, type_literal
+from omnigraph.language.query.check.scope import UNKNOWN, ProblemReport, QueryScope
 from omnigraph.language.query.typed import (
     Aggregate,
     Constant,
@@ -25,11 +25,10 @@ from omnigraph.language.query.typed import (
     TextScore,
 )
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.language.source import Span
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import Span, suggest_similar
 from omnigraph.language.types import INTEGERS, NUMBERS, Scalar, ValueType
 
-LITERALS = (ast.Constant, ast.DateConstant, ast.DateTimeConstant, ast.ListConstant)
+LITERALS = (ast.ScalarLiteral, ast.DateLiteral, ast.DateTimeLiteral, ast.ListLiteral)
 BOOL = ValueType(Scalar.BOOL)
 DATETIME = ValueType(Scalar.DATETIME)
 INTEGER = ValueType(Scalar.I64)
@@ -42,15 +41,15 @@ _TEXT_CODES = {
     ast.TextFunction.MATCH_TEXT: "T20",
 }
 
-Searched: TypeAlias = ast.Nearest | ast.Bm25 | ast.Rrf
+RankingCall: TypeAlias = ast.NearestCall | ast.Bm25Call | ast.RrfCall
 
 
-def check_expression(expression: ast.Expression, scope: Scope) -> Expression | None:
+def check_expression(expression: ast.ExpressionSyntax, scope: QueryScope) -> Expression | None:
     """Any expression, with the type that it has by itself."""
     match expression:
-        case ast.Constant() | ast.DateConstant() | ast.DateTimeConstant() | ast.ListConstant():
-            return literal_constant(expression, scope.report)
-        case ast.Now():
+        case ast.ScalarLiteral() | ast.DateLiteral() | ast.DateTimeLiteral() | ast.ListLiteral():
+            return type_literal(expression, scope.report)
+        case ast.NowCall():
             return Now(DATETIME)
         case ast.Variable():
             return check_variable(expression, scope)
@@ -60,18 +59,18 @@ def check_expression(expression: ast.Expression, scope: Scope) -> Expression | N
             return scope.reject(
                 "Q010", f"'{expression.name}' is no value", expression.span, "write the expression that it names"
             )
-        case ast.Aggregate():
+        case ast.AggregateCall():
             return check_aggregate(expression, scope)
-        case ast.TextMatch():
+        case ast.TextMatchCall():
             return check_text_match(expression, scope)
-        case ast.Nearest() | ast.Bm25() | ast.Rrf():
+        case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall():
             return check_ranking(expression, scope)
 
 
 # ------------------------------------------------------------------------------------------------ names
 
 
-def check_variable(variable: ast.Variable, scope: Scope) -> ParameterValue | Identity | None:
+def check_variable(variable: ast.Variable, scope: QueryScope) -> ParameterValue | Identity | None:
     """A bare ``$x``: the parameter, else the id of the bound node."""
     declared = scope.parameters.get(variable.name)
     if declared is not None:
@@ -92,7 +91,7 @@ def check_variable(variable: ast.Variable, scope: Scope) -> ParameterValue | Ide
             return None
 
 
-def check_property(access: ast.PropertyAccess, scope: Scope, unbound: str = "T6") -> PropertyValue | None:
+def check_property(access: ast.PropertyAccess, scope: QueryScope, unbound: str = "T6") -> PropertyValue | None:
     """``$x.p``. ``unbound`` is the code for a variable or a property that is not there."""
     entity = scope.entity(access.variable)
     if entity is None:
@@ -105,28 +104,28 @@ def check_property(access: ast.PropertyAccess, scope: Scope, unbound: str = "T6"
     return PropertyValue(access.variable, access.name, found.type)
 
 
-def reject_unbound(code: str, variable: str, span: Span, scope: Scope) -> None:
+def reject_unbound(code: str, variable: str, span: Span, scope: QueryScope) -> None:
     """Say that a variable is not bound, and how to bind it."""
     if variable == ast.ANONYMOUS:
         return scope.reject(code, "'$_' stands for any node and cannot be read", span, "give the node a name")
     if variable in scope.parameters:
         message, hint = f"'${variable}' is a parameter and has no properties", f"write ${variable}"
         return scope.reject(code, message, span, hint)
-    known = did_you_mean(f"${variable}", (f"${name}" for name in (*scope.variables, *scope.parameters)))
+    known = suggest_similar(f"${variable}", (f"${name}" for name in (*scope.variables, *scope.parameters)))
     hint = known or f"bind it before: ${variable}: Type"
     return scope.reject(code, f"'${variable}' is not bound here", span, hint)
 
 
-def reject_property(code: str, entity: NodeType | EdgeType, name: str, span: Span, report: Report) -> None:
+def reject_property(code: str, entity: NodeType | EdgeType, name: str, span: Span, report: ProblemReport) -> None:
     """Say that a type has no such property, and which one may be meant."""
-    hint = closest(name, entity.properties, f"properties of {entity.name}")
+    hint = suggest_name(name, entity.properties, f"properties of {entity.name}")
     report.add(code, f"{entity.name} has no property '{name}'", span, hint)
 
 
 # ------------------------------------------------------------------------------------------------ search
 
 
-def check_text_match(call: ast.TextMatch, scope: Scope) -> TextMatch | None:
+def check_text_match(call: ast.TextMatchCall, scope: QueryScope) -> TextMatch | None:
     """``search``, ``match_text``, ``fuzzy``."""
     code = _TEXT_CODES[call.function]
     target = _text_target(call.target, code, scope)
@@ -137,18 +136,18 @@ def check_text_match(call: ast.TextMatch, scope: Scope) -> TextMatch | None:
     return TextMatch(call.function, target, query, edits, BOOL)
 
 
-def check_ranking(call: Searched, scope: Scope) -> Distance | TextScore | FusedScore | None:
+def check_ranking(call: RankingCall, scope: QueryScope) -> Distance | TextScore | FusedScore | None:
     """``nearest``, ``bm25``, ``rrf``."""
     match call:
-        case ast.Nearest():
+        case ast.NearestCall():
             return _distance(call, scope)
-        case ast.Bm25():
+        case ast.Bm25Call():
             return _text_score(call, scope)
-        case ast.Rrf():
+        case ast.RrfCall():
             return _fused_score(call, scope)
 
 
-def _fused_score(call: ast.Rrf, scope: Scope) -> FusedScore | None:
+def _fused_score(call: ast.RrfCall, scope: QueryScope) -> FusedScore | None:
     first, second = _arm(call.first, scope), _arm(call.second, scope)
     k = _DEFAULT_RRF_K if call.k is None else _count(call.k, "T21", "k", 1, scope)
     if first is None or second is None or k is None:
@@ -156,16 +155,16 @@ def _fused_score(call: ast.Rrf, scope: Scope) -> FusedScore | None:
     return FusedScore(first, second, k, _SCORE)
 
 
-def _arm(call: ast.Nearest | ast.Bm25, scope: Scope) -> Distance | TextScore | None:
-    return _distance(call, scope) if isinstance(call, ast.Nearest) else _text_score(call, scope)
+def _arm(call: ast.NearestCall | ast.Bm25Call, scope: QueryScope) -> Distance | TextScore | None:
+    return _distance(call, scope) if isinstance(call, ast.NearestCall) else _text_score(call, scope)
 
 
-def _text_score(call: ast.Bm25, scope: Scope) -> TextScore | None:
+def _text_score(call: ast.Bm25Call, scope: QueryScope) -> TextScore | None:
     target, query = _text_target(call.target, "T20", scope), _text_query(call.query, "T20", scope)
     return None if target is None or query is None else TextScore(target, query, _SCORE)
 
 
-def _distance(call: ast.Nearest, scope: Scope) -> Distance | None:
+def _distance(call: ast.NearestCall, scope: QueryScope) -> Distance | None:
     target = _searched_property(call.target, scope, unbound="T15")
     if target is None:
         return None
@@ -176,12 +175,12 @@ def _distance(call: ast.Nearest, scope: Scope) -> Distance | None:
     return None if query is None else Distance(target, query, _SCORE)
 
 
-def _vector_query(query: ast.Expression, target: ValueType, scope: Scope) -> Expression | None:
+def _vector_query(query: ast.ExpressionSyntax, target: ValueType, scope: QueryScope) -> Expression | None:
     """What to be near to: a vector of the same dimension, or a text that will be embedded."""
     wanted = f"give a Vector({target.dimension}) parameter, {target.dimension} numbers, or a text to be embedded"
-    if isinstance(query, ast.ListConstant):
-        attempt = Report(scope.report.source)
-        vector = fitted(query, ValueType(Scalar.VECTOR, dimension=target.dimension), attempt)
+    if isinstance(query, ast.ListLiteral):
+        attempt = ProblemReport(scope.report.source)
+        vector = fit_literal(query, ValueType(Scalar.VECTOR, dimension=target.dimension), attempt)
         if attempt.problems:
             scope.reject("T15", attempt.problems[0].message, query.span, wanted)
         return vector
@@ -195,7 +194,7 @@ def _vector_query(query: ast.Expression, target: ValueType, scope: Scope) -> Exp
     return scope.reject("T15", f"cannot find what is nearest to {_described(found)}", query.span, wanted)
 
 
-def _text_target(target: ast.Expression, code: str, scope: Scope) -> PropertyValue | None:
+def _text_target(target: ast.ExpressionSyntax, code: str, scope: QueryScope) -> PropertyValue | None:
     if not isinstance(target, ast.PropertyAccess):
         return scope.reject(code, "only a property can be searched", target.span, "write $variable.property")
     found = _searched_property(target, scope, unbound="T6")
@@ -205,14 +204,14 @@ def _text_target(target: ast.Expression, code: str, scope: Scope) -> PropertyVal
     return scope.reject(code, message, target.name_span, "name another property")
 
 
-def _searched_property(target: ast.PropertyAccess, scope: Scope, unbound: str) -> PropertyValue | None:
+def _searched_property(target: ast.PropertyAccess, scope: QueryScope, unbound: str) -> PropertyValue | None:
     if isinstance(scope.entity(target.variable), EdgeType):
         hint = "search the nodes at its ends"
         return scope.reject("T23", f"'${target.variable}' is an edge; only nodes are searched", target.span, hint)
     return check_property(target, scope, unbound)
 
 
-def _text_query(query: ast.Expression, code: str, scope: Scope) -> Expression | None:
+def _text_query(query: ast.ExpressionSyntax, code: str, scope: QueryScope) -> Expression | None:
     found = check_expression(query, scope)
     if found is None:
         return None
@@ -226,7 +225,7 @@ def _text_query(query: ast.Expression, code: str, scope: Scope) -> Expression | 
     )
 
 
-def _count(given: ast.Expression, code: str, name: str, minimum: int, scope: Scope) -> Expression | None:
+def _count(given: ast.ExpressionSyntax, code: str, name: str, minimum: int, scope: QueryScope) -> Expression | None:
     """An integer argument of a search function, given as a literal or a parameter."""
     found = check_expression(given, scope)
     if found is None:
@@ -266,13 +265,13 @@ def _described(expression: Expression) -> str:
 # ------------------------------------------------------------------------------------------------ aggregates
 
 
-def check_aggregate(call: ast.Aggregate, scope: Scope) -> Aggregate | None:
+def check_aggregate(call: ast.AggregateCall, scope: QueryScope) -> Aggregate | None:
     """``count``, ``sum``, ``avg``, ``min``, ``max``."""
     name = call.function
     if not isinstance(call.argument, (ast.Variable, ast.PropertyAccess, *LITERALS)):
         hint = f"write {name}($variable.property)"
         return scope.reject("T8", f"{name} works on a variable or a property", call.argument.span, hint)
-    argument = readable(check_expression(call.argument, scope), call.argument.span, scope)
+    argument = refuse_blob(check_expression(call.argument, scope), call.argument.span, scope)
     if argument is None:
         return None
     if call.distinct and name is not ast.AggregateFunction.COUNT:
@@ -303,7 +302,7 @@ def _aggregate_type(function: ast.AggregateFunction, argument: ValueType) -> Val
     return ValueType(Scalar.F64, nullable=True) if function in _SUMS else argument.as_nullable()
 
 
-def readable(expression: Expression | None, span: Span, scope: Scope) -> Expression | None:
+def refuse_blob(expression: Expression | None, span: Span, scope: QueryScope) -> Expression | None:
     """An expression that can be shown, sorted and counted: any but a blob."""
     if expression is None or expression.type.scalar is not Scalar.BLOB:
         return expression

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 
 _LISTED = 8
 
 
-def closest(word: str, known: Collection[str], kind: str) -> str:
+def suggest_name(word: str, known: Collection[str], kind: str) -> str:
     """The closest known name, else the first of those that there are; ``kind`` says in the plural what they name."""
-    return did_you_mean(word, known) or listed(known, kind)
+    return suggest_similar(word, known) or list_names(known, kind)
 
 
-def listed(names: Collection[str], kind: str) -> str:
+def list_names(names: Collection[str], kind: str) -> str:
     """``the node types are A, B, C``, as many as can be read."""
     if not names:
         return f"there are no {kind}"

@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.scope import Report
-from omnigraph.language.query.typed import Constant, ConstantValue
-from omnigraph.language.query.values import ValueMismatch, convert, days_of, milliseconds_of
+from omnigraph.language.query.check.scope import ProblemReport
+from omnigraph.language.query.typed import Constant
 from omnigraph.language.source import Span
-from omnigraph.language.syntax import quoted
+from omnigraph.language.syntax import quote_string
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, NUMBERS, Scalar, ValueType
+from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value, parse_date, parse_datetime
 
 _STRING = ValueType(Scalar.STRING)
 
 
-def compatible(one: ValueType, other: ValueType) -> bool:
+def are_comparable(one: ValueType, other: ValueType) -> bool:
     """Whether values of two types can be compared: numbers with numbers, else the same scalar type."""
     if one.scalar in NUMBERS and other.scalar in NUMBERS:
         return True
     return one.scalar is other.scalar
 
 
-def assignable(given: ValueType, target: ValueType) -> bool:
+def can_assign(given: ValueType, target: ValueType) -> bool:
     """Whether a property can take values of a type, null and ranges apart. A float never becomes an integer."""
     if given.is_list is not target.is_list:
         return False
@@ -41,22 +41,22 @@ def assignable(given: ValueType, target: ValueType) -> bool:
 # ------------------------------------------------------------------------------------------------ by itself
 
 
-def literal_constant(literal: ast.Literal, report: Report) -> Constant | None:
+def type_literal(literal: ast.AnyLiteral, report: ProblemReport) -> Constant | None:
     """A literal with the type that it has by itself."""
     match literal:
-        case ast.ListConstant():
+        case ast.ListLiteral():
             return _list_constant(literal, report)
-        case ast.DateConstant():
+        case ast.DateLiteral():
             try:
-                return Constant(days_of(literal.text), ValueType(Scalar.DATE))
+                return Constant(parse_date(literal.text), ValueType(Scalar.DATE))
             except ValueMismatch as mismatch:
                 return report.add("Q009", mismatch.message, literal.span, mismatch.hint)
-        case ast.DateTimeConstant():
+        case ast.DateTimeLiteral():
             try:
-                return Constant(milliseconds_of(literal.text), ValueType(Scalar.DATETIME))
+                return Constant(parse_datetime(literal.text), ValueType(Scalar.DATETIME))
             except ValueMismatch as mismatch:
                 return report.add("Q009", mismatch.message, literal.span, mismatch.hint)
-        case ast.Constant(value):
+        case ast.ScalarLiteral(value):
             return Constant(value, _type_of(value))
 
 
@@ -79,13 +79,13 @@ def _number_type(values: Sequence[ConstantValue]) -> ValueType:
     return ValueType(Scalar.F64)
 
 
-def _list_constant(literal: ast.ListConstant, report: Report) -> Constant | None:
+def _list_constant(literal: ast.ListLiteral, report: ProblemReport) -> Constant | None:
     items: list[Constant] = []
     for item in literal.items:
         constant = _item_constant(item, report)
         if constant is None:
             return None
-        if items and not compatible(items[0].type, constant.type):
+        if items and not are_comparable(items[0].type, constant.type):
             message = f"a list holds values of one kind; this is {constant.type} among {items[0].type}"
             return report.add("Q004", message, item.span, f"write only {items[0].type} values")
         items.append(constant)
@@ -96,29 +96,29 @@ def _list_constant(literal: ast.ListConstant, report: Report) -> Constant | None
     return Constant(values, replace(element, is_list=True))
 
 
-def _item_constant(item: ast.Literal, report: Report) -> Constant | None:
-    if isinstance(item, ast.ListConstant):
+def _item_constant(item: ast.AnyLiteral, report: ProblemReport) -> Constant | None:
+    if isinstance(item, ast.ListLiteral):
         return report.add("Q004", "a list cannot hold lists", item.span, "write one flat list")
-    if item == ast.Constant(None):
+    if item == ast.ScalarLiteral(None):
         return report.add("Q004", "a list cannot hold null", item.span, "leave it out")
-    return literal_constant(item, report)
+    return type_literal(item, report)
 
 
 # ------------------------------------------------------------------------------------------------ as a value of a type
 
 
-def fitted(literal: ast.Literal, target: ValueType, report: Report) -> Constant | None:
+def fit_literal(literal: ast.AnyLiteral, target: ValueType, report: ProblemReport) -> Constant | None:
     """A literal as a value of a property's type: what a binding asks for or a mutation stores. Problems are T3."""
-    constant = literal_constant(literal, report)
+    constant = type_literal(literal, report)
     if constant is None:
         return None
     if constant.value is None:
         if target.nullable:
             return Constant(None, target)
         return report.add("T3", f"{target} cannot be null", literal.span, "give a value")
-    if isinstance(literal, ast.ListConstant) and _takes_items(constant.type, target):
+    if isinstance(literal, ast.ListLiteral) and _takes_items(constant.type, target):
         return _fitted_items(literal, target, report)
-    if not assignable(constant.type, target) or target.scalar is Scalar.BLOB:
+    if not can_assign(constant.type, target) or target.scalar is Scalar.BLOB:
         return report.add(
             "T3", f"expected {target}, found {_described(literal)}", literal.span, _advice(literal, target)
         )
@@ -129,51 +129,51 @@ def _takes_items(given: ValueType, target: ValueType) -> bool:
     return target.is_list or (target.scalar is Scalar.VECTOR and given.scalar in NUMBERS)
 
 
-def _fitted_items(literal: ast.ListConstant, target: ValueType, report: Report) -> Constant | None:
+def _fitted_items(literal: ast.ListLiteral, target: ValueType, report: ProblemReport) -> Constant | None:
     if target.scalar is Scalar.VECTOR and len(literal.items) != target.dimension:
         message = f"expected {target}, found {len(literal.items)} numbers"
         return report.add("T3", message, literal.span, f"write exactly {target.dimension} numbers")
     element = ValueType(Scalar.F32) if target.scalar is Scalar.VECTOR else target.item
-    items = [fitted(item, element, report) for item in literal.items]
+    items = [fit_literal(item, element, report) for item in literal.items]
     values = tuple(item.value for item in items if item is not None)
     return Constant(values, target) if len(values) == len(items) else None
 
 
-def _converted(constant: Constant, target: ValueType, span: Span, report: Report) -> Constant | None:
+def _converted(constant: Constant, target: ValueType, span: Span, report: ProblemReport) -> Constant | None:
     if target.scalar in {Scalar.DATE, Scalar.DATETIME}:
         return replace(constant, type=target)
     try:
-        return Constant(convert(constant.value, target), target)
+        return Constant(convert_value(constant.value, target), target)
     except ValueMismatch as mismatch:
         return report.add("T3", mismatch.message, span, mismatch.hint)
 
 
-def _described(literal: ast.Literal) -> str:
+def _described(literal: ast.AnyLiteral) -> str:
     match literal:
-        case ast.DateConstant():
+        case ast.DateLiteral():
             return "a Date"
-        case ast.DateTimeConstant():
+        case ast.DateTimeLiteral():
             return "a DateTime"
-        case ast.ListConstant():
+        case ast.ListLiteral():
             return "a list"
-        case ast.Constant(str() as text):
-            return f"the text {quoted(text)}"
-        case ast.Constant(bool()):
+        case ast.ScalarLiteral(str() as text):
+            return f"the text {quote_string(text)}"
+        case ast.ScalarLiteral(bool()):
             return "a Bool"
-        case ast.Constant(value):
+        case ast.ScalarLiteral(value):
             return f"the number {value}"
 
 
-def _advice(literal: ast.Literal, target: ValueType) -> str | None:
+def _advice(literal: ast.AnyLiteral, target: ValueType) -> str | None:
     """What to write instead of a literal of another kind."""
     if target.is_list:
         return "write a list: [...]"
-    if isinstance(literal, ast.Constant) and isinstance(literal.value, str):
+    if isinstance(literal, ast.ScalarLiteral) and isinstance(literal.value, str):
         match target.scalar:
             case Scalar.DATE:
-                return f"write date({quoted(literal.value)})"
+                return f"write date({quote_string(literal.value)})"
             case Scalar.DATETIME:
-                return f"write datetime({quoted(literal.value)})"
+                return f"write datetime({quote_string(literal.value)})"
             case _:
                 pass
     return _FORMS.get(target.scalar)
@@ -194,7 +194,7 @@ _FORMS = {
 # ------------------------------------------------------------------------------------------------ in a comparison
 
 
-def met(constant: Constant, other: ValueType) -> Constant:
+def align_literal(constant: Constant, other: ValueType) -> Constant:
     """A literal compared with a value: it takes the type of the same kind where it fits.
 
     An integer beside floats stays an integer and a float beside integers stays a float, so that a comparison
@@ -205,6 +205,6 @@ def met(constant: Constant, other: ValueType) -> Constant:
         return constant
     meeting = replace(constant.type, scalar=other.scalar)
     try:
-        return Constant(convert(constant.value, meeting), meeting)
+        return Constant(convert_value(constant.value, meeting), meeting)
     except ValueMismatch:
         return constant

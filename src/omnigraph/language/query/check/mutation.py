@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.expressions import DATETIME, STRING, reject_property
-from omnigraph.language.query.check.hints import closest
-from omnigraph.language.query.check.literals import assignable, compatible, fitted, literal_constant, met
-from omnigraph.language.query.check.scope import Report
+from omnigraph.language.query.check.hints import suggest_name
+from omnigraph.language.query.check.literals import align_literal, are_comparable, can_assign, fit_literal, type_literal
+from omnigraph.language.query.check.scope import ProblemReport
 from omnigraph.language.query.typed import (
-    Assign,
+    AssignedValue,
     Compare,
     Constant,
     DeleteEdges,
@@ -25,36 +25,38 @@ from omnigraph.language.query.typed import (
     Statement,
     UpdateNodes,
 )
-from omnigraph.language.query.values import convert
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, default_value
-from omnigraph.language.source import Span
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import Span, suggest_similar
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.values import convert_value
 
 _ENDS = {"from": "src", "to": "dst"}
-_EQUALITIES = frozenset({ast.Comparison.EQUAL, ast.Comparison.NOT_EQUAL})
+_EQUALITIES = frozenset({ast.ComparisonOperator.EQUAL, ast.ComparisonOperator.NOT_EQUAL})
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class MutationScope:
     """What a statement can see."""
 
     catalog: Catalog
     parameters: Mapping[str, ValueType]
-    report: Report
+    report: ProblemReport
 
 
 def check_statements(
-    statements: Sequence[ast.Statement], catalog: Catalog, parameters: Mapping[str, ValueType], report: Report
+    statements: Sequence[ast.StatementSyntax],
+    catalog: Catalog,
+    parameters: Mapping[str, ValueType],
+    report: ProblemReport,
 ) -> tuple[Statement, ...]:
     """Every statement that can be resolved; a mutation only deletes, or does not delete at all."""
     _reject_mixture(statements, report)
-    context = Context(catalog, parameters, report)
+    context = MutationScope(catalog, parameters, report)
     checked = [_check_statement(statement, context) for statement in statements]
     return tuple(statement for statement in checked if statement is not None)
 
 
-def _reject_mixture(statements: Sequence[ast.Statement], report: Report) -> None:
+def _reject_mixture(statements: Sequence[ast.StatementSyntax], report: ProblemReport) -> None:
     deletes = [statement for statement in statements if isinstance(statement, ast.Delete)]
     writes = [statement for statement in statements if not isinstance(statement, ast.Delete)]
     if deletes and writes:
@@ -63,11 +65,11 @@ def _reject_mixture(statements: Sequence[ast.Statement], report: Report) -> None
         report.add("Q005", "a mutation either inserts and updates, or deletes", later.span, hint)
 
 
-def _listed(statements: Iterable[ast.Statement]) -> str:
+def _listed(statements: Iterable[ast.StatementSyntax]) -> str:
     return " and ".join(f"'{type(statement).__name__.lower()} {statement.type_name}'" for statement in statements)
 
 
-def _check_statement(statement: ast.Statement, context: Context) -> Statement | None:
+def _check_statement(statement: ast.StatementSyntax, context: MutationScope) -> Statement | None:
     target = _target(statement, context)
     match statement, target:
         case ast.Insert(), NodeType():
@@ -92,18 +94,18 @@ def _check_statement(statement: ast.Statement, context: Context) -> Statement | 
             return None
 
 
-def _target(statement: ast.Statement, context: Context) -> NodeType | EdgeType | None:
+def _target(statement: ast.StatementSyntax, context: MutationScope) -> NodeType | EdgeType | None:
     """The type that a statement writes. A node and an edge may share a name; then ``from`` or ``to`` means the edge."""
     node, edge = context.catalog.nodes.get(statement.type_name), context.catalog.edges.get(statement.type_name)
     if node is not None and edge is not None:
         return edge if _ENDS.keys() & set(_written_names(statement)) else node
     if node is None and edge is None:
-        hint = closest(statement.type_name, [declared.name for declared in context.catalog.types()], "types")
+        hint = suggest_name(statement.type_name, [declared.name for declared in context.catalog.types()], "types")
         context.report.add("T10", f"no type is called '{statement.type_name}'", statement.type_span, hint)
     return node or edge
 
 
-def _written_names(statement: ast.Statement) -> Iterable[str]:
+def _written_names(statement: ast.StatementSyntax) -> Iterable[str]:
     if not isinstance(statement, ast.Delete):
         yield from (assignment.name for assignment in statement.assignments)
     if not isinstance(statement, ast.Insert):
@@ -113,13 +115,13 @@ def _written_names(statement: ast.Statement) -> Iterable[str]:
 # ------------------------------------------------------------------------------------------------ statements
 
 
-def _insert_node(statement: ast.Insert, target: NodeType, context: Context) -> InsertNode:
+def _insert_node(statement: ast.Insert, target: NodeType, context: MutationScope) -> InsertNode:
     values = _assignments(statement, target, context)
     _reject_missing(statement, target, (), context)
     return InsertNode(target.name, (*values.values(), *_defaults(statement, target)))
 
 
-def _insert_edge(statement: ast.Insert, target: EdgeType, context: Context) -> InsertEdge | None:
+def _insert_edge(statement: ast.Insert, target: EdgeType, context: MutationScope) -> InsertEdge | None:
     values = _assignments(statement, target, context)
     _reject_missing(statement, target, tuple(_ENDS), context)
     ends = [values.pop(end, None) for end in _ENDS]
@@ -129,7 +131,7 @@ def _insert_edge(statement: ast.Insert, target: EdgeType, context: Context) -> I
     return InsertEdge(target.name, ends[0].value, ends[1].value, assigned)
 
 
-def _update(statement: ast.Update, target: NodeType, context: Context) -> UpdateNodes | None:
+def _update(statement: ast.Update, target: NodeType, context: MutationScope) -> UpdateNodes | None:
     values = _assignments(statement, target, context)
     for assignment in statement.assignments:
         if assignment.name in (target.key or ()):
@@ -141,7 +143,7 @@ def _update(statement: ast.Update, target: NodeType, context: Context) -> Update
 
 
 def _reject_missing(
-    statement: ast.Insert, target: NodeType | EdgeType, ends: tuple[str, ...], context: Context
+    statement: ast.Insert, target: NodeType | EdgeType, ends: tuple[str, ...], context: MutationScope
 ) -> None:
     """A required property without a default must be given, an ``@embed`` vector too: an insert computes none."""
     required = [
@@ -159,26 +161,26 @@ def _reject_missing(
     context.report.add("T12", f"{target.name} needs {names}", statement.type_span, hint)
 
 
-def _defaults(statement: ast.Insert, target: NodeType | EdgeType) -> Iterable[Assign]:
+def _defaults(statement: ast.Insert, target: NodeType | EdgeType) -> Iterable[AssignedValue]:
     given = set(_written_names(statement))
     for name, declared in target.properties.items():
         if name not in given and declared.default is not None:
-            value = convert(default_value(declared.default, declared.type), declared.type)
-            yield Assign(name, Constant(value, declared.type))
+            value = convert_value(default_value(declared.default, declared.type), declared.type)
+            yield AssignedValue(name, Constant(value, declared.type))
 
 
 # ------------------------------------------------------------------------------------------------ assignments
 
 
 def _assignments(
-    statement: ast.Insert | ast.Update, target: NodeType | EdgeType, context: Context
-) -> dict[str, Assign]:
+    statement: ast.Insert | ast.Update, target: NodeType | EdgeType, context: MutationScope
+) -> dict[str, AssignedValue]:
     """The value of each property, by name; each is assigned once."""
     if not statement.assignments:
         hint = "write property: value between the braces"
         context.report.add("T10", "nothing is assigned", statement.span, hint)
     seen: set[str] = set()
-    values: dict[str, Assign] = {}
+    values: dict[str, AssignedValue] = {}
     for assignment in statement.assignments:
         declared = _declared(assignment.name, assignment.name_span, target, context)
         if assignment.name in seen:
@@ -188,11 +190,11 @@ def _assignments(
         seen.add(assignment.name)
         value = None if declared is None else _assigned(assignment, declared, context)
         if value is not None:
-            values[assignment.name] = Assign(assignment.name, value)
+            values[assignment.name] = AssignedValue(assignment.name, value)
     return values
 
 
-def _declared(name: str, span: Span, target: NodeType | EdgeType, context: Context) -> ValueType | None:
+def _declared(name: str, span: Span, target: NodeType | EdgeType, context: MutationScope) -> ValueType | None:
     """The type of what a mutation names: a property, or an end of an edge."""
     if isinstance(target, EdgeType) and name in _ENDS:
         return STRING
@@ -202,16 +204,16 @@ def _declared(name: str, span: Span, target: NodeType | EdgeType, context: Conte
     return declared.type
 
 
-def _assigned(assignment: ast.Assignment, declared: ValueType, context: Context) -> Expression | None:
+def _assigned(assignment: ast.Assignment, declared: ValueType, context: MutationScope) -> Expression | None:
     value, name = assignment.value, assignment.name
     match value:
-        case ast.Now():
+        case ast.NowCall():
             return _now(value, name, declared, context)
         case ast.Variable():
             given = _parameter(value, context)
             if given is None:
                 return None
-            if not assignable(given.type, declared):
+            if not can_assign(given.type, declared):
                 hint = f"declare ${value.name}: {_parameter_type(declared)}"
                 return context.report.add(
                     "T7", f"'{name}' is {declared}; '${value.name}' is {given.type}", value.span, hint
@@ -221,10 +223,10 @@ def _assigned(assignment: ast.Assignment, declared: ValueType, context: Context)
                 return context.report.add("T7", f"'{name}' cannot be null, '${value.name}' can", value.span, hint)
             return given
         case _:
-            return fitted(value, declared, context.report)
+            return fit_literal(value, declared, context.report)
 
 
-def _now(value: ast.Now, name: str, declared: ValueType, context: Context) -> Now | None:
+def _now(value: ast.NowCall, name: str, declared: ValueType, context: MutationScope) -> Now | None:
     if declared.scalar is Scalar.DATETIME and not declared.is_list:
         return Now(DATETIME)
     return context.report.add(
@@ -232,10 +234,10 @@ def _now(value: ast.Now, name: str, declared: ValueType, context: Context) -> No
     )
 
 
-def _parameter(variable: ast.Variable, context: Context) -> ParameterValue | None:
+def _parameter(variable: ast.Variable, context: MutationScope) -> ParameterValue | None:
     declared = context.parameters.get(variable.name)
     if declared is None:
-        hint = did_you_mean(variable.name, context.parameters) or f"declare it: (${variable.name}: Type)"
+        hint = suggest_similar(variable.name, context.parameters) or f"declare it: (${variable.name}: Type)"
         return context.report.add("T14", f"'${variable.name}' is not a parameter", variable.span, hint)
     return ParameterValue(variable.name, declared)
 
@@ -248,7 +250,7 @@ def _parameter_type(declared: ValueType) -> str:
 # ------------------------------------------------------------------------------------------------ where
 
 
-def _where(predicate: ast.Predicate, target: NodeType | EdgeType, context: Context) -> Compare | None:
+def _where(predicate: ast.WhereCondition, target: NodeType | EdgeType, context: MutationScope) -> Compare | None:
     declared = _declared(predicate.name, predicate.name_span, target, context)
     if declared is None:
         return None
@@ -265,31 +267,31 @@ def _where(predicate: ast.Predicate, target: NodeType | EdgeType, context: Conte
     return Compare(PropertyValue(ast.ANONYMOUS, name, declared), predicate.operator, value)
 
 
-def _compared(predicate: ast.Predicate, declared: ValueType, context: Context) -> Expression | None:
+def _compared(predicate: ast.WhereCondition, declared: ValueType, context: MutationScope) -> Expression | None:
     value = predicate.value
     match value:
-        case ast.Now():
+        case ast.NowCall():
             return _now(value, predicate.name, declared, context)
         case ast.Variable():
             given = _parameter(value, context)
-            if given is None or (compatible(given.type, declared) and not given.type.is_list):
+            if given is None or (are_comparable(given.type, declared) and not given.type.is_list):
                 return given
             message = f"'{predicate.name}' is {declared}; '${value.name}' is {given.type}"
             hint = f"declare ${value.name}: {declared.scalar}"
             return context.report.add("T7", message, value.span, hint)
-        case ast.Constant(None):
+        case ast.ScalarLiteral(None):
             return context.report.add("T3", "nothing equals null", value.span, "compare with a value")
         case _:
             return _compared_literal(value, predicate.operator, declared, context)
 
 
 def _compared_literal(
-    literal: ast.Literal, operator: ast.Comparison, declared: ValueType, context: Context
+    literal: ast.AnyLiteral, operator: ast.ComparisonOperator, declared: ValueType, context: MutationScope
 ) -> Constant | None:
     """A literal after ``where``: numbers compare by value, whatever their kind; an enum equals only its own values."""
-    if isinstance(literal, ast.Constant):
-        constant = literal_constant(literal, context.report)
+    if isinstance(literal, ast.ScalarLiteral):
+        constant = type_literal(literal, context.report)
         outside_enum = declared.enum_values is not None and operator in _EQUALITIES
-        if constant is not None and compatible(constant.type, declared) and not outside_enum:
-            return met(constant, declared)
-    return fitted(literal, declared, context.report)
+        if constant is not None and are_comparable(constant.type, declared) and not outside_enum:
+            return align_literal(constant, declared)
+    return fit_literal(literal, declared, context.report)

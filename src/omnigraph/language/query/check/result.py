@@ -6,22 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.expressions import LITERALS, check_expression, check_ranking, is_count, readable
-from omnigraph.language.query.check.hints import closest
-from omnigraph.language.query.check.scope import Scope
-from omnigraph.language.query.columns import column_name
+from omnigraph.language.query.check.expressions import LITERALS, check_expression, check_ranking, is_count, refuse_blob
+from omnigraph.language.query.check.hints import suggest_name
+from omnigraph.language.query.check.scope import QueryScope
+from omnigraph.language.query.columns import name_column
 from omnigraph.language.query.typed import (
-    Column,
     ColumnValue,
     Constant,
     Distance,
     Expression,
     FusedScore,
-    Order,
     ParameterValue,
+    ResultColumn,
+    SortKey,
     TextScore,
 )
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 
 _COUNT = ValueType(Scalar.U64)
@@ -30,36 +30,36 @@ _COUNT = ValueType(Scalar.U64)
 # ------------------------------------------------------------------------------------------------ columns
 
 
-def check_columns(projections: Sequence[ast.Projection], scope: Scope) -> tuple[Column, ...]:
+def check_columns(projections: Sequence[ast.Projection], scope: QueryScope) -> tuple[ResultColumn, ...]:
     """The columns that can be resolved, named; every name stands once."""
     grouped = has_aggregate(projections)
-    columns: dict[str, Column] = {}
+    columns: dict[str, ResultColumn] = {}
     for projection in projections:
         expression = _projected(projection, scope, grouped=grouped)
         if expression is None:
             continue
-        name = projection.alias or column_name(expression)
+        name = projection.alias or name_column(expression)
         if name in columns:
             hint = f"give this one an alias of its own: as {_free_alias(name, columns)}"
             scope.reject("Q007", f"two columns are called '{name}'", projection.span, hint)
-        columns.setdefault(name, Column(name, expression))
+        columns.setdefault(name, ResultColumn(name, expression))
     return tuple(columns.values())
 
 
 def has_aggregate(projections: Sequence[ast.Projection]) -> bool:
     """Whether the result is grouped."""
-    return any(isinstance(projection.expression, ast.Aggregate) for projection in projections)
+    return any(isinstance(projection.expression, ast.AggregateCall) for projection in projections)
 
 
-def _projected(projection: ast.Projection, scope: Scope, *, grouped: bool) -> Expression | None:
+def _projected(projection: ast.Projection, scope: QueryScope, *, grouped: bool) -> Expression | None:
     written = projection.expression
-    if grouped and not isinstance(written, ast.Aggregate | ast.PropertyAccess | ast.Variable):
+    if grouped and not isinstance(written, ast.AggregateCall | ast.PropertyAccess | ast.Variable):
         message = "beside an aggregate only properties and variables can stand, because rows are grouped by them"
         return scope.reject("T9", message, written.span, "leave it out, or use a second query")
-    return readable(check_expression(written, scope), written.span, scope)
+    return refuse_blob(check_expression(written, scope), written.span, scope)
 
 
-def _free_alias(name: str, columns: dict[str, Column]) -> str:
+def _free_alias(name: str, columns: dict[str, ResultColumn]) -> str:
     stem = "".join(char if char.isalnum() else "_" for char in name).strip("_")
     number = 2
     while f"{stem}_{number}" in columns:
@@ -71,22 +71,22 @@ def _free_alias(name: str, columns: dict[str, Column]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class OrderScope:
     """What an order key can speak of: the columns, whether they are grouped, whether there is a limit."""
 
     projections: tuple[ast.Projection, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[ResultColumn, ...]
     grouped: bool
     limited: bool
 
 
-def check_order(keys: Sequence[ast.OrderKey], result: Result, scope: Scope) -> tuple[Order, ...]:
+def check_order(keys: Sequence[ast.OrderKey], result: OrderScope, scope: QueryScope) -> tuple[SortKey, ...]:
     """The sort keys. A ranking is the first one or none: it is what the rows are found by."""
     return tuple(_orders(keys, result, scope))
 
 
-def _orders(keys: Sequence[ast.OrderKey], result: Result, scope: Scope) -> Iterator[Order]:
-    by_distance = any(isinstance(key.expression, ast.Nearest) for key in keys)
+def _orders(keys: Sequence[ast.OrderKey], result: OrderScope, scope: QueryScope) -> Iterator[SortKey]:
+    by_distance = any(isinstance(key.expression, ast.NearestCall) for key in keys)
     for place, key in enumerate(keys):
         if by_distance and isinstance(key.expression, ast.AliasReference):
             hint = "leave one of the two out"
@@ -97,15 +97,15 @@ def _orders(keys: Sequence[ast.OrderKey], result: Result, scope: Scope) -> Itera
             continue
         if isinstance(expression, Distance | TextScore | FusedScore):
             _check_ranking_key(expression, key, place, result, scope)
-            yield Order(expression, descending=not isinstance(expression, Distance))
+            yield SortKey(expression, descending=not isinstance(expression, Distance))
         elif expression.type.is_list or expression.type.scalar is Scalar.VECTOR:
             scope.reject("Q011", f"{expression.type} has no order", key.span, "order by another property")
         else:
-            yield Order(expression, key.descending)
+            yield SortKey(expression, key.descending)
 
 
 def _check_ranking_key(
-    ranking: Distance | TextScore | FusedScore, key: ast.OrderKey, place: int, result: Result, scope: Scope
+    ranking: Distance | TextScore | FusedScore, key: ast.OrderKey, place: int, result: OrderScope, scope: QueryScope
 ) -> None:
     if place > 0:
         hint = "put it first; to combine two rankings, write rrf(..., ...)"
@@ -118,19 +118,19 @@ def _check_ranking_key(
         scope.reject("T21", "an order by rrf needs a limit", key.span, "add limit 10 after order")
 
 
-def _order_expression(written: ast.Expression, result: Result, scope: Scope) -> Expression | None:
+def _order_expression(written: ast.ExpressionSyntax, result: OrderScope, scope: QueryScope) -> Expression | None:
     match written:
         case ast.AliasReference():
             return _named_column(written, result, scope)
-        case ast.Nearest() | ast.Bm25() | ast.Rrf() if not result.grouped:
+        case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall() if not result.grouped:
             return check_ranking(written, scope)
         case ast.PropertyAccess() if not result.grouped:
-            return readable(check_expression(written, scope), written.span, scope)
+            return refuse_blob(check_expression(written, scope), written.span, scope)
         case _:
             return _shown_column(written, result, scope)
 
 
-def _named_column(reference: ast.AliasReference, result: Result, scope: Scope) -> Expression | None:
+def _named_column(reference: ast.AliasReference, result: OrderScope, scope: QueryScope) -> Expression | None:
     for column in result.columns:
         if column.name == reference.name:
             if isinstance(column.expression, Distance | TextScore | FusedScore):
@@ -138,13 +138,13 @@ def _named_column(reference: ast.AliasReference, result: Result, scope: Scope) -
             return ColumnValue(column.name, column.expression.type)
     if any(projection.alias == reference.name for projection in result.projections):
         return None  # what is wrong with that projection is reported there
-    hint = closest(reference.name, [column.name for column in result.columns], "columns")
+    hint = suggest_name(reference.name, [column.name for column in result.columns], "columns")
     return scope.reject("Q010", f"no column of the result is called '{reference.name}'", reference.span, hint)
 
 
-def _shown_column(written: ast.Expression, result: Result, scope: Scope) -> ColumnValue | None:
+def _shown_column(written: ast.ExpressionSyntax, result: OrderScope, scope: QueryScope) -> ColumnValue | None:
     """An expression that can be ordered by only because return shows it."""
-    if isinstance(written, (ast.Now, *LITERALS)):
+    if isinstance(written, (ast.NowCall, *LITERALS)):
         return scope.reject("Q011", "a constant gives no order", written.span, "order by a property or a column")
     expression = check_expression(written, scope)
     if expression is None:
@@ -162,17 +162,17 @@ def _shown_column(written: ast.Expression, result: Result, scope: Scope) -> Colu
 # ------------------------------------------------------------------------------------------------ limit
 
 
-def check_limit(limit: ast.Constant | ast.Variable | None, scope: Scope) -> Constant | ParameterValue | None:
+def check_limit(limit: ast.ScalarLiteral | ast.Variable | None, scope: QueryScope) -> Constant | ParameterValue | None:
     """A literal count, or an integer parameter that is never null."""
     if limit is None:
         return None
-    if isinstance(limit, ast.Constant):
+    if isinstance(limit, ast.ScalarLiteral):
         if isinstance(limit.value, int) and not isinstance(limit.value, bool) and limit.value >= 0:
             return Constant(limit.value, _COUNT)
         return scope.reject("Q012", "limit is a count of rows", limit.span, "write an integer of at least 0")
     declared = scope.parameters.get(limit.name)
     if declared is None:
-        hint = did_you_mean(limit.name, scope.parameters) or f"declare ${limit.name}: U32"
+        hint = suggest_similar(limit.name, scope.parameters) or f"declare ${limit.name}: U32"
         return scope.reject("Q002", f"'${limit.name}' is not a parameter", limit.span, hint)
     if not is_count(declared):
         message = f"limit is a count of rows; '${limit.name}' is {declared}"

@@ -1,6 +1,6 @@
 """Values of the types of both languages: from text, JSON and Python objects to what is stored.
 
-A converted value is a :data:`~omnigraph.language.query.typed.ConstantValue`: dates are days and date-times are
+A converted value is a :data:`ConstantValue`: dates are days and date-times are
 milliseconds since 1970, numbers of ``F32`` are rounded to that width. What does not fit raises
 :class:`ValueMismatch`, whose message says what was expected and what came.
 """
@@ -14,11 +14,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, TypeAlias, cast, runtime_checkable
 
-from omnigraph.language.query.typed import ConstantValue
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
+
+ConstantValue: TypeAlias = "str | int | float | bool | tuple[ConstantValue, ...] | None"
+"""Dates are days since 1970, date-times are milliseconds since 1970 UTC; the type says which."""
 
 DATE_FORM = "YYYY-MM-DD"
 DATETIME_FORM = "YYYY-MM-DDTHH:MM:SSZ"
@@ -35,7 +37,7 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _DAY = 86_400_000
-_SHOWN_BITS = 128
+_MAX_PRINTED_BITS = 128
 _LAST_DAY = date.max.toordinal() - _EPOCH_DAY
 _FIRST_DAY = date.min.toordinal() - _EPOCH_DAY
 
@@ -52,7 +54,7 @@ class ValueMismatch(Exception):
 # ------------------------------------------------------------------------------------------------ dates
 
 
-def days_of(text: str) -> int:
+def parse_date(text: str) -> int:
     """The days since 1970 of ``YYYY-MM-DD``."""
     found = _DATE.fullmatch(text)
     if found is not None:
@@ -61,7 +63,7 @@ def days_of(text: str) -> int:
     raise ValueMismatch(f"'{text}' is not a date", f"write {DATE_FORM}")
 
 
-def milliseconds_of(text: str) -> int:
+def parse_datetime(text: str) -> int:
     """The milliseconds since 1970 UTC of a date-time; without a zone it is UTC, without a time it is midnight.
 
     Digits beyond the millisecond are cut off.
@@ -69,16 +71,16 @@ def milliseconds_of(text: str) -> int:
     found = _DATETIME.fullmatch(text)
     if found is None:
         raise ValueMismatch(f"'{text}' is not a date-time", f"write {DATETIME_FORM}")
-    minutes = int(found["hour"] or 0) * 60 + int(found["minute"] or 0) - _offset(found["zone"])
+    minutes = int(found["hour"] or 0) * 60 + int(found["minute"] or 0) - _zone_minutes(found["zone"])
     seconds = int(found["second"] or 0)
     fraction = int((found["fraction"] or "").ljust(3, "0")[:3])
-    instant = days_of(found["date"]) * _DAY + minutes * 60_000 + seconds * 1000 + fraction
+    instant = parse_date(found["date"]) * _DAY + minutes * 60_000 + seconds * 1000 + fraction
     if not _FIRST_DAY * _DAY <= instant < (_LAST_DAY + 1) * _DAY:
         raise ValueMismatch(f"'{text}' is outside the years 1 to 9999 in UTC", "write an earlier or later time")
     return instant
 
 
-def _offset(zone: str | None) -> int:
+def _zone_minutes(zone: str | None) -> int:
     if zone is None or zone in "Zz":
         return 0
     minutes = int(zone[1:3]) * 60 + int(zone[-2:])
@@ -88,23 +90,23 @@ def _offset(zone: str | None) -> int:
 # ------------------------------------------------------------------------------------------------ conversion
 
 
-def convert(value: object, to: ValueType) -> ConstantValue:
+def convert_value(value: object, to: ValueType) -> ConstantValue:
     """A JSON value or a Python, NumPy or Arrow object as a value of a type."""
-    plain = _plain(value)
+    plain = _unwrap(value)
     if plain is None:
         if to.nullable:
             return None
         raise ValueMismatch(f"expected {to}, found null", f"give a value, or declare the type as {to}?")
     if to.is_list:
-        return tuple(_convert_item(item, to.item, place) for place, item in enumerate(_items(plain, to)))
+        return tuple(_convert_item(item, to.item, place) for place, item in enumerate(_expect_items(plain, to)))
     if to.scalar is Scalar.VECTOR:
-        return _vector(plain, to)
+        return _convert_vector(plain, to)
     if to.enum_values is not None:
-        return _member(_string(plain, to), to.enum_values)
-    return _READERS[to.scalar](plain, to)
+        return _expect_member(_convert_string(plain, to), to.enum_values)
+    return _CONVERTERS[to.scalar](plain, to)
 
 
-def narrowed(value: float) -> float:
+def round_to_f32(value: float) -> float:
     """A finite number as the nearest ``F32``, or infinity when it is too large for one."""
     try:
         return struct.unpack("f", struct.pack("f", value))[0]
@@ -122,7 +124,7 @@ class _NumpyValue(Protocol):
     def tolist(self) -> object: ...
 
 
-def _plain(value: object) -> object:
+def _unwrap(value: object) -> object:
     """The Python object inside a NumPy or Arrow one; recognised by shape, so that neither has to be imported."""
     if isinstance(value, _ArrowValue):
         # as_py of a date64 drops the time of day.
@@ -131,7 +133,7 @@ def _plain(value: object) -> object:
     return value.tolist() if isinstance(value, _NumpyValue) else value
 
 
-def _items(value: object, to: ValueType) -> list[object] | tuple[object, ...]:
+def _expect_items(value: object, to: ValueType) -> list[object] | tuple[object, ...]:
     if not isinstance(value, list | tuple):
         raise _mismatch(value, to)
     return cast("list[object] | tuple[object, ...]", value)
@@ -139,26 +141,28 @@ def _items(value: object, to: ValueType) -> list[object] | tuple[object, ...]:
 
 def _convert_item(item: object, to: ValueType, place: int) -> ConstantValue:
     try:
-        return convert(item, to)
+        return convert_value(item, to)
     except ValueMismatch as mismatch:
         raise ValueMismatch(f"element {place}: {mismatch.message}", mismatch.hint) from None
 
 
-def _vector(value: object, to: ValueType) -> ConstantValue:
-    items = _items(value, to)
+def _convert_vector(value: object, to: ValueType) -> ConstantValue:
+    items = _expect_items(value, to)
     if len(items) != to.dimension:
         raise ValueMismatch(f"expected {to}, found {len(items)} numbers", f"give exactly {to.dimension} numbers")
     return tuple(_convert_item(item, ValueType(Scalar.F32), place) for place, item in enumerate(items))
 
 
-def _member(value: str, allowed: tuple[str, ...]) -> str:
+def _expect_member(value: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         one_of = f"write one of {', '.join(allowed)}"
-        raise ValueMismatch(f"'{value}' is not in enum({', '.join(allowed)})", did_you_mean(value, allowed) or one_of)
+        raise ValueMismatch(
+            f"'{value}' is not in enum({', '.join(allowed)})", suggest_similar(value, allowed) or one_of
+        )
     return value
 
 
-def _string(value: object, to: ValueType) -> str:
+def _convert_string(value: object, to: ValueType) -> str:
     if not isinstance(value, str):
         raise _mismatch(value, to)
     # A lone surrogate (an unpaired escape in JSON) has no UTF-8 form and could not be stored.
@@ -167,24 +171,26 @@ def _string(value: object, to: ValueType) -> str:
     return value
 
 
-def _bool(value: object, to: ValueType) -> bool:
+def _convert_bool(value: object, to: ValueType) -> bool:
     if not isinstance(value, bool):
         raise _mismatch(value, to)
     return value
 
 
-def _integer(value: object, to: ValueType) -> int:
+def _convert_integer(value: object, to: ValueType) -> int:
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise _mismatch(value, to)
     allowed = INTEGER_RANGES[to.scalar]
     if value not in allowed:
-        raise ValueMismatch(f"{_shown(value)} does not fit {to.scalar}", f"it holds {allowed[0]} to {allowed[-1]}")
+        raise ValueMismatch(
+            f"{_describe_number(value)} does not fit {to.scalar}", f"it holds {allowed[0]} to {allowed[-1]}"
+        )
     return value
 
 
-def _float(value: object, to: ValueType, width: Callable[[float], float]) -> float:
+def _convert_float(value: object, to: ValueType, width: Callable[[float], float]) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise _mismatch(value, to)
     try:
@@ -192,27 +198,27 @@ def _float(value: object, to: ValueType, width: Callable[[float], float]) -> flo
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        message = f"{_shown(value)} is not a finite number that {to.scalar} holds"
+        message = f"{_describe_number(value)} is not a finite number that {to.scalar} holds"
         raise ValueMismatch(message, "give a finite number")
     return number
 
 
-def _shown(number: float) -> str:
+def _describe_number(number: float) -> str:
     # Python refuses to print integers of thousands of digits.
-    return str(number) if isinstance(number, float) or number.bit_length() <= _SHOWN_BITS else "this integer"
+    return str(number) if isinstance(number, float) or number.bit_length() <= _MAX_PRINTED_BITS else "this integer"
 
 
-def _date(value: object, to: ValueType) -> int:
+def _convert_date(value: object, to: ValueType) -> int:
     if isinstance(value, str):
-        return days_of(value)
+        return parse_date(value)
     if not isinstance(value, date) or isinstance(value, datetime):
         raise _mismatch(value, to)
     return value.toordinal() - _EPOCH_DAY
 
 
-def _datetime(value: object, to: ValueType) -> int:
+def _convert_datetime(value: object, to: ValueType) -> int:
     if isinstance(value, str):
-        return milliseconds_of(value)
+        return parse_datetime(value)
     if isinstance(value, datetime):
         # Asked first, because the NaT of pandas has no zone and refuses to tell its offset.
         if value.tzinfo is None or value.utcoffset() is None:
@@ -223,15 +229,15 @@ def _datetime(value: object, to: ValueType) -> int:
     raise _mismatch(value, to)
 
 
-_READERS: Mapping[Scalar, Callable[[object, ValueType], ConstantValue]] = {
-    Scalar.STRING: _string,
-    Scalar.BLOB: _string,
-    Scalar.BOOL: _bool,
-    **dict.fromkeys(INTEGER_RANGES, _integer),
-    Scalar.F32: partial(_float, width=narrowed),
-    Scalar.F64: partial(_float, width=float),
-    Scalar.DATE: _date,
-    Scalar.DATETIME: _datetime,
+_CONVERTERS: Mapping[Scalar, Callable[[object, ValueType], ConstantValue]] = {
+    Scalar.STRING: _convert_string,
+    Scalar.BLOB: _convert_string,
+    Scalar.BOOL: _convert_bool,
+    **dict.fromkeys(INTEGER_RANGES, _convert_integer),
+    Scalar.F32: partial(_convert_float, width=round_to_f32),
+    Scalar.F64: partial(_convert_float, width=float),
+    Scalar.DATE: _convert_date,
+    Scalar.DATETIME: _convert_datetime,
 }
 
 _EXPECTED: Mapping[Scalar, str] = {
@@ -249,10 +255,10 @@ _EXPECTED: Mapping[Scalar, str] = {
 
 def _mismatch(value: object, to: ValueType) -> ValueMismatch:
     wanted = f"an array, each {_EXPECTED[to.scalar]}" if to.is_list else _EXPECTED[to.scalar]
-    return ValueMismatch(f"expected {to}, found {_kind(value)}", f"give {wanted}")
+    return ValueMismatch(f"expected {to}, found {_describe_kind(value)}", f"give {wanted}")
 
 
-def _kind(value: object) -> str:
+def _describe_kind(value: object) -> str:
     """The JSON name of a value's type, or its Python name where JSON has none."""
     return _JSON_KINDS.get(type(value), type(value).__name__)
 
