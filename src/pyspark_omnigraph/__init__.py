@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from omnigraph.spark.source import OmniGraphSource as DefaultSource
+    from omnigraph.spark.data_source import OmniGraphSource as DefaultSource
 
 __all__ = ["DefaultSource"]
 
@@ -13,7 +13,7 @@ __all__ = ["DefaultSource"]
 def __getattr__(name: str) -> object:
     # Spark asks every installed module of a name like this one; only that question needs PySpark.
     if name == "DefaultSource":
-        from omnigraph.spark.source import OmniGraphSource
+        from omnigraph.spark.data_source import OmniGraphSource
 
         return OmniGraphSource
     raise AttributeError(f"module 'pyspark_omnigraph' has no attribute {name!r}")

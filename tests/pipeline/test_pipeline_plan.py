@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.pipeline.columns import Columns, given_by
+from omnigraph.pipeline.column_types import Columns, given_by
 from tests.pipeline.pipelines import GOOD, changed, make_project, places, planned, problems_of
 
 PERSON = "Person: {view: adults, columns: {name: full_name, age: cast(age AS int)}}"

@@ -11,9 +11,9 @@ import pytest
 import omnigraph
 from omnigraph.errors import ReadOnly, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.spark.load import fragments as load_fragments
+from omnigraph.spark.load import incoming as load_incoming
 from omnigraph.storage import pinned
-from omnigraph.write.commit.section import CAUGHT_UP
+from omnigraph.write.commit.section import CATCH_UP_MESSAGE
 from tests.write.evolve.evolving import BEFORE, load, make, people, with_change
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_what_lags_is_read_as_if_it_did_not(spark: SparkSession, lagging: Graph)
 
 @pytest.mark.slow
 def test_what_lags_is_written_to_on_spark(spark: SparkSession, lagging: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_fragments, "FEW_ROWS", 0)
+    monkeypatch.setattr(load_incoming, "FEW_ROWS", 0)
     on_spark = lagging.spark(spark)
     query = "query q() { match { $p: Person { rank: 7 } } return { $p.name, $p.nick } }"
     assert {row["p.nick"] for row in on_spark.query(query, branch="dev").collect()} == {None}
@@ -86,7 +86,7 @@ def test_what_lags_is_written_to_on_spark(spark: SparkSession, lagging: Graph, m
         on_spark.load(_file(lagging, "fay", "calm"), branch="dev", check=True)
     assert [violation.rule for violation in caught.value.violations] == ["@unique(mood, rank)"]
     on_spark.load(_file(lagging, "fay", "glad"), branch="dev")
-    assert lagging.commits("dev")[1].message == CAUGHT_UP
+    assert lagging.commits("dev")[1].message == CATCH_UP_MESSAGE
     rows = people(lagging, "dev")
     assert {name: row["rank"] for name, row in rows.items()} == dict.fromkeys(("ann", "cid", "dee", "eve", "fay"), 7)
     on_spark.merge("dev")

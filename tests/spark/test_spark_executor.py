@@ -11,7 +11,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import NotFound, ReadOnly, StorageError
 from omnigraph.graph import Graph
-from omnigraph.maintain.compacting import compacted
+from omnigraph.maintain.compacting import stage_compaction
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.storage import table as tables
 from omnigraph.write import indexes
@@ -95,7 +95,7 @@ def test_a_load_is_followed_by_what_the_schema_declares(spark: SparkSession, fle
 
 def test_a_table_is_compacted_on_executors(spark: SparkSession, fleet: Graph) -> None:
     before, table = rows_of(fleet, "Ship"), fleet.snapshot().table("Ship")
-    staged = compacted(table, SparkExecutor(spark, "compacting"), 6)
+    staged = stage_compaction(table, SparkExecutor(spark, "compacting"), 6)
     assert staged is not None
     after = tables.commit(table, staged, "operation")
     assert (len(table.fragment_rows()), len(after.fragment_rows())) == (4, 2)

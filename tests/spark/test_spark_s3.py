@@ -8,7 +8,7 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import ValidationError
-from omnigraph.spark.load import fragments as load_fragments
+from omnigraph.spark.load import incoming as load_incoming
 from omnigraph.spark.merge import run as merge
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
@@ -31,7 +31,7 @@ def test_loads_and_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Few rows are handled like many.
-    monkeypatch.setattr(load_fragments, "FEW_ROWS", 0)
+    monkeypatch.setattr(load_incoming, "FEW_ROWS", 0)
     location: Location = request.getfixturevalue(store)
     graph = omnigraph.init(location.uri, SCHEMA, storage_options=s3_server.options)
     graph.load([{"type": "Ship", "data": {"code": "a", "name": "old"}}])
@@ -62,7 +62,7 @@ def test_merges_and_compares(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (load_fragments, merge):
+    for module in (load_incoming, merge):
         monkeypatch.setattr(module, "FEW_ROWS", 0)
     monkeypatch.setattr(merge, "HERE", NOBODY)
     location: Location = request.getfixturevalue(store)

@@ -22,7 +22,7 @@ from omnigraph.manifest.names import check_free, check_name
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.pipeline import codes
-from omnigraph.pipeline.columns import (
+from omnigraph.pipeline.column_types import (
     Columns,
     Types,
     Unreadable,

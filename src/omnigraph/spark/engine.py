@@ -11,7 +11,7 @@ from omnigraph.language.schema import Schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.write import load as loads
 from omnigraph.write.commit import CommitOptions
-from omnigraph.write.load import Input, LoadOptions, LoadResult
+from omnigraph.write.load import LoadInput, LoadOptions, LoadResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ SPARK_FROM: Final = 4 * 1024**3
 _log = logging.getLogger("omnigraph")
 
 
-def load(manifest: Manifest, schema: Schema, given: Input, manner: LoadOptions, terms: CommitOptions) -> LoadResult:
+def load(manifest: Manifest, schema: Schema, given: LoadInput, manner: LoadOptions, terms: CommitOptions) -> LoadResult:
     """Load everything as one commit, or nothing, by the engine that the manner names; ``auto`` chooses one."""
     session = _session(given, manner)
     if session is None:
@@ -32,7 +32,7 @@ def load(manifest: Manifest, schema: Schema, given: Input, manner: LoadOptions, 
     return spark_load(session, manifest, schema, given, manner, terms)
 
 
-def _session(given: Input, manner: LoadOptions) -> SparkSession | None:
+def _session(given: LoadInput, manner: LoadOptions) -> SparkSession | None:
     """The session that the load runs in; None for this process."""
     if manner.engine not in ("auto", "spark"):
         return None

@@ -6,22 +6,30 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
-from omnigraph.spark.failures import spark_failures
+from omnigraph.spark.spark_errors import spark_failures
 from omnigraph.storage.columns import column_of, to_list
+from omnigraph.storage.pinned import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
+ROWS_IN_A_TASK: Final = 1_000_000
+"""Fragments are read by as many tasks as have about so many rows each."""
+_RANGE_ID: Final = "id"
+"""The column of Spark's own ranges."""
 _NUMBER: Final = "number"
 _BODY: Final = "body"
 _ROWS: Final = pa.schema([pa.field(_NUMBER, pa.int32()), pa.field(_BODY, pa.binary())])
+
+Work: TypeAlias = Callable[[Table, Sequence[int]], Iterable[pa.RecordBatch]]
+"""What a task does with some fragments of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +68,19 @@ def _run(task: Callable[[Item], object], batches: Iterable[pa.RecordBatch]) -> I
             item = cast("Item", pickle.loads(body))  # noqa: S301  made by our own driver
             outcome = pickle.dumps(task(item))
             yield pa.RecordBatch.from_arrays([pa.array([number], pa.int32()), pa.array([outcome])], schema=_ROWS)
+
+
+def on_fragments(
+    session: SparkSession, table: Table, groups: Sequence[Sequence[int]], work: Work, schema: str
+) -> DataFrame:
+    """What the executors make of groups of fragments of a table, one task for each."""
+    count = len(groups)
+    return session.range(0, count, 1, count).mapInArrow(partial(_worked, table, groups, work), schema)
+
+
+def _worked(
+    table: Table, groups: Sequence[Sequence[int]], work: Work, numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in numbers:
+        for number in to_list(column_of(batch, _RANGE_ID)):
+            yield from work(table, groups[cast(int, number)])

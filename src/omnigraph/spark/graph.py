@@ -28,7 +28,7 @@ from omnigraph.write import merge as merges
 from omnigraph.write.commit import CommitOptions
 from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.indexes import IndexReport, ensure_indexes
-from omnigraph.write.load import Frame, Indexes, Input, LoadOptions, LoadResult, Mode, OnError
+from omnigraph.write.load import Frame, IndexPolicy, LoadInput, LoadOptions, LoadResult, Mode, OnError
 from omnigraph.write.load import Source as RecordSource
 from omnigraph.write.merge import By, MergeResult, Prefer
 
@@ -125,14 +125,14 @@ class SparkGraph:
         message: str | None = None,
         actor: str | None = None,
         check: bool = False,
-        indexes: Indexes = "auto",
+        indexes: IndexPolicy = "auto",
     ) -> LoadResult:
         """Load records, or DataFrames per type, as one commit; the executors do the work."""
         from omnigraph.spark.load import load
 
         if not check:
             self._check_writable()
-        given = Input(source, nodes or {}, edges or {})
+        given = LoadInput(source, nodes or {}, edges or {})
         manner = LoadOptions(mode, on_error, rejects, "spark", check, indexes, from_branch)
         terms = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
         return load(self.session, self.manifest, opening.current_schema(self.manifest), given, manner, terms)
@@ -273,10 +273,12 @@ class SparkGraph:
 
 def view_names(types: Iterable[NodeType | EdgeType]) -> dict[str, str]:
     """A view's name for each table key: the type's own, or ``node_X`` and ``edge_X`` where it would stand twice."""
-    names = {type_.table_key: type_.name for type_ in types}
+    keys = [type_.table_key for type_ in types]
     # Spark does not tell names apart by case.
-    alike = Counter(name.lower() for name in names.values())
-    found = {key: key.replace(":", "_") if alike[name.lower()] > 1 else name for key, name in names.items()}
+    alike = Counter(key.type_name.lower() for key in keys)
+    found: dict[str, str] = {
+        key: f"{key.kind}_{key.type_name}" if alike[key.type_name.lower()] > 1 else key.type_name for key in keys
+    }
     for view, count in Counter(name.lower() for name in found.values()).items():
         if count > 1:
             raise ParameterError(

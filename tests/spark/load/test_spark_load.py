@@ -26,8 +26,8 @@ from omnigraph.errors import (
 )
 from omnigraph.graph import Graph
 from omnigraph.spark import engine as engines
-from omnigraph.spark.load import fragments as load_fragments
-from omnigraph.write.commit.section import HANDED_OVER
+from omnigraph.spark.load import incoming as load_incoming
+from omnigraph.write.commit.section import HANDOFF_MESSAGE
 from omnigraph.write.load.load_operation import Mode
 from omnigraph.write.load.run import Engine
 from tests.graphs import rows_of, written
@@ -57,7 +57,7 @@ def graph(template: Path, tmp_path: Path) -> Graph:
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are handled like many."""
-    monkeypatch.setattr(load_fragments, "FEW_ROWS", 0)
+    monkeypatch.setattr(load_incoming, "FEW_ROWS", 0)
 
 
 @contextmanager
@@ -267,7 +267,7 @@ def test_a_branch_without_forks_is_handed_its_tables(spark: SparkSession, graph:
     result = graph.load(nodes={"Ship": ships}, mode="merge", branch="x")
     assert codes(graph, "x") == {"a": "Anna", "b": "name of b", "c": "name of c", "d": "D"}
     assert content(graph) == main
-    assert [commit.message for commit in graph.commits("x", limit=2)] == [None, HANDED_OVER]
+    assert [commit.message for commit in graph.commits("x", limit=2)] == [None, HANDOFF_MESSAGE]
     assert {pin.type_name: pin.branch for pin in graph.snapshot("x").pins.values()} == {
         "Ship": "x",
         "Note": None,

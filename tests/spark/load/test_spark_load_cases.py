@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from omnigraph.spark.load import fragments as load_fragments
+from omnigraph.spark.load import incoming as load_incoming
 from omnigraph.write.load.load_operation import Mode
 from tests import test_cases
 from tests.case_expectations import Mismatch
@@ -33,7 +33,7 @@ def load_on_spark(state: State, step: Step) -> State:
 )
 def test_case_on_spark(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The rules are to run on Spark, which few rows alone would not make them do.
-    monkeypatch.setattr(load_fragments, "FEW_ROWS", 0)
+    monkeypatch.setattr(load_incoming, "FEW_ROWS", 0)
     here = test_cases.KINDS["load",]
     there = Kind(load_on_spark, here.outcomes, here.options, here.names)
     monkeypatch.setattr(test_cases, "KINDS", {**test_cases.KINDS, ("load",): there})

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 import omnigraph
 from omnigraph.errors import ValidationError
 from omnigraph.graph import Graph
-from omnigraph.spark.load import fragments as load_fragments
+from omnigraph.spark.load import incoming as load_incoming
 from omnigraph.spark.load import proofs as load_proofs
-from omnigraph.spark.load import rules as load_rules
+from omnigraph.spark.load import set_rules
 from omnigraph.spark.load.changed_table import ChangedOnSpark
 from omnigraph.spark.load.proofs import parts_of, unproven
 from omnigraph.storage.columns import as_text, joined
@@ -47,7 +47,7 @@ def graph(template: Path, tmp_path: Path) -> Graph:
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The rules that were left to SQL, of rows that are handled like many, in several parts."""
-    monkeypatch.setattr(load_fragments, "FEW_ROWS", 0)
+    monkeypatch.setattr(load_incoming, "FEW_ROWS", 0)
     monkeypatch.setattr(load_proofs, "_TEXTS_IN_A_PART", 2)
     found: list[str] = []
 
@@ -58,7 +58,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.extend(f"{rule.type}: {rule.rule}" for rule in rest)
         return rest
 
-    monkeypatch.setattr(load_rules, "unproven", watched)
+    monkeypatch.setattr(set_rules, "unproven", watched)
     return found
 
 

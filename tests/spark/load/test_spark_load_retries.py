@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 import omnigraph
-from omnigraph.spark import load_fragments
+from omnigraph.spark.load import incoming as load_incoming
 
 folder = Path(sys.argv[1])
 settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.speculation": "true"}
@@ -28,7 +28,7 @@ builder = SparkSession.builder.master("local[2,3]")
 for name, value in settings.items():
     builder = builder.config(name, value)
 session = builder.getOrCreate()
-load_fragments.FEW_ROWS = 0
+load_incoming.FEW_ROWS = 0
 
 def unsteady(batches):
     context = TaskContext.get()

@@ -17,19 +17,19 @@ from omnigraph.errors import Conflict, MergeConflicts, ReadOnly, StorageError, V
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import MAIN
 from omnigraph.spark.graph import SparkGraph
-from omnigraph.spark.load import fragments as load_fragments
+from omnigraph.spark.load import incoming as load_incoming
 from omnigraph.spark.load import staging as load_staging
-from omnigraph.spark.load.rules import check_on_spark
+from omnigraph.spark.load.set_rules import check_on_spark
 from omnigraph.spark.merge import run as merge
 from omnigraph.spark.merge import shuffle as meeting
-from omnigraph.spark.merge.tasks import Orders
-from omnigraph.write.commit.section import HANDED_OVER
+from omnigraph.spark.merge.merge_task import Orders
+from omnigraph.write.commit.section import HANDOFF_MESSAGE
 from omnigraph.write.merge import engine as merge_means
-from omnigraph.write.merge.choices import Choices
+from omnigraph.write.merge.alignment import Base
 from omnigraph.write.merge.deltas import Counts
+from omnigraph.write.merge.resolver import Choices
 from omnigraph.write.merge.rules import Sides
 from omnigraph.write.merge.run import MergeResult
-from omnigraph.write.merge.sides import Base
 from omnigraph.write.rules.check import Checked
 from tests.graphs import written
 from tests.model.merge_model import By
@@ -49,7 +49,7 @@ PEOPLE = {name: person(30) for name in ("ann", "bob", "cid")}
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are handled like many: in several parts, and never by this process."""
-    for module in (load_fragments, merge):
+    for module in (load_incoming, merge):
         monkeypatch.setattr(module, "FEW_ROWS", 0)
     monkeypatch.setattr(meeting, "LEAST_ROWS_IN_A_PART", 1)
     monkeypatch.setattr(merge, "HERE", NOBODY)
@@ -233,7 +233,7 @@ def test_a_table_that_was_only_inherited_is_adopted_or_forked(
     graph.create_branch("late")
     edit(graph, "dev", people={"ann": person(5)})
     merged(spark, graph, "dev", "late")
-    assert [commit.message for commit in graph.commits("late")][1] == HANDED_OVER
+    assert [commit.message for commit in graph.commits("late")][1] == HANDOFF_MESSAGE
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.spark.load import fragments as load_fragments
+from omnigraph.spark.load import incoming as load_incoming
 from omnigraph.spark.merge import run as merge
 from omnigraph.storage.failpoints import _arming
 from omnigraph.storage.locks import LockSettings
@@ -45,7 +45,7 @@ def template(tmp_path: Path) -> Path:
 
 def drive(java: Java, root: str, scenario: Scenario, locks: LockSettings | None = None) -> None:
     """A driver that has executors do the work, however little it is."""
-    load_fragments.FEW_ROWS = merge.FEW_ROWS = 0
+    load_incoming.FEW_ROWS = merge.FEW_ROWS = 0
     merge.HERE = NOBODY
     graph: Graph = graph_at(root, locks)
     do(graph, graph.spark(java.session()), scenario)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
-from omnigraph.spark.load import fragments as load_fragments
+from omnigraph.spark.load import incoming as load_incoming
 from omnigraph.spark.merge import run as merge
 from omnigraph.spark.merge import shuffle as meeting
 from tests.write.merge.merging import person
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are handled like many, in several parts."""
-    for module in (load_fragments, merge):
+    for module in (load_incoming, merge):
         monkeypatch.setattr(module, "FEW_ROWS", 0)
     monkeypatch.setattr(meeting, "LEAST_ROWS_IN_A_PART", 1)
 

@@ -17,9 +17,9 @@ import pytest
 
 from omnigraph.errors import PipelineError, Problem, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.spark.pipeline.failures import LOGGERS
+from omnigraph.spark.pipeline.problems import LOGGERS
+from omnigraph.spark.pipeline.progress import Step
 from omnigraph.spark.pipeline.run import PipelineResult, check_pipeline, run_pipeline
-from omnigraph.spark.pipeline.steps import Step
 from tests.pipeline.pipelines import GOOD, changed, make_project, places, planned
 
 if TYPE_CHECKING:

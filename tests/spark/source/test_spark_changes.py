@@ -20,8 +20,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from omnigraph.errors import ChangeGap, NotFound, OmniGraphError, ParameterError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.read.changes.feed import Changes
+from omnigraph.spark.data_source import OmniGraphSource
 from omnigraph.spark.source.change_stream import _MOST_TASKS, SCHEMA, ChangesReader, following_of
-from omnigraph.spark.source.data_source import OmniGraphSource
 from omnigraph.storage import table as tables
 from tests.spark.stream.spark_streams import ended
 from tests.write.merge.merging import edit, knows, make, person

@@ -23,7 +23,7 @@ from omnigraph.errors import NotFound, OmniGraphError, ParameterError, Unsupport
 from omnigraph.graph import Graph
 from omnigraph.read.rows.conditions import Filter as Given
 from omnigraph.read.rows.type_rows import TypeRows
-from omnigraph.spark.source.data_source import OmniGraphSource
+from omnigraph.spark.data_source import OmniGraphSource
 from omnigraph.spark.source.type_reader import TypeReader, pin_of_text, pin_type, request_of
 from omnigraph.spark.source.types import spark_schema
 from omnigraph.storage.location import Location

@@ -2,11 +2,11 @@
 
 from omnigraph.spark.inputs import is_spark_frame, paths_of, size_of
 from omnigraph.spark.load.changed_table import PartRows, Reading
+from omnigraph.spark.load.incoming import Blocks, DistributedRows, Run, StagedPlaces
 from omnigraph.spark.load.proofs import parts_of
-from omnigraph.spark.load.rows import Blocks, DistributedRows, Run, StagedPlaces
-from omnigraph.spark.load.rules import check_on_spark
 from omnigraph.spark.load.run import load
 from omnigraph.spark.load.scratch import scratch_table
+from omnigraph.spark.load.set_rules import check_on_spark
 from omnigraph.spark.load.staging import stage_on_spark
 
 __all__ = [

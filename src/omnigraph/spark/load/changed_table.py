@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.spark.load.fragments import ROWS_IN_A_TASK, Work, on_fragments
-from omnigraph.spark.load.rows import DistributedRows
+from omnigraph.spark.executor import ROWS_IN_A_TASK, Work, on_fragments
+from omnigraph.spark.load.incoming import DistributedRows
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.storage.missing import missing_column
@@ -134,8 +134,8 @@ class ChangedOnSpark:
     def incoming(self) -> PartRows:
         """The rows that come in."""
         assert self.coming is not None
-        rows = cast("DistributedRows", self.coming.rows.source)
-        return PartRows(rows.audit, rows.own, Reading(self._schema, self.coming.without, self._type))
+        rows = cast("DistributedRows", self.coming.rows.storage)
+        return PartRows(rows.detached, rows.own, Reading(self._schema, self.coming.without, self._type))
 
     def pinned(self) -> PartRows:
         """The rows that were there before, all of them."""

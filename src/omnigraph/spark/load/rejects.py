@@ -11,13 +11,13 @@ from typing import Final, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.spark.load.rows import Blocks
-from omnigraph.spark.load.tasks import REJECTED
+from omnigraph.spark.load.incoming import Blocks
+from omnigraph.spark.load.load_task import REJECTED
 from omnigraph.storage import table as tables
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import FragmentText
-from omnigraph.write.load import Rejected, RejectedRow, Target, rejected_row
+from omnigraph.write.load import RejectedRecord, RejectedRow, Target, rejected_row
 
 _FILE: Final = pa.schema(
     [
@@ -38,7 +38,7 @@ class ParquetQuarantine:
     count: int
     target: Target
 
-    def deliver(self, more: Iterable[Rejected]) -> str:
+    def deliver(self, more: Iterable[RejectedRecord]) -> str:
         """Write them, and these besides, in place of an earlier delivery."""
         with TemporaryDirectory(prefix="omnigraph-load-") as folder:
             file = Path(folder, "rejected.parquet")

@@ -23,16 +23,16 @@ from omnigraph.language.schema import Catalog, Schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.executor import SparkExecutor
-from omnigraph.spark.failures import spark_failures
 from omnigraph.spark.inputs import paths_of
-from omnigraph.spark.load import fragments as load_fragments
+from omnigraph.spark.load import incoming as load_incoming
+from omnigraph.spark.load.incoming import Blocks, DistributedRows, Run, StagedPlaces
+from omnigraph.spark.load.load_task import RECEIPTS, Orders, Receipt, address_of, violation_from
 from omnigraph.spark.load.rejects import ParquetQuarantine
-from omnigraph.spark.load.rows import Blocks, DistributedRows, Run, StagedPlaces
-from omnigraph.spark.load.rules import check_on_spark
 from omnigraph.spark.load.scratch import scratch_table
+from omnigraph.spark.load.set_rules import check_on_spark
 from omnigraph.spark.load.sources import frame_of, lines_of, names_of, with_files
 from omnigraph.spark.load.staging import stage_on_spark
-from omnigraph.spark.load.tasks import RECEIPTS, Orders, Receipt, address_of, violation_from
+from omnigraph.spark.spark_errors import spark_failures
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import FragmentText, Staged, discard
@@ -42,15 +42,15 @@ from omnigraph.write.load import (
     HERE,
     MOST_VIOLATIONS,
     Collected,
-    HeldRows,
-    Home,
+    FragmentTarget,
     IncomingRows,
     IncomingTable,
-    Input,
-    Intake,
+    InMemoryRows,
+    LoadContext,
+    LoadInput,
     LoadOptions,
     LoadResult,
-    Read,
+    ParsedInput,
     frame_types,
     shape_of,
     target_of,
@@ -64,7 +64,12 @@ _log = logging.getLogger("omnigraph")
 
 
 def load(
-    session: SparkSession, manifest: Manifest, schema: Schema, given: Input, manner: LoadOptions, terms: CommitOptions
+    session: SparkSession,
+    manifest: Manifest,
+    schema: Schema,
+    given: LoadInput,
+    manner: LoadOptions,
+    terms: CommitOptions,
 ) -> LoadResult:
     """Load everything as one commit, or nothing."""
     manner = replace(manner, engine="spark")
@@ -88,7 +93,7 @@ class _OnSpark:
             return check_on_spark(self.session, catalog, snapshot, coming, limit)
 
     def stage(self, table: Table, coming: IncomingTable) -> Staged | None:
-        if coming.rows.count <= load_fragments.FEW_ROWS:
+        if coming.rows.count <= load_incoming.FEW_ROWS:
             return HERE.stage(table, coming)
         with spark_failures("staging a load"):
             return stage_on_spark(self.session, table, coming)
@@ -98,16 +103,16 @@ def _are_few(snapshot: Snapshot, coming: Sequence[IncomingTable]) -> bool:
     """Whether rules find what they need by looking up a few values. An overwrite is compared with all that it ends."""
     ends_all = any(each.arrival is Arrival.OVERWRITE for each in coming)
     ended = sum(pin.row_count for pin in snapshot.pins.values()) if ends_all else 0
-    return ended + sum(each.rows.count for each in coming) <= load_fragments.FEW_ROWS
+    return ended + sum(each.rows.count for each in coming) <= load_incoming.FEW_ROWS
 
 
 # --------------------------------------------------------------------------------------------- reading
 
 
 @contextmanager
-def _read_on_spark(session: SparkSession, intake: Intake) -> Generator[Read]:
+def _read_on_spark(session: SparkSession, intake: LoadContext) -> Generator[ParsedInput]:
     """Read the input on the executors, into fragments: of the tables that may be written to, or of the scratch."""
-    manner, manifest = intake.manner, intake.manifest
+    manner, manifest = intake.options, intake.manifest
     quarantined = manner.on_error == "quarantine"
     target = target_of(manifest.location, manner.rejects, ".parquet") if quarantined else None
     with scratch_table(manifest) as scratch:
@@ -122,22 +127,22 @@ def _read_on_spark(session: SparkSession, intake: Intake) -> Generator[Read]:
             quarantine = ParquetQuarantine(scratch, rejected, told.blocks, told.rejected_count, target)
         tables = _tables(session, intake, homes, scratch, told)
         runner = SparkExecutor(session, "building indexes")
-        yield Read(tables, collected, quarantine, _OnSpark(session), partial(_discard, manifest, tables), runner)
+        yield ParsedInput(tables, collected, quarantine, _OnSpark(session), partial(_discard, manifest, tables), runner)
 
 
-def _homes(intake: Intake, scratch: Table) -> Mapping[str, Home]:
+def _homes(intake: LoadContext, scratch: Table) -> Mapping[str, FragmentTarget]:
     """Where the rows of each type that may come are written."""
-    if intake.given.source is None:
-        frames = frame_types(intake.catalog, intake.given.nodes, intake.given.edges)
+    if intake.input.source is None:
+        frames = frame_types(intake.catalog, intake.input.nodes, intake.input.edges)
         keys = [type_.table_key for type_, _, _ in frames]
     else:
         keys = [type_.table_key for type_ in intake.catalog.types()]
-    return {key: intake.homes.of(key) or Home(scratch, "overwrite") for key in keys}
+    return {key: intake.targets.find(key) or FragmentTarget(scratch, "overwrite") for key in keys}
 
 
-def _told(session: SparkSession, intake: Intake, homes: Mapping[str, Home], scratch: Table) -> _Told:
+def _told(session: SparkSession, intake: LoadContext, homes: Mapping[str, FragmentTarget], scratch: Table) -> _Told:
     """Read everything, once: each time the tasks run they write files."""
-    given, manner = intake.given, intake.manner
+    given, manner = intake.input, intake.options
     paths = [] if given.source is None else paths_of(given.source)
     orders = Orders(
         intake.catalog,
@@ -157,11 +162,11 @@ def _told(session: SparkSession, intake: Intake, homes: Mapping[str, Home], scra
     return told
 
 
-def _frame_parts(session: SparkSession, intake: Intake, orders: Orders) -> list[DataFrame]:
+def _frame_parts(session: SparkSession, intake: LoadContext, orders: Orders) -> list[DataFrame]:
     from omnigraph.spark.source import arrow_of
 
     found: list[DataFrame] = []
-    for type_, name, frame in frame_types(intake.catalog, intake.given.nodes, intake.given.edges):
+    for type_, name, frame in frame_types(intake.catalog, intake.input.nodes, intake.input.edges):
         rows = frame_of(session, name, frame)
         shape_of(intake.catalog, type_, name, arrow_of(rows.schema))
         numbered, files = with_files(rows)
@@ -236,10 +241,10 @@ class _Told:
 
 
 def _tables(
-    session: SparkSession, intake: Intake, homes: Mapping[str, Home], scratch: Table, told: _Told
+    session: SparkSession, intake: LoadContext, homes: Mapping[str, FragmentTarget], scratch: Table, told: _Told
 ) -> Mapping[str, IncomingRows]:
     """The rows of each table that the input touches; a frame touches its table even without rows."""
-    frames = frame_types(intake.catalog, intake.given.nodes, intake.given.edges)
+    frames = frame_types(intake.catalog, intake.input.nodes, intake.input.edges)
     keys = sorted({*told.rows, *(type_.table_key for type_, _, _ in frames)})
     found: dict[str, IncomingRows] = {}
     for key in keys:
@@ -248,17 +253,17 @@ def _tables(
         if rows.count:
             source = DistributedRows(type_, homes[key], tuple(rows.fragments), session=session)
         else:
-            source = HeldRows(arrow_schema(type_).empty_table())
+            source = InMemoryRows(arrow_schema(type_).empty_table())
         found[key] = IncomingRows(type_, rows.fresh and bool(rows.count), places, source)
     return found
 
 
 def _discard(manifest: Manifest, tables: Mapping[str, IncomingRows]) -> None:
     for rows in tables.values():
-        source = rows.source
-        if isinstance(source, DistributedRows) and source.home.folder is not None:
+        source = rows.storage
+        if isinstance(source, DistributedRows) and source.target.folder is not None:
             try:
-                discard(manifest.objects, source.home.folder, source.fragments)
+                discard(manifest.objects, source.target.folder, source.fragments)
             except OmniGraphError as error:
                 # It belongs to no version, so cleanup takes it when it is old.
-                _log.warning("what a failed load wrote to %s stays for now: %s", source.home.folder, error)
+                _log.warning("what a failed load wrote to %s stays for now: %s", source.target.folder, error)

@@ -22,7 +22,7 @@ from ulid import ULID
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.manifest.handle import Manifest
-from omnigraph.spark.load.tasks import PLACES
+from omnigraph.spark.load.load_task import PLACES
 from omnigraph.storage import table as tables
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.pinned import Table

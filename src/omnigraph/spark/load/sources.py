@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.errors import ParameterError
 from omnigraph.spark.inputs import is_spark_frame
-from omnigraph.spark.load.tasks import BLOCK, FILE, LINE
+from omnigraph.spark.load.load_task import BLOCK, FILE, LINE
 from omnigraph.write.load import Frame, reader_of
 
 if TYPE_CHECKING:

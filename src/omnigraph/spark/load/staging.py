@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.spark.executor import ROWS_IN_A_TASK, on_fragments
 from omnigraph.spark.load.changed_table import PartRows
-from omnigraph.spark.load.fragments import ROWS_IN_A_TASK, on_fragments
-from omnigraph.spark.load.rows import DistributedRows
+from omnigraph.spark.load.incoming import DistributedRows
 from omnigraph.storage import table as tables
 from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
@@ -36,7 +36,7 @@ def stage_on_spark(
     upserts = coming.arrival is Arrival.UPSERT and table.count_rows() > 0
     if not upserts or not (coming.rows.count or removed):
         return stage_rows(table, coming)
-    fragments = coming.rows.fragments_on(table, "append", coming.without) if coming.rows.count else ()
+    fragments = coming.rows.write_fragments(table, "append", coming.without) if coming.rows.count else ()
     left = _removed(session, table, coming, removed)
     if not left:
         return tables.append_fragments(table, fragments)
@@ -54,8 +54,8 @@ def _removed(
     work = partial(_ids, without=coming.without)
     parts = [(each.table, each.fragments) for each in (removed,) if each is not None]
     if coming.rows.count:
-        incoming = cast("DistributedRows", coming.rows.source)
-        parts.append((incoming.audit, incoming.own))
+        incoming = cast("DistributedRows", coming.rows.storage)
+        parts.append((incoming.detached, incoming.own))
     ids = reduce(
         lambda some, others: some.unionByName(others),
         (on_fragments(session, each, even_groups(own, ROWS_IN_A_TASK), work, "id string") for each, own in parts),

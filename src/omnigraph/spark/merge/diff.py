@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from omnigraph.read.changes import Diff, Side, records_between, touched_sides
+from omnigraph.read.changes import Diff, DiffSide, find_table_candidates, read_diff_records
 from omnigraph.spark.merge.shuffle import Arrived, Origin, TouchedRows, arrived, divided, in_parts, number_of_parts
 from omnigraph.spark.source import ARROW, FIELDS, row_of
 
@@ -41,15 +41,15 @@ def frame_of(session: SparkSession, diff: Diff) -> DataFrame:
     """The entities of a diff. Which rows to look at is found here, in metadata; nothing else before it is asked for."""
     tables: list[_Compared] = []
     rows: list[TouchedRows] = []
-    sides: list[Side] = []
+    sides: list[DiffSide] = []
     for number, key in enumerate(diff.tables):
-        found = touched_sides(diff.before, diff.after, key)
+        found = find_table_candidates(diff.before, diff.after, key)
         sides += found.sides()
         pairs = zip(_Stream, (found.before, found.after), found.types, strict=True)
         origins: dict[_Stream, Origin] = {}
         for stream, touched, type_ in pairs:
             origins[stream] = Origin(None if touched is None else touched.table, type_)
-            rows += (TouchedRows(number, stream, Side(few, type_)) for few in divided(touched))
+            rows += (TouchedRows(number, stream, DiffSide(few, type_)) for few in divided(touched))
         tables.append(_Compared(key, origins))
     if not rows:
         return session.createDataFrame([], SCHEMA)
@@ -68,7 +68,7 @@ def _compare(tables: Sequence[_Compared], batches: Iterable[pa.RecordBatch]) -> 
 def _differences(table: _Compared, number: int, here: Mapping[tuple[int, int], Arrived]) -> Iterator[pa.RecordBatch]:
     before, after = (table.origins[stream].side(here.get((number, stream))) for stream in _Stream)
     held: list[dict[str, object]] = []
-    for record in records_between(table.table_key, before, after):
+    for record in read_diff_records(table.table_key, before, after):
         held.append(dict(zip(ARROW.names, row_of(record), strict=True)))
         if len(held) == _ROWS_AT_ONCE:
             yield pa.RecordBatch.from_pylist(held, ARROW)

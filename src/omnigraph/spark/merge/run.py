@@ -23,8 +23,7 @@ import pyarrow as pa
 from omnigraph.errors import Conflict
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.manifest.handle import Manifest
-from omnigraph.read.changes import Side, Touched, touched_sides
-from omnigraph.spark.failures import spark_failures
+from omnigraph.read.changes import CandidateRows, DiffSide, find_table_candidates
 from omnigraph.spark.load import (
     Blocks,
     DistributedRows,
@@ -36,8 +35,7 @@ from omnigraph.spark.load import (
     scratch_table,
     stage_on_spark,
 )
-from omnigraph.spark.merge.shuffle import Origin, TouchedRows, divided, in_parts, number_of_parts
-from omnigraph.spark.merge.tasks import (
+from omnigraph.spark.merge.merge_task import (
     IDS,
     RECEIPTS,
     Orders,
@@ -47,14 +45,16 @@ from omnigraph.spark.merge.tasks import (
     TableOrders,
     TableReceipt,
 )
+from omnigraph.spark.merge.shuffle import Origin, TouchedRows, divided, in_parts, number_of_parts
+from omnigraph.spark.spark_errors import spark_failures
 from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
-from omnigraph.write.commit import Change
+from omnigraph.write.commit import TableChange
 from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
-from omnigraph.write.load import HeldRows, Home, IncomingRows, IncomingTable
+from omnigraph.write.load import FragmentTarget, IncomingRows, IncomingTable, InMemoryRows
 from omnigraph.write.merge import (
     HERE,
     Base,
@@ -116,7 +116,7 @@ class _OnSpark:
             key: TableMergePlan(
                 table.counts,
                 table.decided,
-                Change(key, partial(_stage, self.session, table), is_long=takes_long(table.num_rows)),
+                TableChange(key, partial(_stage, self.session, table), is_long=takes_long(table.num_rows)),
             )
             for key, table in changed.items()
         }
@@ -170,11 +170,11 @@ class _Job:
         self.keys = tables_to_merge(sides.catalog, base, sides.theirs)
         self._types = [type_of(sides.catalog, key) for key in self.keys]
         self._overlays = [base.overlays.get(key) for key in self.keys]
-        self._theirs = [touched_sides(base.snapshot, sides.theirs, key) for key in self.keys]
-        self._ours = [touched_sides(base.snapshot, sides.ours, key) for key in self.keys]
+        self._theirs = [find_table_candidates(base.snapshot, sides.theirs, key) for key in self.keys]
+        self._ours = [find_table_candidates(base.snapshot, sides.ours, key) for key in self.keys]
 
     @property
-    def sides(self) -> list[Side]:
+    def sides(self) -> list[DiffSide]:
         """The rows of both, before and after."""
         return [side for pair in (*self._theirs, *self._ours) for side in pair.sides()]
 
@@ -189,7 +189,7 @@ class _Job:
         for number, overlay in enumerate(self._overlays):
             for stream, (touched, type_) in self._streams(number).items():
                 for few in divided(touched):
-                    yield TouchedRows(number, stream, Side(few, type_))
+                    yield TouchedRows(number, stream, DiffSide(few, type_))
             if overlay is not None:
                 yield OverlaidRows(number, overlay)
 
@@ -200,7 +200,7 @@ class _Job:
             origins = {stream: Origin(None if each is None else each.table, known) for stream, (each, known) in streams}
             yield TableOrders(type_, origins)
 
-    def _streams(self, number: int) -> dict[Stream, tuple[Touched | None, NodeType | EdgeType]]:
+    def _streams(self, number: int) -> dict[Stream, tuple[CandidateRows | None, NodeType | EdgeType]]:
         theirs, ours = self._theirs[number], self._ours[number]
         return {
             Stream.BEFORE_THEIRS: (theirs.before, theirs.types[0]),
@@ -252,12 +252,14 @@ class _ChangedTable:
         """The rows that are written, as loads have them."""
         fragments = tuple(text for each in self.told for text in each.rows)
         source = (
-            DistributedRows(self.type, Home(self.scratch, "overwrite"), fragments, session=self.session)
+            DistributedRows(self.type, FragmentTarget(self.scratch, "overwrite"), fragments, session=self.session)
             if fragments
-            else HeldRows(arrow_schema(self.type).empty_table())
+            else InMemoryRows(arrow_schema(self.type).empty_table())
         )
         places = StagedPlaces(self.scratch, [Run(self.num_rows)], (), Blocks({}))
-        return IncomingTable(IncomingRows(self.type, fresh=False, places=places, source=source), Arrival.UPSERT, _NONE)
+        return IncomingTable(
+            IncomingRows(self.type, fresh=False, positions=places, storage=source), Arrival.UPSERT, _NONE
+        )
 
     @cached_property
     def removed(self) -> PartRows | None:

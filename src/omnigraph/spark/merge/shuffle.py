@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.read.changes import Side, Touched, TouchedPart
+from omnigraph.read.changes import CandidateFragment, CandidateRows, DiffSide
 from omnigraph.spark.load import parts_of
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
@@ -59,7 +59,7 @@ class Packed(Protocol):
         ...
 
 
-def number_of_parts(sides: Sequence[Side], at_once: int) -> int:
+def number_of_parts(sides: Sequence[DiffSide], at_once: int) -> int:
     """Into how many parts rows go: none is very large, and all executors have something to do."""
     rows = sum(side.num_rows for side in sides)
     size = sum(side.num_rows * _row_bytes(side.schema) for side in sides)
@@ -67,18 +67,18 @@ def number_of_parts(sides: Sequence[Side], at_once: int) -> int:
     return max(1, min(_MOST_PARTS, max(busy, size // _BYTES_IN_A_PART)))
 
 
-def divided(touched: Touched | None) -> Iterator[Touched]:
+def divided(touched: CandidateRows | None) -> Iterator[CandidateRows]:
     """Rows in pieces that a task reads."""
     if touched is None:
         return
-    held: list[TouchedPart] = []
+    held: list[CandidateFragment] = []
     for part in touched.parts:
         held.append(part)
         if sum(each.num_rows for each in held) >= _ROWS_IN_A_TASK:
-            yield Touched(touched.table, tuple(held))
+            yield CandidateRows(touched.table, tuple(held))
             held = []
     if held:
-        yield Touched(touched.table, tuple(held))
+        yield CandidateRows(touched.table, tuple(held))
 
 
 def in_parts(session: SparkSession, rows: Sequence[Packed], parts: int) -> DataFrame:
@@ -119,13 +119,13 @@ class TouchedRows:
 
     table: int
     stream: int
-    side: Side
+    side: DiffSide
 
     def packed(self, parts: int) -> Iterator[pa.RecordBatch]:
         """The rows, divided by their ids."""
         held: list[pa.RecordBatch] = []
         size = 0
-        for batch in self.side.stream(self.side.schema.names).rows:
+        for batch in self.side.open_stream(self.side.schema.names).rows:
             held.append(batch)
             size += batch.nbytes
             if size > _BYTES_AT_ONCE:
@@ -209,8 +209,8 @@ class Origin:
     table: Table | None
     type: NodeType | EdgeType
 
-    def side(self, here: Arrived | None) -> Side:
+    def side(self, here: Arrived | None) -> DiffSide:
         """What has arrived of it, to be compared."""
         if self.table is None or here is None:
-            return Side(None, self.type)
-        return Side(_FiledRows(self.table, here), self.type)
+            return DiffSide(None, self.type)
+        return DiffSide(_FiledRows(self.table, here), self.type)

@@ -1,7 +1,7 @@
 """Running a pipeline file: its sources, views and mappings as DataFrames, one load, then its checks."""
 
+from omnigraph.spark.pipeline.progress import Step
 from omnigraph.spark.pipeline.run import CheckResult, PipelineResult, check_pipeline, run_pipeline
-from omnigraph.spark.pipeline.steps import Step
 
 __all__ = [
     "CheckResult",

@@ -16,11 +16,11 @@ from omnigraph.errors import Json
 from omnigraph.pipeline.plan import Plan, PlannedCheck
 from omnigraph.pipeline.yaml_reader import Text
 from omnigraph.read import query
-from omnigraph.read.rows import json_rows
+from omnigraph.read.rows import to_json_rows
 from omnigraph.spark.graph import SparkGraph
-from omnigraph.spark.pipeline.failures import told
-from omnigraph.spark.pipeline.frames import Frames, frames_of
-from omnigraph.spark.pipeline.steps import Step, Steps, Watch
+from omnigraph.spark.pipeline.dataframes import Frames, frames_of
+from omnigraph.spark.pipeline.problems import told
+from omnigraph.spark.pipeline.progress import Step, Steps, Watch
 from omnigraph.write.load import LoadResult
 from omnigraph.write.merge import MergeResult
 
@@ -127,8 +127,8 @@ def _checked(graph: SparkGraph, loaded: LoadResult, planned: PlannedCheck, steps
     rows, sample = 0, list[Mapping[str, Json]]()
     with steps.step("check", planned.name):
         question = query.QueryRequest(planned.path, planned.name, planned.check.params)
-        for batch in query.query(graph.manifest, question, loaded.branch, at).batches():
-            sample += json_rows(batch.slice(0, SAMPLE_ROWS - len(sample)))
+        for batch in query.run_query(graph.manifest, question, loaded.branch, at).batches():
+            sample += to_json_rows(batch.slice(0, SAMPLE_ROWS - len(sample)))
             rows += batch.num_rows
         steps.count(rows)
     return CheckResult(planned, rows, tuple(sample))

@@ -6,9 +6,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from omnigraph.language.query.plan import Fuse
-from omnigraph.spark.query.bindings import RANKED_BY, RESULT, Asked, Rows
-from omnigraph.spark.query.limit import limited
-from omnigraph.spark.query.needs import fusion_made
+from omnigraph.spark.query.match_rows import RANKED_BY, RESULT, Asked, Rows, limited
+from omnigraph.spark.query.requirements import fusion_made
 
 
 def fused(first: Rows, second: Rows, plan: Fuse, asked: Asked) -> Rows:
@@ -24,7 +23,7 @@ def fused(first: Rows, second: Rows, plan: Fuse, asked: Asked) -> Rows:
     order = [fn.col(score).desc(), fn.col(in_first).asc_nulls_last(), fn.col(in_second).asc_nulls_last()]
     best, rank = scores, asked.name()
     if plan.limit is not None:
-        best = limited(best, order, asked.reading.number(plan.limit))
+        best = limited(best, order, asked.reading.resolve_count(plan.limit))
     best = best.withColumn(rank, fn.row_number().over(Window.orderBy(*order)))
     bound = {**dict(zip(RANKED_BY, (rank, entity), strict=True)), (RESULT, made): score}
     kept = first.joined(best, [(first.id_of(plan.variable), entity)], bound)

@@ -19,18 +19,17 @@ from omnigraph.language.query.plan import (
     ExpandEdges,
     Fuse,
     MatchPlan,
+    NodeScan,
     Outer,
-    Scan,
     Select,
     TopRanked,
     Without,
 )
 from omnigraph.read.match import Leaf, StepPlan, spine_of
-from omnigraph.spark.query.bindings import ID, RANKED_BY, Asked, Rows, Slot
 from omnigraph.spark.query.fusion import fused
-from omnigraph.spark.query.limit import limited
-from omnigraph.spark.query.needs import Needs, needs_of
+from omnigraph.spark.query.match_rows import ID, RANKED_BY, Asked, Rows, Slot, limited
 from omnigraph.spark.query.predicates import holds
+from omnigraph.spark.query.requirements import Needs, needs_of
 from omnigraph.spark.query.search import best_first, entities
 from omnigraph.spark.query.walk import Steps, reached, turned
 
@@ -38,21 +37,21 @@ from omnigraph.spark.query.walk import Steps, reached, turned
 def matched(plan: MatchPlan, needs: Needs, asked: Asked, outer: Rows | None = None) -> Rows:
     """The rows of a match; ``outer`` are those that a negation is asked about."""
     spine = spine_of(plan, frozenset())
-    rows = _leaf(spine.leaf, needs, asked, outer)
+    rows = _leaf(spine.MatchSpine, needs, asked, outer)
     # Negations that follow each other are all asked about the same rows. Were each asked about what the one before
     # has left, that one would be computed again for it.
     questioned = rows
     for step in spine.steps:
-        if isinstance(step.plan, Without):
-            rows = _without(rows, step.plan, questioned, asked)
+        if isinstance(step.SpineStep, Without):
+            rows = _without(rows, step.SpineStep, questioned, asked)
         else:
-            rows = questioned = _stepped(step.plan, rows, needs, asked)
+            rows = questioned = _stepped(step.SpineStep, rows, needs, asked)
     return rows
 
 
 def _leaf(leaf: Leaf, needs: Needs, asked: Asked, outer: Rows | None) -> Rows:
     match leaf:
-        case Scan():
+        case NodeScan():
             return _nodes(leaf.variable, leaf.node_type, leaf.predicates, needs, asked)
         case Outer():
             return outer or Rows(asked.tables.session.range(1).select(), {})
@@ -130,7 +129,7 @@ def _top_ranked(plan: TopRanked, rows: Rows, asked: Asked) -> Rows:
     known = rows.frame.select(best_first(plan.ranking, rows, asked).alias(far), fn.col(id_).alias(entity))
     best = known.where(fn.col(far).isNotNull()).distinct()
     if plan.limit is not None:
-        best = limited(best, [fn.col(far), fn.col(entity)], asked.reading.number(plan.limit))
+        best = limited(best, [fn.col(far), fn.col(entity)], asked.reading.resolve_count(plan.limit))
     return rows.joined(best, [(id_, entity)], dict(zip(RANKED_BY, (far, entity), strict=True)))
 
 

@@ -14,32 +14,32 @@ from typing import Final, TypeAlias, cast
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-from omnigraph.language.query import Compare, Comparison, Expression, IsNull, Predicate, TextMatch
+from omnigraph.language.query import Compare, ComparisonOperator, Expression, IsNull, Predicate, TextMatch
 from omnigraph.language.types import FLOATS, Scalar, ValueType
 from omnigraph.read.context import QueryContext
-from omnigraph.read.frames import Fixed, fixed_value
-from omnigraph.spark.query.bindings import Rows
+from omnigraph.read.frames import QueryConstant, evaluate_constant
+from omnigraph.spark.query.match_rows import Rows
 from omnigraph.spark.query.values import literal, value
 
 _Compared: TypeAlias = Callable[[Column, Column], Column]
 
-_OPERATORS: Final[Mapping[Comparison, _Compared]] = {
-    Comparison.EQUAL: cast("_Compared", operators.eq),
-    Comparison.NOT_EQUAL: cast("_Compared", operators.ne),
-    Comparison.LESS: operators.lt,
-    Comparison.LESS_OR_EQUAL: operators.le,
-    Comparison.GREATER: operators.gt,
-    Comparison.GREATER_OR_EQUAL: operators.ge,
-    Comparison.CONTAINS: fn.contains,
-    Comparison.STARTS_WITH: fn.startswith,
+_OPERATORS: Final[Mapping[ComparisonOperator, _Compared]] = {
+    ComparisonOperator.EQUAL: cast("_Compared", operators.eq),
+    ComparisonOperator.NOT_EQUAL: cast("_Compared", operators.ne),
+    ComparisonOperator.LESS: operators.lt,
+    ComparisonOperator.LESS_OR_EQUAL: operators.le,
+    ComparisonOperator.GREATER: operators.gt,
+    ComparisonOperator.GREATER_OR_EQUAL: operators.ge,
+    ComparisonOperator.CONTAINS: fn.contains,
+    ComparisonOperator.STARTS_WITH: fn.startswith,
 }
 _MIRRORED: Final = {
-    Comparison.EQUAL: Comparison.EQUAL,
-    Comparison.NOT_EQUAL: Comparison.NOT_EQUAL,
-    Comparison.LESS: Comparison.GREATER,
-    Comparison.LESS_OR_EQUAL: Comparison.GREATER_OR_EQUAL,
-    Comparison.GREATER: Comparison.LESS,
-    Comparison.GREATER_OR_EQUAL: Comparison.LESS_OR_EQUAL,
+    ComparisonOperator.EQUAL: ComparisonOperator.EQUAL,
+    ComparisonOperator.NOT_EQUAL: ComparisonOperator.NOT_EQUAL,
+    ComparisonOperator.LESS: ComparisonOperator.GREATER,
+    ComparisonOperator.LESS_OR_EQUAL: ComparisonOperator.GREATER_OR_EQUAL,
+    ComparisonOperator.GREATER: ComparisonOperator.LESS,
+    ComparisonOperator.GREATER_OR_EQUAL: ComparisonOperator.LESS_OR_EQUAL,
 }
 _WIDE: Final = frozenset({Scalar.I64, Scalar.U64})
 """Integers that not every float of 64 bits can hold."""
@@ -62,16 +62,18 @@ def holds(predicate: Predicate, rows: Rows, reading: QueryContext) -> Column:
 
 def _contains(list_: Expression, item: Expression, rows: Rows, reading: QueryContext) -> Column:
     wanted, type_ = value(item, rows, reading), list_.type.item
-    fixed = fixed_value(list_, reading.request) if isinstance(list_, Fixed) else None
+    fixed = evaluate_constant(list_, reading.evaluation) if isinstance(list_, QueryConstant) else None
     if isinstance(fixed, tuple) and type_.scalar is item.type.scalar and type_.scalar not in FLOATS:
         # Of all that means the same, this is what Spark hands on to the storage.
         return wanted.isin(*(literal(each, type_) for each in fixed))
     return fn.exists(
-        value(list_, rows, reading), lambda each: _compared(each, type_, Comparison.EQUAL, wanted, item.type)
+        value(list_, rows, reading), lambda each: _compared(each, type_, ComparisonOperator.EQUAL, wanted, item.type)
     )
 
 
-def _compared(left: Column, left_type: ValueType, operator: Comparison, right: Column, right_type: ValueType) -> Column:
+def _compared(
+    left: Column, left_type: ValueType, operator: ComparisonOperator, right: Column, right_type: ValueType
+) -> Column:
     if not left_type.is_number:
         return _OPERATORS[operator](left, right)
     scalars = {left_type.scalar, right_type.scalar}
@@ -85,9 +87,9 @@ def _compared(left: Column, left_type: ValueType, operator: Comparison, right: C
     return _compared_with_float(left.cast("decimal(20,0)"), operator, right.cast("double"))
 
 
-def _floats_compared(left: Column, operator: Comparison, right: Column) -> Column:
+def _floats_compared(left: Column, operator: ComparisonOperator, right: Column) -> Column:
     found = _OPERATORS[operator](left, right)
-    if operator is Comparison.NOT_EQUAL:
+    if operator is ComparisonOperator.NOT_EQUAL:
         return found | (fn.isnan(left) & fn.isnan(right))
     return found & ~fn.isnan(left) & ~fn.isnan(right)
 
@@ -95,19 +97,19 @@ def _floats_compared(left: Column, operator: Comparison, right: Column) -> Colum
 # --------------------------------------------------------------------------------------------- integer and float
 
 
-def _compared_with_float(integer: Column, operator: Comparison, float_: Column) -> Column:
+def _compared_with_float(integer: Column, operator: ComparisonOperator, float_: Column) -> Column:
     """An integer of 64 bits beside a float, which is brought to an integer and what it has beyond that."""
     whole_float = _floor(_within_reach(float_))
     whole, has_fraction = _exact(whole_float), _within_reach(float_) > whole_float
     is_number = ~fn.isnan(float_)
     match operator:
-        case Comparison.EQUAL:
+        case ComparisonOperator.EQUAL:
             return (integer == whole) & ~has_fraction & is_number
-        case Comparison.NOT_EQUAL:
+        case ComparisonOperator.NOT_EQUAL:
             return integer.isNotNull() & float_.isNotNull() & ((integer != whole) | has_fraction | ~is_number)
-        case Comparison.LESS:
+        case ComparisonOperator.LESS:
             return ((integer < whole) | ((integer == whole) & has_fraction)) & is_number
-        case Comparison.GREATER_OR_EQUAL:
+        case ComparisonOperator.GREATER_OR_EQUAL:
             return ((integer > whole) | ((integer == whole) & ~has_fraction)) & is_number
         case _:
             return _OPERATORS[operator](integer, whole) & is_number

@@ -9,16 +9,18 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from omnigraph.language.query import Aggregate, AggregateFunction, ColumnValue, Order
-from omnigraph.language.query import Column as TypedColumn
+from omnigraph.language.query import Aggregate, AggregateFunction, ColumnValue, SortKey
+from omnigraph.language.query import ResultColumn as TypedColumn
 from omnigraph.language.query.plan import ByRank, Group, Limit, MatchPlan, Project, ReadPlan, Sort
 from omnigraph.language.types import FLOATS
-from omnigraph.spark.query.bindings import RANKED_BY, Asked, Rows
-from omnigraph.spark.query.limit import in_order, limited
+from omnigraph.manifest.handle import Manifest
+from omnigraph.read.query import QueryOptions, QueryRequest, plan_query
+from omnigraph.read.search import EmbeddingSettings
 from omnigraph.spark.query.match import matched
-from omnigraph.spark.query.needs import Needs, needs_of
+from omnigraph.spark.query.match_rows import RANKED_BY, Asked, Rows, in_order, limited
+from omnigraph.spark.query.requirements import Needs, needs_of
 from omnigraph.spark.query.values import value
-from omnigraph.spark.source import spark_type
+from omnigraph.spark.source import SparkSnapshot, spark_type
 
 _MOST_EXACT: Final = 2**53
 """Integers up to here are floats without loss."""
@@ -37,6 +39,18 @@ class _Cut:
         return in_order(frame, order) if self.limit is None else limited(frame, order, self.limit)
 
 
+def query(
+    manifest: Manifest, tables: SparkSnapshot, question: QueryRequest, embedding: EmbeddingSettings | None
+) -> DataFrame:
+    """The rows that a query has on a snapshot; its time for ``now()`` is that of this call.
+
+    Words are searched, texts embedded and walks of more than one hop made at once, everything else when Spark runs
+    the DataFrame. Rows are in the order that the query asks for until something is done that changes it.
+    """
+    asked = plan_query(manifest, tables.snapshot, question, QueryOptions(embedding))
+    return answered(asked.plan, Asked(asked.context, tables))
+
+
 def answered(plan: ReadPlan, asked: Asked) -> DataFrame:
     """The rows of a result."""
     needs = needs_of(plan, asked.reading.search)
@@ -46,7 +60,7 @@ def answered(plan: ReadPlan, asked: Asked) -> DataFrame:
 
 
 def _cut(plan: MatchPlan | Group | Sort | Limit, asked: Asked) -> _Cut:
-    limit = asked.reading.number(plan.count) if isinstance(plan, Limit) else None
+    limit = asked.reading.resolve_count(plan.count) if isinstance(plan, Limit) else None
     plan = plan.input if isinstance(plan, Limit) else plan
     sort = plan if isinstance(plan, Sort) else None
     return _Cut(plan.input if isinstance(plan, Sort) else plan, sort, limit)
@@ -77,7 +91,7 @@ def _order_of_rows(sort: Sort, rows: Rows, asked: Asked) -> list[Column]:
     return [*keys, *(_ordered(fn.col(rows.id_of(variable)), descending=False) for variable in sort.tie_break)]
 
 
-def _row_key(key: Order | ByRank, rows: Rows, asked: Asked) -> list[Column]:
+def _row_key(key: SortKey | ByRank, rows: Rows, asked: Asked) -> list[Column]:
     if isinstance(key, ByRank):
         return [_ordered(fn.col(rows.slots[slot]), descending=False) for slot in RANKED_BY]
     return [_ordered(value(key.expression, rows, asked.reading), descending=key.descending)]
@@ -104,8 +118,8 @@ def _grouped(plan: Group | Sort | Limit, needs: Needs, asked: Asked) -> DataFram
     return cut.applied(frame, order).select(*_named(group.columns, values))
 
 
-def _group_key(key: Order | ByRank, names: Mapping[str, str]) -> Column:
-    assert isinstance(key, Order)
+def _group_key(key: SortKey | ByRank, names: Mapping[str, str]) -> Column:
+    assert isinstance(key, SortKey)
     assert isinstance(key.expression, ColumnValue), "groups are sorted by their columns"
     return _ordered(fn.col(names[key.expression.name]), descending=key.descending)
 

@@ -16,11 +16,10 @@ from pyspark.sql import functions as fn
 from omnigraph.language.query import Distance, TextMatch, TextScore
 from omnigraph.language.schema import NodeType
 from omnigraph.read.search import Ranking
-from omnigraph.spark.query.bindings import ID, Asked, Fusion, Numbered, Rows, Trait, bound_rows
-from omnigraph.spark.query.distances import distance
 from omnigraph.spark.query.fusion import numbered
-from omnigraph.spark.query.needs import traits_of
-from omnigraph.spark.query.values import value
+from omnigraph.spark.query.match_rows import ID, Asked, Fusion, Numbered, Rows, Trait, bound_rows
+from omnigraph.spark.query.requirements import traits_of
+from omnigraph.spark.query.values import distance, value
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.searching import SCORE
 
@@ -40,7 +39,7 @@ def _searched(rows: Rows, variable: str, type_: NodeType, traits: Iterable[Trait
             case TextMatch() | TextScore():
                 rows = _with_words(rows, variable, type_, trait, asked)
             case Distance():
-                vector = asked.reading.search.vector(trait, type_.table_key)
+                vector = asked.reading.search.resolve_vector(trait, type_.table_key)
                 away = distance(value(trait.target, rows, asked.reading), vector)
                 rows = rows.with_value((variable, trait), away, asked.name())
             case Numbered():
@@ -58,7 +57,7 @@ def best_first(ranking: Ranking, rows: Rows, asked: Asked) -> Column:
 
 def _with_words(rows: Rows, variable: str, type_: NodeType, trait: TextMatch | TextScore, asked: Asked) -> Rows:
     slot, column, id_ = (variable, trait), asked.name(), asked.name()
-    found = asked.reading.search.found(trait, type_.table_key)
+    found = asked.reading.search.find_texts(trait, type_.table_key)
     if found is None:
         nothing = fn.lit(None).cast("double" if isinstance(trait, TextScore) else "boolean")
         return rows.with_value(slot, nothing, column)

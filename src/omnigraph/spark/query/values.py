@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import cast
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
@@ -26,26 +28,27 @@ from omnigraph.language.query import (
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.read.context import QueryContext
-from omnigraph.read.frames import Fixed, fixed_value
-from omnigraph.spark.query.bindings import RESULT, Fusion, Numbered, Rows
-from omnigraph.spark.query.distances import distance
+from omnigraph.read.frames import QueryConstant, evaluate_constant
+from omnigraph.read.search import Vector, compute_distances
 from omnigraph.spark.query.fusion import fused_score
-from omnigraph.spark.query.needs import fusion_of
+from omnigraph.spark.query.match_rows import RESULT, Fusion, Numbered, Rows
+from omnigraph.spark.query.requirements import fusion_of
 from omnigraph.spark.source import spark_type
+from omnigraph.storage.columns import Values
 
 
 def value(expression: Expression, rows: Rows, reading: QueryContext) -> Column:
     """One value for each row, in the Spark type of the expression."""
     match expression:
         case Constant() | ParameterValue() | Now():
-            return literal(fixed_value(expression, reading.request), expression.type)
+            return literal(evaluate_constant(expression, reading.evaluation), expression.type)
         case PropertyValue(variable, name):
             return fn.col(rows.slots[variable, name])
         case Identity(variable):
             return fn.col(rows.id_of(variable))
         case Distance(target, query) if query.type.scalar is not Scalar.STRING:
-            assert isinstance(query, Fixed), "what is looked for is the same for every row"
-            looked_for = fixed_value(query, reading.request)
+            assert isinstance(query, QueryConstant), "what is looked for is the same for every row"
+            looked_for = evaluate_constant(query, reading.evaluation)
             vector = None if looked_for is None else np.array(looked_for, np.float32)
             return distance(value(target, rows, reading), vector)
         case Distance() | TextMatch() | TextScore():
@@ -87,3 +90,18 @@ def _plain(constant: ConstantValue, type_: ValueType) -> Column:
             return fn.lit(Decimal(cast(int, constant)))
         case _:
             return fn.lit(constant)
+
+
+def distance(vectors: Column, query: Vector | None) -> Column:
+    """The Euclidean distance; null where there is no vector, or none is looked for."""
+    if query is None:
+        return fn.lit(None).cast("double")
+
+    # Spark looks at the hints to learn what kind of function it is.
+    def away(found: pa.Array) -> pa.Array:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]  those with arguments it does not know
+        far = compute_distances(cast("Values", found), query)
+        return pa.array(far, pa.float64(), mask=np.isnan(far))
+
+    # Its stubs ask for what they call the function's type, and Spark warns of giving it.
+    as_udf = cast("Callable[[object, str], Callable[[Column], Column]]", fn.arrow_udf)
+    return as_udf(cast("object", away), "double")(vectors)

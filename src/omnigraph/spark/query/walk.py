@@ -13,9 +13,9 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from omnigraph.language.query import Direction
+from omnigraph.language.query import TraversalDirection
 from omnigraph.language.query.plan import Connect, Expand
-from omnigraph.spark.query.bindings import Asked, Rows, Slot
+from omnigraph.spark.query.match_rows import Asked, Rows, Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +46,20 @@ def reached(plan: Expand | Connect, rows: Rows, asked: Asked) -> Steps:
     return _walked(_begun(plan.source, rows, asked), hop, plan.minimum, plan.maximum)
 
 
-def turned(ends: DataFrame, direction: Direction) -> DataFrame:
+def turned(ends: DataFrame, direction: TraversalDirection) -> DataFrame:
     """Edges as they are walked: their first two columns are where one begins and ends. A loop is walked once."""
     first, second, *others = ends.columns
     back = ends.select(second, first, *others)
     match direction:
-        case Direction.OUT:
+        case TraversalDirection.OUT:
             return ends
-        case Direction.IN:
+        case TraversalDirection.IN:
             return back
-        case Direction.BOTH:
+        case TraversalDirection.BOTH:
             return ends.union(back.where(fn.col(first) != fn.col(second)))
 
 
-def _neighbours(edge_type: str, direction: Direction, asked: Asked) -> Steps:
+def _neighbours(edge_type: str, direction: TraversalDirection, asked: Asked) -> Steps:
     begin, end = asked.name(), asked.name()
     ends = asked.tables.edges(edge_type, ["from", "to"]).toDF(begin, end)
     return Steps(turned(ends, direction).toDF(begin, end).distinct(), begin, end)

@@ -18,6 +18,8 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+import orjson
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType, TimestampType
@@ -27,8 +29,7 @@ from omnigraph.language.source import suggest_similar
 from omnigraph.manifest import opening
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
-from omnigraph.read.changes import BASELINE, BEGINNING, NOW, ChangeBlock, Changes, follow_changes
-from omnigraph.spark.source.entities import FIELDS, row_of
+from omnigraph.read.changes import BASELINE_HINT, BEGINNING, NOW, ChangeBlock, Changes, follow_changes
 from omnigraph.spark.source.type_reader import STORAGE, storage_options_of
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
@@ -43,6 +44,23 @@ _OPTIONS: Final = ("path", CHANGES, "branch", "start", "type")
 _MOST_TASKS: Final = 64
 """A batch of more commits than this has tasks that read several: each task first reads the history."""
 
+FIELDS: Final = (
+    StructField("op", StringType(), nullable=False),
+    StructField("kind", StringType(), nullable=False),
+    StructField("type", StringType(), nullable=False),
+    StructField("id", StringType(), nullable=False),
+    StructField("before", StringType()),
+    StructField("after", StringType()),
+    StructField("changed", ArrayType(StringType(), containsNull=False), nullable=False),
+)
+"""One row for each entity: the records of a diff, and of what a commit changed."""
+ARROW: Final = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in ("op", "kind", "type", "id", "before", "after")),
+        pa.field("changed", pa.list_(pa.string())),
+    ]
+)
+"""The same as Arrow has it."""
 SCHEMA: Final = StructType(
     [
         StructField("commit", StringType(), nullable=False),
@@ -149,7 +167,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             before.append(after)
         raise ChangeGap(
             "a commit that this query has seen is not in the history any more",
-            hint=f"the graph was put back to an older state; {BASELINE}",
+            hint=f"the graph was put back to an older state; {BASELINE_HINT}",
         )
 
     def read(self, partition: InputPartition) -> Iterator[_Row]:
@@ -176,3 +194,14 @@ def _rows(block: ChangeBlock) -> Iterator[_Row]:
     commit = block.commit
     cause = (commit.id, list(commit.parents), commit.branch, commit.actor, commit.message, commit.created_at)
     return ((*cause, *row_of(record)) for record in block.records())
+
+
+def row_of(record: Mapping[str, Json]) -> tuple[str | list[str] | None, ...]:
+    """A record as a row."""
+    what = (cast("str", record[name]) for name in ("op", "kind", "type", "id"))
+    images = (_text(record[name]) for name in ("before", "after"))
+    return (*what, *images, cast("list[str]", record["changed"]))
+
+
+def _text(image: Json) -> str | None:
+    return None if image is None else orjson.dumps(image).decode()

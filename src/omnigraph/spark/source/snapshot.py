@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.rows import Filter, edge_type, node_type
+from omnigraph.read.rows import Filter, find_edge_type, find_node_type
 from omnigraph.spark.source.type_reader import STORAGE, checked_columns, filter_text, pin_type
 from omnigraph.storage.location import Location
 
@@ -30,7 +30,7 @@ class SparkSnapshot:
         filter: Filter | None = None,  # noqa: A002  the word that Lance and Arrow use
     ) -> DataFrame:
         """The nodes of a type."""
-        return self.rows(node_type(self.catalog, name), columns, filter)
+        return self.rows(find_node_type(self.catalog, name), columns, filter)
 
     def edges(
         self,
@@ -39,7 +39,7 @@ class SparkSnapshot:
         filter: Filter | None = None,  # noqa: A002  as in nodes
     ) -> DataFrame:
         """The edges of a type; their ends are the columns ``from`` and ``to``."""
-        return self.rows(edge_type(self.catalog, name), columns, filter)
+        return self.rows(find_edge_type(self.catalog, name), columns, filter)
 
     def rows(
         self,

@@ -21,13 +21,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from omnigraph.errors import Json, ParameterError
-from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.language.schema import EdgeType, NodeType, TableKey
 from omnigraph.language.source import suggest_similar
 from omnigraph.manifest import opening, references
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin
-from omnigraph.read.rows import Filter, TypeRows, conditions_of, rows_of, type_of
+from omnigraph.read.rows import Filter, TypeRows, find_type, open_type_rows, parse_filter
 from omnigraph.spark.source.types import arrow_of, spark_schema, stored_names, to_spark
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
@@ -73,9 +73,13 @@ def pin_of_text(text: str) -> TypePin:
         found = cast("dict[str, object]", orjson.loads(text))
         pin = cast("dict[str, object] | None", found.pop("pin"))
         hidden = cast("list[str]", found.pop("hidden"))
-        return TypePin(pin=None if pin is None else Pin(**pin), hidden=tuple(hidden), **found)  # pyright: ignore[reportArgumentType]  our own text
-    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
+        return TypePin(pin=None if pin is None else _pin(pin), hidden=tuple(hidden), **found)  # pyright: ignore[reportArgumentType]  our own text
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
         raise ParameterError("option 'pin' is no pin", hint="graph.spark().nodes(...) makes one") from error
+
+
+def _pin(found: Mapping[str, object]) -> Pin:
+    return Pin(**{**found, "table_key": TableKey.parse(str(found["table_key"]))})  # pyright: ignore[reportArgumentType]  our own text
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +103,16 @@ class Request:
         manifest = Manifest(location, Access(location.options()), LockSettings())
         opening.check(manifest)
         if self.pin is not None:
-            type_ = type_of(opening.schema_of(manifest, self.pin.schema_hash).catalog, self.pin.table_key)
+            type_ = find_type(opening.schema_of(manifest, self.pin.schema_hash).catalog, self.pin.table_key)
             table = None if self.pin.pin is None else open_pin(manifest, self.pin.pin).without(self.pin.hidden)
             return TypeRows(type_, table)
         snapshot = references.take_snapshot(manifest, self.branch, self.at)
         catalog = opening.schema_of(manifest, snapshot.schema_ir_hash).catalog
-        return rows_of(snapshot, type_of(catalog, cast("str", self.type)))
+        return open_type_rows(snapshot, find_type(catalog, cast("str", self.type)))
 
     def schema(self, type_: NodeType | EdgeType) -> StructType:
         """The columns that the options name, or all; a filter that does not fit the type is refused here too."""
-        conditions_of(type_, self.filter)
+        parse_filter(type_, self.filter)
         return spark_schema(type_, checked_columns(type_, self.columns))
 
 
@@ -150,7 +154,7 @@ def storage_options_of(options: Mapping[str, str]) -> Mapping[str, str]:
 def filter_text(type_: NodeType | EdgeType, given: Filter) -> str:
     """A filter as an option carries it, once it was found to fit the type."""
     kept = cast("Filter", given if isinstance(given, Mapping | str) else list(given))
-    conditions_of(type_, kept)
+    parse_filter(type_, kept)
     # Not by orjson: a number may be larger than any that a column holds.
     return json.dumps(kept, default=_json_value)
 
@@ -222,7 +226,7 @@ class TypeReader(DataSourceReader):
         self._columns = [stored[name] for name in checked_columns(rows.type, schema.names)]
         self._schema = schema
         self._rows_per_partition = rows_per_partition
-        self._conditions = conditions_of(rows.type, given)
+        self._conditions = parse_filter(rows.type, given)
         _check_types(rows.type, schema)
 
     def partitions(self) -> Sequence[InputPartition]:

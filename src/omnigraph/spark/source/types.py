@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 from omnigraph.errors import ParameterError
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.read.rows import SHOWN, result_schema
+from omnigraph.read.rows import PUBLIC_NAMES, to_public_schema
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, absent, column_of
 
@@ -60,7 +60,7 @@ _SCALARS: Final[Mapping[Scalar, DataType]] = {
     Scalar.DATETIME: TimestampType(),
     Scalar.VECTOR: ArrayType(FloatType()),
 }
-_OWN: Final = frozenset({"id", *SHOWN})
+_OWN: Final = frozenset({"id", *PUBLIC_NAMES})
 
 
 def spark_type(type_: ValueType) -> DataType:
@@ -71,7 +71,7 @@ def spark_type(type_: ValueType) -> DataType:
 
 def stored_names(type_: NodeType | EdgeType) -> dict[str, str]:
     """The columns of a type as Spark shows them, each with its name in the table."""
-    return {SHOWN.get(name, name): name for name in arrow_schema(type_).names}
+    return {PUBLIC_NAMES.get(name, name): name for name in arrow_schema(type_).names}
 
 
 def spark_schema(type_: NodeType | EdgeType, columns: Iterable[str]) -> StructType:
@@ -100,7 +100,7 @@ def arrow_of(schema: StructType) -> pa.Schema:
 
 def to_spark(rows: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """Rows of our table, its columns in the order of the target, as Spark takes them."""
-    shown = result_schema(rows.schema).types
+    shown = to_public_schema(rows.schema).types
     columns = [
         _converted(column_of(rows, name), seen, wanted)
         for name, seen, wanted in zip(rows.schema.names, shown, target.types, strict=True)

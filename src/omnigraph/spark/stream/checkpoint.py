@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph.errors import Json, ParameterError
 from omnigraph.manifest.handle import Manifest
-from omnigraph.spark.failures import spark_failures
+from omnigraph.spark.spark_errors import spark_failures
 from omnigraph.storage.location import Location
 
 _BOUND: Final = "omnigraph.json"

@@ -23,12 +23,12 @@ from omnigraph.errors import OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.opening import current_schema
-from omnigraph.spark.failures import spark_failures
 from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load import load
+from omnigraph.spark.spark_errors import spark_failures
 from omnigraph.spark.stream.checkpoint import Bound, bind, checked_checkpoint
 from omnigraph.write.commit import CommitOptions, heal_branch
-from omnigraph.write.load import Frame, Input, LoadOptions, OnError
+from omnigraph.write.load import Frame, LoadInput, LoadOptions, OnError
 
 StreamMode: TypeAlias = Literal["append", "merge"]
 OutputMode: TypeAlias = Literal["append", "update", "complete"]
@@ -98,7 +98,7 @@ class StreamDestination:
             self.session,
             self.manifest,
             current_schema(self.manifest),
-            Input(None, nodes, edges),
+            LoadInput(None, nodes, edges),
             LoadOptions(terms.mode, terms.on_error, rejects, "spark", check),
             CommitOptions(terms.branch, actor=terms.actor, message=terms.message, txn=txn),
         )

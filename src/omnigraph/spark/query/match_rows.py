@@ -6,13 +6,13 @@ made from; and variables that differ only in case, which Spark would take for on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import count
 from typing import Final, TypeAlias
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from omnigraph.language.query import Distance, TextMatch, TextScore
@@ -20,6 +20,10 @@ from omnigraph.read.context import QueryContext
 from omnigraph.spark.source import SparkSnapshot
 
 ID: Final = "id"
+_MOST: Final = 2**31 - 1
+"""The largest limit that Spark takes."""
+_MOST_COUNTED: Final = 2**63 - 1
+_NUMBER: Final = "number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +114,18 @@ def bound_rows(found: DataFrame, variable: str, properties: Iterable[str], asked
     columns = {name: asked.name() for name in (ID, *properties)}
     slots: dict[Slot, str] = {(variable, name): column for name, column in columns.items()}
     return Rows(found.select(*(fn.col(name).alias(column) for name, column in columns.items())), slots)
+
+
+def in_order(frame: DataFrame, order: Sequence[Column]) -> DataFrame:
+    """The rows in an order, or as they are if there is none."""
+    return frame.orderBy(*order) if order else frame
+
+
+def limited(frame: DataFrame, order: Sequence[Column], most: int) -> DataFrame:
+    """The first rows in an order, or any rows if there is none."""
+    if most <= _MOST:
+        return in_order(frame, order).limit(most)
+    # Spark has no other way to count that far, and one task sees all rows for it.
+    so_far = Window.orderBy(*(order or [fn.lit(0)])).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    counted = frame.withColumn(_NUMBER, fn.count(fn.lit(1)).over(so_far))
+    return in_order(counted.where(fn.col(_NUMBER) <= fn.lit(min(most, _MOST_COUNTED))).drop(_NUMBER), order)

@@ -18,7 +18,7 @@ from omnigraph.errors import PipelineError, Problem
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.file import Input, PipelineFile
 from omnigraph.pipeline.plan import Mapped, Plan, PlannedTarget, mismatch
-from omnigraph.spark.pipeline.failures import (
+from omnigraph.spark.pipeline.problems import (
     SPARK_FAILURES,
     SparkFailure,
     column_problem,
@@ -26,7 +26,7 @@ from omnigraph.spark.pipeline.failures import (
     missing_view,
     sql_problem,
 )
-from omnigraph.spark.pipeline.steps import Steps
+from omnigraph.spark.pipeline.progress import Steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from omnigraph.spark.load import fragments as load_fragments
-from omnigraph.spark.load.fragments import on_fragments
-from omnigraph.spark.load.tasks import PLACES
+from omnigraph.spark.executor import on_fragments
+from omnigraph.spark.load.load_task import PLACES
 from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, to_list
@@ -22,11 +21,14 @@ from omnigraph.storage.lance_errors import translated
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import WriteMode
-from omnigraph.write.load import Numbers, Place, StagedRows, rows_again, whole_rows
+from omnigraph.write.load import RecordPosition, RowNumbers, StagedRows, attach_blobs, to_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FEW_ROWS: Final = 100
+"""So few incoming rows this process handles itself, in less time than a job takes to begin. More are not looked up by
+their values in every case, and then whole columns of the tables would have to come here."""
 _WRITTEN: Final = pa.schema(
     [pa.field("fragment", pa.int64()), pa.field("kept", pa.bool_()), pa.field("fragments", pa.string())]
 )
@@ -41,20 +43,24 @@ class DistributedRows(StagedRows):
     @property
     def own(self) -> Mapping[int, int]:
         """The fragments of these rows in the detached version, and how many rows each has."""
-        found = self.audit.fragment_rows()
-        return {id_: rows for id_, rows in found.items() if self.behind is None or id_ > self.behind}
+        found = self.detached.fragment_rows()
+        return {
+            id_: rows
+            for id_, rows in found.items()
+            if self.last_other_fragment is None or id_ > self.last_other_fragment
+        }
 
     def written_on(self, table: Table, mode: WriteMode, without: Values) -> tuple[FragmentText, ...]:
         """The rows but those of some ids, in the folder of a table. Fragments that lie there and lose none stay."""
-        if self.session is None or sum(self.own.values()) <= load_fragments.FEW_ROWS:
-            return super().written_on(table, mode, without)
-        at_home = self.home.serves(table, mode)
+        if self.session is None or sum(self.own.values()) <= FEW_ROWS:
+            return super().write_to(table, mode, without)
+        at_home = self.target.is_usable_by(table, mode)
         schema = arrow_schema(self.type)
         work = partial(_write_again, schema=schema, target=table, mode=mode, without=without, at_home=at_home)
         columns = "fragment long, kept boolean, fragments string"
         groups = [[fragment] for fragment in sorted(self.own)]
         # Evaluated once: each time it writes files.
-        told = on_fragments(self.session, self.audit, groups, work, columns).collect()
+        told = on_fragments(self.session, self.detached, groups, work, columns).collect()
         known = dict(zip(sorted(self.own), self.fragments, strict=True))
         return tuple(
             text
@@ -80,7 +86,7 @@ def _write_again(
         if not kept:
             read = audit.scan(with_row_address=True, in_fragments=[fragment])
             pieces = (pa.Table.from_batches([batch]) for batch in read)
-            rows = rows_again(schema, whole_rows(audit, schema, pieces), without)
+            rows = to_reader(schema, attach_blobs(audit, schema, pieces), without)
             written = tables.write_rows(target, rows, mode)
         columns = [pa.array([fragment], pa.int64()), pa.array([kept]), pa.array([orjson.dumps(written).decode()])]
         yield pa.RecordBatch.from_arrays(columns, schema=_WRITTEN)
@@ -140,9 +146,9 @@ class StagedPlaces:
         """How many rows there are."""
         return int(self._ends[-1]) if self.runs else 0
 
-    def of(self, numbers: Numbers) -> list[Place]:
+    def of(self, numbers: RowNumbers) -> list[RecordPosition]:
         """Where these rows stood."""
-        found: list[Place] = []
+        found: list[RecordPosition] = []
         noted: list[int] = []
         at = np.searchsorted(self._ends, numbers, side="right")
         for run, number in zip(cast("list[int]", at.tolist()), cast("list[int]", numbers.tolist()), strict=True):
@@ -153,16 +159,16 @@ class StagedPlaces:
         return [next(places) if self.runs[run].noted else place for run, place in zip(at, found, strict=True)]
 
     @cached_property
-    def _ends(self) -> Numbers:
+    def _ends(self) -> RowNumbers:
         """For each run the number of the row after its last."""
         return np.cumsum([run.count for run in self.runs], dtype=np.int64)
 
     @cached_property
-    def _unnoted(self) -> Numbers:
+    def _unnoted(self) -> RowNumbers:
         """For each run how many rows up to it are not in the scratch table."""
         return np.cumsum([0 if run.noted else run.count for run in self.runs], dtype=np.int64)
 
-    def _noted(self, rows: Sequence[int]) -> list[Place]:
+    def _noted(self, rows: Sequence[int]) -> list[RecordPosition]:
         if not rows:
             return []
         with translated(self._audit.subject):

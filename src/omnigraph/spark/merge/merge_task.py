@@ -18,14 +18,14 @@ import pyarrow as pa
 
 from omnigraph.errors import Conflict
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.read.changes import stretches_between
+from omnigraph.read.changes import compare_sides
 from omnigraph.spark.merge.shuffle import Arrived, Origin, arrived, packs
 from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import FragmentText
-from omnigraph.write.load import MOST_HELD
+from omnigraph.write.load import MAX_BUFFERED_BYTES
 from omnigraph.write.merge import By, Changed, Choices, Counts, Merger, Notes, Settled, stretches_of
 from omnigraph.write.rules import check_rows
 
@@ -120,8 +120,8 @@ class Orders:
         orders = self.tables[number]
         key, type_ = orders.type.table_key, orders.type
         sides = {stream: origin.side(here.get((number, stream))) for stream, origin in orders.origins.items()}
-        came = stretches_between(key, sides[Stream.BEFORE_THEIRS], sides[Stream.THEIRS])
-        mine = stretches_between(key, sides[Stream.BEFORE_OURS], sides[Stream.OURS])
+        came = compare_sides(key, sides[Stream.BEFORE_THEIRS], sides[Stream.THEIRS])
+        mine = compare_sides(key, sides[Stream.BEFORE_OURS], sides[Stream.OURS])
         merger = Merger(self.by, self.choices.choose)
         written = _Written(type_, self.scratch)
         for settled in merger.settle(type_, stretches_of(came, mine, _overlay(type_, number, here), type_)):
@@ -173,7 +173,7 @@ class _Written:
             self._bytes += settled.rows.nbytes
         if removed:
             self._removed.append(settled.removed)
-        if self._bytes > MOST_HELD:
+        if self._bytes > MAX_BUFFERED_BYTES:
             self._write()
 
     def receipt(self, table: int, open_: tuple[Conflict, ...]) -> TableReceipt:

@@ -28,15 +28,15 @@ from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import WriteMode
 from omnigraph.write.load import (
     BATCH_ROWS,
-    MOST_HELD,
-    Admitted,
-    Draft,
+    MAX_BUFFERED_BYTES,
     Lines,
-    Rejected,
+    RawBatch,
+    RejectedRecord,
     Shape,
-    admit,
+    ValidatedBatch,
     found_in,
     rejected_row,
+    validate_batch,
 )
 from omnigraph.write.rules import type_of
 
@@ -242,16 +242,16 @@ class _Part:
         self.lines[key] += count
         return self.lines[key] - count + 1
 
-    def take(self, found: Draft | Rejected, block: int | None) -> None:
+    def take(self, found: RawBatch | RejectedRecord, block: int | None) -> None:
         """Check rows one by one; those that pass are held until there are enough to be written."""
-        if isinstance(found, Rejected):
+        if isinstance(found, RejectedRecord):
             self._reject(found, block)
             return
-        admitted = admit(found)
+        admitted = validate_batch(found)
         for rejected in admitted.rejected:
             self._reject(rejected, block)
         self._hold(admitted, block)
-        while sum(held.bytes for held in self._held.values()) > MOST_HELD:
+        while sum(held.bytes for held in self._held.values()) > MAX_BUFFERED_BYTES:
             self._write(*max(self._held.items(), key=lambda item: item[1].bytes))
 
     def receipts(self) -> pa.RecordBatch:
@@ -284,7 +284,7 @@ class _Part:
         if self._rejected_count:
             yield Receipt.REJECTED, {"rows": self._rejected_count, "fragments": self._rejected_fragments}
 
-    def _hold(self, admitted: Admitted, block: int | None) -> None:
+    def _hold(self, admitted: ValidatedBatch, block: int | None) -> None:
         count = admitted.rows.num_rows
         if not count:
             return
@@ -311,7 +311,7 @@ class _Part:
             held.place_fragments += self._scratched(pa.Table.from_batches(held.places, PLACES))
         held.batches, held.places, held.bytes = [], [], 0
 
-    def _reject(self, rejected: Rejected, block: int | None) -> None:
+    def _reject(self, rejected: RejectedRecord, block: int | None) -> None:
         for violation in rejected.violations:
             self._counts[violation.type, violation.rule] += 1
         if self._orders.quarantine:

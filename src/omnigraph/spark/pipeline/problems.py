@@ -20,7 +20,7 @@ from pyspark.logger import PySparkLogger
 from omnigraph.errors import OmniGraphError, PipelineError, Problem
 from omnigraph.language.source import Span, suggest_similar
 from omnigraph.pipeline import codes
-from omnigraph.pipeline.columns import local_files
+from omnigraph.pipeline.column_types import local_files
 from omnigraph.pipeline.file import PipelineFile
 from omnigraph.pipeline.plan import Plan
 from omnigraph.pipeline.yaml_reader import Text
