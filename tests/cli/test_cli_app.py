@@ -145,13 +145,13 @@ def test_a_defect_is_one_line_and_a_hint_and_a_traceback_only_on_request(omnigra
     assert answer.code == 1
     assert answer.err.splitlines() == [
         "error: unexpected ZeroDivisionError: by zero",
-        "hint: this is a defect of omnigraph; -v shows the traceback",
+        "hint: this is a bug in omnigraph; -v shows the traceback",
     ]
     assert "Traceback (most recent call last)" in omnigraph("defect", "-v").err
     assert omnigraph("defect", "--json").json["error"] == {
         "code": "error",
         "message": "unexpected ZeroDivisionError: by zero",
-        "hint": "this is a defect of omnigraph; -v shows the traceback",
+        "hint": "this is a bug in omnigraph; -v shows the traceback",
         "details": {},
     }
 

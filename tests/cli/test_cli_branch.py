@@ -29,8 +29,8 @@ def names() -> list[str]:
 
 def test_a_branch_is_made_and_the_target_is_said_first(omnigraph: Command, stocked: Stocked) -> None:
     answer = omnigraph("branch", "create", "june", *GRAPH)
-    assert (answer.code, answer.out) == (0, f"made branch june at {stocked.main_head}\n")
-    assert answer.err == "making branch june from main in brain.og\n"
+    assert (answer.code, answer.out) == (0, f"created branch june at {stocked.main_head}\n")
+    assert answer.err == "creating branch june from main in brain.og\n"
     assert names() == ["main", "june", BRANCH]
 
 

@@ -125,7 +125,7 @@ def test_a_baseline_begins_anew(omnigraph: Command, stocked: Stocked, tmp_path: 
         (["poll", "--start", "soon"], 1, "parameter_error", "start is 'soon'"),
         (["poll", "--start", "after:nope"], 1, "not_found", "no commit, version, date or tag 'nope'"),
         (["poll", "--cursor", "ogc1.xyz"], 1, "parameter_error", "is no cursor"),
-        (["poll", "--cursor", "ogc1.xyz", "--start", "now"], 2, "parameter_error", "both say where to begin"),
+        (["poll", "--cursor", "ogc1.xyz", "--start", "now"], 2, "parameter_error", "both say where to start"),
         (["poll", "--cursor", "."], 1, "parameter_error", "the cursor cannot be read from ."),
         (["poll", "--cursor", "missing/x"], 1, "not_found", "there is no folder 'missing'"),
         (["poll", "--type", "Persons"], 1, "not_found", "no type 'Persons' in this graph"),
@@ -133,7 +133,7 @@ def test_a_baseline_begins_anew(omnigraph: Command, stocked: Stocked, tmp_path: 
         (["poll", "--limit", "0"], 2, "parameter_error", "--limit"),
         (["baseline", "--cursor", "missing/x"], 1, "not_found", "there is no folder 'missing'"),
         (["baseline", "v99"], 1, "not_found", "no manifest version 99"),
-        (["baseline", "--cursor", "ogc1.xyz"], 2, "parameter_error", "--cursor is a file"),
+        (["baseline", "--cursor", "ogc1.xyz"], 2, "parameter_error", "--cursor names a file"),
     ],
     ids=str,
 )

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 import omnigraph as og
-from omnigraph.cli.render.graph import Commits, OneCommit, timestamp
+from omnigraph.cli.render.graph import CommitDetails, CommitListing, timestamp
 from omnigraph.cli.render.page import Page
 from omnigraph.errors import Json
 from omnigraph.manifest.history import Commit
@@ -146,7 +146,7 @@ def test_what_cannot_be_shown_is_said(
 
 
 def test_one_commit_is_drawn_with_all_its_facts(capsys: pytest.CaptureFixture[str]) -> None:
-    OneCommit(COMMIT).draw(Page())
+    CommitDetails(COMMIT).draw(Page())
     assert capsys.readouterr().out.splitlines() == [
         "commit   01J00000000000000000000002",
         "parents  01J00000000000000000000001, 01J00000000000000000000000",
@@ -161,8 +161,8 @@ def test_one_commit_is_drawn_with_all_its_facts(capsys: pytest.CaptureFixture[st
 
 def test_a_message_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     evil = replace(COMMIT, message="\x1b[2Jgone", actor="a\x07\nb")
-    Commits([evil], more=False).draw(Page())
-    OneCommit(evil).draw(Page())
+    CommitListing([evil], more=False).draw(Page())
+    CommitDetails(evil).draw(Page())
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\x07" not in out
@@ -173,13 +173,13 @@ def test_a_table_fits_the_terminal_and_is_whole_elsewhere(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wide = replace(COMMIT, branch="b" * 100, message="the 漢字 " * 30)
-    Commits([wide], more=False).draw(Page())
+    CommitListing([wide], more=False).draw(Page())
     assert wide.branch in (whole := capsys.readouterr().out)
     assert (wide.message or "").strip() in whole
 
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
-    Commits([wide], more=False).draw(Page())
+    CommitListing([wide], more=False).draw(Page())
     header, row = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert row.startswith(f"{wide.id}  2026-05-01 10:02Z  {'b' * 39}…  act-ann")
     assert row.endswith("…")

@@ -13,7 +13,7 @@ import pytest
 
 from omnigraph.cli.render.output import JsonOutput
 from omnigraph.cli.session import VARIABLE, Session, read_storage_options
-from omnigraph.cli.words import split_globals
+from omnigraph.cli.global_options import split_globals
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import refs_lock
 from omnigraph.storage.waiting import Deadline
@@ -203,5 +203,5 @@ def test_an_interrupt_while_waiting_for_a_lock_exits_with_130_and_changes_nothin
             child.send_signal(signal.SIGINT)
             out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (130, "")
-    assert err == f"making branch late from main in {stocked.path}\n"
+    assert err == f"creating branch late from main in {stocked.path}\n"
     assert not (stocked.path / "__manifest" / "tree" / "late").exists()

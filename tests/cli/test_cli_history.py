@@ -9,7 +9,7 @@ import pytest
 from ulid import ULID
 
 import omnigraph as og
-from omnigraph.cli.render.history import DrawnHistory
+from omnigraph.cli.render.history import HistoryDrawing
 from omnigraph.cli.render.lanes import draw_lanes
 from omnigraph.cli.render.page import Page
 from omnigraph.graph import Graph
@@ -91,7 +91,7 @@ def test_a_lane_that_ended_is_used_again() -> None:
 def test_what_is_cut_off_stays_open_and_a_merged_parent_that_is_gone_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    DrawnHistory(history("c: b x", "y: b"), more=True, branches=[], tags=[]).draw(Page(quiet=True))
+    HistoryDrawing(history("c: b x", "y: b"), more=True, branches=[], tags=[]).draw(Page(quiet=True))
     assert capsys.readouterr().out.splitlines() == [
         "●   c  2026-05-01 00:00Z  (merges x)",
         "│ ● y  2026-05-01 00:00Z",
@@ -190,7 +190,7 @@ def test_a_child_comes_before_its_parents_whatever_the_clocks_say(
 def test_a_drawing_takes_no_filter(omnigraph: Command, other: tuple[str, ...]) -> None:
     answer = omnigraph("commit", "list", "--graph", *other, *GRAPH)
     assert answer.code == 2
-    assert "--graph draws a whole history" in answer.err
+    assert "--graph draws the whole history" in answer.err
 
 
 @pytest.mark.usefixtures("stocked")
@@ -204,7 +204,7 @@ def test_at_a_terminal_lanes_have_colours_and_lines_fit(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "20")
-    DrawnHistory(history("c: b", "b: a"), more=False, branches=[], tags=[]).draw(Page(quiet=True))
+    HistoryDrawing(history("c: b", "b: a"), more=False, branches=[], tags=[]).draw(Page(quiet=True))
     first, _ = capsys.readouterr().out.splitlines()
     assert "\x1b[32m●" in first
     assert "…" in first

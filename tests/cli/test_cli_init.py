@@ -32,7 +32,7 @@ def test_a_graph_is_made_and_the_place_is_said_first(omnigraph: Command) -> None
     answer = omnigraph("init", "brain.og", "--schema", "s.pg", "--as", "act-ann")
     (first,) = og.open("brain.og", "ro").commits()
     assert answer == Answer(
-        0, f"brain.og: 2 node types, 1 edge type, commit {first.id}\n", "making a graph at brain.og\n"
+        0, f"brain.og: 2 node types, 1 edge type, commit {first.id}\n", "creating a graph at brain.og\n"
     )
     assert first.actor == "act-ann"
 

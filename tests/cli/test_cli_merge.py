@@ -103,7 +103,7 @@ def test_one_side_may_be_right(omnigraph: Command, at_odds: Graph, option: str, 
 def test_conflicts_are_decided_in_a_file(omnigraph: Command, at_odds: Graph) -> None:
     tried = omnigraph("merge", "dev", "--dry-run", "--out", "june.yaml", *GRAPH)
     assert tried.code == 3
-    assert tried.err.splitlines()[-1] == "decide in june.yaml, then merge with --resolve june.yaml"
+    assert tried.err.splitlines()[-1] == "resolve the conflicts in june.yaml, then merge with --resolve june.yaml"
     undecided = omnigraph("merge", "dev", "--resolve", "june.yaml", *GRAPH)
     assert undecided.code == 1
     assert "june.yaml:9  choose  it is left open" in undecided.err

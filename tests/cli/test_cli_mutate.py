@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.cli.parameters import read_parameters
+from omnigraph.cli.arguments import read_parameters
 from omnigraph.errors import ParameterError
 from omnigraph.language.types import Scalar, ValueType
 from tests.cli.conftest import BRANCH, Answer, Command, Stocked, error_of
@@ -126,8 +126,8 @@ def test_a_mistake_in_the_text_is_shown_with_its_place(omnigraph: Command) -> No
         (["-e", ADD, "--params", "{}", "--params-file", "p.json"], 2, "cannot be used together"),
         (["-e", ADD, "--params", "{name: 1}"], 1, "--params is not JSON"),
         (["-e", ADD, "--params", "[1]"], 1, "--params is not a JSON object"),
-        (["-e", ADD, "--params", '{"name": "a", "name": "b"}'], 1, "'name' stands twice in one object"),
-        (["-e", ADD, "--params", '{"name": NaN}'], 1, "NaN is no JSON number"),
+        (["-e", ADD, "--params", '{"name": "a", "name": "b"}'], 1, "'name' occurs twice in one object"),
+        (["-e", ADD, "--params", '{"name": NaN}'], 1, "NaN is not a JSON number"),
         (["-e", ADD, "--params", '{"name": 3}'], 1, "param 'name': expected String"),
         (["-e", ADD, "--params-file", "nothing.json"], 1, "no such file: nothing.json"),
     ],

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.cli.render.page import Page, fitted
-from omnigraph.cli.render.read import Answered, Format
+from omnigraph.cli.render.page import Page, fit_widths
+from omnigraph.cli.render.read import Format, QueryRows
 from tests.cli.conftest import BRANCH, Answer, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
@@ -180,7 +180,7 @@ def drawn(graph: og.Graph, text: str, width: int, monkeypatch: pytest.MonkeyPatc
     file = io.StringIO()
     for console in (page.out, page.err):
         console.file, console._force_terminal, console.width = file, True, width
-    Answered(graph.query(text), "table").draw(page)
+    QueryRows(graph.query(text), "table").draw(page)
     return file.getvalue().splitlines()
 
 
@@ -219,4 +219,4 @@ def test_a_terminal_stops_at_200_rows(tmp_path: Path, monkeypatch: pytest.Monkey
     ],
 )
 def test_narrow_columns_keep_their_width(widths: list[int], room: int, expected: list[int]) -> None:
-    assert fitted(widths, room) == expected
+    assert fit_widths(widths, room) == expected

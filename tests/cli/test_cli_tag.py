@@ -20,8 +20,8 @@ def tags() -> dict[str, str]:
 
 def test_a_tag_is_made_and_the_target_is_said_first(omnigraph: Command, stocked: Stocked) -> None:
     answer = omnigraph("tag", "create", "release/1", *GRAPH)
-    assert (answer.code, answer.out) == (0, f"made tag release/1 at {stocked.main_head}\n")
-    assert answer.err == "making tag release/1 in brain.og\n"
+    assert (answer.code, answer.out) == (0, f"created tag release/1 at {stocked.main_head}\n")
+    assert answer.err == "creating tag release/1 in brain.og\n"
     assert tags() == {"release/1": stocked.main_head}
 
 

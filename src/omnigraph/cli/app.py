@@ -1,4 +1,4 @@
-"""The command line itself: the commands, the global options, and what each kind of failure exits with."""
+"""The command line: registers the commands, reads the global options, and maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -15,25 +15,20 @@ from omnigraph.cli import (
     branch,
     changes,
     commit,
-    diff,
     export,
     graph,
-    index,
     lint,
     load,
     merge,
-    mutate,
     pipeline,
     query,
-    revert,
     schema,
     tag,
     upkeep,
-    version,
 )
+from omnigraph.cli.global_options import VERBOSE_FLAGS, split_globals, wants_json
 from omnigraph.cli.render.output import JsonOutput, Output, TextOutput
 from omnigraph.cli.session import VARIABLE, Session, read_storage_options
-from omnigraph.cli.words import VERBOSE_FLAGS, asks_for_json, split_globals
 from omnigraph.errors import ConflictError, MergeConflicts, OmniGraphError, ParameterError, PreconditionFailed
 
 FAILED = 1
@@ -48,20 +43,20 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="These options may stand before or after the command. OMNIGRAPH_LOG=DEBUG shows more of the log.",
+    epilog="Global options may come before or after the command. OMNIGRAPH_LOG=DEBUG shows more of the log.",
 )
 app.command("init")(graph.init)
 app.command("info")(graph.info)
 app.command("load")(load.load)
 app.command("query")(query.query)
-app.command("mutate")(mutate.mutate)
+app.command("mutate")(query.mutate)
 app.command("export")(export.export)
-app.command("index")(index.index)
+app.command("index")(upkeep.index)
 app.add_typer(branch.app, name="branch")
 app.add_typer(commit.app, name="commit")
-app.command("diff")(diff.diff)
+app.command("diff")(changes.diff)
 app.command("merge")(merge.merge)
-app.command("revert")(revert.revert)
+app.command("revert")(merge.revert)
 app.add_typer(tag.app, name="tag")
 app.add_typer(changes.app, name="changes")
 app.command("snapshot")(graph.snapshot)
@@ -72,39 +67,40 @@ app.command("cleanup")(upkeep.cleanup)
 app.command("repair")(upkeep.repair)
 app.command("verify")(upkeep.verify)
 app.command("lint")(lint.lint)
-app.command("version")(version.version)
+app.command("version")(graph.version)
 
 
 @app.callback()
 def start(
     context: typer.Context,
     *,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, errors too.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, also for errors.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the log, and tracebacks.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the log and tracebacks.")] = False,
     uri: Annotated[
         str | None,
         typer.Option(
             "--graph",
             "-g",
             metavar="URI",
-            help=f"The graph; else ${VARIABLE}, else the nearest one at or above the working directory.",
+            help=f"The graph. Default: ${VARIABLE}, else the nearest graph at or above the working directory.",
             show_default=False,
         ),
     ] = None,
     actor: Annotated[
-        str | None, typer.Option("--as", metavar="ACTOR", help="Who makes the commits.", show_default=False)
+        str | None,
+        typer.Option("--as", metavar="ACTOR", help="The actor that commits are recorded under.", show_default=False),
     ] = None,
     storage_options: Annotated[
         list[str] | None,
         typer.Option(
             "--storage-option",
             metavar="KEY=VALUE",
-            help="A setting of the object store. May be repeated.",
+            help="A setting of the object store. Repeatable.",
             show_default=False,
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before something is deleted.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
 ) -> None:
     """A versioned, typed property graph on Lance, with Git-like branches and a data pipeline on Spark."""
     _start_log("INFO" if verbose else "WARNING")
@@ -113,21 +109,21 @@ def start(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code says how it went."""
+    """Run one command and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    output = JsonOutput() if asks_for_json(words) else TextOutput()
+    output = JsonOutput() if wants_json(words) else TextOutput()
     try:
         code = _run(words, output)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Nobody reads on, as in `| head`; without this the interpreter would complain when it flushes at its end.
+        # The reader is gone, as in `| head`. Without this the interpreter complains when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return code
 
 
 def exit_code(error: OmniGraphError) -> int:
-    """What a command that fails with an error exits with."""
+    """Return the exit code for an error."""
     if isinstance(error, PreconditionFailed):
         return PRECONDITION
     if isinstance(error, ConflictError | MergeConflicts):
@@ -144,15 +140,15 @@ def _run(words: Sequence[str], output: Output) -> int:
         output.error(error)
         return exit_code(error)
     except typer.TyperException as error:
-        output.error(ParameterError(error.format_message(), hint="--help after a command shows how it is used"))
+        output.error(ParameterError(error.format_message(), hint="--help after a command shows its usage"))
         return USAGE
     except BrokenPipeError:
         raise
-    except Exception as error:  # noqa: BLE001 - nobody should meet a traceback who did not ask for one
+    except Exception as error:  # noqa: BLE001 - a traceback is shown only with -v
         if VERBOSE_FLAGS.intersection(words):
             traceback.print_exc()
         message = f"unexpected {type(error).__name__}: {error}"
-        output.error(OmniGraphError(message, hint="this is a defect of omnigraph; -v shows the traceback"))
+        output.error(OmniGraphError(message, hint="this is a bug in omnigraph; -v shows the traceback"))
         return FAILED
 
 

@@ -1,4 +1,4 @@
-"""``omnigraph branch``: make, list and delete branches of the whole graph."""
+"""``omnigraph branch``: create, list and delete branches of the whole graph."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.render.graph import BranchChange, Branches
+from omnigraph.cli.render.graph import BranchChange, BranchListing
 from omnigraph.cli.session import session_of
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
 
-app = typer.Typer(help="Make, list and delete branches of the whole graph.", rich_markup_mode=None)
+app = typer.Typer(help="Create, list and delete branches of the whole graph.", rich_markup_mode=None)
 
 
 @app.command()
@@ -21,26 +21,26 @@ def create(
     name: Annotated[str, typer.Argument(help="The new branch, for example review/june.", show_default=False)],
     origin: Annotated[
         str,
-        typer.Option("--from", help="Where it begins: a branch, a commit id, a version like v12, a time, or a tag."),
+        typer.Option("--from", help="Where it starts: a branch, a commit id, a version like v12, a time, or a tag."),
     ] = "main",
 ) -> int:
-    """Make a branch. Nothing is copied, whatever the size of the graph.
+    """Create a branch. Nothing is copied, whatever the size of the graph.
 
     \b
     Example:
       omnigraph branch create review/june --from main
     """
     session = session_of(context)
-    session.output.say(f"making branch {name} from {origin} in {session.target()}")
+    session.output.say(f"creating branch {name} from {origin} in {session.target()}")
     with session.open("rw") as graph:
         graph.create_branch(name, origin)
-        session.output.show(BranchChange("made", name, _head(graph, name)))
+        session.output.show(BranchChange("created", name, _head(graph, name)))
     return 0
 
 
 @app.command("list")
 def list_(context: typer.Context) -> int:
-    """List all branches, each with its newest commit.
+    """List all branches with their newest commits.
 
     \b
     Example:
@@ -48,7 +48,7 @@ def list_(context: typer.Context) -> int:
     """
     session = session_of(context)
     with session.open("ro") as graph:
-        session.output.show(Branches(graph.branches()))
+        session.output.show(BranchListing(graph.branches()))
     return 0
 
 
@@ -57,7 +57,7 @@ def delete(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="The branch to delete.", show_default=False)],
 ) -> int:
-    """Delete a branch and what only it has. On a terminal you are asked first, unless --yes is given.
+    """Delete a branch and the data that only it has. On a terminal this asks first, unless --yes is given.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``omnigraph changes``: follow a branch commit by commit, and begin, or begin anew, with all that it shows."""
+"""``omnigraph changes`` and ``diff``: follow a branch commit by commit, and compare two points in history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from omnigraph.cli.render.changes import ChangesFormat, Followed
+from omnigraph.cli.render.changes import ChangeFeed, ChangesFormat
+from omnigraph.cli.render.diff import DiffCounts, DiffDetails, DiffFormat
 from omnigraph.cli.render.graph import MAIN
 from omnigraph.cli.session import Session, session_of
 from omnigraph.errors import NotFound, ParameterError, ReadOnly
@@ -20,16 +21,14 @@ if TYPE_CHECKING:
 
     from omnigraph.read.changes import ChangeBlock
 
-app = typer.Typer(help="Follow what is changed, commit by commit.", rich_markup_mode=None)
+app = typer.Typer(help="Follow the changes of a branch, commit by commit.", rich_markup_mode=None)
 
-Branch: TypeAlias = Annotated[str, typer.Option("--branch", help="The branch that is followed.")]
+Branch: TypeAlias = Annotated[str, typer.Option("--branch", help="The branch to follow.")]
 Types: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--type", metavar="T", help="Only this type. May be repeated.", show_default=False),
+    typer.Option("--type", metavar="T", help="Only this type. Repeatable.", show_default=False),
 ]
-Form: TypeAlias = Annotated[
-    ChangesFormat | None, typer.Option("--format", help="How changes are written.", show_default="text")
-]
+Form: TypeAlias = Annotated[ChangesFormat | None, typer.Option("--format", help="Output format.", show_default="text")]
 
 
 @app.command()
@@ -40,8 +39,8 @@ def poll(
         typer.Option(
             "--cursor",
             metavar="FILE|TEXT",
-            help="Where to go on: a cursor, or a file that holds one. The file is made if it is not there, "
-            "and says where to go on next time when everything was written.",
+            help="Where to continue: a cursor, or a file that holds one. The file is created if it is missing, "
+            "and updated once everything was printed.",
             show_default=False,
         ),
     ] = None,
@@ -50,21 +49,21 @@ def poll(
         typer.Option(
             "--start",
             metavar="now|beginning|after:REF",
-            help="Where to begin while there is no cursor.",
+            help="Where to start if there is no cursor yet.",
             show_default="now",
         ),
     ] = None,
     branch: Branch = MAIN,
     types: Types = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="At most so many commits.", show_default=False)
+        int | None, typer.Option("--limit", min=1, help="At most this many commits.", show_default=False)
     ] = None,
     form: Form = None,
 ) -> int:
-    """Show what each commit changed since the cursor, the oldest first.
+    """Show what each commit since the cursor changed, oldest first.
 
-    A commit is shown as a whole or not at all; one whose showing was interrupted is shown again the next time. A
-    cursor is good for one graph, one branch and one choice of types.
+    A commit is shown whole or not at all; an interrupted one is shown again the next time. A cursor belongs to one
+    graph, one branch and one choice of types.
 
     \b
     Example:
@@ -73,7 +72,7 @@ def poll(
     session = session_of(context)
     text, file = _read_cursor(cursor)
     if start is not None and cursor is not None and file is None:
-        raise typer.TyperException("--start and a cursor both say where to begin")
+        raise typer.TyperException("--start cannot be used with a cursor: both say where to start")
     with session.open("ro") as graph:
         found = graph.changes(start if text is None else None, text, branch=branch, types=types or None)
         _show(session, branch, islice(found, limit), found.cursor, form, file)
@@ -91,13 +90,15 @@ def baseline(
     ] = None,
     cursor: Annotated[
         str | None,
-        typer.Option("--cursor", metavar="FILE", help="A file for the cursor after that commit.", show_default=False),
+        typer.Option(
+            "--cursor", metavar="FILE", help="A file to write the cursor after that commit to.", show_default=False
+        ),
     ] = None,
     branch: Branch = MAIN,
     types: Types = None,
     form: Form = None,
 ) -> int:
-    """Show all that a commit shows, as inserts, and the cursor after it: how to begin, or to begin anew after a gap.
+    """Show the state at a commit as inserts, and the cursor after it: to start following, or to restart after a gap.
 
     \b
     Example:
@@ -105,8 +106,8 @@ def baseline(
     """
     session = session_of(context)
     if cursor is not None and _is_cursor(cursor):
-        raise typer.TyperException("a baseline does not begin at a cursor: --cursor is a file for the new one")
-    file = None if cursor is None else _file(cursor)
+        raise typer.TyperException("a baseline does not start at a cursor; --cursor names a file for the new one")
+    file = None if cursor is None else _cursor_file(cursor)
     with session.open("ro") as graph:
         block = graph.baseline(reference, branch=branch, types=types or None)
         _show(session, branch, [block], block.cursor, form, file)
@@ -123,24 +124,25 @@ def _show(
 ) -> None:
     if session.output.is_json and form is not None:
         raise typer.TyperException(f"--json and --format {form} cannot be used together")
-    followed = Followed(branch, blocks, cursor, form or "text", shows_cursor=file is None)
+    followed = ChangeFeed(branch, blocks, cursor, form or "text", shows_cursor=file is None)
     session.output.show(followed)
     if file is not None:
-        _keep(file, followed.cursor)
+        _store_cursor(file, followed.cursor)
 
 
 def _is_cursor(text: str) -> bool:
-    """Whether a text is a cursor, and not the name of a file. Imported late: commands start without the graph."""
-    from omnigraph.read.changes import PREFIX
+    """Whether a text is a cursor and not a file name."""
+    # A late import: it loads Lance.
+    from omnigraph.read.changes import CURSOR_PREFIX
 
-    return text.startswith(PREFIX)
+    return text.startswith(CURSOR_PREFIX)
 
 
 def _read_cursor(given: str | None) -> tuple[str | None, Path | None]:
-    """The cursor that is given, and the file that it is in."""
+    """Return the given cursor and the file it is kept in, if any."""
     if given is None or _is_cursor(given):
         return given, None
-    file = _file(given)
+    file = _cursor_file(given)
     try:
         return file.read_text("utf-8").strip() or None, file
     except FileNotFoundError:
@@ -149,24 +151,59 @@ def _read_cursor(given: str | None) -> tuple[str | None, Path | None]:
         raise ParameterError(f"the cursor cannot be read from {file}: {error}") from error
 
 
-def _file(name: str) -> Path:
-    """A file for a cursor. That it can be written is known before anything is shown, so that a failure comes alone."""
+def _cursor_file(name: str) -> Path:
+    """Check that a cursor file can be written, before anything is printed."""
     file = Path(name)
     folder = file.absolute().parent
     if not folder.is_dir():
-        raise NotFound(f"there is no folder '{file.parent}' for the cursor", hint="make it first")
+        raise NotFound(f"there is no folder '{file.parent}' for the cursor", hint="create it first")
     if not os.access(folder, os.W_OK):
         raise ReadOnly(f"the cursor cannot be kept in '{file.parent}': permission denied")
     return file
 
 
-def _keep(file: Path, cursor: str) -> None:
-    """Write the cursor after all that it stands behind: whoever reads stdout has it by then, or dies with us."""
-    # Imported here, because it brings Arrow along.
-    from omnigraph.read.rows import new_file
+def _store_cursor(file: Path, cursor: str) -> None:
+    """Write the cursor, after flushing the output that it covers."""
+    # A late import: it loads Arrow.
+    from omnigraph.read.rows import create_file
 
     sys.stdout.flush()
-    with new_file(file) as stream:
+    with create_file(file) as stream:
         stream.write(f"{cursor}\n".encode())
         stream.flush()
         os.fsync(stream.fileno())
+
+
+def diff(
+    context: typer.Context,
+    a: Annotated[str, typer.Argument(metavar="A", help="A branch, a commit id, a tag, a version like v12, or a time.")],
+    b: Annotated[
+        str | None, typer.Argument(metavar="[B]", help="The same kind of reference. Shows the changes from A to B.")
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="T", help="Only this type. Repeatable.", show_default=False),
+    ] = None,
+    branch: Annotated[str, typer.Option("--branch", help="The branch that versions and times refer to.")] = "main",
+    *,
+    stat: Annotated[bool, typer.Option("--stat", help="Show only the counts per type.")] = False,
+    form: Annotated[DiffFormat | None, typer.Option("--format", help="Output format.", show_default="text")] = None,
+) -> int:
+    """Show what changed from A to B: counts per type, and every changed entity before and after.
+
+    A branch alone is compared with main. Any other reference alone is compared with the current state of the branch.
+    Entities that were rewritten with the same values, and compactions, do not show.
+
+    \b
+    Examples:
+      omnigraph diff review/june
+      omnigraph diff 2026-05-01 --stat
+      omnigraph diff v12 v15 --type Trial --format jsonl
+    """
+    session = session_of(context)
+    if session.output.is_json and form is not None:
+        raise typer.TyperException(f"--json and --format {form} cannot be used together")
+    with session.open("ro") as graph:
+        found = graph.diff(a, b, types=types or None, branch=branch)
+        session.output.show(DiffCounts(found, form or "text") if stat else DiffDetails(found, form or "text"))
+    return 0

@@ -1,4 +1,4 @@
-"""``omnigraph commit``: the history of a branch, one commit of it, and what was recovered."""
+"""``omnigraph commit``: the history of a branch, single commits, and recoveries."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.render.graph import MAIN, Commits, OneCommit
-from omnigraph.cli.render.history import DrawnHistory
-from omnigraph.cli.render.write import Recoveries
+from omnigraph.cli.render.graph import MAIN, CommitDetails, CommitListing
+from omnigraph.cli.render.history import HistoryDrawing
+from omnigraph.cli.render.write import RecoveryListing
 from omnigraph.cli.session import session_of
 
 if TYPE_CHECKING:
@@ -29,17 +29,17 @@ def list_(
         str | None,
         typer.Option(
             "--branch",
-            help="The branch whose history is listed; else the one of --filter branch=B.",
+            help="The branch whose history to list. Default: that of --filter branch=B.",
             show_default="main",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many.")] = 20,
     filters: Annotated[
         list[str] | None,
         typer.Option(
             "--filter",
             metavar="KEY=VALUE",
-            help="Only commits by actor=A, made on branch=B, or since=T or until=T. May be repeated.",
+            help="Only commits by actor=A, made on branch=B, or since=T or until=T. Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -48,15 +48,18 @@ def list_(
         bool,
         typer.Option(
             "--graph",
-            help="Draw the commits of all branches, or those that led to --branch, with what joins them. "
-            "Name the graph itself by -g, or before the command.",
+            help="Draw the commit graph of all branches, or of the ancestors of --branch. "
+            "Name the graph itself with -g, or before the command.",
         ),
     ] = False,
     recoveries: Annotated[
-        bool, typer.Option("--recoveries", help="List instead what was finished for writers that died.")
+        bool,
+        typer.Option(
+            "--recoveries", help="List the recoveries instead: operations finished or undone for writers that died."
+        ),
     ] = False,
 ) -> int:
-    """List the commits that a branch shows, newest first.
+    """List the commits of a branch, newest first.
 
     \b
     Example:
@@ -65,22 +68,22 @@ def list_(
     session = session_of(context)
     wanted = read_filters(filters or ())
     if recoveries and (branch is not None or wanted):
-        raise typer.TyperException("--recoveries is about all branches, and takes neither --branch nor --filter")
+        raise typer.TyperException("--recoveries covers all branches; it takes neither --branch nor --filter")
     if drawn and (recoveries or wanted):
-        raise typer.TyperException("--graph draws a whole history, and takes neither --filter nor --recoveries")
+        raise typer.TyperException("--graph draws the whole history; it takes neither --filter nor --recoveries")
     with session.open("ro") as graph:
         if drawn:
             newest = graph.ancestry(branch, limit + 1)
             more = len(newest) > limit
-            session.output.show(DrawnHistory(newest[:limit], more, graph.branches(), graph.tags()))
+            session.output.show(HistoryDrawing(newest[:limit], more, graph.branches(), graph.tags()))
             return 0
         if recoveries:
             audited = graph.recoveries()
-            session.output.show(Recoveries(audited[:limit], more=len(audited) > limit))
+            session.output.show(RecoveryListing(audited[:limit], more=len(audited) > limit))
             return 0
-        # One more than is shown, to know whether there is one.
-        found = _matching(graph, branch or wanted.get("branch", MAIN), limit + 1, wanted)
-        session.output.show(Commits(found[:limit], more=len(found) > limit))
+        # One more than is shown, to know whether there are more.
+        found = _find_commits(graph, branch or wanted.get("branch", MAIN), limit + 1, wanted)
+        session.output.show(CommitListing(found[:limit], more=len(found) > limit))
     return 0
 
 
@@ -90,7 +93,7 @@ def show(
     commit: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="A commit id or a tag; or a version like v12, or a time, of main.", show_default=False
+            metavar="ID", help="A commit id or a tag; or a version like v12 or a time on main.", show_default=False
         ),
     ],
 ) -> int:
@@ -102,12 +105,12 @@ def show(
     """
     session = session_of(context)
     with session.open("ro") as graph:
-        session.output.show(OneCommit(graph.commit(commit)))
+        session.output.show(CommitDetails(graph.commit(commit)))
     return 0
 
 
 def read_filters(pairs: Sequence[str]) -> dict[str, str]:
-    """The filters of a command line, by key."""
+    """Parse the filters of the command line, by key."""
     filters: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -119,8 +122,8 @@ def read_filters(pairs: Sequence[str]) -> dict[str, str]:
     return filters
 
 
-def _matching(graph: Graph, branch: str, limit: int, filters: dict[str, str]) -> list[Commit]:
-    # Imported here, because it brings Lance along.
+def _find_commits(graph: Graph, branch: str, limit: int, filters: dict[str, str]) -> list[Commit]:
+    # A late import: it loads Lance.
     from omnigraph.manifest.references import instant_of
 
     since, until = (instant_of(filters[key]) if key in filters else None for key in ("since", "until"))

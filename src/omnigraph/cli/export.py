@@ -1,4 +1,4 @@
-"""``omnigraph export``: the graph as records that can be loaded again, or as Parquet."""
+"""``omnigraph export``: write the graph as records that ``load`` reads back, or as Parquet."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from omnigraph.cli.options import At
-from omnigraph.cli.render.read import Exported
+from omnigraph.cli.arguments import At
+from omnigraph.cli.render.read import ExportSummary
 from omnigraph.cli.session import session_of
 
-# As the library names them; importing them from there would bring Lance along.
+# The same names as in the library; importing them would load Lance.
 ExportFormat: TypeAlias = Literal["jsonl", "parquet"]
 
 
@@ -19,19 +19,19 @@ def export(
     context: typer.Context,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="T", help="Only this type. May be repeated.", show_default=False),
+        typer.Option("--type", metavar="T", help="Only this type. Repeatable.", show_default=False),
     ] = None,
     branch: Annotated[str, typer.Option("--branch", help="The branch to read.")] = "main",
     at: At = None,
-    form: Annotated[ExportFormat, typer.Option("--format", help="What is written.")] = "jsonl",
+    form: Annotated[ExportFormat, typer.Option("--format", help="Output format.")] = "jsonl",
     path: Annotated[
         str | None,
-        typer.Option("-o", metavar="PATH", help="The file, or the folder of Parquet.", show_default="stdout"),
+        typer.Option("-o", metavar="PATH", help="The output file, or folder for Parquet.", show_default="stdout"),
     ] = None,
 ) -> int:
-    """Write the graph out, or some types of it: as JSONL that 'load' reads back, or as Parquet.
+    """Export the graph, or some of its types, as JSONL that 'load' reads back, or as Parquet.
 
-    A file appears under its name when it is complete. Parquet goes into a new folder, with one more for each type.
+    A file appears under its name only when it is complete. Parquet goes into a new folder, with a subfolder per type.
 
     \b
     Example:
@@ -47,5 +47,5 @@ def export(
             sys.stdout.flush()
             graph.export(sys.stdout.buffer, types or None, branch, at)
         else:
-            session.output.show(Exported(graph.export(path, types or None, branch, at, form)))
+            session.output.show(ExportSummary(graph.export(path, types or None, branch, at, form)))
     return 0

@@ -1,26 +1,29 @@
-"""``omnigraph init``, ``info`` and ``snapshot``: make a graph, and look at it as a whole."""
+"""``omnigraph init``, ``info``, ``snapshot`` and ``version``: create a graph and look at it as a whole."""
 
 from __future__ import annotations
 
+import platform
+from importlib.metadata import version as release_of
 from typing import Annotated
 
 import typer
 
 import omnigraph
-from omnigraph.cli.files import read_all
-from omnigraph.cli.render.graph import Described, Made, Shown
-from omnigraph.cli.schema import schema_text
+from omnigraph.cli.arguments import read_texts
+from omnigraph.cli.render.graph import GraphDescription, NewGraph, SnapshotTables
+from omnigraph.cli.render.language import VersionListing
+from omnigraph.cli.schema import require_text
 from omnigraph.cli.session import session_of
 
 
 def init(
     context: typer.Context,
-    uri: Annotated[str, typer.Argument(help="Where: a folder, s3://bucket/prefix or s3+ddb://...", show_default=False)],
+    uri: Annotated[str, typer.Argument(help="A folder, s3://bucket/prefix or s3+ddb://...", show_default=False)],
     schema: Annotated[str, typer.Option("--schema", help="The schema file (.pg); - is stdin.", show_default=False)],
 ) -> int:
-    """Make a new, empty graph with a schema.
+    """Create an empty graph with a schema.
 
-    If an earlier init of the same schema was interrupted there, it is finished.
+    An interrupted init with the same schema is completed.
 
     \b
     Example:
@@ -29,15 +32,15 @@ def init(
     session = session_of(context)
     if session.graph is not None:
         raise typer.TyperException("'init' takes its graph as URI, not as -g")
-    source = schema_text(*read_all([schema]))
-    session.output.say(f"making a graph at {uri}")
+    source = require_text(*read_texts([schema]))
+    session.output.say(f"creating a graph at {uri}")
     with omnigraph.init(uri, source, actor=session.actor, storage_options=session.storage_options) as graph:
-        session.output.show(Made(graph.info()))
+        session.output.show(NewGraph(graph.info()))
     return 0
 
 
 def info(context: typer.Context) -> int:
-    """Show where a graph is, what is in it and where it stands.
+    """Show the location, contents and newest commit of a graph.
 
     \b
     Example:
@@ -45,18 +48,18 @@ def info(context: typer.Context) -> int:
     """
     session = session_of(context)
     with session.open("ro") as graph:
-        session.output.show(Described(graph.info()))
+        session.output.show(GraphDescription(graph.info()))
     return 0
 
 
 def snapshot(
     context: typer.Context,
-    branch: Annotated[str, typer.Option("--branch", help="The branch to look at.")] = "main",
+    branch: Annotated[str, typer.Option("--branch", help="The branch to read.")] = "main",
     at: Annotated[
         str | None, typer.Option("--at", help="A commit id, a version like v12, a time, or a tag.", show_default="now")
     ] = None,
 ) -> int:
-    """Show which version of every table belongs to the graph, now or at a moment of its history.
+    """Show the version of every table that belongs to the graph, now or at a point in its history.
 
     \b
     Example:
@@ -64,5 +67,22 @@ def snapshot(
     """
     session = session_of(context)
     with session.open("ro") as graph:
-        session.output.show(Shown(graph.snapshot(branch, at)))
+        session.output.show(SnapshotTables(graph.snapshot(branch, at)))
+    return 0
+
+
+LIBRARIES = ("datafusion", "lark", "numpy", "obstore", "pandas", "pyarrow", "pylance", "pyspark")
+
+
+def version(context: typer.Context) -> int:
+    """Print the versions of omnigraph, Python and the libraries it uses.
+
+    \b
+    Example:
+      omnigraph version --json
+    """
+    # Package metadata, because importing the libraries to ask them would take seconds.
+    libraries = {name: release_of(name) for name in LIBRARIES}
+    releases = {"omnigraph": release_of("omnigraph"), "python": platform.python_version(), **libraries}
+    session_of(context).output.show(VersionListing(releases))
     return 0

@@ -1,4 +1,4 @@
-"""``omnigraph lint``: every problem of every query file, against one schema."""
+"""``omnigraph lint``: check query files against one schema."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.files import read_all
-from omnigraph.cli.render.language import Linted
-from omnigraph.cli.schema import parsed
+from omnigraph.cli.arguments import read_texts
+from omnigraph.cli.render.language import LintResults
+from omnigraph.cli.schema import parse_schemas
 from omnigraph.cli.session import session_of
 from omnigraph.errors import Problem, SchemaError
 from omnigraph.language.query import (
     SYNTAX_CODE,
-    Finding,
+    LintFinding,
     LintReport,
     SchemaSource,
     Severity,
@@ -31,29 +31,29 @@ def lint(
     queries: Annotated[list[str], typer.Argument(help="Query files (.gq); - is stdin.", show_default=False)],
     schema: Annotated[str, typer.Option("--schema", help="The schema file (.pg); - is stdin.", show_default=False)],
 ) -> int:
-    """Check query files against a schema, and report every problem of every file.
+    """Check query files against a schema and report every problem.
 
-    Exits with 1 if there is an error; warnings alone do not fail.
+    Exits with 1 if there is an error. Warnings alone exit with 0.
 
     \b
     Example:
       omnigraph lint questions.gq curation.gq --schema evidence.pg
     """
-    schema_text, *texts = read_all([schema, *queries])
+    schema_text, *texts = read_texts([schema, *queries])
     try:
-        (parsed_schema,) = parsed(schema_text)
+        (parsed_schema,) = parse_schemas(schema_text)
     except SchemaError as error:
         # Without a schema no name can be resolved, but syntax can be checked.
         raise SchemaError([*error.problems, *_syntax_problems(texts)]) from None
     reports = [_report(text, parsed_schema, SchemaSource("file", schema)) for text in texts]
-    session_of(context).output.show(Linted(reports))
+    session_of(context).output.show(LintResults(reports))
     return 1 if any(report.errors for report in reports) else 0
 
 
 def _report(text: Source | Problem, schema: Schema, schema_source: SchemaSource) -> LintReport:
     if isinstance(text, Source):
         return lint_queries(text, schema.catalog, schema_source)
-    finding = Finding(Severity.ERROR, replace(text, code=SYNTAX_CODE))
+    finding = LintFinding(Severity.ERROR, replace(text, code=SYNTAX_CODE))
     return LintReport(schema_source, text.position.file or "", (), (finding,))
 
 

@@ -10,9 +10,9 @@ from typing import Annotated, BinaryIO, Literal, TypeAlias
 
 import typer
 
-from omnigraph.cli.files import STDIN
-from omnigraph.cli.render.page import many
-from omnigraph.cli.render.write import Loaded
+from omnigraph.cli.arguments import STDIN
+from omnigraph.cli.render.page import pluralize
+from omnigraph.cli.render.write import LoadSummary
 from omnigraph.cli.session import session_of
 from omnigraph.errors import NotFound
 
@@ -30,33 +30,49 @@ def load(
     ],
     *,
     mode: Annotated[
-        Mode, typer.Option("--mode", help="What happens to rows that are there: refuse, replace, or start anew.")
+        Mode,
+        typer.Option(
+            "--mode",
+            help="Existing rows: append refuses their ids, merge replaces them, overwrite replaces the whole table.",
+        ),
     ] = "append",
     branch: Annotated[str, typer.Option("--branch", help="The branch to load into.")] = "main",
     origin: Annotated[
         str | None,
-        typer.Option("--from", metavar="REF", help="Where the branch begins if there is none.", show_default=False),
+        typer.Option(
+            "--from", metavar="REF", help="Create the branch from here if it does not exist.", show_default=False
+        ),
     ] = None,
     on_error: Annotated[
-        OnError, typer.Option("--on-error", help="Load nothing, or set the wrong records aside and load the others.")
+        OnError, typer.Option("--on-error", help="On a bad record: load nothing, or set it aside and load the others.")
     ] = "fail",
     rejects: Annotated[
         str | None,
-        typer.Option("--rejects", metavar="FILE", help="Where they go.", show_default="next to the graph"),
+        typer.Option(
+            "--rejects",
+            metavar="FILE",
+            help="The file for the records that were set aside.",
+            show_default="next to the graph",
+        ),
     ] = None,
     txn: Annotated[
         str | None,
-        typer.Option("--txn", metavar="APP:N", help="Load once, however often it is repeated.", show_default=False),
+        typer.Option(
+            "--txn",
+            metavar="APP:N",
+            help="Load at most once: a repeated load of the same APP:N does nothing.",
+            show_default=False,
+        ),
     ] = None,
-    engine: Annotated[Engine, typer.Option("--engine", help="What does the work.")] = "auto",
-    check: Annotated[bool, typer.Option("--check", help="Find everything that is wrong, and write nothing.")] = False,
+    engine: Annotated[Engine, typer.Option("--engine", help="Where the load runs.")] = "auto",
+    check: Annotated[bool, typer.Option("--check", help="Report every problem and write nothing.")] = False,
     message: Annotated[
-        str | None, typer.Option("-m", metavar="MESSAGE", help="What the commit says.", show_default=False)
+        str | None, typer.Option("-m", metavar="MESSAGE", help="The commit message.", show_default=False)
     ] = None,
 ) -> int:
-    """Load files of records as one commit: all of it, or nothing.
+    """Load files of records as one commit, all or nothing.
 
-    Exits with 1 if a record breaks a rule of the schema; every problem is listed, up to a hundred.
+    Exits with 1 if a record breaks a rule of the schema, and lists up to a hundred problems.
 
     \b
     Example:
@@ -66,13 +82,13 @@ def load(
     if rejects is not None and on_error != "quarantine":
         raise typer.TyperException("--rejects goes with --on-error quarantine")
     transaction = None if txn is None else read_txn(txn)
-    _require(files)
+    _check_files_exist(files)
     doing = "checking {} for" if check else "loading {} into"
-    session.output.say(f"{doing.format(many(len(files), 'file'))} branch {branch} in {session.target()}")
+    session.output.say(f"{doing.format(pluralize(len(files), 'file'))} branch {branch} in {session.target()}")
     with ExitStack() as stack:
         graph = stack.enter_context(session.open("ro" if check else "rw"))
         advance = stack.enter_context(session.output.progress(_total_bytes(files)))
-        records = [stack.enter_context(closing(_Watched(name, advance))) for name in files]
+        records = [stack.enter_context(closing(CountedFile(name, advance))) for name in files]
         result = graph.load(
             records,
             mode=mode,
@@ -85,19 +101,19 @@ def load(
             message=message,
             check=check,
         )
-    session.output.show(Loaded(result, checked=check))
+    session.output.show(LoadSummary(result, checked=check))
     return 0
 
 
 def read_txn(text: str) -> tuple[str, int]:
-    """The application and the number in ``APP:N``."""
+    """Parse ``APP:N`` into the application and the number."""
     app, _, number = text.rpartition(":")
     if not (app and number.isdecimal()):
         raise typer.TyperException(f"--txn takes APP:N, for example import:7, not '{text}'")
     return app, int(number)
 
 
-def _require(files: Sequence[str]) -> None:
+def _check_files_exist(files: Sequence[str]) -> None:
     if files.count(STDIN) > 1:
         raise typer.TyperException("'-' (stdin) can be read only once")
     missing = [name for name in files if name != STDIN and not Path(name).exists()]
@@ -112,7 +128,7 @@ def _total_bytes(files: Sequence[str]) -> int | None:
     return None
 
 
-class _Watched:
+class CountedFile:
     """A file that is open only while it is read, and tells how much of it was."""
 
     def __init__(self, name: str, advance: Callable[[int], None]) -> None:
@@ -128,7 +144,7 @@ class _Watched:
         if self._ended:
             return b""
         if self._file is None:
-            self._file = self._stack.enter_context(_opened(self._given))
+            self._file = self._stack.enter_context(_open_input(self._given))
         found = self._file.read(size)
         self._advance(len(found))
         if not found:
@@ -141,5 +157,5 @@ class _Watched:
         self._stack.close()
 
 
-def _opened(name: str) -> AbstractContextManager[BinaryIO]:
+def _open_input(name: str) -> AbstractContextManager[BinaryIO]:
     return nullcontext(sys.stdin.buffer) if name == STDIN else Path(name).open("rb")

@@ -1,4 +1,4 @@
-"""``omnigraph merge``: bring a branch, a commit or a tag into a branch, as one commit."""
+"""``omnigraph merge`` and ``revert``: merge a branch, or undo a commit, as one new commit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from omnigraph.cli.render.merge import Joined
+from omnigraph.cli.render.merge import MergeSummary
 from omnigraph.cli.session import session_of
 from omnigraph.errors import AlreadyExists
 
@@ -15,26 +15,39 @@ if TYPE_CHECKING:
     from omnigraph.graph import Graph
     from omnigraph.write.merge import MergeResult
 
-# As the library names them; importing them from there would bring Lance along.
+# The same names as in the library; importing them would load Lance.
 Granularity: TypeAlias = Literal["row", "property"]
 Prefer: TypeAlias = Literal["ours", "theirs"]
 
 By: TypeAlias = Annotated[
-    Granularity, typer.Option("--by", help="What both sides may not change: an entity, or one property of it.")
+    Granularity,
+    typer.Option(
+        "--by", help="What counts as a conflict: both sides changed the same row, or the same property of it."
+    ),
 ]
-DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Find all conflicts, and write nothing.")]
+DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="List all conflicts and write nothing.")]
 Out: TypeAlias = Annotated[
     str | None,
-    typer.Option("--out", metavar="FILE", help="Of a dry run: where to decide the conflicts.", show_default=False),
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="With --dry-run: write the conflicts to this file, to be resolved there.",
+        show_default=False,
+    ),
 ]
-Ours: TypeAlias = Annotated[bool, typer.Option("--ours", help="The branch itself is right wherever both are at odds.")]
-Theirs: TypeAlias = Annotated[bool, typer.Option("--theirs", help="The other side is right wherever both are at odds.")]
+Ours: TypeAlias = Annotated[bool, typer.Option("--ours", help="Resolve every conflict in favour of the target branch.")]
+Theirs: TypeAlias = Annotated[bool, typer.Option("--theirs", help="Resolve every conflict in favour of the source.")]
 Resolve: TypeAlias = Annotated[
     str | None,
-    typer.Option("--resolve", metavar="FILE", help="The decisions, in a file that --out wrote.", show_default=False),
+    typer.Option(
+        "--resolve",
+        metavar="FILE",
+        help="Resolve conflicts as decided in this file, written by --out.",
+        show_default=False,
+    ),
 ]
 Message: TypeAlias = Annotated[
-    str | None, typer.Option("-m", metavar="MESSAGE", help="What the commit says.", show_default=False)
+    str | None, typer.Option("-m", metavar="MESSAGE", help="The commit message.", show_default=False)
 ]
 
 CONFLICTS = 3
@@ -51,17 +64,21 @@ def merge(
     ours: Ours = False,
     theirs: Theirs = False,
     resolve: Resolve = None,
-    delete_branch: Annotated[bool, typer.Option("--delete-branch", help="Delete the branch that was merged.")] = False,
+    delete_branch: Annotated[
+        bool, typer.Option("--delete-branch", help="Delete the source branch after the merge.")
+    ] = False,
     if_commit: Annotated[
         str | None,
-        typer.Option("--if-commit", metavar="ID", help="Only if DST stands at this commit.", show_default=False),
+        typer.Option(
+            "--if-commit", metavar="ID", help="Only if the newest commit of DST is this one.", show_default=False
+        ),
     ] = None,
     message: Message = None,
 ) -> int:
-    """Merge what SRC changed since the two met into DST: one commit with two parents, or nothing.
+    """Merge the changes of SRC since the common ancestor into DST: one commit with two parents, or nothing.
 
-    Exits with 3 if both sides changed the same things, or break a rule together; every conflict is listed. A dry run
-    writes them to a file in which each can be decided.
+    Exits with 3 on conflicts: both sides changed the same thing, or together they break a rule. All are listed. A dry
+    run can write them to a file in which to resolve them.
 
     \b
     Examples:
@@ -86,23 +103,23 @@ def merge(
             if_commit=if_commit,
         )
         write_conflicts(graph, result, by, out, resolve)
-        session.output.show(Joined(result, into, dry_run, out))
+        session.output.show(MergeSummary(result, into, dry_run, out))
     return CONFLICTS if result.conflicts else 0
 
 
 def check_decisions(*, dry_run: bool, out: str | None, ours: bool, theirs: bool, resolve: str | None) -> Prefer | None:
-    """Who decides what a file does not; options that cannot stand together are refused."""
+    """Return the preferred side. Refuse options that contradict each other."""
     if ours and theirs:
         raise typer.TyperException("--ours and --theirs cannot be used together")
     if out is not None and not dry_run:
         raise typer.TyperException("--out goes with --dry-run")
     if out is not None and out != resolve and Path(out).exists():
-        raise AlreadyExists(f"there is a file {out} already", hint="it may hold decisions; choose another name")
+        raise AlreadyExists(f"there is a file {out} already", hint="it may hold decisions; choose another file name")
     return "ours" if ours else "theirs" if theirs else None
 
 
 def write_conflicts(graph: Graph, result: MergeResult, by: Granularity, out: str | None, resolve: str | None) -> None:
-    """Write the file in which conflicts are decided; what was decided already stays in it."""
+    """Write the conflicts to the resolution file, keeping the decisions that are already in it."""
     if out is None:
         return
     from omnigraph.write.merge import read_resolution, write_resolution
@@ -110,3 +127,51 @@ def write_conflicts(graph: Graph, result: MergeResult, by: Granularity, out: str
     known = None if resolve is None else read_resolution(resolve)
     with Path(out).open("w", encoding="utf-8") as file:
         write_resolution(file, graph.uri, result.source, result.target, by, result.conflicts, known)
+
+
+def revert(
+    context: typer.Context,
+    reference: Annotated[
+        str,
+        typer.Argument(metavar="REF", help="A commit id, a tag, a version like v12, or a time.", show_default=False),
+    ],
+    branch: Annotated[str, typer.Option("--branch", help="The branch to change.")] = "main",
+    side: Annotated[
+        int | None,
+        typer.Option("--side", min=1, max=2, help="For a merge commit: the parent to go back to.", show_default=False),
+    ] = None,
+    by: By = "row",
+    *,
+    dry_run: DryRun = False,
+    out: Out = None,
+    ours: Ours = False,
+    theirs: Theirs = False,
+    resolve: Resolve = None,
+    message: Message = None,
+) -> int:
+    """Undo a commit with a new commit. The old one stays in the history.
+
+    What changed again since is a conflict, as in a merge; "theirs" is the state before the commit. Exits with 3 then.
+
+    \b
+    Example:
+      omnigraph revert 01JZ8V6N3T9E4M5K2Q7R1W0XYA
+    """
+    session = session_of(context)
+    prefer = check_decisions(dry_run=dry_run, out=out, ours=ours, theirs=theirs, resolve=resolve)
+    doing = "trying to revert" if dry_run else "reverting"
+    session.output.say(f"{doing} {reference} on branch {branch} in {session.target()}")
+    with session.open("ro" if dry_run else "rw") as graph:
+        result = graph.revert(
+            reference,
+            branch=branch,
+            side=side,
+            by=by,
+            dry_run=dry_run,
+            prefer=prefer,
+            resolve=resolve,
+            message=message,
+        )
+        write_conflicts(graph, result, by, out, resolve)
+        session.output.show(MergeSummary(result, branch, dry_run, out))
+    return CONFLICTS if result.conflicts else 0

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from omnigraph.cli.render.output import Output
-from omnigraph.cli.render.page import many
-from omnigraph.cli.render.pipeline import Planned, Ran, Tried
+from omnigraph.cli.render.page import pluralize
+from omnigraph.cli.render.pipeline import PipelineCheckSummary, PipelinePreview, PipelineRunSummary
 from omnigraph.cli.session import Session, session_of
 from omnigraph.errors import NotFound, PipelineError
 
@@ -34,63 +34,65 @@ app = typer.Typer(help="Build a graph from tables: plan, check and run pipeline 
 
 @app.command()
 def plan(context: typer.Context, file: PipelineName) -> int:
-    """Show what would be read, mapped and written. Spark does not start.
+    """Show what the pipeline reads, maps and writes. Does not start Spark.
 
-    Every mapping is held against the schema; types that only Spark can tell are marked, and looked at by check and run.
+    Every mapping is checked against the schema. Types that only Spark knows are marked; check and run look at them.
 
     \b
     Example:
       omnigraph pipeline plan june.pipeline.yaml
     """
     session = session_of(context)
-    with _planned(session, file, "ro") as (found, _, place):
-        session.output.show(Planned(found, place))
+    with _open_plan(session, file, "ro") as (found, _, place):
+        session.output.show(PipelinePreview(found, place))
     return 0
 
 
 @app.command()
 def check(context: typer.Context, file: PipelineName) -> int:
-    """Read everything and find all that is wrong, and write nothing.
+    """Read everything, report every problem, and write nothing.
 
-    Exits with 1 if a row breaks a rule of the schema; every problem is listed.
+    Exits with 1 if a row breaks a rule of the schema.
 
     \b
     Example:
       omnigraph pipeline check june.pipeline.yaml
     """
     session = session_of(context)
-    with _planned(session, file, "ro") as (found, graph, place):
-        # Imported here, because it brings PySpark along.
+    with _open_plan(session, file, "ro") as (found, graph, place):
+        # A late import: it loads PySpark.
         from omnigraph.spark.pipeline import check_pipeline
 
         session.output.say(f"checking {file} for branch {found.file.load.branch} in {place}")
-        session.output.show(Tried(check_pipeline(found, partial(_start, graph), _Talk(session.output))))
+        session.output.show(
+            PipelineCheckSummary(check_pipeline(found, partial(_start, graph), StepReporter(session.output)))
+        )
     return 0
 
 
 @app.command()
 def run(context: typer.Context, file: PipelineName) -> int:
-    """Load everything as one commit on a branch, then ask the checks.
+    """Load everything as one commit on a branch, then run the checks.
 
-    Exits with 1 if a check finds something; the branch stays, to be looked at.
+    Exits with 1 if a check finds rows. The branch is kept for inspection.
 
     \b
     Example:
       omnigraph pipeline run june.pipeline.yaml
     """
     session = session_of(context)
-    with _planned(session, file, "rw") as (found, graph, place):
+    with _open_plan(session, file, "rw") as (found, graph, place):
         from omnigraph.spark.pipeline import run_pipeline
 
         session.output.say(f"loading {file} into branch {found.file.load.branch} in {place}")
-        result = run_pipeline(found, partial(_start, graph), _Talk(session.output))
-        session.output.show(Ran(result, place))
+        result = run_pipeline(found, partial(_start, graph), StepReporter(session.output))
+        session.output.show(PipelineRunSummary(result, place))
     return 0 if result.passed else 1
 
 
 @contextmanager
-def _planned(session: Session, name: str, mode: Mode) -> Generator[tuple[Plan, Graph, str]]:
-    """The plan of a file, the graph that it is for, and how that graph is called; ``-g`` comes before the file."""
+def _open_plan(session: Session, name: str, mode: Mode) -> Generator[tuple[Plan, Graph, str]]:
+    """Yield the plan of a file, its graph, and the name of that graph. ``-g`` overrides the graph in the file."""
     from omnigraph.pipeline.file import read_pipeline
     from omnigraph.pipeline.plan import plan_pipeline
 
@@ -111,34 +113,34 @@ def _graph(session: Session, file: PipelineFile, mode: Mode) -> Graph:
     try:
         return replace(session, graph=uri).open(mode)
     except NotFound as missing:
-        hint = "make it first: omnigraph init URI --schema S.pg"
+        hint = "create it first: omnigraph init URI --schema S.pg"
         problem = file.problem(NO_GRAPH, file.secrets.hide(missing.message), file.graph.span, hint)
         raise PipelineError(sorted([*file.problems, problem], key=lambda each: each.position.line)) from None
 
 
 def _start(graph: Graph) -> SparkGraph:
-    """Spark warns about much that is no concern of a pipeline, and shows paths in full; ``-v`` lets it."""
+    """Start Spark with its own warnings off, unless ``-v`` is given: they are long and show full paths."""
     started = graph.spark()
     if not logging.getLogger("omnigraph").isEnabledFor(logging.INFO):
         started.session.sparkContext.setLogLevel("ERROR")
     return started
 
 
-class _Talk:
-    """A line for each step of a run, and one before those that take long."""
+class StepReporter:
+    """Prints a line after each step of a run, and one before the slow ones."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
 
     def begun(self, step: Step) -> None:
-        """What takes long is announced."""
+        """Announce a slow step."""
         if step.kind == "spark":
             self._output.say("starting Spark")
         elif step.kind == "load":
             self._output.say(f"reading, checking and writing rows for branch {step.name}")
 
     def ended(self, step: Step) -> None:
-        """What was done, how many rows it had, and how long it took."""
+        """Print what was done, its rows and its time."""
         what = "Spark started" if step.kind == "spark" else f"{step.kind} {step.name}"
-        rows = "" if step.rows is None else f": {many(step.rows, 'row')}"
+        rows = "" if step.rows is None else f": {pluralize(step.rows, 'row')}"
         self._output.say(f"{what}{rows} ({step.seconds:.1f} s)")

@@ -1,4 +1,4 @@
-"""``omnigraph query``: one read of a ``.gq`` text, its rows in the form that is asked for."""
+"""``omnigraph query`` and ``mutate``: run one query or one mutation of a ``.gq`` text."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.options import At, Pairs, Params, ParamsFile, QueryFile, QueryName, QueryText, read_query
-from omnigraph.cli.render.read import Answered, Explained, Format, Profiled
+from omnigraph.cli.arguments import At, Pairs, Params, ParamsFile, QueryFile, QueryName, QueryText, read_query
+from omnigraph.cli.render.read import ExplainedPlan, Format, QueryProfile, QueryRows
+from omnigraph.cli.render.write import MutationSummary
 from omnigraph.cli.session import session_of
-from omnigraph.language.query import find_query
+from omnigraph.language.query import compile_query, find_query
 
 
 def query(
@@ -23,13 +24,17 @@ def query(
     branch: Annotated[str, typer.Option("--branch", help="The branch to read.")] = "main",
     at: At = None,
     *,
-    form: Annotated[Format | None, typer.Option("--format", help="How rows are written.", show_default="table")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the plan, and read nothing.")] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Show what each step gave and took.")] = False,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="Output format of the rows.", show_default="table")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the plan and read nothing.")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Run it, and show the rows and the time of each step.")
+    ] = False,
 ) -> int:
-    """Ask a query, on one snapshot of the graph.
+    """Run a query on one snapshot of the graph.
 
-    A table on a terminal fits it and stops at 200 rows; anywhere else, and in the other formats, nothing is cut.
+    On a terminal a table is fitted to its width and stops at 200 rows. Elsewhere, and in other formats, nothing is cut.
 
     \b
     Example:
@@ -48,12 +53,50 @@ def query(
     with session.open("ro") as graph:
         if explain:
             plan = graph.explain(source, asked.name, values, branch=branch, at=at)
-            session.output.show(Explained(asked.name, branch, plan))
+            session.output.show(ExplainedPlan(asked.name, branch, plan))
         elif profile:
             session.output.show(
-                Profiled(asked.name, branch, graph.profile(source, asked.name, values, branch=branch, at=at))
+                QueryProfile(asked.name, branch, graph.profile(source, asked.name, values, branch=branch, at=at))
             )
         else:
             result = graph.query(source, asked.name, values, branch=branch, at=at)
-            session.output.show(Answered(result, form or "table"))
+            session.output.show(QueryRows(result, form or "table"))
+    return 0
+
+
+def mutate(
+    context: typer.Context,
+    file: QueryFile = None,
+    text: QueryText = None,
+    name: QueryName = None,
+    pairs: Pairs = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    branch: Annotated[str, typer.Option("--branch", help="The branch to change.")] = "main",
+    if_commit: Annotated[
+        str | None,
+        typer.Option(
+            "--if-commit", metavar="ID", help="Only if the newest commit of the branch is this one.", show_default=False
+        ),
+    ] = None,
+    message: Annotated[
+        str | None, typer.Option("-m", metavar="MESSAGE", help="The commit message.", show_default=False)
+    ] = None,
+) -> int:
+    """Run an insert, update or delete as one commit. If nothing matches, no commit is made.
+
+    Exits with 3 if another writer was first, and with 4 if --if-commit is not the newest commit.
+
+    \b
+    Example:
+      omnigraph mutate curation.gq --name review_trial -p trial=tri-104 -p curator=ines --as act-ines
+    """
+    session = session_of(context)
+    source, given = read_query("mutate", file, text, pairs, params, params_file)
+    session.output.say(f"changing branch {branch} in {session.target()}")
+    with session.open("rw") as graph:
+        query = compile_query(source, graph.schema.catalog, name)
+        parameters = given.for_types(query.typed.parameters)
+        result = graph.mutate(source, query.name, parameters, branch=branch, if_commit=if_commit, message=message)
+        session.output.show(MutationSummary(query.name, branch, session.actor, result))
     return 0

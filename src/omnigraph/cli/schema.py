@@ -1,4 +1,4 @@
-"""``omnigraph schema``: check and compare schema files, and show, plan and change the schema of a graph."""
+"""``omnigraph schema``: check and compare schema files; show, plan and change the schema of a graph."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from omnigraph.cli.files import read_all
-from omnigraph.cli.options import At
-from omnigraph.cli.render.language import Applied, CheckedSchema, CheckedSchemas, Migration, ShownSchema
+from omnigraph.cli.arguments import At, read_texts
+from omnigraph.cli.render.language import AppliedMigration, MigrationPreview, SchemaCheck, SchemaChecks, SchemaText
 from omnigraph.cli.session import session_of
 from omnigraph.errors import Problem, SchemaError
 from omnigraph.language.schema import SYNTAX, Schema, parse_schema, plan_migration
@@ -18,10 +17,10 @@ from omnigraph.language.source import Source
 app = typer.Typer(help="Check and compare schema files; show and change the schema of a graph.", rich_markup_mode=None)
 
 NewSchema: TypeAlias = Annotated[
-    str, typer.Argument(metavar="NEW", help="The schema as it shall be (.pg); - is stdin.", show_default=False)
+    str, typer.Argument(metavar="NEW", help="The new schema (.pg); - is stdin.", show_default=False)
 ]
 AllowDataLoss: TypeAlias = Annotated[
-    bool, typer.Option("--allow-data-loss", help="Drops also remove what older versions hold.")
+    bool, typer.Option("--allow-data-loss", help="Drops also delete the dropped data from older versions.")
 ]
 
 
@@ -30,46 +29,47 @@ def check(
     context: typer.Context,
     files: Annotated[list[str], typer.Argument(help="Schema files (.pg); - is stdin.", show_default=False)],
 ) -> int:
-    """Check schema files, and report every problem of every file.
+    """Check schema files and report every problem.
 
     \b
     Example:
       omnigraph schema check evidence.pg
     """
-    checked = [_checked(name, text) for name, text in zip(files, read_all(files), strict=True)]
-    session_of(context).output.show(CheckedSchemas(checked))
+    checked = [_check_file(name, text) for name, text in zip(files, read_texts(files), strict=True)]
+    session_of(context).output.show(SchemaChecks(checked))
     return 1 if any(each.problems for each in checked) else 0
 
 
 @app.command()
 def diff(
     context: typer.Context,
-    old: Annotated[str, typer.Argument(help="The schema as it is (.pg); - is stdin.", show_default=False)],
-    new: Annotated[str, typer.Argument(help="The schema as it shall be (.pg); - is stdin.", show_default=False)],
+    old: Annotated[str, typer.Argument(help="The old schema (.pg); - is stdin.", show_default=False)],
+    new: Annotated[str, typer.Argument(help="The new schema (.pg); - is stdin.", show_default=False)],
     *,
     allow_data_loss: Annotated[
-        bool, typer.Option("--allow-data-loss", help="Plan drops that also remove what older versions hold.")
+        bool,
+        typer.Option("--allow-data-loss", help="Plan drops that also delete the dropped data from older versions."),
     ] = False,
 ) -> int:
-    """Show the steps from one schema to another, and what each of them costs.
+    """Show the migration steps from one schema to another, and what each costs.
 
-    It is a preview, so it exits with 0 also when a step is not supported.
+    This is a preview: it exits with 0 even if a step is not supported.
 
     \b
     Example:
       omnigraph schema diff evidence.pg evidence_v2.pg
     """
-    before, after = parsed(*read_all([old, new]))
+    before, after = parse_schemas(*read_texts([old, new]))
     plan = plan_migration(before.ir, after.ir, allow_data_loss=allow_data_loss)
-    session_of(context).output.show(Migration(plan))
+    session_of(context).output.show(MigrationPreview(plan))
     return 0
 
 
 @app.command()
 def plan(context: typer.Context, new: NewSchema, *, allow_data_loss: AllowDataLoss = False) -> int:
-    """Show the steps from the schema of the graph to another one. Nothing is changed.
+    """Show the migration steps from the current schema to a new one. Nothing is changed.
 
-    It is a preview, so it exits with 0 also when a step is not supported.
+    This is a preview: it exits with 0 even if a step is not supported.
 
     \b
     Example:
@@ -77,8 +77,8 @@ def plan(context: typer.Context, new: NewSchema, *, allow_data_loss: AllowDataLo
     """
     session = session_of(context)
     with session.open("ro") as graph:
-        found = graph.plan_schema(schema_text(*read_all([new])), allow_data_loss=allow_data_loss)
-    session.output.show(Migration(found))
+        found = graph.plan_schema(require_text(*read_texts([new])), allow_data_loss=allow_data_loss)
+    session.output.show(MigrationPreview(found))
     return 0
 
 
@@ -89,34 +89,35 @@ def apply(
     *,
     allow_data_loss: AllowDataLoss = False,
     rewrite_ids: Annotated[
-        bool, typer.Option("--rewrite-ids", help="Write ids of the form of an older release in the form they have now.")
+        bool, typer.Option("--rewrite-ids", help="Rewrite ids that an older release wrote in its own form.")
     ] = False,
     message: Annotated[
-        str | None, typer.Option("-m", metavar="MESSAGE", help="What the commit says.", show_default=False)
+        str | None, typer.Option("-m", metavar="MESSAGE", help="The commit message.", show_default=False)
     ] = None,
 ) -> int:
-    """Give the graph another schema, as one commit on main, or change nothing.
+    """Change the schema of the graph as one commit on main, or change nothing.
 
-    Rows that break a new rule are listed. What is dropped stays readable in older versions unless data loss is allowed.
+    Rows that break a new rule are listed. Dropped data stays readable in older versions, unless --allow-data-loss is
+    given.
 
     \b
     Example:
       omnigraph schema apply evidence_v2.pg
     """
     session = session_of(context)
-    text = schema_text(*read_all([new]))
+    text = require_text(*read_texts([new]))
     session.output.say(f"changing the schema of {session.target()}")
-    if allow_data_loss and not session.confirm("Older versions of what is dropped will be gone for good. Go on?"):
+    if allow_data_loss and not session.confirm("The dropped data will also be deleted from older versions. Continue?"):
         return 1
     with session.open("rw") as graph:
         applied = graph.apply_schema(text, allow_data_loss=allow_data_loss, rewrite_ids=rewrite_ids, message=message)
-    session.output.show(Applied(applied))
+    session.output.show(AppliedMigration(applied))
     return 0
 
 
 @app.command()
 def show(context: typer.Context, at: At = None) -> int:
-    """Show the schema that the graph has, or had.
+    """Show the schema of the graph, now or at a point in its history.
 
     \b
     Example:
@@ -124,17 +125,17 @@ def show(context: typer.Context, at: At = None) -> int:
     """
     session = session_of(context)
     with session.open("ro") as graph:
-        session.output.show(ShownSchema(graph.schema if at is None else graph.schema_at(at)))
+        session.output.show(SchemaText(graph.schema if at is None else graph.schema_at(at)))
     return 0
 
 
-def parsed(*texts: Source | Problem) -> list[Schema]:
-    """The schemas of several texts; the problems of all of them are one error."""
+def parse_schemas(*texts: Source | Problem) -> list[Schema]:
+    """Parse several texts; one error lists the problems of all of them."""
     schemas: list[Schema] = []
     problems: list[Problem] = []
     for text in texts:
         try:
-            schemas.append(parse_schema(schema_text(text)))
+            schemas.append(parse_schema(require_text(text)))
         except SchemaError as error:
             problems += error.problems
     if problems:
@@ -142,18 +143,18 @@ def parsed(*texts: Source | Problem) -> list[Schema]:
     return schemas
 
 
-def schema_text(text: Source | Problem) -> Source:
-    """The text of a schema file; one that is no text is a schema with a problem."""
+def require_text(text: Source | Problem) -> Source:
+    """Return the text of a schema file, or raise if it could not be read as text."""
     if isinstance(text, Problem):
         raise SchemaError([replace(text, code=SYNTAX)])
     return text
 
 
-def _checked(name: str, text: Source | Problem) -> CheckedSchema:
+def _check_file(name: str, text: Source | Problem) -> SchemaCheck:
     try:
-        schema = parse_schema(schema_text(text))
+        schema = parse_schema(require_text(text))
     except SchemaError as error:
-        return CheckedSchema(name, error.problems)
+        return SchemaCheck(name, error.problems)
     catalog = schema.catalog
     counts = {"nodes": len(catalog.nodes), "edges": len(catalog.edges), "interfaces": len(catalog.interfaces)}
-    return CheckedSchema(name, hash=schema.hash, counts=counts)
+    return SchemaCheck(name, hash=schema.hash, counts=counts)

@@ -1,4 +1,4 @@
-"""What the global options chose: how to answer, on which graph, as whom."""
+"""The session of one command, made from the global options: the output, the graph and the actor."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ class Session:
 
     output: Output
     graph: str | None = None
-    """What ``-g`` says; where a command really works is :meth:`target`."""
+    """The value of ``-g``. :meth:`target` also looks at the environment and the working directory."""
     actor: str | None = None
     # Credentials may be in here: never printed.
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     assume_yes: bool = False
 
     def target(self) -> str:
-        """The graph that the command works on: named, or the nearest one at or above the working directory."""
+        """Return the graph to work on: the named one, or the nearest at or above the working directory."""
         named = self.graph if self.graph is not None else os.environ.get(VARIABLE) or None
         return named if named is not None else _nearest_graph(Path.cwd())
 
     def open(self, mode: Mode) -> Graph:
-        """Open that graph."""
+        """Open the target graph."""
         return omnigraph.open(self.target(), mode, actor=self.actor, storage_options=self.storage_options)
 
     def confirm(self, question: str) -> bool:
-        """Whether to go on with what cannot be undone."""
+        """Ask before an operation that cannot be undone."""
         return self.assume_yes or self.output.confirm(question)
 
 
 def session_of(context: typer.Context) -> Session:
-    """The session that the global options made."""
+    """Return the session of a command."""
     return cast(Session, context.obj)
 
 
 def read_storage_options(pairs: Sequence[str]) -> dict[str, str]:
-    """The options of ``--storage-option K=V``, the last of each name. Wrong ones are not shown: they may be secrets."""
+    """Parse ``--storage-option K=V``; the last value of a name wins. Errors never show the text: it may be a secret."""
     options: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -69,5 +69,5 @@ def _nearest_graph(directory: Path) -> str:
         if (folder / _HOLDS_A_GRAPH).is_dir():
             return str(folder)
     raise typer.TyperException(
-        f"No graph is named. Give -g URI, or set ${VARIABLE}, or work in the folder of a graph or below it"
+        f"No graph is named. Give -g URI, set ${VARIABLE}, or run this inside the folder of a graph"
     )

@@ -1,4 +1,4 @@
-"""``omnigraph tag``: give names to commits, list them, and take them away."""
+"""``omnigraph tag``: create, list and delete names for commits."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.render.graph import MAIN
-from omnigraph.cli.render.history import TagDeleted, TagMade, Tags
+from omnigraph.cli.render.history import DeletedTag, NewTag, TagListing
 from omnigraph.cli.session import session_of
 
-app = typer.Typer(help="Make, list and delete names for commits.", rich_markup_mode=None)
+app = typer.Typer(help="Create, list and delete names for commits.", rich_markup_mode=None)
 
 
 @app.command()
@@ -21,28 +21,28 @@ def create(
         str | None,
         typer.Argument(
             metavar="[REF]",
-            help="What it names: a branch's newest commit, a commit id, a version like v12, a time, or another tag.",
+            help="The commit: a branch (its newest commit), a commit id, a version like v12, a time, or another tag.",
             show_default="the newest commit of --branch",
         ),
     ] = None,
-    branch: Annotated[str, typer.Option("--branch", help="The branch of a version or a time.")] = MAIN,
+    branch: Annotated[str, typer.Option("--branch", help="The branch that a version or a time refers to.")] = MAIN,
 ) -> int:
-    """Give a name to a commit. The name can be used wherever a commit can, and cleanup keeps what it shows.
+    """Name a commit. A tag can be used wherever a commit can, and cleanup keeps what it refers to.
 
     \b
     Example:
       omnigraph tag create release/1 2026-05-01
     """
     session = session_of(context)
-    session.output.say(f"making tag {name} in {session.target()}")
+    session.output.say(f"creating tag {name} in {session.target()}")
     with session.open("rw") as graph:
-        session.output.show(TagMade(graph.create_tag(name, branch if reference is None else reference, branch=branch)))
+        session.output.show(NewTag(graph.create_tag(name, branch if reference is None else reference, branch=branch)))
     return 0
 
 
 @app.command("list")
 def list_(context: typer.Context) -> int:
-    """List all tags, each with its commit.
+    """List all tags with their commits.
 
     \b
     Example:
@@ -50,7 +50,7 @@ def list_(context: typer.Context) -> int:
     """
     session = session_of(context)
     with session.open("ro") as graph:
-        session.output.show(Tags(graph.tags()))
+        session.output.show(TagListing(graph.tags()))
     return 0
 
 
@@ -59,7 +59,7 @@ def delete(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="The tag to delete.", show_default=False)],
 ) -> int:
-    """Take a name away. The commit stays; cleanup no longer keeps it for the tag's sake.
+    """Delete a tag. The commit stays, but cleanup no longer keeps it because of the tag.
 
     \b
     Example:
@@ -72,5 +72,5 @@ def delete(
             session.output.say("nothing was changed")
             return 1
         graph.delete_tag(name)
-        session.output.show(TagDeleted(name))
+        session.output.show(DeletedTag(name))
     return 0

@@ -1,4 +1,4 @@
-"""``omnigraph optimize``, ``cleanup``, ``repair`` and ``verify``: keeping a graph quick, small and sound."""
+"""``omnigraph optimize``, ``index``, ``cleanup``, ``repair`` and ``verify``: maintenance."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.render.upkeep import CleanedUp, OptimizedGraph, RepairedGraph, VerifiedGraph
+from omnigraph.cli.render.read import IndexSummary
+from omnigraph.cli.render.upkeep import CleanupSummary, OptimizeSummary, RepairSummary, VerifySummary
 from omnigraph.cli.session import session_of
 
-Confirm = Annotated[bool, typer.Option("--confirm", help="Do it; without this nothing is changed.")]
+Confirm = Annotated[bool, typer.Option("--confirm", help="Carry it out. Without this option nothing is changed.")]
 
 
 def optimize(
     context: typer.Context,
-    branch: Annotated[str, typer.Option("--branch", help="The branch whose tables are optimized.")] = "main",
+    branch: Annotated[str, typer.Option("--branch", help="The branch whose tables to optimize.")] = "main",
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="T", help="Only this type. May be repeated.", show_default=False),
+        typer.Option("--type", metavar="T", help="Only this type. Repeatable.", show_default=False),
     ] = None,
 ) -> int:
-    """Merge small files, build the indexes that the schema means, and compact the manifest.
+    """Compact small files, build the declared indexes, and compact the manifest.
 
-    What the graph shows stays the same, and writers go on meanwhile. A table that is too busy is left, with the reason.
+    The contents stay the same, and writers are not blocked. A table that is too busy is skipped, with the reason.
 
     \b
     Example:
@@ -31,7 +32,7 @@ def optimize(
     session = session_of(context)
     session.output.say(f"optimizing branch {branch} in {session.target()}")
     with session.open("rw") as graph:
-        session.output.show(OptimizedGraph(graph.optimize(branch, types or None)))
+        session.output.show(OptimizeSummary(graph.optimize(branch, types or None)))
     return 0
 
 
@@ -40,20 +41,23 @@ def cleanup(
     *,
     keep: Annotated[
         int | None,
-        typer.Option("--keep", metavar="N", help="How many of the newest commits of each branch stay.", min=1),
+        typer.Option("--keep", metavar="N", help="Keep this many of the newest commits of each branch.", min=1),
     ] = None,
     older_than: Annotated[
         str | None,
         typer.Option(
-            "--older-than", metavar="AGE", help="Only what is older goes, such as 12h or 7d.", show_default=False
+            "--older-than",
+            metavar="AGE",
+            help="Delete only what is older than this, such as 12h or 7d.",
+            show_default=False,
         ),
     ] = None,
     confirm: Confirm = False,
 ) -> int:
-    """Drop old history and files that nobody needs, or show what would go.
+    """Delete old history and unneeded files, or show what would be deleted.
 
-    Heads of branches, tags, and what was the newest commit within the last hour always stay. With both options a commit
-    stays if either of them keeps it; with none, the newest 10 of each branch stay.
+    Branch heads, tags and the last hour of history are always kept. With both options, a commit is kept if either of
+    them keeps it. Without options, the newest 10 commits of each branch are kept.
 
     \b
     Example:
@@ -66,7 +70,7 @@ def cleanup(
             result = graph.cleanup(confirm=confirm)
         else:
             result = graph.cleanup(keep, older_than, confirm=confirm)
-        session.output.show(CleanedUp(result))
+        session.output.show(CleanupSummary(result))
     return 0
 
 
@@ -74,13 +78,15 @@ def repair(
     context: typer.Context,
     *,
     confirm: Confirm = False,
-    force: Annotated[bool, typer.Option("--force", help="Publish also what other programs did to the tables.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also publish changes that other programs made to the tables.")
+    ] = False,
 ) -> int:
-    """Show tables that were changed without the graph knowing, and end that.
+    """Show tables that were changed outside the graph (drift), and repair them.
 
-    Confirmed, compactions and index builds are published, and what a dead writer left is taken back. What changed rows
-    needs --force as well: look at it first, and run verify afterwards. A graph that was moved or copied is made to
-    stand alone.
+    With --confirm, compactions and index builds are published, and what a dead writer left is rolled back. Changes of
+    rows need --force too: look at them first, and run verify afterwards. A graph that was moved or copied gets its
+    branches corrected.
 
     \b
     Example:
@@ -89,14 +95,14 @@ def repair(
     session = session_of(context)
     session.output.say(f"repairing {session.target()}" if confirm else f"looking at {session.target()}")
     with session.open("rw") as graph:
-        session.output.show(RepairedGraph(graph.repair(confirm=confirm, force=force)))
+        session.output.show(RepairSummary(graph.repair(confirm=confirm, force=force)))
     return 0
 
 
 def verify(context: typer.Context) -> int:
-    """Read the whole graph and prove it: every row, every rule, every commit, every file.
+    """Read the whole graph and check every row, rule, commit and file.
 
-    Exits with 1 if anything is wrong; each finding says where, and what to do.
+    Exits with 1 if anything is wrong. Each finding says where it is and what to do.
 
     \b
     Example:
@@ -106,5 +112,28 @@ def verify(context: typer.Context) -> int:
     session.output.say(f"reading all of {session.target()}")
     with session.open("ro") as graph:
         found = graph.verify()
-    session.output.show(VerifiedGraph(found))
+    session.output.show(VerifySummary(found))
     return 0 if found.is_sound else 1
+
+
+def index(
+    context: typer.Context,
+    branch: Annotated[str, typer.Option("--branch", help="The branch whose tables to index.")] = "main",
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="T", help="Only this type. Repeatable.", show_default=False),
+    ] = None,
+) -> int:
+    """Build the indexes that the schema declares, where they are missing or do not cover all rows.
+
+    Indexes speed up reads and never change results. An index that cannot be built now is listed with the reason.
+
+    \b
+    Example:
+      omnigraph index --type Paper
+    """
+    session = session_of(context)
+    session.output.say(f"indexing branch {branch} in {session.target()}")
+    with session.open("rw") as graph:
+        session.output.show(IndexSummary(branch, graph.ensure_indexes(branch, types or None)))
+    return 0

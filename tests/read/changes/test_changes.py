@@ -196,7 +196,7 @@ def test_a_start_that_makes_no_sense_says_why(graph: Graph) -> None:
         (lambda: graph.changes("after:nope"), NotFound, "no commit, version, date or tag 'nope'"),
         (lambda: graph.changes(f"after:{elsewhere.id}"), ParameterError, "no commit in the history of 'main'"),
         (lambda: graph.baseline(elsewhere.id), ParameterError, "no commit in the history of 'main'"),
-        (lambda: graph.changes("now", graph.changes().cursor), ParameterError, "both say where to begin"),
+        (lambda: graph.changes("now", graph.changes().cursor), ParameterError, "both say where to start"),
         (lambda: graph.changes(branch="nope"), NotFound, "no branch 'nope'"),
     ]
     for ask, kind, complaint in wrong:

@@ -1,4 +1,4 @@
-"""The change feed, as a person reads it and as programs follow it."""
+"""The change feed, as text and as JSON events."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rich.text import Text
 
 from omnigraph.cli.render.diff import draw_entity
 from omnigraph.cli.render.graph import commit_json
-from omnigraph.cli.render.output import Result
-from omnigraph.cli.render.page import Page, in_one_line
+from omnigraph.cli.render.output import CommandResult
+from omnigraph.cli.render.page import Page, to_one_line
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
@@ -22,18 +22,18 @@ ChangesFormat: TypeAlias = Literal["text", "jsonl"]
 
 
 @dataclass(slots=True)
-class Followed(Result):
-    """Blocks of changes, read while they are written. ``cursor`` stands after the last one that was."""
+class ChangeFeed(CommandResult):
+    """Blocks of changes, read as they are printed. ``cursor`` is the position after the last printed block."""
 
     branch: str
     blocks: Iterable[ChangeBlock]
     cursor: str
     format: ChangesFormat
     shows_cursor: bool
-    """Whether a person is told the cursor; who has it in a file need not see it."""
+    """Whether to print the cursor: not if it goes to a file."""
 
     def to_json(self) -> Mapping[str, Json]:
-        """All blocks at once, so that they have to fit into memory."""
+        """All blocks in one object, which must fit into memory."""
         blocks: list[Json] = []
         for block in self.blocks:
             changes = list(block.records())
@@ -42,7 +42,7 @@ class Followed(Result):
         return {"branch": self.branch, "blocks": blocks, "cursor": self.cursor}
 
     def draw(self, page: Page) -> None:
-        """Block after block: for programs one event on a line, for people what each commit changed."""
+        """Print block after block: JSON events, one per line, or the changes of each commit as text."""
         is_new = False
         for block in self.blocks:
             if self.format == "jsonl":
@@ -70,7 +70,7 @@ def _write_events(page: Page, block: ChangeBlock) -> None:
 def _draw_block(page: Page, block: ChangeBlock) -> None:
     commit = block.commit
     message = next(iter((commit.message or "").splitlines()), None)
-    facts = [page.exact_moment(commit.created_at), *(in_one_line(each) for each in (commit.actor, message) if each)]
+    facts = [page.exact_moment(commit.created_at), *(to_one_line(each) for each in (commit.actor, message) if each)]
     page.print(Text.assemble((f"commit {commit.id}", "bold"), f"  {'  '.join(facts)}"))
     count = 0
     for record in block.records():

@@ -1,4 +1,4 @@
-"""The conflicts of a merge as a person reads them: what is at odds, and the value on each side."""
+"""The conflicts of a merge as text: what conflicts, and the value on each side."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.text import Text
 
-from omnigraph.cli.render.page import tamed
+from omnigraph.cli.render.page import escape_controls
 from omnigraph.errors import Conflict, Json
 
 _NOTHING = "(not there)"
 
 
 def draw_conflicts(conflicts: Sequence[Conflict]) -> Text:
-    """Each conflict on a line, and below it the values."""
+    """Draw each conflict on a line, with the values of its properties below."""
     return Text("\n").join(line for conflict in conflicts for line in _lines(conflict))
 
 
 def _lines(conflict: Conflict) -> Iterator[Text]:
-    yield Text.assemble((conflict.kind, "bold red"), "  ", tamed(conflict.message).replace("\n", " "))
+    yield Text.assemble((conflict.kind, "bold red"), "  ", escape_controls(conflict.message).replace("\n", " "))
     shown = conflict.to_json()
     for name in conflict.properties:
         sides = ", ".join(f"{side} {_value(shown[side], name)}" for side in ("base", "ours", "theirs"))
@@ -29,4 +29,4 @@ def _lines(conflict: Conflict) -> Iterator[Text]:
 def _value(image: Json, name: str) -> str:
     if not isinstance(image, Mapping):
         return _NOTHING
-    return tamed(json.dumps(image.get(name), ensure_ascii=False))
+    return escape_controls(json.dumps(image.get(name), ensure_ascii=False))

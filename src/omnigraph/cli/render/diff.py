@@ -1,4 +1,4 @@
-"""A diff as a person reads it, like one of texts, and as programs do."""
+"""A diff as text, JSON lines and CSV."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 import orjson
 from rich.text import Text
 
-from omnigraph.cli.render.output import Result
-from omnigraph.cli.render.page import Page, in_one_line
+from omnigraph.cli.render.output import CommandResult
+from omnigraph.cli.render.page import Page, to_one_line
 from omnigraph.cli.render.read import csv_cell, csv_lines, value_text
 from omnigraph.errors import Json
 
@@ -30,14 +30,14 @@ _BYTES: Final = "base64:"
 
 
 @dataclass(frozen=True, slots=True)
-class Counted(Result):
+class DiffCounts(CommandResult):
     """How many entities of each type changed."""
 
     diff: Diff
     format: DiffFormat
 
     def to_json(self) -> Mapping[str, Json]:
-        """Which moments are compared, and the counts."""
+        """The two snapshots and the counts."""
         return self.diff.heading()
 
     def draw(self, page: Page) -> None:
@@ -46,7 +46,7 @@ class Counted(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Told(Result):
+class DiffDetails(CommandResult):
     """The counts, and every entity that changed."""
 
     diff: Diff
@@ -57,7 +57,7 @@ class Told(Result):
         return self.diff.to_json()
 
     def draw(self, page: Page) -> None:
-        """The counts and then the entities, or in a form for programs only these, one after the other."""
+        """Print the counts and then the entities; as JSON lines and CSV only the entities."""
         match self.format:
             case "text":
                 if _draw_counts(page, self.diff, self.format):
@@ -78,7 +78,7 @@ def _line(record: Record) -> str:
 
 
 def _draw_counts(page: Page, diff: Diff, form: DiffFormat) -> bool:
-    """The counts; whether there are any."""
+    """Draw the counts. Return whether there are any."""
     heading = diff.heading()
     counts = cast("Sequence[Mapping[str, str | int]]", heading["summary"])
     rows = [[each[column] for column in _COUNTS] for each in counts]
@@ -106,12 +106,12 @@ def _moment(snapshot: Snapshot) -> str:
 
 
 def draw_entity(page: Page, record: Record) -> None:
-    """One entity that came or went, on a line, or what it was and is, by property."""
+    """Draw one changed entity: inserted and deleted ones on a line, updated ones by property."""
     for line in _lines(record, page.out.width if page.out.is_terminal else None):
         if page.out.is_terminal:
             page.print(line)
         else:
-            # Nobody sees colours there, and there may be millions of lines.
+            # No colours there, and there may be millions of lines.
             page.write(f"{line.plain}\n")
 
 
@@ -120,9 +120,9 @@ def _lines(record: Record, width: int | None) -> Iterator[Text]:
     image = after or before or {}
     short = width is not None
     mark, colour = _MARKS[cast(str, record["op"])]
-    line = Text.assemble((f"{mark} {record['type']} {in_one_line(cast(str, record['id']))}", f"bold {colour}"))
+    line = Text.assemble((f"{mark} {record['type']} {to_one_line(cast(str, record['id']))}", f"bold {colour}"))
     if record["kind"] == "edge":
-        line.append(f"  {' → '.join(in_one_line(cast(str, image[end])) for end in _ENDS)}", colour)
+        line.append(f"  {' → '.join(to_one_line(cast(str, image[end])) for end in _ENDS)}", colour)
     if before is None or after is None:
         line.append(_properties(image, record["kind"] == "edge", short=short), colour)
     if width is not None:
@@ -147,5 +147,5 @@ def _value(value: Json, *, short: bool) -> str:
     if isinstance(value, str):
         if short and value.startswith(_BYTES):
             return f"{len(value.removeprefix(_BYTES)) * 3 // 4 - value[-2:].count('=')} bytes"
-        return in_one_line(orjson.dumps(value).decode())
+        return to_one_line(orjson.dumps(value).decode())
     return value_text(value, short=short)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from omnigraph.cli.render.output import Result
-from omnigraph.cli.render.page import Page, many
+from omnigraph.cli.render.output import CommandResult
+from omnigraph.cli.render.page import Page, pluralize
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ MAIN = "main"
 
 
 @dataclass(frozen=True, slots=True)
-class Described(Result):
-    """A graph in a few words."""
+class GraphDescription(CommandResult):
+    """Location, contents and newest commit of a graph."""
 
     info: GraphInfo
 
     def to_json(self) -> Mapping[str, Json]:
-        """Everything but the mode, which says how the command opened it."""
+        """All of ``graph.info()`` but the mode, which only says how the command opened the graph."""
         info = self.info
         return {
             "uri": info.uri,
@@ -60,19 +60,19 @@ class Described(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Made(Described):
-    """A graph that was just made."""
+class NewGraph(GraphDescription):
+    """A graph that was just created."""
 
     def draw(self, page: Page) -> None:
-        """One line: where it is, what it can hold, and where its history begins."""
-        types = f"{many(len(self.info.nodes), 'node type')}, {many(len(self.info.edges), 'edge type')}"
+        """One line: location, number of types, first commit."""
+        types = f"{pluralize(len(self.info.nodes), 'node type')}, {pluralize(len(self.info.edges), 'edge type')}"
         first = "" if self.info.head is None else f", commit {self.info.head.id}"
         page.print(f"{self.info.uri}: {types}{first}")
 
 
 @dataclass(frozen=True, slots=True)
-class BranchChange(Result):
-    """A branch that was just made or deleted, and the commit that it stood at."""
+class BranchChange(CommandResult):
+    """A branch that was just created or deleted, and its newest commit."""
 
     verb: str
     branch: str
@@ -88,7 +88,7 @@ class BranchChange(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Branches(Result):
+class BranchListing(CommandResult):
     """The branches of a graph."""
 
     branches: Sequence[Branch]
@@ -119,8 +119,8 @@ class Branches(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Commits(Result):
-    """Some commits, newest first; ``more`` says that older ones were left out."""
+class CommitListing(CommandResult):
+    """Commits, newest first. ``more``: older ones were left out."""
 
     commits: Sequence[Commit]
     more: bool
@@ -130,7 +130,7 @@ class Commits(Result):
         return {"commits": [commit_json(commit) for commit in self.commits]}
 
     def draw(self, page: Page) -> None:
-        """One line per commit. Ids are whole, because a part of one is no reference."""
+        """One line per commit. Ids are shown whole, because a part of an id is not a reference."""
         if not self.commits:
             return page.say("no commits")
         page.table(
@@ -144,7 +144,7 @@ class Commits(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class OneCommit(Result):
+class CommitDetails(CommandResult):
     """A single commit."""
 
     commit: Commit
@@ -170,13 +170,13 @@ class OneCommit(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown(Result):
-    """The whole graph at one moment."""
+class SnapshotTables(CommandResult):
+    """The version of every table in one snapshot."""
 
     snapshot: Snapshot
 
     def to_json(self) -> Mapping[str, Json]:
-        """Where it stands, and the pinned version of every table."""
+        """Branch, commit, and the pinned version of every table."""
         snapshot = self.snapshot
         return {
             "branch": snapshot.branch,
@@ -217,7 +217,7 @@ class Shown(Result):
 
 
 def commit_json(commit: Commit) -> dict[str, Json]:
-    """A commit as the JSON interface has it."""
+    """A commit in JSON."""
     return {
         "id": commit.id,
         "parents": list(commit.parents),
@@ -230,5 +230,5 @@ def commit_json(commit: Commit) -> dict[str, Json]:
 
 
 def timestamp(instant: datetime) -> str:
-    """A time as the JSON interface has it: always to the microsecond, so that texts sort as times do."""
+    """A time in JSON: always to the microsecond, so that texts sort as times do."""
     return instant.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from omnigraph.cli.render.graph import commit_json, timestamp
 from omnigraph.cli.render.lanes import draw_lanes
-from omnigraph.cli.render.output import Result
-from omnigraph.cli.render.page import Page, in_one_line
+from omnigraph.cli.render.output import CommandResult
+from omnigraph.cli.render.page import Page, to_one_line
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class TagMade(Result):
-    """A tag that was just made."""
+class NewTag(CommandResult):
+    """A tag that was just created."""
 
     tag: Tag
 
@@ -32,12 +32,12 @@ class TagMade(Result):
 
     def draw(self, page: Page) -> None:
         """One line."""
-        page.print(f"made tag {self.tag.name} at {self.tag.commit}")
+        page.print(f"created tag {self.tag.name} at {self.tag.commit}")
 
 
 @dataclass(frozen=True, slots=True)
-class TagDeleted(Result):
-    """The name of a tag that is gone."""
+class DeletedTag(CommandResult):
+    """The name of a deleted tag."""
 
     name: str
 
@@ -51,7 +51,7 @@ class TagDeleted(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Tags(Result):
+class TagListing(CommandResult):
     """The tags of a graph."""
 
     tags: Sequence[Tag]
@@ -71,8 +71,8 @@ class Tags(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnHistory(Result):
-    """Commits, children before parents, and the branches and tags that stand at them."""
+class HistoryDrawing(CommandResult):
+    """Commits, children before parents, with the branches and tags that point to them."""
 
     commits: Sequence[Commit]
     more: bool
@@ -80,7 +80,7 @@ class DrawnHistory(Result):
     tags: Sequence[Tag]
 
     def to_json(self) -> Mapping[str, Json]:
-        """The commits in the order of the drawing, each with the names that stand at it."""
+        """The commits in drawing order, each with the names that point to it."""
         return {
             "commits": [
                 {**commit_json(commit), "heads": list(self._heads(commit)), "tags": list(self._tags(commit))}
@@ -89,7 +89,7 @@ class DrawnHistory(Result):
         }
 
     def draw(self, page: Page) -> None:
-        """One line per commit, beside the lanes. Ids are whole, because a part of one is no reference."""
+        """One line per commit, beside the lanes. Ids are shown whole, because a part of an id is not a reference."""
         rows = list(draw_lanes(self.commits))
         width = max((len(row.lanes) for row in rows), default=0)
         for row in rows:
@@ -113,7 +113,7 @@ class DrawnHistory(Result):
         line.append(f"  {page.moment(commit.created_at)}")
         for part in (commit.actor, next(iter((commit.message or "").splitlines()), None)):
             if part:
-                line.append(f"  {in_one_line(part)}")
+                line.append(f"  {to_one_line(part)}")
         drawn = {each.id for each in self.commits}
         for parent in commit.parents[1:]:
             if parent not in drawn:
@@ -128,7 +128,7 @@ class DrawnHistory(Result):
 
 
 def tag_json(tag: Tag) -> dict[str, Json]:
-    """A tag as the JSON interface has it."""
+    """A tag in JSON."""
     return {
         "name": tag.name,
         "commit": tag.commit,

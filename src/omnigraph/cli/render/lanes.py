@@ -1,4 +1,4 @@
-"""The lines that join commits, drawn beside them: one lane for each line of history that is open at that row."""
+"""The commit graph, drawn as lanes beside the commits: one lane per line of history that is open at that row."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ COLOURS = ("green", "cyan", "magenta", "yellow", "blue", "red")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the drawing; one that only joins lanes has no commit."""
+    """One row of the drawing. A row that only connects lanes has no commit."""
 
     lanes: Text
     commit: Commit | None
 
 
 def draw_lanes(commits: Sequence[Commit]) -> Iterator[Row]:
-    """The commits, children before parents, each on a row, with rows between them where lanes part or meet."""
+    """Yield a row per commit, children before parents, and rows between them where lanes split or join."""
     known = {commit.id for commit in commits}
     lanes: list[str | None] = []
     """For each lane the commit that it leads to; None for a lane that is free."""
@@ -35,7 +35,7 @@ def draw_lanes(commits: Sequence[Commit]) -> Iterator[Row]:
             lanes[meeting] = None
         lanes[lane] = commit.id
         yield Row(_row(lanes, {lane: "●"}), commit)
-        # A first parent that is not drawn is further down; a merged one may be gone with its branch.
+        # A first parent that is not drawn comes further down; a merged one may be deleted with its branch.
         lanes[lane] = next(iter(commit.parents), None)
         for parent in commit.parents[1:]:
             if parent in known:
@@ -45,7 +45,7 @@ def draw_lanes(commits: Sequence[Commit]) -> Iterator[Row]:
 
 
 def _part(lanes: list[str | None], lane: int, parent: str) -> Text:
-    """The line from a commit to its merged parent: into a lane that leads there already, or into a new one."""
+    """Draw the line from a merge commit to its second parent: into a lane that leads there, or into a new one."""
     if parent in lanes:
         return _joining(lanes, lane, lanes.index(parent), "┤")
     other = _free(lanes, lane + 1)
@@ -54,7 +54,7 @@ def _part(lanes: list[str | None], lane: int, parent: str) -> Text:
 
 
 def _free(lanes: list[str | None], start: int) -> int:
-    """The first free lane from ``start`` on; a new one where there is none."""
+    """Return the first free lane at or after ``start``; append one if there is none."""
     for lane in range(start, len(lanes)):
         if lanes[lane] is None:
             return lane
@@ -63,7 +63,7 @@ def _free(lanes: list[str | None], start: int) -> int:
 
 
 def _joining(lanes: Sequence[str | None], lane: int, other: int, end: str) -> Text:
-    """A line across from one lane to another; lanes in between pass below it."""
+    """Draw a line from one lane to another; the lanes in between pass below it."""
     left, right = sorted((lane, other))
     marks = {left: "├", right: "┤" if other < lane else end}
     return _row(lanes, marks, across=range(left, right))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from omnigraph.cli.render.output import Result
-from omnigraph.cli.render.page import Page, draw_problem, many
-from omnigraph.cli.steps import in_words
+from omnigraph.cli.render.migration import describe_step
+from omnigraph.cli.render.output import CommandResult
+from omnigraph.cli.render.page import Page, draw_problem, pluralize
 from omnigraph.errors import Json, Problem
 from omnigraph.language.query import LintReport, Severity
 from omnigraph.language.schema import MigrationPlan, Tier, UnsupportedChange
@@ -25,7 +25,7 @@ _TIERS = {Tier.METADATA: "green", Tier.REWRITE: "yellow", Tier.VALIDATED: "yello
 
 
 @dataclass(frozen=True, slots=True)
-class Linted(Result):
+class LintResults(CommandResult):
     """What the linter found, one report per file."""
 
     reports: Sequence[LintReport]
@@ -50,15 +50,15 @@ class Linted(Result):
             page.print(draw_problem(problem, _COLOURS[severity]))
         counts = Counter(severity for severity, _ in found)
         page.say(
-            f"{many(sum(len(report.results) for report in self.reports), 'query', 'queries')} in "
-            f"{many(len(self.reports), 'file')}: {many(counts[Severity.ERROR], 'error')}, "
-            f"{many(counts[Severity.WARNING], 'warning')}"
+            f"{pluralize(sum(len(report.results) for report in self.reports), 'query', 'queries')} in "
+            f"{pluralize(len(self.reports), 'file')}: {pluralize(counts[Severity.ERROR], 'error')}, "
+            f"{pluralize(counts[Severity.WARNING], 'warning')}"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedSchema:
-    """What ``schema check`` found in one file: problems, or a hash and the numbers of its declarations."""
+class SchemaCheck:
+    """The result of ``schema check`` for one file: problems, or its hash and the number of its declarations."""
 
     path: str
     problems: tuple[Problem, ...] = ()
@@ -74,10 +74,10 @@ class CheckedSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedSchemas(Result):
-    """What ``schema check`` found, file by file."""
+class SchemaChecks(CommandResult):
+    """The results of ``schema check``, file by file."""
 
-    files: Sequence[CheckedSchema]
+    files: Sequence[SchemaCheck]
 
     def to_json(self) -> Mapping[str, Json]:
         """The number of problems, and every file."""
@@ -93,9 +93,9 @@ class CheckedSchemas(Result):
             for problem in each.problems:
                 page.print(draw_problem(problem, "red"))
             if each.counts:
-                counts = ", ".join(many(number, name[:-1]) for name, number in each.counts.items())
+                counts = ", ".join(pluralize(number, name[:-1]) for name, number in each.counts.items())
                 page.print(Text.assemble((each.path, "bold"), f": {counts}"))
-        page.say(f"{many(len(self.files), 'file')}: {many(self._errors, 'error')}")
+        page.say(f"{pluralize(len(self.files), 'file')}: {pluralize(self._errors, 'error')}")
 
     @property
     def _errors(self) -> int:
@@ -103,7 +103,7 @@ class CheckedSchemas(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Migration(Result):
+class MigrationPreview(CommandResult):
     """The steps from one schema to another."""
 
     plan: MigrationPlan
@@ -119,23 +119,23 @@ class Migration(Result):
             tier, colour = (
                 ("unsupported", "red") if isinstance(step, UnsupportedChange) else (step.tier, _TIERS[step.tier])
             )
-            page.print(Text.assemble((f"{tier:<11}", colour), "  ", in_words(step)))
+            page.print(Text.assemble((f"{tier:<11}", colour), "  ", describe_step(step)))
         if not steps:
             page.say("no steps: the schemas mean the same")
         elif self.plan.supported:
-            page.say(f"{many(len(steps), 'step')}, all supported")
+            page.say(f"{pluralize(len(steps), 'step')}, all supported")
         else:
-            page.say(f"{many(len(steps), 'step')}, {len(self.plan.unsupported)} not supported")
+            page.say(f"{pluralize(len(steps), 'step')}, {len(self.plan.unsupported)} not supported")
 
 
 @dataclass(frozen=True, slots=True)
-class Applied(Result):
-    """A schema that the graph has now."""
+class AppliedMigration(CommandResult):
+    """A schema change that was applied."""
 
     applied: SchemaApplied
 
     def to_json(self) -> Mapping[str, Json]:
-        """Whether it was another one, the commit, and the steps."""
+        """Whether anything changed, the commit, and the steps."""
         made = self.applied.commit
         return {
             "applied": self.applied.applied,
@@ -150,12 +150,12 @@ class Applied(Result):
             page.print("the graph has this schema already")
             return
         for step in self.applied.steps:
-            page.print(Text.assemble((f"{step.tier:<11}", _TIERS[step.tier]), "  ", in_words(step)))
+            page.print(Text.assemble((f"{step.tier:<11}", _TIERS[step.tier]), "  ", describe_step(step)))
         page.print(f"changed the schema in commit {made.id}")
 
 
 @dataclass(frozen=True, slots=True)
-class ShownSchema(Result):
+class SchemaText(CommandResult):
     """The schema of a graph."""
 
     schema: Schema
@@ -170,7 +170,7 @@ class ShownSchema(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Versions(Result):
+class VersionListing(CommandResult):
     """Releases by name."""
 
     releases: Mapping[str, str]

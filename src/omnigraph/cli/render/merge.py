@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.render.conflicts import draw_conflicts
-from omnigraph.cli.render.output import Result
-from omnigraph.cli.render.page import Page, many
+from omnigraph.cli.render.output import CommandResult
+from omnigraph.cli.render.page import Page, pluralize
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined(Result):
-    """What a merge or a revert did; ``tried``: what it would do. ``file`` is where its conflicts can be decided."""
+class MergeSummary(CommandResult):
+    """The result of a merge or revert. ``tried``: it was a dry run. ``file``: where to resolve its conflicts."""
 
     result: MergeResult
     branch: str
@@ -40,7 +40,7 @@ class Joined(Result):
         }
 
     def draw(self, page: Page) -> None:
-        """One line, what is at odds, and what changes in each type."""
+        """One line, the conflicts, and the counts per type."""
         result = self.result
         page.print(f"{self.branch}: {self._outcome()}")
         if result.conflicts:
@@ -56,12 +56,12 @@ class Joined(Result):
             page.print("")
             page.table(("kind", "type", "inserted", "updated", "deleted"), rows)
         if self.file is not None:
-            page.say(f"decide in {self.file}, then merge with --resolve {self.file}")
+            page.say(f"resolve the conflicts in {self.file}, then merge with --resolve {self.file}")
 
     def _outcome(self) -> str:
         result = self.result
         if result.conflicts:
-            return f"{many(len(result.conflicts), 'conflict')}; nothing was written"
+            return f"{pluralize(len(result.conflicts), 'conflict')}; nothing was written"
         if self.tried:
             return f"{result.outcome}; nothing was written"
         return result.outcome + ("" if result.commit is None else f", commit {result.commit.id}")

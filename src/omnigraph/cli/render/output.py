@@ -1,7 +1,7 @@
-"""The two forms of everything that a command says.
+"""The two forms of output: text and JSON.
 
-Results go to stdout. In the form for people, talk and errors go to stderr; in the form for programs, a command
-prints one object on stdout, whatever happens.
+Results go to stdout. As text, messages and errors go to stderr. As JSON, a command prints one object on stdout, also
+when it fails.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import ClassVar, TypeAlias
 from rich.text import Text
 
 from omnigraph.cli.render.conflicts import draw_conflicts
-from omnigraph.cli.render.page import Page, draw_problem, draw_violations, many, tamed
+from omnigraph.cli.render.page import Page, draw_problem, draw_violations, escape_controls, pluralize
 from omnigraph.cli.render.progress import byte_bar
 from omnigraph.errors import (
     Json,
@@ -31,8 +31,8 @@ from omnigraph.errors import (
 Progress: TypeAlias = AbstractContextManager[Callable[[int], None]]
 
 
-class Result(ABC):
-    """What a command found, in its two forms."""
+class CommandResult(ABC):
+    """The result of a command, as text and as JSON."""
 
     @abstractmethod
     def to_json(self) -> Mapping[str, Json]:
@@ -40,34 +40,34 @@ class Result(ABC):
 
     @abstractmethod
     def draw(self, page: Page) -> None:
-        """The result as a person reads it."""
+        """Draw the result as text."""
 
 
 class Output(ABC):
-    """Everything that a command may say."""
+    """Where a command writes results, messages, questions and errors."""
 
     is_json: ClassVar[bool]
     """Whether stdout is for one object and nothing else."""
 
     @abstractmethod
-    def show(self, result: Result) -> None:
-        """What the command found or made."""
+    def show(self, result: CommandResult) -> None:
+        """Print the result."""
 
     @abstractmethod
     def say(self, talk: str) -> None:
-        """What a person may like to know meanwhile."""
+        """Print a message beside the result."""
 
     @abstractmethod
     def confirm(self, question: str) -> bool:
-        """Whether to go on. Only a person at a terminal is asked; for anybody else the command was the answer."""
+        """Ask whether to continue. Only a terminal is asked; elsewhere the answer is yes."""
 
     @abstractmethod
     def progress(self, total: int | None) -> Progress:
-        """How far the reading of so many bytes has come. What is entered is told about each part of them."""
+        """Show progress over ``total`` bytes. The context gives a function to report bytes to."""
 
     @abstractmethod
     def error(self, error: OmniGraphError) -> None:
-        """Why the command failed."""
+        """Print an error."""
 
 
 class JsonOutput(Output):
@@ -75,23 +75,23 @@ class JsonOutput(Output):
 
     is_json = True
 
-    def show(self, result: Result) -> None:
-        """The object of the result."""
+    def show(self, result: CommandResult) -> None:
+        """Print the JSON object of the result."""
         _print_json(result.to_json())
 
     def say(self, talk: str) -> None:
-        """Programs are not talked to."""
+        """Print nothing: messages are for people."""
 
     def confirm(self, question: str) -> bool:  # noqa: ARG002  there is nobody to ask
-        """Programs are not asked."""
+        """Never ask."""
         return True
 
     def progress(self, total: int | None) -> Progress:  # noqa: ARG002  nobody watches
-        """Programs can wait."""
+        """Show no progress."""
         return nullcontext(_ignore)
 
     def error(self, error: OmniGraphError) -> None:
-        """The ``error`` object."""
+        """Print the ``error`` object."""
         _print_json({"error": error.to_json()})
 
 
@@ -103,29 +103,29 @@ class TextOutput(Output):
     def __init__(self, *, quiet: bool = False) -> None:
         self._page = Page(quiet=quiet)
 
-    def show(self, result: Result) -> None:
-        """The result as it draws itself."""
+    def show(self, result: CommandResult) -> None:
+        """Draw the result."""
         result.draw(self._page)
 
     def say(self, talk: str) -> None:
-        """A line on stderr."""
+        """Print a line on stderr."""
         self._page.say(talk)
 
     def confirm(self, question: str) -> bool:
-        """A question on stderr, answered on stdin; anything but a yes is a no."""
+        """Ask on stderr and read the answer from stdin; anything but yes is no."""
         if not (sys.stdin.isatty() and self._page.err.is_terminal):
             return True
         self._page.err.print(f"{question} [y/N] ", end="")
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def progress(self, total: int | None) -> Progress:
-        """A bar for who watches a terminal."""
+        """Show a bar on a terminal."""
         return byte_bar(self._page.err, total) if self._page.is_watched else nullcontext(_ignore)
 
     def error(self, error: OmniGraphError) -> None:
-        """The problems of a text as ``lint`` shows them; any other error as a line, and its hint as another.
+        """Print the problems of a text as ``lint`` does; any other error on one line, and its hint on another.
 
-        The violations of records stand above that line, which counts them, and so do the conflicts of a merge.
+        Violations and conflicts are listed above that line.
         """
         err = self._page.err
         if isinstance(error, SchemaError | QueryError | PipelineError):
@@ -136,20 +136,20 @@ class TextOutput(Output):
         if isinstance(error, ValidationError) and error.violations:
             err.print(draw_violations(error.violations))
             more = " or more" if error.details.get("more") else ""
-            message = f"{many(len(error.violations), 'violation')}{more}"
+            message = f"{pluralize(len(error.violations), 'violation')}{more}"
         if isinstance(error, MergeConflicts) and error.conflicts:
             err.print(draw_conflicts(error.conflicts))
-        err.print(Text.assemble(("error", "bold red"), ": ", tamed(message)))
+        err.print(Text.assemble(("error", "bold red"), ": ", escape_controls(message)))
         if error.hint:
-            err.print(Text.assemble(("hint", "bold"), ": ", tamed(error.hint)))
+            err.print(Text.assemble(("hint", "bold"), ": ", escape_controls(error.hint)))
 
 
 def _ignore(count: int) -> None:
-    """Nobody wants to know."""
+    """Ignore progress."""
 
 
 def json_text(found: Mapping[str, Json]) -> str:
-    """One object, as a command prints it."""
+    """Format an object as a command prints it."""
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 

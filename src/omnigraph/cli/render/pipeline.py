@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from omnigraph.cli.render.output import Result
-from omnigraph.cli.render.page import Page, in_one_line, many
-from omnigraph.cli.render.write import Loaded
+from omnigraph.cli.render.output import CommandResult
+from omnigraph.cli.render.page import Page, pluralize, size_text, to_one_line
+from omnigraph.cli.render.write import LoadSummary
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
@@ -20,18 +20,17 @@ if TYPE_CHECKING:
 
 _MAIN = "main"
 _LATER = "known to Spark"
-_UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True, slots=True)
-class Planned(Result):
-    """What a pipeline would read, map and write."""
+class PipelinePreview(CommandResult):
+    """What a pipeline reads, maps and writes."""
 
     plan: Plan
     graph: str
 
     def to_json(self) -> Mapping[str, Json]:
-        """Everything as it is written: a variable is its name."""
+        """Everything as written in the file: variables by name."""
         plan, file = self.plan, self.plan.file
         return {
             "file": file.name,
@@ -46,7 +45,7 @@ class Planned(Result):
         }
 
     def draw(self, page: Page) -> None:
-        """Where it goes, then one table for each part."""
+        """The destination, then one table per part."""
         plan, file = self.plan, self.plan.file
         load = file.load
         made = f", made from {load.origin}" if plan.makes_branch else ""
@@ -63,7 +62,7 @@ class Planned(Result):
         page.table(("source", "format", "reads", "size"), [_input_row(each) for each in plan.inputs])
         if file.views:
             page.print("")
-            page.table(("view", "sql"), [(view.name, in_one_line(view.sql.written)) for view in file.views])
+            page.table(("view", "sql"), [(view.name, to_one_line(view.sql.written)) for view in file.views])
         page.print("")
         page.table(
             ("type", "column", "wants", "expression", "gives", "view"),
@@ -74,8 +73,8 @@ class Planned(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Tried(Result):
-    """What a pipeline would load, since it was only tried."""
+class PipelineCheckSummary(CommandResult):
+    """What a pipeline would load: the result of ``pipeline check``."""
 
     result: PipelineResult
 
@@ -84,12 +83,12 @@ class Tried(Result):
         return {**_loaded(self.result, checked=True).to_json(), **_steps_json(self.result)}
 
     def draw(self, page: Page) -> None:
-        """As of a load that was only tried."""
+        """Draw it as a load with ``--check``."""
         _loaded(self.result, checked=True).draw(page)
 
 
 @dataclass(frozen=True, slots=True)
-class Ran(Result):
+class PipelineRunSummary(CommandResult):
     """What a run loaded, what the checks found, and whether it was merged."""
 
     result: PipelineResult
@@ -117,16 +116,18 @@ class Ran(Result):
         }
 
     def draw(self, page: Page) -> None:
-        """What was loaded, how quickly, what each check found, and how to look at it."""
+        """Print what was loaded, the time, the result of each check, and how to inspect it."""
         result = self.result
         _loaded(result, checked=False).draw(page)
         page.print("")
         pace = f"{result.load_seconds:.1f} s, {result.rows_per_second:,.0f} rows/s; {result.seconds:.1f} s in all"
-        page.print(f"{many(result.rows, 'row')} in {pace}")
+        page.print(f"{pluralize(result.rows, 'row')} in {pace}")
         for check in result.checks:
-            page.print(f"check {check.check.name}: {'passed' if check.passed else many(check.rows, 'row') + ' found'}")
+            page.print(
+                f"check {check.check.name}: {'passed' if check.passed else pluralize(check.rows, 'row') + ' found'}"
+            )
             for row in check.sample:
-                page.print(f"  {in_one_line(json.dumps(row, ensure_ascii=False))}")
+                page.print(f"  {to_one_line(json.dumps(row, ensure_ascii=False))}")
             if check.rows > len(check.sample):
                 page.print(f"  and {check.rows - len(check.sample):,} more")
         if result.merged is not None:
@@ -156,7 +157,7 @@ class Ran(Result):
         return {"into": into.written, "outcome": merged.outcome, "commit": commit}
 
     def _look(self) -> Iterator[str]:
-        """The commands that show what was loaded, and what failed."""
+        """Yield the commands that show what was loaded and what failed."""
         place = f"-g {_word(self.graph)}"
         on_branch = f"--branch {_word(self._branch)} {place}"
         for check in self.result.checks:
@@ -176,18 +177,18 @@ class Ran(Result):
 
 
 def _word(text: str) -> str:
-    """A word of a command line; the shell may fill in the variables that are named in it."""
+    """Quote a word for a command line, so that the shell still expands ``${VARIABLES}`` in it."""
     return f'"{text}"' if "${" in text else shlex.quote(text)
 
 
 # --------------------------------------------------------------------------------------------- parts
 
 
-def _loaded(result: PipelineResult, *, checked: bool) -> Loaded:
-    """What a load did, in the words of the file: the branch, and places of the graph, may come from variables."""
+def _loaded(result: PipelineResult, *, checked: bool) -> LoadSummary:
+    """The result of the load, with the texts of the file instead of the values of variables."""
     file, load = result.plan.file, result.load
     rejects = load.rejects_path and file.secrets.hide(load.rejects_path)
-    return Loaded(replace(load, branch=file.load.branch.written, rejects_path=rejects), checked=checked)
+    return LoadSummary(replace(load, branch=file.load.branch.written, rejects_path=rejects), checked=checked)
 
 
 def _load_json(file: PipelineFile) -> Mapping[str, Json]:
@@ -220,15 +221,8 @@ def _input_row(planned: PlannedInput) -> tuple[str, str, str, str | None]:
     reads = each.path or each.sql or each.options.get("dbtable") or each.options.get("query") or ""
     size = None
     if planned.files is not None and planned.size is not None:
-        size = f"{many(planned.files, 'file')}, {_size(planned.size)}"
-    return each.name, "sql" if each.format is None else each.format.written, in_one_line(str(reads)), size
-
-
-def _size(count: int) -> str:
-    size, unit = float(count), 0
-    while size >= 1024 and unit < len(_UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:,.0f} {_UNITS[unit]}" if unit == 0 else f"{size:,.1f} {_UNITS[unit]}"
+        size = f"{pluralize(planned.files, 'file')}, {size_text(planned.size)}"
+    return each.name, "sql" if each.format is None else each.format.written, to_one_line(str(reads)), size
 
 
 def _target_json(target: PlannedTarget) -> Mapping[str, Json]:
@@ -250,7 +244,7 @@ def _target_json(target: PlannedTarget) -> Mapping[str, Json]:
 
 def _column_row(target: PlannedTarget, column: Mapped) -> tuple[str, ...]:
     gives = _LATER if column.gives is None else str(column.gives)
-    expression = in_one_line(column.expression.written)
+    expression = to_one_line(column.expression.written)
     return target.type.name, column.name, column.wanted_text, expression, gives, target.view.written
 
 

@@ -1,4 +1,4 @@
-"""A bar on stderr for work that takes longer than a moment."""
+"""A progress bar on stderr, for work that takes longer than a second."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Final
 from rich.console import Console
 
 PATIENCE: Final = 1.0
-"""After so many seconds a person wants to see that something happens."""
+"""Seconds before the bar appears."""
 
 
 @contextmanager
 def byte_bar(console: Console, total: int | None) -> Generator[Callable[[int], None]]:
-    """A bar that counts bytes; tell it about each that is read. Work that is done before it appears never shows it."""
-    # Imported here, because few commands ever draw one.
+    """Yield a function to report bytes to. Work that ends before ``PATIENCE`` never shows the bar."""
+    # A late import: few commands draw a bar.
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
@@ -29,6 +29,6 @@ def byte_bar(console: Console, total: int | None) -> Generator[Callable[[int], N
         yield partial(bar.advance, task)
     finally:
         appearance.cancel()
-        # Else it might appear after it was taken away.
+        # Otherwise the bar could appear after it was stopped.
         appearance.join()
         bar.stop()

@@ -1,4 +1,4 @@
-"""Results of the commands that read data, and of ``index``, which makes reading quicker."""
+"""Results of the commands that read data, and of ``index``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import orjson
 
-from omnigraph.cli.render.output import Result, json_text
-from omnigraph.cli.render.page import Page, in_one_line, many
+from omnigraph.cli.render.output import CommandResult, json_text
+from omnigraph.cli.render.page import Page, pluralize, to_one_line
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
     from omnigraph.read.explain import Profile
     from omnigraph.read.result import Result as QueryResult
     from omnigraph.read.rows import ExportResult
-    from omnigraph.write.indexes import IndexReport, MeantIndex
+    from omnigraph.write.indexes import IndexReport, IndexSpec
 
 Format: TypeAlias = Literal["table", "json", "jsonl", "csv", "kv"]
 Row: TypeAlias = Mapping[str, Json]
@@ -29,8 +29,8 @@ _SHOWN_ITEMS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Result):
-    """The rows of a query, in one of the forms that they can be written in."""
+class QueryRows(CommandResult):
+    """The rows of a query in one of the output formats."""
 
     result: QueryResult
     format: Format
@@ -40,7 +40,7 @@ class Answered(Result):
         return self.result.to_json()
 
     def draw(self, page: Page) -> None:
-        """The rows; only a table has to have them all before it begins."""
+        """Print the rows. Only a table needs all of them before it starts."""
         match self.format:
             case "table":
                 self._draw_table(page)
@@ -58,9 +58,9 @@ class Answered(Result):
 
     def _rows(self) -> Iterator[list[dict[str, Json]]]:
         # Imported here, because it brings Arrow along.
-        from omnigraph.read.rows import json_rows
+        from omnigraph.read.rows import to_json_rows
 
-        return (json_rows(batch) for batch in self.result.batches())
+        return (to_json_rows(batch) for batch in self.result.batches())
 
     def _draw_table(self, page: Page) -> None:
         watched = page.out.is_terminal
@@ -70,7 +70,7 @@ class Answered(Result):
             count += len(rows)
             wanted = rows[: MOST_ROWS - len(shown)] if watched else rows
             shown += [[value_text(value, short=watched) for value in row.values()] for row in wanted]
-        page.grid([in_one_line(name) for name in self.result.columns], shown, self._numbers())
+        page.grid([to_one_line(name) for name in self.result.columns], shown, self._numbers())
         if count > len(shown):
             page.say(f"and {count - len(shown):,} more; --format jsonl shows all")
         if not count:
@@ -90,9 +90,9 @@ class Answered(Result):
 
 
 def value_text(value: Json, *, short: bool) -> str:
-    """A value on one line. On a terminal a list shows how it begins, and how long it is."""
+    """Format a value on one line. On a terminal a long list shows its start and its length."""
     if isinstance(value, str):
-        return in_one_line(value)
+        return to_one_line(value)
     if short and isinstance(value, Sequence) and len(value) > _SHOWN_ITEMS:
         first = ", ".join(_json(item) for item in value[:_SHOWN_ITEMS])
         return f"[{first}, … {len(value)} items]"
@@ -100,12 +100,12 @@ def value_text(value: Json, *, short: bool) -> str:
 
 
 def csv_cell(value: Json) -> Json:
-    """Texts as they are, nothing for null, everything else as JSON."""
+    """Format a cell: texts as they are, nothing for null, everything else as JSON."""
     return value if value is None or isinstance(value, str) else _json(value)
 
 
 def csv_lines(rows: Iterable[Iterable[Json]]) -> str:
-    """Rows as lines of CSV."""
+    """Format rows as CSV lines."""
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
@@ -116,7 +116,7 @@ def _json(value: Json) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained(Result):
+class ExplainedPlan(CommandResult):
     """The plan of a query that did not run."""
 
     query_name: str
@@ -133,8 +133,8 @@ class Explained(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Profiled(Result):
-    """The plan of a query that ran, and what it took."""
+class QueryProfile(CommandResult):
+    """The plan of a query that ran, with rows and times."""
 
     query_name: str
     branch: str
@@ -150,8 +150,8 @@ class Profiled(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Exported(Result):
-    """What was written where."""
+class ExportSummary(CommandResult):
+    """What an export wrote."""
 
     result: ExportResult
 
@@ -172,7 +172,7 @@ class Exported(Result):
         result = self.result
         nodes, edges = (sum(counts.values()) for counts in (result.nodes, result.edges))
         commit = "" if result.commit is None else f", at commit {result.commit.id}"
-        page.print(f"{result.path}: {many(nodes, 'node')}, {many(edges, 'edge')}{commit}")
+        page.print(f"{result.path}: {pluralize(nodes, 'node')}, {pluralize(edges, 'edge')}{commit}")
         kinds = {"node": result.nodes, "edge": result.edges}
         page.print("")
         page.table(
@@ -182,14 +182,14 @@ class Exported(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Indexed(Result):
-    """What became of the indexes of a branch."""
+class IndexSummary(CommandResult):
+    """The state of each index of a branch."""
 
     branch: str
     report: IndexReport
 
     def to_json(self) -> Mapping[str, Json]:
-        """The commit, and the indexes by what became of them."""
+        """The commit, and the indexes by outcome."""
         report = self.report
         return {
             "branch": self.branch,
@@ -200,7 +200,7 @@ class Indexed(Result):
         }
 
     def draw(self, page: Page) -> None:
-        """One line that counts them, and what was built or put off."""
+        """One line of counts, and the indexes that were built or deferred."""
         report = self.report
         commit = "no commit" if report.commit is None else f"commit {report.commit.id}"
         counts = f"{len(report.built)} built, {len(report.present)} present, {len(report.deferred)} deferred"
@@ -212,10 +212,9 @@ class Indexed(Result):
             page.table(("kind", "type", "column", "index", "outcome"), rows)
 
 
-def _index_cells(index: MeantIndex) -> tuple[str, str, str, str | None]:
-    kind, _, type_ = index.table_key.partition(":")
-    return kind, type_, index.column, index.kind
+def _index_cells(index: IndexSpec) -> tuple[str, str, str, str | None]:
+    return index.table_key.kind, index.table_key.type_name, index.column, index.kind
 
 
-def _index_json(index: MeantIndex) -> dict[str, Json]:
+def _index_json(index: IndexSpec) -> dict[str, Json]:
     return {"table_key": index.table_key, "column": index.column, "kind": index.kind}

@@ -1,4 +1,4 @@
-"""Results of the commands that keep a graph healthy."""
+"""Results of the maintenance commands."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from omnigraph.cli.render.output import Result
-from omnigraph.cli.render.page import Page, in_one_line, many
+from omnigraph.cli.render.output import CommandResult
+from omnigraph.cli.render.page import Page, pluralize, size_text, to_one_line
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from omnigraph.maintain.verify import Finding, Verified
 
 _CONFIRM = "nothing was changed; --confirm does it"
-_UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True, slots=True)
-class OptimizedGraph(Result):
-    """What became of each table."""
+class OptimizeSummary(CommandResult):
+    """What ``optimize`` did to each table."""
 
     result: Optimized
 
@@ -38,7 +37,7 @@ class OptimizedGraph(Result):
         }
 
     def draw(self, page: Page) -> None:
-        """One line for each table that something was done to, or could not be."""
+        """One line for each table that was changed or skipped."""
         shown = [table for table in self.result.tables if _has_news(table)]
         if shown:
             page.table(("table", "fragments", "now", "indexed", "left"), [_table_row(table) for table in shown])
@@ -70,8 +69,8 @@ def _table_json(table: OptimizedTable) -> Mapping[str, Json]:
 
 
 @dataclass(frozen=True, slots=True)
-class CleanedUp(Result):
-    """What went, or would go."""
+class CleanupSummary(CommandResult):
+    """What ``cleanup`` deleted, or would delete."""
 
     result: Cleaned
 
@@ -92,7 +91,7 @@ class CleanedUp(Result):
         if self.result.reclaimed:
             rows = [(str(each.kind), each.count, size_text(each.bytes)) for each in self.result.reclaimed]
             page.table(("what", "count", "size"), rows)
-        kept = f"{many(self.result.commits_kept, 'commit')} can be read"
+        kept = f"{pluralize(self.result.commits_kept, 'commit')} can be read"
         did = "reclaimed" if self.result.confirmed else "would reclaim"
         page.print(f"{did} {size_text(self.result.bytes)}; {kept}, {self.result.commits_gone:,} not")
         if not self.result.confirmed:
@@ -100,13 +99,13 @@ class CleanedUp(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class RepairedGraph(Result):
-    """Tables that moved without the graph."""
+class RepairSummary(CommandResult):
+    """Tables that were changed outside the graph."""
 
     result: Repaired
 
     def to_json(self) -> Mapping[str, Json]:
-        """Each of them, and the commits that ended it."""
+        """Each drifted table, and the commits that repaired it."""
         return {
             "confirmed": self.result.confirmed,
             "commits": [commit.id for commit in self.result.commits],
@@ -115,9 +114,9 @@ class RepairedGraph(Result):
         }
 
     def draw(self, page: Page) -> None:
-        """A line for each of them."""
+        """One line per table."""
         if self.result.moved:
-            files = many(self.result.moved, "file of a branch names", "files of branches name")
+            files = pluralize(self.result.moved, "file of a branch names", "files of branches name")
             page.print(f"{files} the folder that the graph was moved from")
         if not self.result.drifts:
             return page.print("no drift") if self.result.confirmed or not self.result.moved else page.say(_CONFIRM)
@@ -151,8 +150,8 @@ def _drift_json(drift: Drift) -> Mapping[str, Json]:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedGraph(Result):
-    """What was read, and what is wrong."""
+class VerifySummary(CommandResult):
+    """What ``verify`` read and found."""
 
     result: Verified
 
@@ -179,29 +178,21 @@ class VerifiedGraph(Result):
         """Two lines for each finding, then what was read."""
         found = self.result
         for finding in found.findings:
-            where = in_one_line(finding.where)
+            where = to_one_line(finding.where)
             page.print(Text.assemble((str(finding.kind), "bold red"), "  ", (where, "bold"), f"  {finding.what}"))
             page.print(f"    {finding.remedy}")
         read = [
-            many(found.rows, "row"),
-            many(found.branches, "branch", "branches"),
-            many(found.commits, "commit"),
-            many(found.tags, "tag"),
-            *([f"{many(found.blobs, 'blob')} of {size_text(found.blob_bytes)}"] if found.blobs else []),
-            f"{many(found.files, 'file')} of {size_text(found.bytes)}",
+            pluralize(found.rows, "row"),
+            pluralize(found.branches, "branch", "branches"),
+            pluralize(found.commits, "commit"),
+            pluralize(found.tags, "tag"),
+            *([f"{pluralize(found.blobs, 'blob')} of {size_text(found.blob_bytes)}"] if found.blobs else []),
+            f"{pluralize(found.files, 'file')} of {size_text(found.bytes)}",
         ]
-        gone = f"; {many(found.commits_gone, 'commit')} cleaned up" if found.commits_gone else ""
+        gone = f"; {pluralize(found.commits_gone, 'commit')} cleaned up" if found.commits_gone else ""
         page.say(f"read {', '.join(read)}{gone} in {found.seconds:.1f} s")
-        page.print("sound: nothing is wrong" if found.is_sound else many(len(found.findings), "finding"))
+        page.print("sound: nothing is wrong" if found.is_sound else pluralize(len(found.findings), "finding"))
 
 
 def _finding_json(finding: Finding) -> Mapping[str, Json]:
     return {"kind": str(finding.kind), "where": finding.where, "what": finding.what, "remedy": finding.remedy}
-
-
-def size_text(count: int) -> str:
-    """A number of bytes as a person says it."""
-    size, unit = float(count), 0
-    while size >= 1000 and unit < len(_UNITS) - 1:
-        size, unit = size / 1000, unit + 1
-    return f"{count:,} {_UNITS[0]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.render.graph import timestamp
-from omnigraph.cli.render.output import Result
-from omnigraph.cli.render.page import Page, many
+from omnigraph.cli.render.output import CommandResult
+from omnigraph.cli.render.page import Page, pluralize
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Mutated(Result):
-    """What a mutation did."""
+class MutationSummary(CommandResult):
+    """The result of a mutation."""
 
     query_name: str
     branch: str
@@ -41,14 +41,14 @@ class Mutated(Result):
     def draw(self, page: Page) -> None:
         """One line."""
         commit = self.result.commit
-        counts = _counts(self.result.affected_nodes, self.result.affected_edges)
+        counts = _count_entities(self.result.affected_nodes, self.result.affected_edges)
         made = "no commit" if commit is None else f"commit {commit.id}"
         page.print(f"{self.query_name}: {counts} affected, {made}")
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded(Result):
-    """What a load did; ``checked``: what it would do, since it was only tried."""
+class LoadSummary(CommandResult):
+    """The result of a load. ``checked``: nothing was written."""
 
     result: LoadResult
     checked: bool
@@ -69,12 +69,12 @@ class Loaded(Result):
         }
 
     def draw(self, page: Page) -> None:
-        """One line that says what happened, one for what was rejected, and the rows of each type."""
+        """One line for the outcome, one for rejected records, and the rows of each type."""
         result = self.result
         page.print(f"{result.branch}: {self._outcome()}")
         if result.rejected:
             place = "" if result.rejects_path is None else f", see {result.rejects_path}"
-            page.print(f"{many(result.rejected, 'record')} rejected{place}")
+            page.print(f"{pluralize(result.rejected, 'record')} rejected{place}")
         kinds = {"node": result.nodes, "edge": result.edges}
         rows = [(kind, name, count) for kind, counts in kinds.items() for name, count in counts.items()]
         if rows:
@@ -83,7 +83,7 @@ class Loaded(Result):
 
     def _outcome(self) -> str:
         commit = self.result.commit
-        counts = _counts(sum(self.result.nodes.values()), sum(self.result.edges.values()))
+        counts = _count_entities(sum(self.result.nodes.values()), sum(self.result.edges.values()))
         if self.result.replayed:
             return "loaded before" + ("" if commit is None else f", by commit {commit.id}")
         if self.checked:
@@ -92,8 +92,8 @@ class Loaded(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Recoveries(Result):
-    """Some recoveries, newest first; ``more`` says that older ones were left out."""
+class RecoveryListing(CommandResult):
+    """Recoveries, newest first. ``more``: older ones were left out."""
 
     recoveries: Sequence[Recovery]
     more: bool
@@ -143,5 +143,5 @@ class Recoveries(Result):
         return page.say("there are more; --limit shows them") if self.more else None
 
 
-def _counts(nodes: int, edges: int) -> str:
-    return f"{many(nodes, 'node')}, {many(edges, 'edge')}"
+def _count_entities(nodes: int, edges: int) -> str:
+    return f"{pluralize(nodes, 'node')}, {pluralize(edges, 'edge')}"

@@ -23,8 +23,8 @@ from omnigraph.manifest.references import Reference, resolve
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot, pins_of
 from omnigraph.manifest.state import View, extend_view, read_view
-from omnigraph.read.changes.changed_rows import changed_tables
-from omnigraph.read.changes.cursor import BASELINE, Cursor, decoded
+from omnigraph.read.changes.changed_rows import find_changed_tables
+from omnigraph.read.changes.cursor import BASELINE_HINT, Cursor, decode_cursor
 from omnigraph.read.changes.diff import Diff, EntityChange, TypeChanges
 
 NOW, BEGINNING, AFTER = "now", "beginning", "after:"
@@ -65,7 +65,7 @@ class ChangeBlock:
             # Cleanup may have taken the files of what was opened before; then the versions are gone as well.
             with _gap_at(self.commit.id):
                 for snapshot in (self.diff.before, self.diff.after):
-                    _open(replace(snapshot, _opened={}), changed_tables(self.diff.before, self.diff.after))
+                    _open(replace(snapshot, _opened={}), find_changed_tables(self.diff.before, self.diff.after))
             raise
 
 
@@ -124,20 +124,20 @@ def follow_changes(
     if cursor is None:
         return Changes(manifest, history, place, _start(manifest, history, place, NOW if start is None else start))
     if start is not None:
-        raise ParameterError("start and cursor both say where to begin", hint="give one of them")
-    given = decoded(cursor)
-    given.require(place)
+        raise ParameterError("start and cursor both say where to start", hint="give one of them")
+    given = decode_cursor(cursor)
+    given.check_same_feed(place)
     after = None if given.commit is None else history.find(given.commit)
     if after is None and given.commit is not None:
         raise ChangeGap(
             f"commit {given.commit}, where the cursor stands, is not in the history of '{branch}'",
-            hint=f"the graph was put back to an older state; {BASELINE}",
+            hint=f"the graph was put back to an older state; {BASELINE_HINT}",
             details={"commit": given.commit, "branch": branch},
         )
     return Changes(manifest, history, place, after)
 
 
-def baseline(manifest: Manifest, branch: str, at: Reference | None, types: Iterable[str] | None) -> ChangeBlock:
+def take_baseline(manifest: Manifest, branch: str, at: Reference | None, types: Iterable[str] | None) -> ChangeBlock:
     """Everything that a commit of a branch shows, as if all of it had come then, and the cursor after that commit."""
     history, place = _followed(manifest, branch, types)
     commit = history.head() if at is None else _commit_on(manifest, history, branch, at)
@@ -199,7 +199,7 @@ def _commit_on(manifest: Manifest, history: Lineage, branch: str, at: Reference)
 
 
 def _cursor_after(place: Cursor, commit: CommitRecord | None) -> str:
-    return replace(place, commit=None if commit is None else commit.id).encoded()
+    return replace(place, commit=None if commit is None else commit.id).encode()
 
 
 # --------------------------------------------------------------------------------------------- what a commit shows
@@ -232,7 +232,7 @@ def _nothing(snapshot: Snapshot) -> Snapshot:
 
 def _diff(before: Snapshot, after: Snapshot, place: Cursor) -> Diff:
     """What differs in the tables that are followed. They are opened here: a gap must show before a block begins."""
-    changed = [key for key in changed_tables(before, after) if place.tables is None or key in place.tables]
+    changed = [key for key in find_changed_tables(before, after) if place.tables is None or key in place.tables]
     for snapshot in (before, after):
         _open(snapshot, changed)
     return Diff(before, after, tuple(sorted(changed, key=lambda key: TableKey(key).nodes_first)))
@@ -251,6 +251,6 @@ def _gap_at(commit_id: str) -> Generator[None]:
     except HistoryGone as gone:
         raise ChangeGap(
             f"what commit {commit_id} changed is no longer known: cleanup has removed what it takes to tell",
-            hint=BASELINE,
+            hint=BASELINE_HINT,
             details={"commit": commit_id},
         ) from gone

@@ -17,12 +17,19 @@ from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, Property, default_value
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.read.rows import SHOWN
+from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, compute, to_list
 from omnigraph.write.load.conversion import from_values
-from omnigraph.write.load.validation import Draft, Fault, Rejected, end_ids, faults_of, shown
-from omnigraph.write.load.sources import Block, Lines, Record, Source, read_blocks
-from omnigraph.write.rules import REQUIRED, ends_text, key_text, shortened
+from omnigraph.write.load.sources import Block, LineBlock, Record, RecordSource, read_blocks
+from omnigraph.write.load.validation import (
+    RawBatch,
+    RejectedRecord,
+    RowError,
+    format_value,
+    resolve_end_ids,
+    to_row_errors,
+)
+from omnigraph.write.rules import REQUIRED, format_ends, format_key, shorten
 
 RECORD: Final = "record"
 """The rule that anything breaks which is no record at all."""
@@ -35,10 +42,10 @@ _FORM: Final = 'write {"type": "T", "data": {...}} or {"edge": "E", "from": "id"
 _TEXT: Final = ValueType(Scalar.STRING)
 _NOTHING: Final[Record] = {}
 
-Found: TypeAlias = Draft | Rejected
+ParsedRecords: TypeAlias = RawBatch | RejectedRecord
 
 
-class _NotARecord(Exception):
+class _InvalidRecord(Exception):
     """Why a line is no record that can be loaded."""
 
     def __init__(self, message: str, type_: str = "", rule: str = RECORD) -> None:
@@ -49,7 +56,7 @@ class _NotARecord(Exception):
 
 
 @dataclass(slots=True)
-class _Group:
+class _RecordGroup:
     """The records of one type in one block: for each its number in the block, its data, and the ends of an edge."""
 
     type: NodeType | EdgeType
@@ -60,29 +67,29 @@ class _Group:
     targets: list[object] = field(default_factory=list[object])
 
 
-def read_records(catalog: Catalog, source: Source) -> Iterator[Found]:
+def read_records(catalog: Catalog, source: RecordSource) -> Iterator[ParsedRecords]:
     """The rows of a source, in batches of one type, and the records that are none."""
     for block in read_blocks(source):
-        yield from found_in(catalog, block)
+        yield from parse_block(catalog, block)
 
 
-def found_in(catalog: Catalog, block: Block) -> Iterator[Found]:
+def parse_block(catalog: Catalog, block: Block) -> Iterator[ParsedRecords]:
     """The rows of one block, and the records in it that are none."""
-    groups = _Groups(catalog)
-    file, read = (block.file, block.lines) if isinstance(block, Lines) else (None, block.records)
+    groups = _RecordGroups(catalog)
+    file, read = (block.file, block.lines) if isinstance(block, LineBlock) else (None, block.records)
     for number, each in enumerate(read):
         try:
-            record = _parsed(each) if isinstance(each, bytes) else each
+            record = _parse_line(each) if isinstance(each, bytes) else each
             if record is not None:
                 groups.add(number, record)
-        except _NotARecord as error:
+        except _InvalidRecord as error:
             violation = Violation(error.type, error.rule, error.message, file, block.first + number)
-            yield Rejected(_text(each), (violation,))
-    for group in groups.found():
-        yield _draft(catalog, block, file, group)
+            yield RejectedRecord(_format_record(each), (violation,))
+    for group in groups.groups():
+        yield _to_raw_batch(catalog, block, file, group)
 
 
-def _text(read: bytes | Record) -> str:
+def _format_record(read: bytes | Record) -> str:
     if isinstance(read, bytes):
         return read.decode("utf-8", "replace").rstrip("\r")
     return orjson.dumps(dict(read), default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
@@ -91,16 +98,16 @@ def _text(read: bytes | Record) -> str:
 # --------------------------------------------------------------------------------------------- one record
 
 
-def _parsed(line: bytes) -> Record | None:
+def _parse_line(line: bytes) -> Record | None:
     """The object on a line; None on a blank one."""
     try:
         record: object = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         if not line.strip():
             return None
-        raise _NotARecord(f"not JSON: {error.msg}, at character {error.pos + 1} of the line") from None
+        raise _InvalidRecord(f"not JSON: {error.msg}, at character {error.pos + 1} of the line") from None
     if type(record) is not dict:
-        raise _NotARecord(f"not a JSON object; {_FORM}")
+        raise _InvalidRecord(f"not a JSON object; {_FORM}")
     found = cast("dict[str, object]", record)
     data = found.get("data")
     keys = len(found) + (len(cast(Record, data)) if type(data) is dict else 0)
@@ -120,20 +127,20 @@ def _refuse_repeated_keys(line: bytes) -> None:
         names = [name for name, _ in pairs]
         if len(set(names)) < len(names):
             repeated = next(name for at, name in enumerate(names) if name in names[:at])
-            raise _NotARecord(f"'{shown(repeated)}' stands twice in one object; keep one of them")
+            raise _InvalidRecord(f"'{format_value(repeated)}' occurs twice in one object; keep one of them")
 
     json.loads(line, object_pairs_hook=checked)
 
 
-class _Groups:
+class _RecordGroups:
     """The records of a block, put together by type. Types are looked up once for each spelling of their names."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._nodes: dict[str, _Group] = {}
-        self._edges: dict[str, _Group] = {}
+        self._nodes: dict[str, _RecordGroup] = {}
+        self._edges: dict[str, _RecordGroup] = {}
 
-    def found(self) -> Iterable[_Group]:
+    def groups(self) -> Iterable[_RecordGroup]:
         """Each group once."""
         return {group.type.table_key: group for group in (*self._nodes.values(), *self._edges.values())}.values()
 
@@ -155,67 +162,69 @@ class _Groups:
         group.numbers.append(number)
         group.data.append(cast(Record, data))
 
-    def _refuse(self, group: _Group, record: Record) -> NoReturn:
+    def _refuse(self, group: _RecordGroup, record: Record) -> NoReturn:
         if isinstance(group.type, EdgeType):
             group.sources.pop()
             group.targets.pop()
         unknown = next((name for name in record if name not in group.fields), None)
         if unknown is None:
-            raise _NotARecord("'data' is not an object", group.type.name)
+            raise _InvalidRecord("'data' is not an object", group.type.name)
         hint = suggest_similar(unknown, sorted(group.fields)) or "properties go into 'data'"
-        raise _NotARecord(f"unknown field '{shown(unknown)}'; {hint}", group.type.name)
+        raise _InvalidRecord(f"unknown field '{format_value(unknown)}'; {hint}", group.type.name)
 
-    def _node_group(self, name: object) -> _Group:
+    def _node_group(self, name: object) -> _RecordGroup:
         found = self._catalog.nodes.get(name) if isinstance(name, str) else None
         if found is None:
             raise _unknown_type("node", name, self._catalog.nodes)
-        return self._nodes.setdefault(found.name, _Group(found, _NODE_FIELDS))
+        return self._nodes.setdefault(found.name, _RecordGroup(found, _NODE_FIELDS))
 
-    def _edge_group(self, name: object) -> _Group:
+    def _edge_group(self, name: object) -> _RecordGroup:
         if name is None:
-            raise _NotARecord(f"neither 'type' nor 'edge'; {_FORM}")
+            raise _InvalidRecord(f"neither 'type' nor 'edge'; {_FORM}")
         found = self._catalog.edge(name) if isinstance(name, str) else None
         if found is None:
             raise _unknown_type("edge", name, self._catalog.edges)
-        group = self._edges.setdefault(found.name, _Group(found, _EDGE_FIELDS))
+        group = self._edges.setdefault(found.name, _RecordGroup(found, _EDGE_FIELDS))
         return self._edges.setdefault(cast(str, name), group)
 
 
-def _unknown_type(kind: str, name: object, known: Mapping[str, object]) -> _NotARecord:
+def _unknown_type(kind: str, name: object, known: Mapping[str, object]) -> _InvalidRecord:
     if not isinstance(name, str):
-        return _NotARecord(f"the name of the {kind} type is not a text", rule=KNOWN_TYPES)
+        return _InvalidRecord(f"the name of the {kind} type is not a text", rule=KNOWN_TYPES)
     hint = suggest_similar(name, known)
-    return _NotARecord(f"no {kind} type '{shown(name)}'" + (f"; {hint}" if hint else ""), shortened(name), KNOWN_TYPES)
+    return _InvalidRecord(
+        f"no {kind} type '{format_value(name)}'" + (f"; {hint}" if hint else ""), shorten(name), KNOWN_TYPES
+    )
 
 
 # --------------------------------------------------------------------------------------------- many records
 
 
-def _draft(catalog: Catalog, block: Block, file: str | None, group: _Group) -> Draft:
+def _to_raw_batch(catalog: Catalog, block: Block, file: str | None, group: _RecordGroup) -> RawBatch:
     type_ = group.type
-    faults = _unknown_properties(type_, group.data)
+    faults = _find_unknown_properties(type_, group.data)
     columns: dict[str, Values] = {}
     if any("id" in data for data in group.data):
         converted = from_values([data.get("id") for data in group.data], _TEXT)
         columns["id"] = converted.values
-        faults += faults_of("id", str(_TEXT), converted)
+        faults += to_row_errors("id", str(_TEXT), converted)
     for each in type_.properties.values():
-        converted = from_values(_given(each, group.data), each.type)
+        converted = from_values(_read_property(each, group.data), each.type)
         columns[each.name] = converted.values
-        faults += faults_of(each.name, str(each.type), converted)
+        faults += to_row_errors(each.name, str(each.type), converted)
     if isinstance(type_, EdgeType):
-        columns["src"] = _end(type_, catalog.nodes[type_.from_type], "src", group.sources, faults)
-        columns["dst"] = _end(type_, catalog.nodes[type_.to_type], "dst", group.targets, faults)
+        columns["src"] = _convert_ends(type_, catalog.nodes[type_.from_type], "src", group.sources, faults)
+        columns["dst"] = _convert_ends(type_, catalog.nodes[type_.to_type], "dst", group.targets, faults)
     lines = compute("add", pa.array(group.numbers, pa.int64()), pa.scalar(block.first))
-    return Draft(type_, columns, faults, file, lines, _texts(block, group.numbers))
+    return RawBatch(type_, columns, faults, file, lines, _texts(block, group.numbers))
 
 
 def _texts(block: Block, numbers: Sequence[int]) -> Callable[[int], str]:
-    records = block.lines if isinstance(block, Lines) else block.records
-    return lambda row: _text(records[numbers[row]])
+    records = block.lines if isinstance(block, LineBlock) else block.records
+    return lambda row: _format_record(records[numbers[row]])
 
 
-def _given(each: Property, data: Sequence[Record]) -> list[object]:
+def _read_property(each: Property, data: Sequence[Record]) -> list[object]:
     """What the records say about a property, and its default where they say nothing."""
     name = each.name
     if each.default is None:
@@ -224,10 +233,10 @@ def _given(each: Property, data: Sequence[Record]) -> list[object]:
     return [record.get(name, default) for record in data]
 
 
-def _unknown_properties(type_: NodeType | EdgeType, data: Sequence[Record]) -> list[Fault]:
+def _find_unknown_properties(type_: NodeType | EdgeType, data: Sequence[Record]) -> list[RowError]:
     known = {*type_.properties, "id"}
     return [
-        Fault(row, name, KNOWN_PROPERTIES, _no_such_property(type_, name), shown(record[name]))
+        RowError(row, name, KNOWN_PROPERTIES, _describe_unknown_property(type_, name), format_value(record[name]))
         for row, record in enumerate(data)
         if not record.keys() <= known
         for name in record
@@ -235,26 +244,28 @@ def _unknown_properties(type_: NodeType | EdgeType, data: Sequence[Record]) -> l
     ]
 
 
-def _no_such_property(type_: NodeType | EdgeType, name: object) -> str:
+def _describe_unknown_property(type_: NodeType | EdgeType, name: object) -> str:
     hint = suggest_similar(str(name), type_.properties)
-    return f"{type_.name} has no property '{shown(name)}'" + (f"; {hint}" if hint else "")
+    return f"{type_.name} has no property '{format_value(name)}'" + (f"; {hint}" if hint else "")
 
 
-def _end(edge: EdgeType, node: NodeType, column: str, values: Sequence[object], faults: list[Fault]) -> Values:
+def _convert_ends(
+    edge: EdgeType, node: NodeType, column: str, values: Sequence[object], faults: list[RowError]
+) -> Values:
     """One end of each edge: the id of a node, or an object of the values of its key."""
-    name = SHOWN[column]
+    name = PUBLIC_NAMES[column]
     kinds = set(map(type, values))
     if type(None) in kinds:
-        message = f"{ends_text(edge)}: '{name}' is missing"
-        faults += [Fault(row, name, REQUIRED, message) for row, value in enumerate(values) if value is None]
+        message = f"{format_ends(edge)}: '{name}' is missing"
+        faults += [RowError(row, name, REQUIRED, message) for row, value in enumerate(values) if value is None]
     if not kinds <= {str, type(None)}:
-        values = _with_key_ids(node, name, values, faults)
+        values = _replace_keys(node, name, values, faults)
     converted = from_values(values, _TEXT)
-    faults += faults_of(name, ends_text(edge), converted)
+    faults += to_row_errors(name, format_ends(edge), converted)
     return converted.values
 
 
-def _with_key_ids(node: NodeType, name: str, values: Sequence[object], faults: list[Fault]) -> list[object]:
+def _replace_keys(node: NodeType, name: str, values: Sequence[object], faults: list[RowError]) -> list[object]:
     """The same values, with ids in place of objects."""
     key = node.key or ()
     found = list(values)
@@ -267,10 +278,10 @@ def _with_key_ids(node: NodeType, name: str, values: Sequence[object], faults: l
             else:
                 wanted = f"give the id of a {node.name}" + (f", or an object of {', '.join(key)}" if key else "")
                 message = f"'{name}' is no key of {node.name}; {wanted}"
-                faults.append(Fault(row, name, key_text(node), message, shown(cast(object, value))))
+                faults.append(RowError(row, name, format_key(node), message, format_value(cast(object, value))))
     objects = [cast(Record, values[row]) for row in rows]
     parts = {part: from_values([each[part] for each in objects], node.properties[part].type) for part in key}
-    ids, wrong = end_ids(node, name, parts)
+    ids, wrong = resolve_end_ids(node, name, parts)
     faults += [replace(fault, row=rows[fault.row]) for fault in wrong]
     for row, id_ in zip(rows, to_list(ids), strict=True):
         found[row] = id_

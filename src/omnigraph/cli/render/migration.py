@@ -1,4 +1,4 @@
-"""Migration steps in words, as a person would say them."""
+"""Migration steps as text."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from omnigraph.language.schema import (
     UpdateTypeMetadata,
     WidenProperty,
 )
-from omnigraph.language.syntax import quoted
+from omnigraph.language.syntax import quote_string
 
 
-def in_words(step: Step) -> str:
-    """What a step does."""
+def describe_step(step: Step) -> str:
+    """Describe a step in a few words."""
     match step:
         case PropertyStep():
-            return _property_step(step, f"{step.type_name}.{step.property_name}")
+            return _describe_property_step(step, f"{step.type_name}.{step.property_name}")
         case RenameProperty():
             return f"rename {step.type_name}.{step.from_} to {step.to}"
         case AddConstraint():
-            return f"add {_constraint(step.constraint)} to {step.type_name}"
+            return f"add {_format_constraint(step.constraint)} to {step.type_name}"
         case DropConstraint():
-            return f"drop {_constraint(step.constraint)} of {step.type_name}"
+            return f"drop {_format_constraint(step.constraint)} of {step.type_name}"
         case UnsupportedChange():
             code = f" [{step.code}]" if step.code else ""
             return f"{step.entity}: {step.reason}{code}"
         case _:
-            return _type_step(step)
+            return _describe_type_step(step)
 
 
-def _type_step(step: Step) -> str:
+def _describe_type_step(step: Step) -> str:
     match step:
         case AddType():
             return f"add {step.type_kind} {step.name}"
@@ -58,14 +58,15 @@ def _type_step(step: Step) -> str:
         case DropType():
             return f"drop {step.type_kind} {step.name} ({step.mode})"
         case ChangeCardinality():
-            return f"change @card of {step.type_name} from {_cardinality(step.from_)} to {_cardinality(step.to)}"
+            old, new = _format_cardinality(step.from_), _format_cardinality(step.to)
+            return f"change @card of {step.type_name} from {old} to {new}"
         case UpdateTypeMetadata():
             return f"change the annotations of {step.type_kind} {step.type_name}"
         case _:
             return step.kind
 
 
-def _property_step(step: PropertyStep, name: str) -> str:
+def _describe_property_step(step: PropertyStep, name: str) -> str:
     match step:
         case AddProperty():
             filled = f", filled with {step.default}" if step.default is not None else ""
@@ -88,19 +89,20 @@ def _property_step(step: PropertyStep, name: str) -> str:
             return f"{step.kind} {name}"
 
 
-def _constraint(constraint: Constraint) -> str:
+def _format_constraint(constraint: Constraint) -> str:
     match constraint:
         case ColumnRule():
             return f"@{constraint.kind.lower()}({', '.join(constraint.columns)})"
         case RangeRule():
-            return f"@range({constraint.property}, {_bound(constraint.minimum)}..{_bound(constraint.maximum)})"
+            low, high = _format_bound(constraint.minimum), _format_bound(constraint.maximum)
+            return f"@range({constraint.property}, {low}..{high})"
         case PatternRule():
-            return f"@check({constraint.property}, {quoted(constraint.pattern)})"
+            return f"@check({constraint.property}, {quote_string(constraint.pattern)})"
 
 
-def _bound(value: float | None) -> str:
+def _format_bound(value: float | None) -> str:
     return "" if value is None else str(value)
 
 
-def _cardinality(cardinality: Cardinality) -> str:
-    return f"{cardinality.minimum}..{_bound(cardinality.maximum)}"
+def _format_cardinality(cardinality: Cardinality) -> str:
+    return f"{cardinality.minimum}..{_format_bound(cardinality.maximum)}"
