@@ -9,7 +9,7 @@ import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
-from omnigraph.write.load import gather as gathering
+from omnigraph.write.load import row_buffer as gathering
 from tests.case_files import CASES
 from tests.graphs import insert
 
@@ -49,5 +49,5 @@ def staged_at(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """
     if request.param == "held":
         return "table.stage"
-    monkeypatch.setattr(gathering, "MOST_HELD", 0)
+    monkeypatch.setattr(gathering, "MAX_BUFFERED_BYTES", 0)
     return "table.audit"

@@ -12,7 +12,7 @@ import omnigraph
 from omnigraph.errors import EmbeddingError, NotFound, ParameterError
 from omnigraph.graph import Graph
 from omnigraph.language.schema import Schema
-from omnigraph.read.search.embedding import EmbeddingSettings, embedder
+from omnigraph.read.search.embedding import EmbeddingSettings, create_embedder
 from omnigraph.write.commit.section import CommitOptions
 from omnigraph.write.embed import EmbedResult, embed
 from tests.graphs import rows_of, written
@@ -56,7 +56,7 @@ def gists(graph: Graph, branch: str = "main") -> dict[object, object]:
 
 
 def mock(text: str, dimension: int = 4) -> Sequence[float]:
-    return embedder(MOCK, None).vectors([text], dimension)[0].tolist()
+    return create_embedder(MOCK, None).vectors([text], dimension)[0].tolist()
 
 
 EXPECTED = {

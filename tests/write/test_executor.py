@@ -32,7 +32,7 @@ LOADS = 4
 class Travelling:
     """Runs tasks here, but only what pickles comes to them, and back."""
 
-    at_once = 3
+    parallelism = 3
 
     def __init__(self) -> None:
         self.runs: list[int] = []
@@ -91,7 +91,7 @@ def plan(table: Table, condition: str) -> str:
 @pytest.mark.usefixtures("in_pieces")
 def test_indexes_in_pieces_find_what_those_built_at_once_find(shelf: Graph, tmp_path: Path) -> None:
     runner, other = Travelling(), omnigraph.open(shutil.copytree(shelf.uri, tmp_path / "other.og"))
-    report = ensure_indexes(shelf._manifest, "main", runner=runner)
+    report = ensure_indexes(shelf._manifest, "main", executor=runner)
     assert report.deferred == ()
     assert {index.kind for index in report.built} == set(IndexKind)
     # Of books four indexes in three pieces and that of the vectors in one, of edges three in two; then they are joined.
@@ -107,12 +107,12 @@ def test_indexes_in_pieces_find_what_those_built_at_once_find(shelf: Graph, tmp_
 @pytest.mark.usefixtures("in_pieces")
 def test_this_process_builds_each_index_at_once(shelf: Graph) -> None:
     local: Executor = LOCAL
-    assert ensure_indexes(shelf._manifest, "main", ["Near"], runner=local).commit is not None
+    assert ensure_indexes(shelf._manifest, "main", ["Near"], executor=local).commit is not None
     segments = {index.name: len(index.segments) for index in shelf.snapshot().table("Near").dataset.describe_indices()}
     assert segments == {"id_idx": 1, "src_idx": 1, "dst_idx": 1}
 
 
 def test_few_rows_are_one_piece_for_any_runner(shelf: Graph) -> None:
     runner = Travelling()
-    ensure_indexes(shelf._manifest, "main", ["Near"], runner=runner)
+    ensure_indexes(shelf._manifest, "main", ["Near"], executor=runner)
     assert runner.runs == [3, 0]

@@ -17,7 +17,7 @@ from omnigraph.language.schema.catalog import NodeType
 from omnigraph.language.values import ConstantValue
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.keys import ids_of
-from omnigraph.write.ids import new_ids
+from omnigraph.write.ids import generate_ids
 
 TEXTS = st.text(st.characters(codec="utf-8"))
 
@@ -101,14 +101,14 @@ def test_slices_and_chunks_are_read_as_what_they_show() -> None:
 
 
 def test_fresh_ids_are_ulids_that_ascend() -> None:
-    fresh = [str(id_) for id_ in new_ids(5_000).to_pylist()]
+    fresh = [str(id_) for id_ in generate_ids(5_000).to_pylist()]
     assert fresh == sorted(set(fresh))
     assert len(fresh) == 5_000
     before, after = ULID.from_str(fresh[0]), ULID.from_str(fresh[-1])
     assert int(after) - int(before) == 4_999
     assert abs(before.timestamp - ULID().timestamp) < 60
-    assert new_ids(0).to_pylist() == []
+    assert generate_ids(0).to_pylist() == []
 
 
 def test_two_calls_never_give_the_same_id() -> None:
-    assert not set(new_ids(1_000).to_pylist()) & set(new_ids(1_000).to_pylist())
+    assert not set(generate_ids(1_000).to_pylist()) & set(generate_ids(1_000).to_pylist())

@@ -11,9 +11,10 @@ import pytest
 import omnigraph
 from omnigraph.errors import ConflictError, NotFound
 from omnigraph.graph import Graph
+from omnigraph.language.schema import TableKey
 from omnigraph.storage.staging import IndexKind
 from omnigraph.write import indexes
-from omnigraph.write.indexes import MeantIndex, ensure_id_indexes, ensure_indexes
+from omnigraph.write.indexes import IndexSpec, ensure_id_indexes, ensure_indexes
 from omnigraph.write.load import run as load
 from tests.graphs import written
 from tests.write.mutation.interleaving import meanwhile
@@ -97,9 +98,9 @@ def test_each_declaration_means_the_index_of_its_type(shelf: Graph) -> None:
     assert kinds(shelf, "Book") == KINDS
     assert kinds(shelf, "Near") == {"id": B, "src": B, "dst": B, "why": T}
     assert set(report.built) == {
-        *(MeantIndex("node:Book", column, kind) for column, kind in KINDS.items()),
-        *(MeantIndex("edge:Near", column, B) for column in ("id", "src", "dst")),
-        MeantIndex("edge:Near", "why", T),
+        *(IndexSpec(TableKey.of_node("Book"), column, kind) for column, kind in KINDS.items()),
+        *(IndexSpec(TableKey.of_edge("Near"), column, B) for column in ("id", "src", "dst")),
+        IndexSpec(TableKey.of_edge("Near"), "why", T),
     }
     assert (report.commit, report.present) == (shelf.commits()[0], ())
     assert report.commit is not None
@@ -126,7 +127,7 @@ def test_vectors_are_put_off_until_a_row_has_one(tmp_path: Path) -> None:
     assert "title" in indexed(graph, "Book"), "a column of nulls has an index that finds nothing"
     graph.mutate('query q() { insert Book { code: "b2", gist: [1.0, 2.0] } }')
     again = ensure_indexes(graph._manifest, "main", ["Book"])
-    assert MeantIndex("node:Book", "gist", V) in again.built
+    assert IndexSpec(TableKey.of_node("Book"), "gist", V) in again.built
 
 
 def test_a_vector_that_no_index_can_hold_stops_nothing_else(shelf: Graph) -> None:
@@ -180,8 +181,8 @@ def test_a_branch_is_not_forked_for_an_index(fleet: Graph) -> None:
     assert indexed(fleet, "Port", "b")["id"] == 7
     assert fleet.snapshot("b").pins["node:Vessel"].branch is None
     assert indexed(fleet, "Port") == {}
-    reasons = {each.index.table_key: each.reason for each in report.deferred}
-    assert reasons["node:Vessel"] == "the table is that of branch 'main' until something is written to it here"
+    reasons = {each.index.table_key.type_name: each.reason for each in report.deferred}
+    assert reasons["Vessel"] == "the table is that of branch 'main' until something is written to it here"
 
 
 # --------------------------------------------------------------------------------------------- ids and ends
@@ -210,7 +211,7 @@ def test_a_load_leaves_small_gaps(fleet: Graph, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_large_loads_are_indexed_afterwards(fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "INDEXED_FROM", 5)
+    monkeypatch.setattr(load, "INDEX_ABOVE_ROWS", 5)
     fleet.load(nodes={"Port": ports(0, 5)})
     assert indexed(fleet, "Port") == {}
     result = fleet.load(nodes={"Port": ports(5, 6)})
@@ -227,7 +228,7 @@ def test_rows_that_come_meanwhile_are_not_lost(fleet: Graph) -> None:
         report = ensure_indexes(fleet._manifest, "main", ["node:Port"])
     assert fleet.snapshot().pins["node:Port"].row_count == 7
     assert indexed(fleet, "Port")["id"] == 7
-    assert MeantIndex("node:Port", "id", B) in report.built
+    assert IndexSpec(TableKey.of_node("Port"), "id", B) in report.built
 
 
 def test_an_index_that_fails_does_not_fail_the_load(

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.write.spill import scattered, spilled
+from omnigraph.write.spill import spill_partitions, spill_rows
 
 SCHEMA = pa.schema([pa.field("text", pa.string()), pa.field("number", pa.int64())])
 
@@ -31,7 +31,7 @@ TEXTS = st.lists(st.lists(st.none() | st.text(max_size=20) | st.sampled_from(["a
 @given(TEXTS, st.integers(1, 5))
 def test_rows_of_one_text_lie_in_one_part(texts: list[list[str | None]], parts: int) -> None:
     given_ = pieces(texts)
-    found = scattered(SCHEMA, given_, "text", parts)
+    found = spill_partitions(SCHEMA, given_, "text", parts)
     assert len(found) == parts
     assert sorted(map(repr, rows(found))) == sorted(map(repr, rows(given_)))
     seen = [{text for text, _ in rows([part]) if text is not None} for part in found]
@@ -41,12 +41,12 @@ def test_rows_of_one_text_lie_in_one_part(texts: list[list[str | None]], parts: 
 @settings(deadline=None)
 @given(TEXTS)
 def test_a_stream_comes_back_in_its_order(texts: list[list[str | None]]) -> None:
-    assert rows([spilled(SCHEMA, pieces(texts))]) == rows(pieces(texts))
+    assert rows([spill_rows(SCHEMA, pieces(texts))]) == rows(pieces(texts))
 
 
 def test_many_texts_are_spread_evenly() -> None:
     many = pa.table(
         [pa.array([f"person-{number}" for number in range(100_000)]), pa.array(range(100_000))], schema=SCHEMA
     )
-    sizes = [part.num_rows for part in scattered(SCHEMA, [many], "text", 7)]
+    sizes = [part.num_rows for part in spill_partitions(SCHEMA, [many], "text", 7)]
     assert max(sizes) < 1.2 * min(sizes)

@@ -27,8 +27,8 @@ from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.pinned import Access, Table, open_table
 from omnigraph.storage.staging import Staged
-from omnigraph.write.commit.audit import recoveries
-from omnigraph.write.commit.section import Change, CommitOptions, PreparedWrite, WriteOperation, commit
+from omnigraph.write.commit.audit import list_recoveries
+from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, WriteOperation, commit
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from tests.crash import fresh_copy
 from tests.deleting import delete_where
@@ -89,10 +89,10 @@ class DeletePerson:
         """Both tables are read and written."""
         if self.name not in ids_of(snapshot, PERSON):
             return PreparedWrite((), frozenset({PERSON}), None)
-        node = Change(PERSON, partial(delete_where, predicate=f"id = '{self.name}'"))
+        node = TableChange(PERSON, partial(delete_where, predicate=f"id = '{self.name}'"))
         ends = f"src = '{self.name}' OR dst = '{self.name}'"
         return PreparedWrite(
-            (node, Change(KNOWS, partial(delete_where, predicate=ends))), frozenset({PERSON, KNOWS}), None
+            (node, TableChange(KNOWS, partial(delete_where, predicate=ends))), frozenset({PERSON, KNOWS}), None
         )
 
 
@@ -126,18 +126,18 @@ class OverwriteCities:
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
         """Nothing is read."""
         del snapshot
-        return PreparedWrite((Change(CITY, partial(_overwritten, names=self.names)),), frozenset(), None)
+        return PreparedWrite((TableChange(CITY, partial(_overwritten, names=self.names)),), frozenset(), None)
 
 
-def append_nodes(table_key: str, names: Sequence[str]) -> Change:
+def append_nodes(table_key: str, names: Sequence[str]) -> TableChange:
     """New nodes, whose names are their ids."""
-    return Change(table_key, lambda table: tables.append(table, _nodes(table, names)))
+    return TableChange(table_key, lambda table: tables.append(table, _nodes(table, names)))
 
 
-def append_edges(edges: Iterable[Knows]) -> Change:
+def append_edges(edges: Iterable[Knows]) -> TableChange:
     """New edges, whose ends make their ids."""
     rows = [{"id": f"{source}-{target}", "src": source, "dst": target} for source, target in edges]
-    return Change(KNOWS, lambda table: tables.append(table, pa.Table.from_pylist(rows, schema=table.schema)))
+    return TableChange(KNOWS, lambda table: tables.append(table, pa.Table.from_pylist(rows, schema=table.schema)))
 
 
 def _overwritten(table: Table, names: Sequence[str]) -> Staged:
@@ -313,7 +313,7 @@ def assert_settled(manifest: Manifest, branch: str = MAIN) -> None:
     """Nothing is left to finish: no sidecar, no drift, and no operation was audited twice."""
     assert list_sidecars(manifest.objects) == []
     assert {pin: head for pin, head in heads(manifest, branch).values() if pin != head} == {}
-    audited = [recovery.operation_id for recovery in recoveries(manifest)]
+    audited = [recovery.operation_id for recovery in list_recoveries(manifest)]
     assert len(set(audited)) == len(audited)
 
 

@@ -11,7 +11,7 @@ import binascii
 
 import pyarrow as pa
 
-from omnigraph.read.rows import INLINE, BlobValue, blob_value, whole_blobs
+from omnigraph.read.rows import INLINE_PREFIX, BlobValue, make_blob_value, read_writable_blobs
 from omnigraph.storage.pinned import Table
 
 
@@ -19,20 +19,20 @@ class NotBase64(ValueError):
     """What follows ``base64:`` is not that."""
 
 
-def blob_of(text: str) -> BlobValue:
+def parse_blob(text: str) -> BlobValue:
     """A blob from its text form."""
-    if not text.startswith(INLINE):
-        return blob_value(uri=text)
+    if not text.startswith(INLINE_PREFIX):
+        return make_blob_value(uri=text)
     try:
-        return blob_value(data=base64.b64decode(text.removeprefix(INLINE), validate=True))
+        return make_blob_value(data=base64.b64decode(text.removeprefix(INLINE_PREFIX), validate=True))
     except binascii.Error as error:
         raise NotBase64(str(error)) from error
 
 
-def with_blobs(table: Table, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def load_blobs(table: Table, rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Rows of a table, scanned with their addresses, in the columns of ``schema`` and with the blobs themselves."""
     columns = [
-        whole_blobs(table, name, rows) if pa.types.is_struct(type_) else rows[name]
+        read_writable_blobs(table, name, rows) if pa.types.is_struct(type_) else rows[name]
         for name, type_ in zip(schema.names, schema.types, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)

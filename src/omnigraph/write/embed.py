@@ -21,7 +21,7 @@ from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.search import Embedder, EmbeddingSettings, embedder
+from omnigraph.read.search import Embedder, EmbeddingSettings, create_embedder
 from omnigraph.storage.arrow_schema import arrow_field
 from omnigraph.storage.columns import Values, column_of, compute, places, to_list
 from omnigraph.storage.filters import AnyOf, quoted_name
@@ -44,7 +44,7 @@ class EmbedResult:
     skipped: int
     commits: tuple[Commit, ...]
 
-    def with_more(self, embedded: Mapping[str, int], texts: int, commits: tuple[Commit, ...]) -> EmbedResult:
+    def add(self, embedded: Mapping[str, int], texts: int, commits: tuple[Commit, ...]) -> EmbedResult:
         """The same and what became of some more texts."""
         total = {name: count + embedded.get(name, 0) for name, count in self.embedded.items()}
         skipped = self.skipped + texts - sum(embedded.values())
@@ -52,7 +52,7 @@ class EmbedResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class EmbedTarget:
     """A vector property and how it is embedded."""
 
     type: NodeType
@@ -70,7 +70,7 @@ def embed(
     manifest: Manifest,
     schema: Schema,
     type_name: str,
-    terms: CommitOptions | None = None,
+    options: CommitOptions | None = None,
     *,
     settings: EmbeddingSettings | None = None,
     batch: int = BATCH,
@@ -79,31 +79,33 @@ def embed(
     """Fill the missing vectors of a node type: in one commit at the end, or in one for each batch of texts."""
     if batch < 1:
         raise ParameterError(f"batch is {batch}", hint="give 1 or more")
-    terms = terms or CommitOptions(MAIN)
-    terms = CommitOptions(terms.branch, schema.hash, terms.actor, terms.message or f"embed {type_name}")
+    options = options or CommitOptions(MAIN)
+    options = CommitOptions(options.branch, schema.hash, options.actor, options.message or f"embed {type_name}")
     targets = _targets(schema, type_name)
     # Before anything is read: settings that do not fit are wrong whether or not a vector is missing.
-    embedders = [embedder(settings, target.embedding.model) for target in targets]
-    snapshot = take_snapshot(manifest, terms.branch)
+    embedders = [create_embedder(settings, target.embedding.model) for target in targets]
+    snapshot = take_snapshot(manifest, options.branch)
     filled = (
         piece
         for target, by in zip(targets, embedders, strict=True)
         for piece in _filled(target, snapshot, by, batch, whole=not commit_each)
     )
-    result = EmbedResult(type_name, terms.branch, {target.vector.name: 0 for target in targets}, 0, ())
+    result = EmbedResult(type_name, options.branch, {target.vector.name: 0 for target in targets}, 0, ())
     for pieces in ((piece,) for piece in filled) if commit_each else (tuple(filled),):
-        done = commit(manifest, FillVectors(pieces), terms)
+        done = commit(manifest, EmbedOperation(pieces), options)
         made = () if done.commit is None else (commit_of(done.commit),)
-        result = result.with_more(done.outcome, sum(piece.rows.num_rows for piece in pieces), made)
+        result = result.add(done.outcome, sum(piece.rows.num_rows for piece in pieces), made)
     return result
 
 
-def _targets(schema: Schema, type_name: str) -> list[Target]:
+def _targets(schema: Schema, type_name: str) -> list[EmbedTarget]:
     type_ = schema.catalog.nodes.get(type_name)
     if type_ is None:
         hint = suggest_similar(type_name, schema.catalog.nodes)
         raise NotFound(f"no node type '{type_name}' in the schema", hint=hint, details={"type": type_name})
-    found = [Target(type_, each, each.embedding) for each in type_.properties.values() if each.embedding is not None]
+    found = [
+        EmbedTarget(type_, each, each.embedding) for each in type_.properties.values() if each.embedding is not None
+    ]
     if not found:
         hint = 'declare one in the schema, such as gist: Vector(384)? @embed("title")'
         raise ParameterError(f"{type_name} has no property with @embed", hint=hint)
@@ -114,14 +116,16 @@ def _targets(schema: Schema, type_name: str) -> list[Target]:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class EmbeddedRows:
     """Vectors for rows of a type: each with the id of its row and the text that it was made from."""
 
-    target: Target
+    target: EmbedTarget
     rows: pa.Table
 
 
-def _filled(target: Target, snapshot: Snapshot, by: Embedder, batch: int, *, whole: bool) -> Iterator[Filled]:
+def _filled(
+    target: EmbedTarget, snapshot: Snapshot, by: Embedder, batch: int, *, whole: bool
+) -> Iterator[EmbeddedRows]:
     """The vectors that are missing: a batch at a time, or all of them."""
     pieces: list[pa.Table] = []
     for rows in _missing(target, snapshot, batch):
@@ -131,12 +135,12 @@ def _filled(target: Target, snapshot: Snapshot, by: Embedder, batch: int, *, who
         column = cast("Values", pa.FixedSizeListArray.from_arrays(flat, target.dimension))
         pieces.append(rows.append_column("vector", column))
         if not whole:
-            yield Filled(target, pieces.pop())
+            yield EmbeddedRows(target, pieces.pop())
     if pieces:
-        yield Filled(target, pa.concat_tables(pieces))
+        yield EmbeddedRows(target, pa.concat_tables(pieces))
 
 
-def _missing(target: Target, snapshot: Snapshot, batch: int) -> Iterator[pa.Table]:
+def _missing(target: EmbedTarget, snapshot: Snapshot, batch: int) -> Iterator[pa.Table]:
     """The ids and texts of the rows without a vector; a text without a word in it has none to give."""
     if target.type.table_key not in snapshot.pins:
         return
@@ -158,10 +162,10 @@ def _missing(target: Target, snapshot: Snapshot, batch: int) -> Iterator[pa.Tabl
 
 
 @dataclass(frozen=True, slots=True)
-class FillVectors:
+class EmbedOperation:
     """Vectors for rows that still lack them and still have the text; the outcome is how many, by property."""
 
-    pieces: tuple[Filled, ...]
+    pieces: tuple[EmbeddedRows, ...]
     kind: WriterKind = WriterKind.MUTATION
     strict: bool = False
 
@@ -178,7 +182,7 @@ class FillVectors:
         return PreparedWrite(tuple(table.change() for table in staging.touched()), frozenset(staging.reads), counts)
 
 
-def _with_vectors(rows: pa.Table, piece: Filled) -> pa.Table:
+def _with_vectors(rows: pa.Table, piece: EmbeddedRows) -> pa.Table:
     """The rows that wait for their vector, with it."""
     declared = piece.target.vector
     among = pc.SetLookupOptions(column_of(piece.rows, "id"))

@@ -17,7 +17,7 @@ class Executor(Protocol):
     """Runs tasks, here or elsewhere."""
 
     @property
-    def at_once(self) -> int:
+    def parallelism(self) -> int:
         """How many tasks it can run at the same time: in more pieces than that no work is done sooner."""
         ...
 
@@ -29,7 +29,7 @@ class Executor(Protocol):
 class LocalExecutor:
     """Runs tasks in this process, one after the other: Lance uses all cores for each."""
 
-    at_once = 1
+    parallelism = 1
 
     def run(self, task: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
         """What the task makes of each item."""
@@ -39,7 +39,7 @@ class LocalExecutor:
 LOCAL: Final = LocalExecutor()
 
 
-def even_groups(rows: Mapping[int, int], most: int) -> list[tuple[int, ...]]:
+def group_evenly(rows: Mapping[int, int], most: int) -> list[tuple[int, ...]]:
     """Divide fragments, given with their rows, into as few groups as hold at most so many rows on average.
 
     The largest go first, each to the group that has least: no division of whole fragments is much more even.

@@ -17,7 +17,7 @@ _COUNTED_PAIRS: Final = _HALF_BITS // 10
 _FIXED_PAIRS: Final = _ULID_LENGTH // 2 - _COUNTED_PAIRS
 
 
-def new_ids(count: int) -> pa.StringArray:
+def generate_ids(count: int) -> pa.StringArray:
     """Fresh ULIDs, each greater than the one before."""
     moment = time.time_ns() // 1_000_000
     # Of the 80 random bits the lower half is counted up; its top bit starts clear, so that it never overflows.

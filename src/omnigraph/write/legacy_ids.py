@@ -17,7 +17,7 @@ from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.keys import ids_of
 from omnigraph.storage.pinned import Table
 
-LOOKED_AT: Final = 100
+SAMPLE_ROWS: Final = 100
 """How many rows tell."""
 # Single keys of these types were always spelled as they are now.
 _UNCHANGED: Final = frozenset({Scalar.STRING, Scalar.BOOL}) | INTEGERS
@@ -31,7 +31,7 @@ def may_have_legacy_ids(node_type: NodeType) -> bool:
 
 def refuse_legacy_ids(node_type: NodeType, table: Table) -> None:
     """Raise ``LegacyRowIds`` if the stored ids of a keyed type are not what its keys give now."""
-    found = first_legacy_id(node_type, table.scan(["id", *(node_type.key or ())], limit=LOOKED_AT).read_all())
+    found = find_legacy_id(node_type, table.scan(["id", *(node_type.key or ())], limit=SAMPLE_ROWS).read_all())
     if found is not None:
         stored, given = found
         raise LegacyRowIds(
@@ -41,7 +41,7 @@ def refuse_legacy_ids(node_type: NodeType, table: Table) -> None:
         )
 
 
-def first_legacy_id(node_type: NodeType, rows: pa.Table) -> tuple[str, str] | None:
+def find_legacy_id(node_type: NodeType, rows: pa.Table) -> tuple[str, str] | None:
     """The first id among rows that is not what its key gives now, and what that is."""
     ids = zip(to_list(column_of(rows, "id")), to_list(ids_of(node_type, rows)), strict=True)
     return next(((str(stored), str(given)) for stored, given in ids if stored != given), None)

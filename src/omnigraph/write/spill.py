@@ -22,7 +22,7 @@ _ROWS_AT_ONCE: Final = 65_536
 _HASHED_BYTES: Final = 12
 
 
-def spilled(schema: pa.Schema, pieces: Iterable[pa.Table]) -> pa.Table:
+def spill_rows(schema: pa.Schema, pieces: Iterable[pa.Table]) -> pa.Table:
     """The rows of a stream, in a file."""
     with TemporaryDirectory(prefix="omnigraph-rows-") as folder:
         path = Path(folder, "rows.arrow")
@@ -32,7 +32,7 @@ def spilled(schema: pa.Schema, pieces: Iterable[pa.Table]) -> pa.Table:
         return _mapped(path)
 
 
-def scattered(schema: pa.Schema, pieces: Iterable[pa.Table], column: str, parts: int) -> list[pa.Table]:
+def spill_partitions(schema: pa.Schema, pieces: Iterable[pa.Table], column: str, parts: int) -> list[pa.Table]:
     """The rows of a stream in so many files: rows that have the same text in a column lie in the same one."""
     with TemporaryDirectory(prefix="omnigraph-rows-") as folder:
         paths = [Path(folder, f"{part}.arrow") for part in range(parts)]

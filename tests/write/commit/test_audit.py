@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from omnigraph.manifest.handle import Manifest
-from omnigraph.write.commit.audit import Recovery, RecoveryKind, TableOutcome, is_audited, record, recoveries
+from omnigraph.write.commit.audit import (
+    Recovery,
+    RecoveryKind,
+    TableOutcome,
+    is_audited,
+    list_recoveries,
+    record_recovery,
+)
 from tests.write.writers import make_template, manifest_at
 
 AT = datetime(2026, 5, 1, 12, 30, 15, 123456, UTC)
@@ -25,23 +32,23 @@ def manifest(tmp_path: Path) -> Manifest:
 
 
 def test_nothing_was_recovered_yet(manifest: Manifest) -> None:
-    assert recoveries(manifest) == []
+    assert list_recoveries(manifest) == []
     assert not is_audited(manifest, "01A")
 
 
 def test_what_was_recorded_is_told_newest_first(manifest: Manifest) -> None:
     second = replace(FIRST, operation_id="01B", for_actor=None, outcomes=(), created_at=AT + timedelta(seconds=1))
-    record(manifest, FIRST)
-    record(manifest, second)
-    assert recoveries(manifest) == [second, FIRST]
+    record_recovery(manifest, FIRST)
+    record_recovery(manifest, second)
+    assert list_recoveries(manifest) == [second, FIRST]
     assert is_audited(manifest, "01B")
     assert not is_audited(manifest, "01C")
 
 
 def test_an_operation_is_recorded_once_and_the_first_stays(manifest: Manifest) -> None:
-    record(manifest, FIRST)
-    record(manifest, replace(FIRST, kind=RecoveryKind.ROLLED_FORWARD))
-    assert recoveries(manifest) == [FIRST]
+    record_recovery(manifest, FIRST)
+    record_recovery(manifest, replace(FIRST, kind=RecoveryKind.ROLLED_FORWARD))
+    assert list_recoveries(manifest) == [FIRST]
 
 
 @pytest.mark.parametrize("race", range(6))
@@ -50,6 +57,6 @@ def test_many_at_once_record_one_row_each(manifest: Manifest, race: int) -> None
     # None of them finds a table: of two that make it, the later one must not put an empty one over the other's row.
     wanted = [replace(FIRST, operation_id=operation) for operation in ("01A", "01B") for _ in range(2)]
     with ThreadPoolExecutor(len(wanted)) as pool:
-        for done in [pool.submit(record, manifest_at(manifest.location.uri), each) for each in wanted]:
+        for done in [pool.submit(record_recovery, manifest_at(manifest.location.uri), each) for each in wanted]:
             done.result()
-    assert sorted(found.operation_id for found in recoveries(manifest)) == ["01A", "01B"]
+    assert sorted(found.operation_id for found in list_recoveries(manifest)) == ["01A", "01B"]

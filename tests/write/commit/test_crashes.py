@@ -18,7 +18,7 @@ import pytest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.storage.failpoints import Step, When
 from omnigraph.storage.pinned import open_table
-from omnigraph.write.commit.audit import RecoveryKind, recoveries
+from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.section import WriteOperation
 from omnigraph.write.commit.sidecars import Sidecar, list_sidecars
 from tests.crash import Pipe, every_crash, kill_at, pipe, record, run, start
@@ -109,7 +109,7 @@ def go_on(death: Death) -> None:
     assert shown(manifest, death.branch) == death.outcome + BY_NEXT
     assert_settled(manifest, death.branch)
     kind = RecoveryKind.ROLLED_FORWARD if death.complete else RecoveryKind.ROLLED_BACK
-    audited = [(found.operation_id, found.kind, found.for_actor) for found in recoveries(manifest)]
+    audited = [(found.operation_id, found.kind, found.for_actor) for found in list_recoveries(manifest)]
     assert audited == [(each.operation_id, kind, "tests") for each in left]
 
 

@@ -8,13 +8,14 @@ import pytest
 from ulid import ULID
 
 from omnigraph.errors import StorageError
+from omnigraph.language.schema import TableKey
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import open_pin
 from omnigraph.storage import table as tables
 from omnigraph.storage.failpoints import Step
-from omnigraph.write.commit.audit import RecoveryKind, recoveries
+from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.recovery import RECOVERY_ACTOR
 from omnigraph.write.commit.sidecars import Sidecar, SidecarPin, WriterKind, put_sidecar
 from tests.crash import every_crash, kill_at, record, run
@@ -71,7 +72,7 @@ def is_repair(step: Step) -> bool:
 
 
 def told(manifest: Manifest) -> list[tuple[RecoveryKind, set[str]]]:
-    return [(found.kind, {each.table_key for each in found.outcomes}) for found in recoveries(manifest)]
+    return [(found.kind, {each.table_key for each in found.outcomes}) for found in list_recoveries(manifest)]
 
 
 @pytest.mark.parametrize("branch", BRANCHES)
@@ -82,13 +83,13 @@ def test_killed_before_it_told_of_the_drift_the_next_writer_tells(template: Path
     number = next(step.number for step in record(write_at, drifted(template, branch), NEXT, branch) if is_repair(step))
     kill_at(write_at, (root, NEXT, branch), number, "after")
     manifest = manifest_at(root)
-    assert recoveries(manifest) == []
+    assert list_recoveries(manifest) == []
     repair = manifest.view(branch, with_lineage=True).history.head()
     assert repair is not None
     assert repair.actor == RECOVERY_ACTOR
 
     run(write_at, root, LAST, branch)
-    (discarded,) = recoveries(manifest)
+    (discarded,) = list_recoveries(manifest)
     assert (discarded.kind, discarded.graph_commit_id) == (RecoveryKind.DRIFT_DISCARDED, repair.id)
     assert {each.table_key: (each.to_version, each.from_version) for each in discarded.outcomes} == {
         table_key: moved[table_key] for table_key in DRIFTED
@@ -97,7 +98,7 @@ def test_killed_before_it_told_of_the_drift_the_next_writer_tells(template: Path
     assert_settled(manifest, branch)
     # It is not told again.
     run(write_at, root, NEXT, branch)
-    assert recoveries(manifest) == [discarded]
+    assert list_recoveries(manifest) == [discarded]
 
 
 @pytest.mark.parametrize("branch", BRANCHES)
@@ -139,7 +140,7 @@ def test_a_roll_back_by_its_own_writer_is_no_drift(template: Path) -> None:
     assert head is not None
     assert head.actor == RECOVERY_ACTOR
     write(manifest_at(root), LAST)
-    assert recoveries(manifest_at(root)) == []
+    assert list_recoveries(manifest_at(root)) == []
 
 
 def test_a_repair_under_a_later_recovery_is_told_too(template: Path) -> None:
@@ -164,7 +165,9 @@ def dead_sidecar(manifest: Manifest) -> Sidecar:
     assert staged is not None
     tables.commit(table, staged, operation)
     wanted = tuple(
-        SidecarPin(key, manifest.location.join(pins[key].location), pins[key].version, pins[key].version + 1, None)
+        SidecarPin(
+            TableKey(key), manifest.location.join(pins[key].location), pins[key].version, pins[key].version + 1, None
+        )
         for key in DRIFTED
     )
     kind, commit_id = WriterKind.LOAD, str(ULID())

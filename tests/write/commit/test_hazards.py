@@ -30,9 +30,9 @@ from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot, open_pin
 from omnigraph.storage import table as tables
-from omnigraph.write.commit.audit import RecoveryKind, recoveries
+from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.recovery import heal
-from omnigraph.write.commit.section import Change, CommitOptions, PreparedWrite, commit
+from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, commit
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from omnigraph.write.indexes import ensure_indexes
 from tests.write.writers import (
@@ -104,7 +104,7 @@ class InsertNamed:
         if self.name in snapshot.table(PERSON).scan(["name"]).read_all()["name"].to_pylist():
             raise InputError(f"taken: {self.name}")
         row = [{"id": self.id, "name": self.name}]
-        change = Change(PERSON, lambda table: tables.append(table, pa.Table.from_pylist(row, schema=table.schema)))
+        change = TableChange(PERSON, lambda table: tables.append(table, pa.Table.from_pylist(row, schema=table.schema)))
         return PreparedWrite((change,), frozenset({PERSON}), None)
 
 
@@ -135,7 +135,7 @@ class Compact:
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
         """Nothing is read."""
         del snapshot
-        return PreparedWrite((Change(self.table_key, tables.compact),), frozenset(), None)
+        return PreparedWrite((TableChange(self.table_key, tables.compact),), frozenset(), None)
 
 
 def compact_people(manifest: Manifest) -> None:
@@ -164,7 +164,7 @@ def test_a_restore_by_recovery_does_not_disturb_strict_work(root: Path) -> None:
         write(manifest_at(root), Compact(CITY))
 
     assert write(manifest_at(root), Overtaken(OverwriteCities(("kiel",)), [drift_and_discard])) is not None
-    assert [found.kind for found in recoveries(manifest_at(root))] == [RecoveryKind.DRIFT_DISCARDED]
+    assert [found.kind for found in list_recoveries(manifest_at(root))] == [RecoveryKind.DRIFT_DISCARDED]
     assert shown(manifest_at(root)).cities == ("kiel",)
 
 
@@ -209,7 +209,7 @@ def test_our_drift_is_discarded_and_written_down(root: Path) -> None:
     write(manifest, LoadAll(("cid",), ("oslo",), ()))
     assert shown(manifest).cities == ("oslo", "rome")
     assert_settled(manifest)
-    (discarded,) = recoveries(manifest)
+    (discarded,) = list_recoveries(manifest)
     assert discarded.kind is RecoveryKind.DRIFT_DISCARDED
     assert [(each.table_key, each.from_version, each.to_version) for each in discarded.outcomes] == [(CITY, head, pin)]
 
@@ -221,7 +221,7 @@ def test_foreign_drift_is_refused_and_kept(root: Path) -> None:
     with pytest.raises(DriftDetected, match="repair"):
         write(manifest, OverwriteCities(("kiel",)))
     assert heads(manifest) == before
-    assert recoveries(manifest) == []
+    assert list_recoveries(manifest) == []
     assert write(manifest, InsertPeople(("cid",))) is not None
 
 
@@ -237,7 +237,7 @@ def test_a_publish_whose_answer_was_lost_is_found(root: Path) -> None:
     assert made.actor == "tests"
     write(manifest, InsertPeople(("dan",)))
     assert_settled(manifest)
-    assert recoveries(manifest) == []
+    assert list_recoveries(manifest) == []
 
 
 def test_a_sidecar_that_cannot_be_deleted_is_a_warning(root: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -249,7 +249,7 @@ def test_a_sidecar_that_cannot_be_deleted_is_a_warning(root: Path, caplog: pytes
     assert [left.commit_id for left in list_sidecars(manifest.objects)] == [made.id]
     write(manifest, InsertPeople(("dan",)))
     assert_settled(manifest)
-    assert recoveries(manifest) == []
+    assert list_recoveries(manifest) == []
 
 
 def test_a_failed_sidecar_moves_nothing(root: Path) -> None:

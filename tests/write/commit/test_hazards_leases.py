@@ -14,7 +14,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import pins_of
 from omnigraph.storage.failpoints import Step, When, _arming
 from omnigraph.storage.locks import LockSettings
-from omnigraph.write.commit.audit import RecoveryKind, recoveries
+from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.sidecars import list_sidecars
 from tests.crash import Pipe, pipe, start
 from tests.write.writers import (
@@ -80,7 +80,7 @@ def test_a_live_writer_is_not_recovered(root: Path) -> None:
     assert ours.recv() == "committed"
     writer.join()
     assert shown(manifest).people == ("ann", "bob", "cid", "dan")
-    assert recoveries(manifest) == []
+    assert list_recoveries(manifest) == []
 
 
 def _awake(end: Pipe, root: str) -> None:
@@ -115,5 +115,5 @@ def test_a_writer_that_overslept_changes_nothing(root: Path, sleeper: Callable[[
     write(manifest, NEXT)
     eve = type(before)(("eve",), (), ())
     assert shown(manifest) == before + eve + BY_NEXT
-    assert [found.kind for found in recoveries(manifest)] == [RecoveryKind.ROLLED_BACK]
+    assert [found.kind for found in list_recoveries(manifest)] == [RecoveryKind.ROLLED_BACK]
     assert_settled(manifest)

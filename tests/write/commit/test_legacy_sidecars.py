@@ -19,7 +19,7 @@ from omnigraph.errors import StorageError
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import pins_of
-from omnigraph.write.commit.audit import RecoveryKind, recoveries
+from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from tests.write.writers import CITY, PERSON, assert_settled, copy_of, failing_at, make_template, manifest_at, shown
 
 FORWARD, BACK = RecoveryKind.ROLLED_FORWARD, RecoveryKind.ROLLED_BACK
@@ -106,7 +106,7 @@ def test_version_numbers_decide(root: Path, kind: str, version: int, pinned: Pin
     manifest = healed(root)
     new = tuple(f"new{number}" for number in range(pinned.moved)) if outcome is FORWARD else ()
     assert shown(manifest).cities == (*new, "rome")
-    (recovery,) = recoveries(manifest)
+    (recovery,) = list_recoveries(manifest)
     assert (recovery.kind, recovery.for_actor, recovery.writer_kind) == (outcome, "act-ann", kind)
     assert_settled(manifest)
 
@@ -116,7 +116,7 @@ def test_maintenance_is_published(root: Path) -> None:
     before = pins_of(manifest_at(root).view(MAIN))[CITY].version
     manifest = healed(root)
     assert pins_of(manifest.view(MAIN))[CITY].version == before + 1
-    assert [found.kind for found in recoveries(manifest)] == [FORWARD]
+    assert [found.kind for found in list_recoveries(manifest)] == [FORWARD]
     assert_settled(manifest)
 
 
@@ -124,7 +124,7 @@ def test_all_tables_go_one_way(root: Path) -> None:
     leave(root, "Load", [Pinned(1), Pinned(0, key=PERSON)])
     manifest = healed(root)
     assert shown(manifest).cities == ("rome",)
-    assert [found.kind for found in recoveries(manifest)] == [BACK]
+    assert [found.kind for found in list_recoveries(manifest)] == [BACK]
     assert_settled(manifest)
 
 
@@ -133,7 +133,7 @@ def test_a_stale_sidecar_is_only_written_down(root: Path) -> None:
     before = pins_of(manifest_at(root).view(MAIN))
     manifest = healed(root)
     assert pins_of(manifest.view(MAIN)) == before
-    assert [found.kind for found in recoveries(manifest)] == [FORWARD]
+    assert [found.kind for found in list_recoveries(manifest)] == [FORWARD]
     assert_settled(manifest)
 
 
@@ -143,5 +143,5 @@ def test_the_audit_tells_the_same_after_an_interruption(root: Path, pinned: Pinn
     with failing_at("table.create", "before", "_recoveries"), pytest.raises(StorageError):
         omnigraph.open(root)
     manifest = healed(root)
-    assert [found.kind for found in recoveries(manifest)] == [outcome]
+    assert [found.kind for found in list_recoveries(manifest)] == [outcome]
     assert_settled(manifest)

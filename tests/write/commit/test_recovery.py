@@ -22,7 +22,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import pins_of
 from omnigraph.storage.failpoints import Step, When, _arming, failing, recording
 from omnigraph.storage.locks import LockSettings, branch_lock
-from omnigraph.write.commit.audit import RecoveryKind, recoveries
+from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.recovery import heal
 from omnigraph.write.commit.section import CommitOptions, WriteOperation, commit
 from omnigraph.write.commit.sidecars import list_sidecars
@@ -113,7 +113,7 @@ def test_a_dead_writer_that_was_overtaken_is_rolled_back(template: Path) -> None
     manifest = manifest_at(root)
     write(manifest, NEXT)
     assert "bob" in shown(manifest).people
-    assert [found.kind for found in recoveries(manifest)] == [RecoveryKind.ROLLED_BACK]
+    assert [found.kind for found in list_recoveries(manifest)] == [RecoveryKind.ROLLED_BACK]
 
 
 def write_if_commit(root: str, seen: str) -> None:
@@ -157,7 +157,7 @@ def test_a_roll_forward_under_a_newer_schema_is_a_roll_back(template: Path) -> N
     )
     write(manifest, NEXT, "dev")
     assert shown(manifest, "dev").people == ("ann", "bob", "next")
-    assert [found.kind for found in recoveries(manifest)] == [RecoveryKind.ROLLED_BACK]
+    assert [found.kind for found in list_recoveries(manifest)] == [RecoveryKind.ROLLED_BACK]
 
 
 def test_opening_finishes_every_branch(template: Path) -> None:
@@ -167,7 +167,10 @@ def test_opening_finishes_every_branch(template: Path) -> None:
     omnigraph.open(root)
     manifest = manifest_at(root)
     assert (shown(manifest).people, shown(manifest, "dev").people) == (("ann", "bob"), ("ann", "bob", "cid"))
-    assert {found.kind for found in recoveries(manifest)} == {RecoveryKind.ROLLED_BACK, RecoveryKind.ROLLED_FORWARD}
+    assert {found.kind for found in list_recoveries(manifest)} == {
+        RecoveryKind.ROLLED_BACK,
+        RecoveryKind.ROLLED_FORWARD,
+    }
     assert_settled(manifest)
     assert_settled(manifest, "dev")
 
@@ -179,7 +182,7 @@ def test_what_was_left_on_a_deleted_branch_is_discarded(template: Path) -> None:
     create_branch(manifest, "dev", MAIN, None)
     write(manifest, NEXT, "dev")
     assert shown(manifest, "dev").people == ("ann", "bob", "next")
-    assert [found.kind for found in recoveries(manifest)] == [RecoveryKind.ORPHANED_BRANCH_DISCARDED]
+    assert [found.kind for found in list_recoveries(manifest)] == [RecoveryKind.ORPHANED_BRANCH_DISCARDED]
     assert_settled(manifest, "dev")
 
 
@@ -204,7 +207,7 @@ def test_a_fault_anywhere_in_a_recovery_does_not_turn_it_round(
         assert shown(manifest) in (outcome + BY_LAST, outcome + BY_NEXT + BY_LAST), (when, steps[number - 1])
         assert_settled(manifest)
         (sidecar,) = list_sidecars(manifest_at(grave).objects)
-        told = {found.operation_id: found.kind for found in recoveries(manifest)}
+        told = {found.operation_id: found.kind for found in list_recoveries(manifest)}
         assert told[sidecar.operation_id] is kind
 
 
@@ -229,7 +232,7 @@ def test_an_audit_that_fails_is_written_once_later(template: Path, commits: int)
         assert len(list_sidecars(manifest.objects)) == 1
     write(manifest, NEXT)
     kind = RecoveryKind.ROLLED_FORWARD if commits == 2 else RecoveryKind.ROLLED_BACK
-    assert [found.kind for found in recoveries(manifest)] == [kind]
+    assert [found.kind for found in list_recoveries(manifest)] == [kind]
     assert_settled(manifest)
 
 
@@ -244,7 +247,7 @@ def test_a_table_below_its_pin_is_kept_and_told(template: Path) -> None:
         with pytest.raises(RecoveryError, match="below its pin"):
             write(manifest_at(root), InsertPeople(("dan",)))
     assert list_sidecars(manifest.objects) == kept
-    assert recoveries(manifest) == []
+    assert list_recoveries(manifest) == []
 
 
 # --------------------------------------------------------------------------------------------- the folder of sidecars

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from omnigraph.errors import RecoveryError
+from omnigraph.language.schema import TableKey
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
 from omnigraph.write.commit.sidecars import (
@@ -17,8 +18,8 @@ from omnigraph.write.commit.sidecars import (
     Sidecar,
     SidecarPin,
     WriterKind,
-    any_sidecar,
     delete_sidecar,
+    has_sidecars,
     list_sidecars,
     put_sidecar,
     read_sidecar,
@@ -30,7 +31,10 @@ FULL = Sidecar(
     "dev",
     "act-ann",
     WriterKind.BRANCH_MERGE,
-    (SidecarPin("node:Person", "/data/g/nodes/1", 4, 5, "dev", 5, "uuid"), SidecarPin("edge:Knows", "/e", 1, 2)),
+    (
+        SidecarPin(TableKey("node:Person"), "/data/g/nodes/1", 4, 5, "dev", 5, "uuid"),
+        SidecarPin(TableKey("edge:Knows"), "/e", 1, 2),
+    ),
     "01SOURCE",
     "01COMMIT",
     "01PARENT",
@@ -41,7 +45,7 @@ FULL = Sidecar(
     "incarnation",
     "why",
     ROLLBACK,
-    (Adoption("node:City", 7, 12),),
+    (Adoption(TableKey("node:City"), 7, 12),),
 )
 
 
@@ -60,7 +64,7 @@ def test_every_field_comes_back(objects: Objects) -> None:
     delete_sidecar(objects, FULL)
     assert read_sidecar(objects, "01B") is None
     delete_sidecar(objects, bare)
-    assert not any_sidecar(objects)
+    assert not has_sidecars(objects)
 
 
 def test_the_fields_of_release_0_8_are_as_it_writes_them(objects: Objects) -> None:

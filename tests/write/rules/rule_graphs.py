@@ -17,10 +17,10 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.location import Location
-from omnigraph.write.commit.section import Change, CommitOptions, PreparedWrite, commit
+from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, commit
 from omnigraph.write.commit.sidecars import WriterKind
-from omnigraph.write.rules.check import Arrival, Checked, Image, check_changes
-from omnigraph.write.rules.set_rules import type_of
+from omnigraph.write.rules.check import IncomingMode, RowChanges, RuleCheckResult, check_changes
+from omnigraph.write.rules.set_rules import type_of_table
 
 SCHEMA = """
 node Ship { code: String @key  name: String?  flag: String?  hull: I64?  @unique(name)  @unique(flag, hull) }
@@ -44,7 +44,7 @@ def make_ship_graph(location: Location, contents: Contents | None = None) -> Gra
 
 def table_of_rows(catalog: Catalog, table_key: str, rows: Sequence[Row]) -> pa.Table:
     """Rows in the columns of their table; what a row leaves out is null, an id that it leaves out is its key."""
-    type_ = type_of(catalog, table_key)
+    type_ = type_of_table(catalog, table_key)
     strict = arrow_schema(type_)
     schema = pa.schema([(name, cast("pa.DataType", strict.field(name).type)) for name in strict.names])
     full = [{"id": row.get("code"), **row} for row in rows]
@@ -60,7 +60,7 @@ class _Append:
     strict: bool = False
 
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:  # noqa: ARG002  appending reads nothing
-        changes = tuple(Change(key, partial(_append, rows=rows)) for key, rows in self.rows.items())
+        changes = tuple(TableChange(key, partial(_append, rows=rows)) for key, rows in self.rows.items())
         return PreparedWrite(changes, frozenset(), None)
 
 
@@ -82,17 +82,17 @@ def image(
     table_key: str,
     incoming: Sequence[Row] = (),
     removed: Sequence[str] = (),
-    arrival: Arrival = Arrival.UPSERT,
-) -> Image:
+    arrival: IncomingMode = IncomingMode.UPSERT,
+) -> RowChanges:
     rows = table_of_rows(graph.schema.catalog, table_key, incoming)
-    return Image(table_key, rows, pa.array(removed, pa.string()), arrival)
+    return RowChanges(table_key, rows, pa.array(removed, pa.string()), arrival)
 
 
-def check(graph: Graph, *images: Image, limit: int | None = None) -> Checked:
+def check(graph: Graph, *images: RowChanges, limit: int | None = None) -> RuleCheckResult:
     return check_changes(graph.schema.catalog, graph.snapshot(), images, limit)
 
 
-def found(graph: Graph, *images: Image) -> list[tuple[str, str, str, tuple[str, ...]]]:
+def found(graph: Graph, *images: RowChanges) -> list[tuple[str, str, str, tuple[str, ...]]]:
     """The violations, as much of them as says which they are."""
     return [summary(violation) for violation in check(graph, *images).violations]
 

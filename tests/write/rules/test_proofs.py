@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from omnigraph.language.schema import parse_schema
 from omnigraph.write.rules.check import _answers, _new_context
-from omnigraph.write.rules.proofs import surely_holds
+from omnigraph.write.rules.proofs import is_proven
 from omnigraph.write.rules.set_rules import Relation, RuleKind, SetRule, list_set_rules
 
 SCHEMA = """
@@ -63,7 +63,7 @@ def _breaks(rule: SetRule, relations: Mapping[str, pa.Table]) -> bool:
 @given(st.data())
 def test_what_is_proven_holds(rule: SetRule, data: st.DataObject) -> None:
     relations = data.draw(_relations(rule, st.sampled_from([None, "a", "b", "c"])))
-    assert not (surely_holds(rule, relations) and _breaks(rule, relations))
+    assert not (is_proven(rule, relations) and _breaks(rule, relations))
 
 
 @pytest.mark.parametrize("rule", RULES, ids=_named)
@@ -71,7 +71,7 @@ def test_what_is_proven_holds(rule: SetRule, data: st.DataObject) -> None:
 @given(st.data())
 def test_what_holds_is_proven(rule: SetRule, data: st.DataObject) -> None:
     relations = data.draw(_relations(rule, st.sampled_from(["a", "b", "c", "it's"])))
-    assert surely_holds(rule, relations) is not _breaks(rule, relations)
+    assert is_proven(rule, relations) is not _breaks(rule, relations)
 
 
 def test_the_rules_are_of_every_kind() -> None:

@@ -14,7 +14,7 @@ from omnigraph.language.schema import parse_schema
 from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.write.rules.check import check_rows
-from omnigraph.write.rules.row_rules import ROW_VIOLATIONS, row_violations
+from omnigraph.write.rules.row_rules import ROW_VIOLATIONS, find_row_violations
 from tests.write.rules.rule_graphs import Row, table_of_rows
 
 CATALOG = parse_schema("""
@@ -39,7 +39,7 @@ PORT, PLAIN, SMALL, TOWS = CATALOG.nodes["Port"], CATALOG.nodes["Plain"], CATALO
 
 
 def found(type_: NodeType | EdgeType, *rows: Row) -> list[tuple[object, ...]]:
-    return shown(row_violations(type_, table_of_rows(CATALOG, type_.table_key, rows)))
+    return shown(find_row_violations(type_, table_of_rows(CATALOG, type_.table_key, rows)))
 
 
 def shown(violations: pa.Table) -> list[tuple[object, ...]]:
@@ -98,7 +98,7 @@ def test_a_required_value_is_missing() -> None:
 
 
 def test_a_column_that_is_not_there_is_null() -> None:
-    assert shown(row_violations(PLAIN, pa.table({"id": ["a", "b"]}))) == [
+    assert shown(find_row_violations(PLAIN, pa.table({"id": ["a", "b"]}))) == [
         (0, "name", "required", None),
         (1, "name", "required", None),
     ]
@@ -130,22 +130,22 @@ def test_a_bound_that_is_no_float_is_not_rounded() -> None:
 
 def test_a_vector_may_come_as_a_list_of_any_length() -> None:
     rows = pa.table({"id": ["a", "b"], "code": ["a", "b"], "spot": [[1.0, 2.0], [1.0, 2.0, 3.0]]})
-    assert shown(row_violations(PORT, rows)) == [(1, "spot", "Vector(2)", "3")]
+    assert shown(find_row_violations(PORT, rows)) == [(1, "spot", "Vector(2)", "3")]
 
 
 def test_elements_belong_to_their_rows_beside_nulls_and_in_slices() -> None:
     rows = [port("a", sizes=[math.inf]), port("b"), port("c", sizes=[1.0]), port("d"), port("e", sizes=[0.0, math.nan])]
     table = table_of_rows(CATALOG, "node:Port", rows)
-    assert shown(row_violations(PORT, table.slice(1))) == [(3, "sizes", "finite", "nan")]
+    assert shown(find_row_violations(PORT, table.slice(1))) == [(3, "sizes", "finite", "nan")]
     spots = table_of_rows(
         CATALOG, "node:Port", [port("a"), port("b", spot=[1.0, math.nan]), port("c", spot=[1.0, 2.0])]
     )
-    assert shown(row_violations(PORT, spots.slice(1))) == [(0, "spot", "finite", "nan")]
+    assert shown(find_row_violations(PORT, spots.slice(1))) == [(0, "spot", "finite", "nan")]
 
 
 def test_rows_count_through_all_batches() -> None:
     chunk = table_of_rows(CATALOG, "node:Port", [port("ok"), port("P!")])
-    assert [row for row, *_ in shown(row_violations(PORT, pa.concat_tables([chunk, chunk])))] == [1, 3]
+    assert [row for row, *_ in shown(find_row_violations(PORT, pa.concat_tables([chunk, chunk])))] == [1, 3]
 
 
 def test_a_message_says_rule_type_property_and_value_and_stays_short() -> None:
@@ -160,7 +160,7 @@ def test_a_message_says_rule_type_property_and_value_and_stays_short() -> None:
 
 def test_a_table_in_the_very_schema_of_the_type_is_read() -> None:
     rows = table_of_rows(CATALOG, "node:Port", [port("p")]).cast(arrow_schema(PORT))
-    assert row_violations(PORT, rows.to_batches()[0]).num_rows == 0
+    assert find_row_violations(PORT, rows.to_batches()[0]).num_rows == 0
 
 
 FLOATS = st.one_of(st.none(), st.floats(), st.sampled_from([0.0, 30.0]))
@@ -179,7 +179,7 @@ PORTS = st.builds(
 def test_the_rules_say_what_plain_python_says(rows: Sequence[Row], start: int) -> None:
     table = table_of_rows(CATALOG, "node:Port", rows).slice(start)
     expected = {(at, *broken) for at, row in enumerate(rows[start:]) for broken in _broken(row)}
-    assert {(row, name, rule) for row, name, rule, _ in shown(row_violations(PORT, table))} == expected
+    assert {(row, name, rule) for row, name, rule, _ in shown(find_row_violations(PORT, table))} == expected
 
 
 def _broken(row: Row) -> set[tuple[str, str]]:

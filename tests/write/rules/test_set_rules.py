@@ -13,7 +13,7 @@ from omnigraph.storage.filters import MOST_LISTED
 from omnigraph.storage.location import Location
 from omnigraph.storage.pinned import ROW_ADDRESS
 from omnigraph.write.rules import changed_table as images
-from omnigraph.write.rules.check import Arrival, Image, rule_columns
+from omnigraph.write.rules.check import IncomingMode, RowChanges, list_rule_columns
 from omnigraph.write.rules.set_rules import list_set_rules
 from tests.write.rules.rule_graphs import Row, append_rows, check, found, image, make_ship_graph, put_rows
 
@@ -60,15 +60,15 @@ def test_an_id_comes_in_once(graph: Graph) -> None:
 
 
 def test_ids_without_a_key_come_in_once_too(graph: Graph) -> None:
-    doubled = image(graph, "edge:Tows", [edge("x", "a", "b"), edge("x", "b", "a")], arrival=Arrival.INSERT)
+    doubled = image(graph, "edge:Tows", [edge("x", "a", "b"), edge("x", "b", "a")], arrival=IncomingMode.INSERT)
     assert found(graph, doubled) == [("Tows", "id", "x", ("x", "x"))]
 
 
 def test_an_insert_meets_an_id_that_exists_and_an_upsert_replaces_it(graph: Graph) -> None:
-    (exists,) = check(graph, image(graph, "node:Port", [{"code": "p"}], arrival=Arrival.INSERT)).violations
+    (exists,) = check(graph, image(graph, "node:Port", [{"code": "p"}], arrival=IncomingMode.INSERT)).violations
     assert exists.message == "@key(code) on Port: 'p' exists already"
     assert found(graph, image(graph, "node:Port", [{"code": "p"}])) == []
-    assert found(graph, image(graph, "node:Port", [{"code": "q"}], ["p"], Arrival.INSERT)) != []
+    assert found(graph, image(graph, "node:Port", [{"code": "q"}], ["p"], IncomingMode.INSERT)) != []
 
 
 # --------------------------------------------------------------------------------------------- unique
@@ -122,7 +122,7 @@ def test_what_was_wrong_before_is_not_reported_again(graph: Graph) -> None:
 
 def test_an_edge_needs_both_its_nodes(graph: Graph) -> None:
     (source, target) = check(
-        graph, image(graph, "edge:CallsAt", [edge("n", "x", "a")], arrival=Arrival.FRESH)
+        graph, image(graph, "edge:CallsAt", [edge("n", "x", "a")], arrival=IncomingMode.FRESH)
     ).violations
     assert source.message == "edge CallsAt: Ship -> Port: 'n' has 'x' as its src, and there is no such Ship"
     assert target.message == "edge CallsAt: Ship -> Port: 'n' has 'a' as its dst, and there is no such Port"
@@ -131,7 +131,7 @@ def test_an_edge_needs_both_its_nodes(graph: Graph) -> None:
 
 def test_an_edge_may_come_with_its_node(graph: Graph) -> None:
     ship = image(graph, "node:Ship", [{"code": "n"}])
-    checked = check(graph, ship, image(graph, "edge:Tows", [edge("e", "n", "n")], arrival=Arrival.FRESH))
+    checked = check(graph, ship, image(graph, "edge:Tows", [edge("e", "n", "n")], arrival=IncomingMode.FRESH))
     assert checked.violations == ()
     assert checked.reads == frozenset()
 
@@ -165,7 +165,7 @@ def test_a_replaced_edge_moves(graph: Graph) -> None:
 
 
 def test_a_source_has_too_many_edges(graph: Graph) -> None:
-    (many,) = check(graph, image(graph, "edge:CallsAt", [edge("c3", "a", "p")], arrival=Arrival.FRESH)).violations
+    (many,) = check(graph, image(graph, "edge:CallsAt", [edge("c3", "a", "p")], arrival=IncomingMode.FRESH)).violations
     assert many.message == "@card(0..2) on CallsAt: 'a' would have 3 edges"
     assert (many.id, many.property, many.value, many.ids) == ("c3", "src", "a", ("c1", "c2", "c3"))
     assert found(graph, image(graph, "edge:CallsAt", [edge("c3", "b", "p")])) == []
@@ -197,11 +197,11 @@ def test_a_source_that_goes_needs_no_edges(graph: Graph) -> None:
 
 
 def test_an_overwrite_leaves_nothing_of_the_table(graph: Graph) -> None:
-    ships = image(graph, "node:Ship", [{"code": "a", "name": "Boreas"}], arrival=Arrival.OVERWRITE)
+    ships = image(graph, "node:Ship", [{"code": "a", "name": "Boreas"}], arrival=IncomingMode.OVERWRITE)
     assert found(graph, ships) == [("Tows", "edge Tows: Ship -> Ship", "b", (tow,)) for tow in ("t1", "t2", "t2")]
-    tows = image(graph, "edge:Tows", [edge("t1", "a", "a")], arrival=Arrival.OVERWRITE)
+    tows = image(graph, "edge:Tows", [edge("t1", "a", "a")], arrival=IncomingMode.OVERWRITE)
     assert found(graph, ships, tows) == []
-    emptied = image(graph, "edge:HomePort", arrival=Arrival.OVERWRITE)
+    emptied = image(graph, "edge:HomePort", arrival=IncomingMode.OVERWRITE)
     assert found(graph, emptied) == [("HomePort", "@card(1..1)", "a", ())]
 
 
@@ -212,7 +212,7 @@ def test_only_what_the_rules_need_is_read(graph: Graph) -> None:
     assert check(graph, image(graph, "node:Port", [{"code": "new"}])).reads == frozenset()
     assert check(graph, image(graph, "node:Ship", [{"code": "new"}])).reads == frozenset()
     assert check(graph, image(graph, "node:Ship", [{"code": "new", "name": "N"}])).reads == {"node:Ship"}
-    tow = image(graph, "edge:Tows", [edge("n", "a", "b")], arrival=Arrival.FRESH)
+    tow = image(graph, "edge:Tows", [edge("n", "a", "b")], arrival=IncomingMode.FRESH)
     assert check(graph, tow).reads == {"node:Ship"}
     assert check(graph, image(graph, "node:Port", removed=["q"])).reads == {"edge:CallsAt", "edge:HomePort"}
 
@@ -220,13 +220,13 @@ def test_only_what_the_rules_need_is_read(graph: Graph) -> None:
 def test_where_replaced_rows_lie_is_seen_on_the_way(graph: Graph) -> None:
     """A check that looks for ids says where those lie that the change replaces or removes, and only those."""
     ships = image(graph, "node:Ship", [{"code": "b"}, {"code": "x"}], ["c"])
-    checked = check(graph, ships, image(graph, "edge:Tows", [edge("e", "x", "a")], arrival=Arrival.FRESH))
-    (table_key, standing), *others = checked.standing.items()
+    checked = check(graph, ships, image(graph, "edge:Tows", [edge("e", "x", "a")], arrival=IncomingMode.FRESH))
+    (table_key, standing), *others = checked.locations.items()
     ship = graph.snapshot().table("Ship")
     lying = ship.scan(["id"], with_row_address=True).read_all().to_pylist()
     assert (table_key, standing.table, others) == ("node:Ship", ship, [])
     assert {row["id"] for row in lying if row[ROW_ADDRESS] in standing.addresses} == {"b", "c"}
-    assert check(graph, ships).standing == {}
+    assert check(graph, ships).locations == {}
 
 
 def test_many_values_are_found_by_a_scan_as_few_are_by_a_filter(graph: Graph) -> None:
@@ -282,8 +282,8 @@ def test_values_of_every_type_are_found(
     append_rows(graph, {"node:T": rows("old", 0)})
     if by_scan:
         scan_only(monkeypatch)
-    assert check(graph, Image("node:T", rows("other", 1))).violations == ()
-    same = check(graph, Image("node:T", rows("new", 0))).violations
+    assert check(graph, RowChanges("node:T", rows("other", 1))).violations == ()
+    same = check(graph, RowChanges("node:T", rows("new", 0))).violations
     assert {each.property for each in same} == {f"p{type_}" for type_ in values}
     assert {each.ids for each in same} == {("new", "old")}
 
@@ -295,7 +295,7 @@ def test_zero_has_no_sign(local_location: Location, monkeypatch: pytest.MonkeyPa
     if by_scan:
         scan_only(monkeypatch)
     same = pa.table({"id": ["new"], "code": ["new"], "depth": [0.0]})
-    assert found(graph, Image("node:T", same)) == [("T", "@unique(depth)", "0", ("new", "old"))]
+    assert found(graph, RowChanges("node:T", same)) == [("T", "@unique(depth)", "0", ("new", "old"))]
 
 
 def test_only_so_many_violations_are_given(graph: Graph) -> None:
@@ -305,8 +305,8 @@ def test_only_so_many_violations_are_given(graph: Graph) -> None:
 
 def test_a_rule_names_the_columns_that_it_needs(graph: Graph) -> None:
     catalog = graph.schema.catalog
-    assert rule_columns(catalog, "node:Ship") == ("id", "flag", "hull", "name")
-    assert rule_columns(catalog, "edge:CallsAt") == ("id", "dst", "note", "src")
+    assert list_rule_columns(catalog, "node:Ship") == ("id", "flag", "hull", "name")
+    assert list_rule_columns(catalog, "edge:CallsAt") == ("id", "dst", "note", "src")
     assert [rule.rule for rule in list_set_rules(catalog, "edge:CallsAt")] == [
         "id",
         "@unique(note)",

@@ -16,7 +16,7 @@ from omnigraph.storage import locating
 from omnigraph.storage.location import locate
 from omnigraph.write.rules import changed_table as images
 from omnigraph.write.rules import check as rules
-from omnigraph.write.rules.check import Arrival
+from omnigraph.write.rules.check import IncomingMode
 from tests.write.rules.rule_graphs import Contents, Row, check, image, make_ship_graph
 
 Found = Counter[tuple[str, str, str, tuple[str, ...]]]
@@ -54,7 +54,7 @@ COMMITTED: Contents = {
 class TableChange:
     incoming: Sequence[Row]
     removed: frozenset[str]
-    arrival: Arrival
+    arrival: IncomingMode
 
 
 def _rows(table_key: str, ids: st.SearchStrategy[str]) -> st.SearchStrategy[Row]:
@@ -76,15 +76,15 @@ def _rows(table_key: str, ids: st.SearchStrategy[str]) -> st.SearchStrategy[Row]
 
 @st.composite
 def table_changes(draw: st.DrawFn, table_key: str) -> TableChange:
-    arrival = draw(st.sampled_from(Arrival))
+    arrival = draw(st.sampled_from(IncomingMode))
     there = [str(row.get("id", row.get("code"))) for row in COMMITTED[table_key]]
     known = {"node:Ship": SHIP_IDS, "node:Port": PORT_IDS}.get(table_key, [*there, "n0", "n1"])
-    if arrival is Arrival.FRESH:
+    if arrival is IncomingMode.FRESH:
         known = [id_ for id_ in known if id_ not in there] + ["f0"]
     rows = draw(st.lists(_rows(table_key, st.sampled_from(known)), max_size=4))
-    if arrival is Arrival.FRESH:
+    if arrival is IncomingMode.FRESH:
         rows = list({row["id"]: row for row in rows}.values())
-    removed = draw(st.frozensets(st.sampled_from(there))) if arrival is not Arrival.OVERWRITE else frozenset[str]()
+    removed = draw(st.frozensets(st.sampled_from(there))) if arrival is not IncomingMode.OVERWRITE else frozenset[str]()
     return TableChange(rows, removed - {str(row["id"]) for row in rows}, arrival)
 
 
@@ -139,9 +139,9 @@ def _parts(table_key: str, change: TableChange | None) -> Parts:
     if change is None:
         return Parts([], rows, [])
     goes = set(change.removed)
-    if change.arrival is Arrival.UPSERT:
+    if change.arrival is IncomingMode.UPSERT:
         goes |= {str(row["id"]) for row in change.incoming}
-    if change.arrival is Arrival.OVERWRITE:
+    if change.arrival is IncomingMode.OVERWRITE:
         goes |= {str(row["id"]) for row in rows}
     return Parts(
         change.incoming, [row for row in rows if row["id"] not in goes], [row for row in rows if row["id"] in goes]

@@ -13,9 +13,15 @@ from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.storage.location import Location
 from omnigraph.write.rules.changed_table import ChangedTable
-from omnigraph.write.rules.check import Arrival, Image
-from omnigraph.write.rules.row_rules import row_violations
-from omnigraph.write.rules.set_rules import ANSWERS, SetRule, answers_of, list_set_rules, violation_of
+from omnigraph.write.rules.check import IncomingMode, RowChanges
+from omnigraph.write.rules.row_rules import find_row_violations
+from omnigraph.write.rules.set_rules import (
+    SET_VIOLATIONS,
+    SetRule,
+    decode_set_violations,
+    describe_violation,
+    list_set_rules,
+)
 from tests.write.rules.rule_graphs import check, image, make_ship_graph
 
 if TYPE_CHECKING:
@@ -45,7 +51,7 @@ def graph(local_location: Location) -> Graph:
     )
 
 
-def changes(graph: Graph) -> list[Image]:
+def changes(graph: Graph) -> list[RowChanges]:
     """One change that breaks every kind of rule, and comes near to breaking it."""
     return [
         image(
@@ -65,24 +71,24 @@ def changes(graph: Graph) -> list[Image]:
             graph,
             "edge:CallsAt",
             [{"id": "c4", "src": "a", "dst": "p", "note": "x"}, {"id": "c5", "src": "d", "dst": "nowhere"}],
-            arrival=Arrival.FRESH,
+            arrival=IncomingMode.FRESH,
         ),
-        image(graph, "edge:HomePort", [{"id": "h3", "src": "e", "dst": "p"}], ["h1"], Arrival.INSERT),
+        image(graph, "edge:HomePort", [{"id": "h3", "src": "e", "dst": "p"}], ["h1"], IncomingMode.INSERT),
     ]
 
 
-def on_spark(spark: SparkSession, graph: Graph, rule: SetRule, images: list[Image]) -> list[Violation]:
+def on_spark(spark: SparkSession, graph: Graph, rule: SetRule, images: list[RowChanges]) -> list[Violation]:
     by_key = {image.table_key: image for image in images}
-    tables = {
+    tables: dict[str, ChangedTable] = {
         type_.table_key: ChangedTable(type_, graph.snapshot(), by_key.get(type_.table_key))
         for type_ in graph.schema.catalog.types()
     }
     for relation in rule.relations:
-        rows = tables[relation.table_key].part(relation.part, relation.physical_columns)
-        texts = pa.Table.from_batches([relation.texts(rows)])
+        rows = tables[relation.table_key].read_part(relation.part, relation.physical_columns)
+        texts = pa.Table.from_batches([relation.encode(rows)])
         spark.createDataFrame(texts).createOrReplaceTempView(relation.name)
-    answers = spark.sql(rule.sql).toArrow().cast(ANSWERS)
-    return [violation_of(rule, answer) for answer in answers_of(answers)]
+    answers = spark.sql(rule.sql).toArrow().cast(SET_VIOLATIONS)
+    return [describe_violation(rule, answer) for answer in decode_set_violations(answers)]
 
 
 def test_both_engines_find_the_same(spark: SparkSession, graph: Graph) -> None:
@@ -108,9 +114,9 @@ def test_row_rules_run_in_the_workers(spark: SparkSession) -> None:
 
     def broken(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield from row_violations(port, batch).to_batches()
+            yield from find_row_violations(port, batch).to_batches()
 
     columns = "row long, property string, rule string, value string, message string"
     there = spark.createDataFrame(rows).coalesce(1).mapInArrow(broken, columns).toArrow()
-    assert there.to_pylist() == row_violations(port, rows).to_pylist()
+    assert there.to_pylist() == find_row_violations(port, rows).to_pylist()
     assert there["rule"].to_pylist() == ["@range(depth, ..30.0)", "no null items", "required"]

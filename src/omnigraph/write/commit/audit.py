@@ -70,7 +70,7 @@ def is_audited(manifest: Manifest, operation_id: str) -> bool:
     return table is not None and table.count_rows(f"operation_id = '{operation_id}'") > 0
 
 
-def record(manifest: Manifest, recovery: Recovery) -> None:
+def record_recovery(manifest: Manifest, recovery: Recovery) -> None:
     """Insert the row of an operation if it is absent: exactly once, however often and by whomever it is tried."""
     row = _encoded(recovery)
     for _ in range(_ATTEMPTS):
@@ -86,7 +86,7 @@ def record(manifest: Manifest, recovery: Recovery) -> None:
     raise PublishContention("the audit table of recoveries is written by too many at once", hint="retry")
 
 
-def recoveries(manifest: Manifest) -> list[Recovery]:
+def list_recoveries(manifest: Manifest) -> list[Recovery]:
     """Every recovery, newest first."""
     table = _open(manifest)
     if table is None:

@@ -17,7 +17,7 @@ from omnigraph.storage.locks import branch_lock
 from omnigraph.write.commit.recovery import heal
 
 
-def hand_over(
+def publish_handoff(
     manifest: Manifest, branch: str, inherited: Iterable[Pin], intent: CommitIntent, incarnation: str | None
 ) -> frozenset[str]:
     """Publish forks of inherited tables; the keys of those that the branch owns now.
@@ -30,7 +30,7 @@ def hand_over(
         forked = [pin for pin in inherited if now.get(pin.table_key) == pin]
         if forked:
             forks = [entry_of(manifest, pin, fork_table(manifest, held, branch, pin)) for pin in forked]
-            expected = {pin.table_key: pin.version for pin in forked}
+            expected: dict[str, int] = {pin.table_key: pin.version for pin in forked}
             request = PublishRequest(intent, updates=tuple(forks), expected=expected, incarnation=incarnation)
             publish(manifest, held, branch, request)
     return frozenset(pin.table_key for pin in forked)

@@ -22,12 +22,12 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.locks import Held
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
-from omnigraph.write.commit.operation import Change, NewSchema, NewTable, PreparedWrite
+from omnigraph.write.commit.operation import PreparedWrite, SchemaChange, TableChange, TableCreation
 from omnigraph.write.commit.sidecars import WriterKind
-from omnigraph.write.commit.table_shape import Shape, lags
+from omnigraph.write.commit.table_shape import TableShape, is_lagging
 
 
-def newer_schema(manifest: Manifest, branch: str) -> Schema | None:
+def find_newer_schema(manifest: Manifest, branch: str) -> Schema | None:
     """The schema of the graph, if the tables of a branch were not brought to it yet."""
     current = manifest.view(MAIN).tables.schema_head
     if current is None or lag_of(manifest, manifest.view(branch).tables.schema_head) is None:
@@ -36,7 +36,7 @@ def newer_schema(manifest: Manifest, branch: str) -> Schema | None:
 
 
 @dataclass(frozen=True, slots=True)
-class CatchUp:
+class CatchUpOperation:
     """Gives the tables of a branch the columns of the current schema, and the branch tables of the types it lacks."""
 
     manifest: Manifest
@@ -51,20 +51,22 @@ class CatchUp:
             # Somebody else was first.
             return PreparedWrite((), frozenset(), None)
         changes = tuple(
-            Change(type_.table_key, Shape(type_, snapshot.lag.origins[type_.table_key].columns).stage_loosely)
+            TableChange(
+                type_.table_key, TableShape(type_, snapshot.lag.origins[type_.table_key].columns).stage_nullable
+            )
             for type_ in self.schema.catalog.types()
-            if type_.table_key in snapshot.pins and lags(snapshot.table(type_.table_key), type_)
+            if type_.table_key in snapshot.pins and is_lagging(snapshot.table(type_.table_key), type_)
         )
         before = snapshot.written_under
-        schema = NewSchema(self.schema.hash, self.schema.hash if before is None else before.schema_ir_hash)
+        schema = SchemaChange(self.schema.hash, self.schema.hash if before is None else before.schema_ir_hash)
         return PreparedWrite(changes, frozenset(), None, created=tuple(self._created(snapshot)), schema=schema)
 
-    def _created(self, snapshot: Snapshot) -> Iterator[NewTable]:
+    def _created(self, snapshot: Snapshot) -> Iterator[TableCreation]:
         on_main = pins_of(self.manifest.view(MAIN))
         for type_ in self.schema.catalog.types():
             pin = on_main.get(type_.table_key)
             if type_.table_key not in snapshot.pins and pin is not None:
-                yield NewTable(type_.table_key, pin.location, partial(self._home, pin), partial(_empty, type_))
+                yield TableCreation(type_.table_key, pin.location, partial(self._home, pin), partial(_empty, type_))
 
     def _home(self, pin: Pin, held: Held | None) -> Table:
         """A fork of the table of main: it is made empty, and shares nothing but the folder.

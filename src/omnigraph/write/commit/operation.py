@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from omnigraph.language.schema import TableKey
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot
 from omnigraph.storage.locks import Held
@@ -21,7 +22,7 @@ OutcomeOf = TypeVar("OutcomeOf", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TableChange:
     """What one table gets. ``stage`` writes it on a pinned table, invisibly, and may be called again on a newer pin.
 
     ``is_long``: staging takes so long that a fork of the table, if it needs one, is published before. ``is_small``: it
@@ -33,26 +34,26 @@ class Change:
     stage: Callable[[Table], Staged | None]
     is_long: bool = False
     is_small: bool = False
-    can_wait: bool = False
+    is_upkeep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class NewTable:
+class TableCreation:
     """A table that the branch does not show yet, and the rows that it begins with.
 
     ``home`` gives its dataset at HEAD, which nobody shows and whose next version is above any that ever was. ``stage``
     writes the rows there, in place of whatever it holds. ``early``: its home may be made before the branch's lock.
     """
 
-    table_key: str
+    table_key: TableKey
     location: str
-    home: Callable[[Held | None], Table]
+    open_home: Callable[[Held | None], Table]
     stage: Callable[[Table], Staged]
-    early: bool = False
+    can_stage_early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class NewSchema:
+class SchemaChange:
     """The schema that the graph gets with a commit, or that a branch catches up with; and the one that it follows."""
 
     schema_ir_hash: str
@@ -68,24 +69,24 @@ class PreparedWrite(Generic[OutcomeOf]):
     branch shows from now on, ``dropped`` those that it does not show any more.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[TableChange, ...]
     reads: frozenset[str]
     outcome: OutcomeOf
     adopted: tuple[Pin, ...] = ()
-    always: bool = False
-    created: tuple[NewTable, ...] = ()
+    force_commit: bool = False
+    created: tuple[TableCreation, ...] = ()
     dropped: tuple[str, ...] = ()
-    schema: NewSchema | None = None
+    schema: SchemaChange | None = None
 
     @property
-    def makes_commit(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether there is something to publish."""
-        return bool(self.changes or self.created or self.shows_otherwise)
+        return bool(self.changes or self.created or self.has_manifest_changes)
 
     @property
-    def shows_otherwise(self) -> bool:
+    def has_manifest_changes(self) -> bool:
         """Whether there is something to publish that no table has to be committed for."""
-        return bool(self.adopted or self.dropped or self.schema or self.always)
+        return bool(self.adopted or self.dropped or self.schema or self.force_commit)
 
 
 class WriteOperation(Protocol[OutcomeOf]):
@@ -125,7 +126,7 @@ class CommitOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Result(Generic[Outcome]):
+class CommitResult(Generic[Outcome]):
     """What came of it. ``commit`` is None when there was nothing to change."""
 
     commit: CommitRecord | None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic
 
 from omnigraph.errors import ConflictError, ExpectedVersionMismatch, OmniGraphError, OutcomeUnknown, StorageError
+from omnigraph.language.schema import TableKey
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
@@ -24,7 +25,7 @@ from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
 from omnigraph.storage.locks import Held, LeaseLost
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
-from omnigraph.write.commit.operation import CommitOptions, Outcome, PreparedWrite, Result, WriteOperation
+from omnigraph.write.commit.operation import CommitOptions, CommitResult, Outcome, PreparedWrite, WriteOperation
 from omnigraph.write.commit.recovery import RECOVERY_ACTOR, roll_back
 from omnigraph.write.commit.sidecars import (
     ROLLBACK,
@@ -43,12 +44,12 @@ _log = logging.getLogger("omnigraph")
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt(Generic[Outcome]):
+class CommitAttempt(Generic[Outcome]):
     """One call of :func:`commit`: ids that are minted once, whatever has to be repeated."""
 
     manifest: Manifest
-    work: WriteOperation[Outcome]
-    terms: CommitOptions
+    operation: WriteOperation[Outcome]
+    options: CommitOptions
     operation_id: str
     commit_id: str
     incarnation: str | None
@@ -56,37 +57,37 @@ class Attempt(Generic[Outcome]):
 
 
 @dataclass(frozen=True, slots=True)
-class Section(Generic[Outcome]):
+class CommitSection(Generic[Outcome]):
     """What is known under the lock."""
 
-    attempt: Attempt[Outcome]
+    attempt: CommitAttempt[Outcome]
     held: Held
     basis: Snapshot
     prepared: PreparedWrite[Outcome]
     staged: Mapping[str, Staged | None]
 
     @property
-    def touched(self) -> list[str]:
+    def written_tables(self) -> list[str]:
         """The tables that are written."""
         return [change.table_key for change in self.prepared.changes]
 
     @property
-    def compared(self) -> list[str]:
+    def read_set(self) -> list[str]:
         """The tables whose versions must be those of the basis: written, adopted and read."""
-        return sorted({*self.touched, *self.prepared.reads, *(pin.table_key for pin in self.prepared.adopted)})
+        return sorted({*self.written_tables, *self.prepared.reads, *(pin.table_key for pin in self.prepared.adopted)})
 
-    def expected(self, view: View) -> dict[str, int]:
+    def list_expected_versions(self, view: View) -> dict[str, int]:
         """The versions that a publish stands on, those of tables that are not shown yet or not any more too."""
         comes_or_goes = {*(each.table_key for each in self.prepared.created), *self.prepared.dropped}
-        return {table_key: view.tables.version_of(table_key) for table_key in {*self.compared, *comes_or_goes}}
+        return {table_key: view.tables.version_of(table_key) for table_key in {*self.read_set, *comes_or_goes}}
 
-    def tombstones(self, view: View) -> tuple[Tombstone, ...]:
+    def list_tombstones(self, view: View) -> tuple[Tombstone, ...]:
         """What hides the tables that are dropped: the last version of each, and one that this commit may make."""
         return tuple(Tombstone(key, view.tables.version_of(key) + 1) for key in self.prepared.dropped)
 
 
 @dataclass(frozen=True, slots=True)
-class _Ready:
+class _StagedTable:
     """One table that is about to be committed: where it stands and what is staged on it."""
 
     pin: Pin
@@ -95,12 +96,14 @@ class _Ready:
     is_new: bool = False
 
 
-def write(section: Section[Outcome], view: View, owned: Mapping[str, Table]) -> Result[Outcome]:
+def run_phases(section: CommitSection[Outcome], view: View, owned: Mapping[str, Table]) -> CommitResult[Outcome]:
     """Commit and publish. ``owned`` are the tables that the branch has as its own, which stand at their pins."""
     ready = _ready(section, view, owned)
     if not ready:
         prepared = section.prepared
-        return _published_alone(section, view) if prepared.shows_otherwise else Result(None, prepared.outcome)
+        return (
+            _published_alone(section, view) if prepared.has_manifest_changes else CommitResult(None, prepared.outcome)
+        )
     attempt = section.attempt
     sidecar = _sidecar(section, view, ready)
     section.held.check()
@@ -115,50 +118,50 @@ def write(section: Section[Outcome], view: View, owned: Mapping[str, Table]) -> 
         landed = _give_up(section, sidecar)
         if landed is None:
             raise _conflict(moved, ready) from moved
-        return Result(landed, section.prepared.outcome)
+        return CommitResult(landed, section.prepared.outcome)
     except BaseException as error:
         landed = _give_up(section, sidecar)
         if landed is None or not isinstance(error, Exception):
             raise
-        return Result(landed, section.prepared.outcome)
+        return CommitResult(landed, section.prepared.outcome)
     if published.status == "replayed":
         _give_up(section, sidecar)
-        return Result(published.commit, section.prepared.outcome, replayed=True)
-    if published.commit.actor != RECOVERY_ACTOR or attempt.terms.actor == RECOVERY_ACTOR:
+        return CommitResult(published.commit, section.prepared.outcome, replayed=True)
+    if published.commit.actor != RECOVERY_ACTOR or attempt.options.actor == RECOVERY_ACTOR:
         _clear(section, sidecar)
-    return Result(published.commit, section.prepared.outcome)
+    return CommitResult(published.commit, section.prepared.outcome)
 
 
-def _ready(section: Section[Outcome], view: View, owned: Mapping[str, Table]) -> list[_Ready]:
+def _ready(section: CommitSection[Outcome], view: View, owned: Mapping[str, Table]) -> list[_StagedTable]:
     """Fork what has to be forked, stage what is not staged on the current pin, leave out what changes nothing."""
     manifest, pins = section.attempt.manifest, pins_of(view)
-    ready: list[_Ready] = []
+    ready: list[_StagedTable] = []
     for change in section.prepared.changes:
         pin = pins[change.table_key]
-        table = owned.get(change.table_key) or fork_table(manifest, section.held, section.attempt.terms.branch, pin)
+        table = owned.get(change.table_key) or fork_table(manifest, section.held, section.attempt.options.branch, pin)
         known = section.staged.get(change.table_key)
         fits = known is not None and (known.branch, known.version) == (table.branch, table.version)
         staged = known if fits else change.stage(table)
         if staged is not None:
-            ready.append(_Ready(pin, table, staged))
+            ready.append(_StagedTable(pin, table, staged))
     for each in section.prepared.created:
-        table = each.home(section.held)
+        table = each.open_home(section.held)
         known = section.staged.get(each.table_key)
         fits = known is not None and (known.branch, known.version) == (table.branch, table.version)
         pin = Pin(each.table_key, each.location, table.version, table.branch, 0)
-        ready.append(_Ready(pin, table, known if known is not None and fits else each.stage(table), is_new=True))
+        ready.append(_StagedTable(pin, table, known if known is not None and fits else each.stage(table), is_new=True))
     return ready
 
 
-def _sidecar(section: Section[Outcome], view: View, ready: list[_Ready]) -> Sidecar:
-    attempt, terms = section.attempt, section.attempt.terms
+def _sidecar(section: CommitSection[Outcome], view: View, ready: list[_StagedTable]) -> Sidecar:
+    attempt, terms = section.attempt, section.attempt.options
     head = view.history.head()
     return Sidecar(
         attempt.operation_id,
         attempt.started_at,
         None if terms.branch == MAIN else terms.branch,
         terms.actor,
-        attempt.work.kind,
+        attempt.operation.kind,
         tuple(
             SidecarPin(
                 each.pin.table_key,
@@ -176,7 +179,7 @@ def _sidecar(section: Section[Outcome], view: View, ready: list[_Ready]) -> Side
         parent_commit_id=head.id if head else None,
         if_commit=terms.if_commit,
         txn=terms.txn,
-        read_set=section.expected(view),
+        read_set=section.list_expected_versions(view),
         schema_ir_hash=terms.schema_ir_hash,
         branch_incarnation=attempt.incarnation,
         message=terms.message,
@@ -186,18 +189,20 @@ def _sidecar(section: Section[Outcome], view: View, ready: list[_Ready]) -> Side
             for each in ready
             if each.is_new
         ),
-        tombstones=tuple(SidecarTombstone(each.table_key, each.version) for each in section.tombstones(view)),
+        tombstones=tuple(
+            SidecarTombstone(TableKey(each.table_key), each.version) for each in section.list_tombstones(view)
+        ),
         replaces_schema=section.prepared.schema and section.prepared.schema.replaces,
     )
 
 
-def _committed(section: Section[Outcome], ready: _Ready) -> TableVersion:
+def _committed(section: CommitSection[Outcome], ready: _StagedTable) -> TableVersion:
     section.held.check()
     table = tables.commit(ready.table, ready.staged, section.attempt.operation_id)
     return entry_of(section.attempt.manifest, ready.pin, table)
 
 
-def _confirmed(section: Section[Outcome], sidecar: Sidecar, updates: list[TableVersion]) -> Sidecar:
+def _confirmed(section: CommitSection[Outcome], sidecar: Sidecar, updates: list[TableVersion]) -> Sidecar:
     """A merge says in its sidecar that every table was committed: without that, release 0.8 takes it back.
 
     That release does not know of adopted versions, so a merge that has some is never said to be complete.
@@ -211,7 +216,7 @@ def _confirmed(section: Section[Outcome], sidecar: Sidecar, updates: list[TableV
     return replace(sidecar, tables=confirmed)
 
 
-def _published_alone(section: Section[Outcome], view: View) -> Result[Outcome]:
+def _published_alone(section: CommitSection[Outcome], view: View) -> CommitResult[Outcome]:
     """Publish where no table is committed: one write, all or nothing, so there is nothing to write down before."""
     attempt = section.attempt
     try:
@@ -222,12 +227,12 @@ def _published_alone(section: Section[Outcome], view: View) -> Result[Outcome]:
             raise OutcomeUnknown(
                 attempt.commit_id, f"whether the commit was published is not known: {error}"
             ) from error
-        return Result(landed, section.prepared.outcome)
-    return Result(published.commit, section.prepared.outcome, replayed=published.status == "replayed")
+        return CommitResult(landed, section.prepared.outcome)
+    return CommitResult(published.commit, section.prepared.outcome, replayed=published.status == "replayed")
 
 
-def _published(section: Section[Outcome], view: View, updates: list[TableVersion]) -> Published:
-    attempt, terms, prepared = section.attempt, section.attempt.terms, section.prepared
+def _published(section: CommitSection[Outcome], view: View, updates: list[TableVersion]) -> Published:
+    attempt, terms, prepared = section.attempt, section.attempt.options, section.prepared
     schema = prepared.schema
     request = PublishRequest(
         CommitIntent(
@@ -235,10 +240,10 @@ def _published(section: Section[Outcome], view: View, updates: list[TableVersion
         ),
         registrations=tuple(Registration(each.table_key, each.location) for each in prepared.created),
         updates=(*updates, *(standing_entry(attempt.manifest, pin) for pin in prepared.adopted)),
-        tombstones=section.tombstones(view),
+        tombstones=section.list_tombstones(view),
         new_schema=None if schema is None else schema.schema_ir_hash,
         replaces_schema=None if schema is None else schema.replaces,
-        expected=section.expected(view),
+        expected=section.list_expected_versions(view),
         if_commit=terms.if_commit,
         incarnation=attempt.incarnation,
     )
@@ -247,7 +252,7 @@ def _published(section: Section[Outcome], view: View, updates: list[TableVersion
     return published
 
 
-def _clear(section: Section[Outcome], sidecar: Sidecar) -> None:
+def _clear(section: CommitSection[Outcome], sidecar: Sidecar) -> None:
     try:
         delete_sidecar(section.attempt.manifest.objects, sidecar)
     except OmniGraphError as error:
@@ -255,7 +260,7 @@ def _clear(section: Section[Outcome], sidecar: Sidecar) -> None:
         _log.warning("the sidecar of commit %s could not be removed yet: %s", sidecar.commit_id, error)
 
 
-def _give_up(section: Section[Outcome], sidecar: Sidecar) -> CommitRecord | None:
+def _give_up(section: CommitSection[Outcome], sidecar: Sidecar) -> CommitRecord | None:
     """The way out of a failed phase B or C: the commit, if it landed after all; None when all was taken back."""
     attempt = section.attempt
     try:
@@ -268,7 +273,7 @@ def _give_up(section: Section[Outcome], sidecar: Sidecar) -> CommitRecord | None
         landed = _landed(attempt)
         if landed is not None:
             return landed
-        rolled_back = roll_back(attempt.manifest, section.held, attempt.terms.branch, sidecar)
+        rolled_back = roll_back(attempt.manifest, section.held, attempt.options.branch, sidecar)
         if rolled_back is not None and rolled_back.status == "superseded":
             return rolled_back.commit
         section.held.check()
@@ -278,11 +283,11 @@ def _give_up(section: Section[Outcome], sidecar: Sidecar) -> CommitRecord | None
     return None
 
 
-def _landed(attempt: Attempt[Outcome]) -> CommitRecord | None:
-    return attempt.manifest.view(attempt.terms.branch, with_lineage=True).history.find(attempt.commit_id)
+def _landed(attempt: CommitAttempt[Outcome]) -> CommitRecord | None:
+    return attempt.manifest.view(attempt.options.branch, with_lineage=True).history.find(attempt.commit_id)
 
 
-def _conflict(moved: CommitRefused | HeadMoved, ready: list[_Ready]) -> ConflictError:
+def _conflict(moved: CommitRefused | HeadMoved, ready: list[_StagedTable]) -> ConflictError:
     keys = {each.table.subject: each.pin for each in ready}
     pin = keys.get(moved.subject)
     if pin is None or isinstance(moved, CommitRefused):

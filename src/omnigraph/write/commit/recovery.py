@@ -39,8 +39,8 @@ from omnigraph.write.commit.sidecars import (
     SidecarPin,
     SidecarRegistration,
     WriterKind,
-    any_sidecar,
     delete_sidecar,
+    has_sidecars,
     list_sidecars,
 )
 
@@ -51,12 +51,12 @@ _MAINTAINERS: Final = frozenset({WriterKind.OPTIMIZE, WriterKind.ENSURE_INDICES}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TableHead:
     """One table of an operation as it is now: its pin, its HEAD, and every commit in between."""
 
     pin: Pin
     head: Table
-    beyond: tuple[Committed, ...]
+    unpublished: tuple[Committed, ...]
 
 
 def heal_all(manifest: Manifest) -> None:
@@ -70,7 +70,7 @@ def heal_all(manifest: Manifest) -> None:
 
 def heal_branch(manifest: Manifest, branch: str) -> None:
     """Finish what is left on one branch; where nothing is left that costs one listing and no lock."""
-    if any_sidecar(manifest.objects):
+    if has_sidecars(manifest.objects):
         with branch_lock(manifest.location, branch, manifest.locks) as held:
             heal(manifest, held, branch)
 
@@ -109,7 +109,7 @@ def _recover(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar) -> N
         outcomes = [TableOutcome(pin.table_key, pin.expected_version, pin.post_commit_pin) for pin in sidecar.tables]
         _project_schema(manifest, held, sidecar)
         return _finish(manifest, held, sidecar, kind, landed.id if landed else "", outcomes)
-    found = look_at(manifest, view, sidecar.tables)
+    found = read_table_heads(manifest, view, sidecar.tables)
     if sidecar.commit_id is None and legacy_sidecars.is_stale(sidecar, found):
         outcomes = [TableOutcome(each.pin.table_key, each.head.version, each.pin.version) for each in found]
         return _finish(manifest, held, sidecar, RecoveryKind.ROLLED_FORWARD, _head_of(view), outcomes)
@@ -121,15 +121,17 @@ def _recover(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar) -> N
     rolled_back = roll_back(manifest, held, branch, sidecar)
     if rolled_back is not None and rolled_back.status == "superseded":
         raise ConflictError(f"operation {sidecar.operation_id} was published meanwhile")
-    outcomes = [TableOutcome(each.pin.table_key, each.head.version, each.pin.version) for each in found if each.beyond]
+    outcomes = [
+        TableOutcome(each.pin.table_key, each.head.version, each.pin.version) for each in found if each.unpublished
+    ]
     commit_id = rolled_back.commit.id if rolled_back else _head_of(view)
     return _finish(manifest, held, sidecar, RecoveryKind.ROLLED_BACK, commit_id, outcomes)
 
 
-def look_at(manifest: Manifest, view: View, wanted: Iterable[SidecarPin]) -> list[Found]:
+def read_table_heads(manifest: Manifest, view: View, wanted: Iterable[SidecarPin]) -> list[TableHead]:
     """The tables of an operation as they are now. A fork that was never made has not moved."""
     pins = pins_of(view)
-    found: list[Found] = []
+    found: list[TableHead] = []
     for each in wanted:
         pin = pins.get(each.table_key)
         if pin is None:
@@ -138,11 +140,11 @@ def look_at(manifest: Manifest, view: View, wanted: Iterable[SidecarPin]) -> lis
             head = open_table(manifest.location.join(pin.location), each.table_branch, None, manifest.access)
         except NotFound:
             continue
-        found.append(Found(pin, head, commits_beyond(head, pin)))
+        found.append(TableHead(pin, head, read_unpublished_commits(head, pin)))
     return found
 
 
-def commits_beyond(head: Table, pin: Pin) -> tuple[Committed, ...]:
+def read_unpublished_commits(head: Table, pin: Pin) -> tuple[Committed, ...]:
     """What was committed to a table after its pin. A HEAD below the pin cannot be: everything is kept as it is."""
     if head.version < pin.version:
         raise RecoveryError(
@@ -153,8 +155,8 @@ def commits_beyond(head: Table, pin: Pin) -> tuple[Committed, ...]:
     return tuple(head.transactions(pin.version, head.version))
 
 
-def _is_complete(manifest: Manifest, view: View, sidecar: Sidecar, found: Sequence[Found]) -> bool:
-    if sidecar.writer_kind in _MAINTAINERS and any(not _is_maintenance(each.beyond) for each in found):
+def _is_complete(manifest: Manifest, view: View, sidecar: Sidecar, found: Sequence[TableHead]) -> bool:
+    if sidecar.writer_kind in _MAINTAINERS and any(not _is_maintenance(each.unpublished) for each in found):
         return False
     if sidecar.commit_id is None:
         return legacy_sidecars.is_complete(sidecar, found)
@@ -168,7 +170,7 @@ def _is_complete(manifest: Manifest, view: View, sidecar: Sidecar, found: Sequen
         return False
     if any(_new_table(manifest, sidecar, each) is None for each in sidecar.additional_registrations):
         return False
-    return all(each.beyond and _is_own(each.beyond[0], sidecar) for each in found)
+    return all(each.unpublished and _is_own(each.unpublished[0], sidecar) for each in found)
 
 
 def _new_table(manifest: Manifest, sidecar: Sidecar, registered: SidecarRegistration) -> Table | None:
@@ -188,7 +190,9 @@ def _is_own(commit: Committed, sidecar: Sidecar) -> bool:
     return commit.operation_id == sidecar.operation_id and commit.restored is None
 
 
-def _roll_forward(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar, found: Sequence[Found]) -> Published:
+def _roll_forward(
+    manifest: Manifest, held: Held, branch: str, sidecar: Sidecar, found: Sequence[TableHead]
+) -> Published:
     """Publish what the writer would have, on the head that it saw: the version after each pin, never HEAD."""
     updates = [entry_of(manifest, each.pin, each.head.at(_target(sidecar, each))) for each in found]
     updates += _adopted(manifest, branch, sidecar)
@@ -242,7 +246,7 @@ def _project_schema(manifest: Manifest, held: Held, sidecar: Sidecar) -> None:
         project_root_files(manifest.objects, schema_of(manifest, sidecar.schema_ir_hash))
 
 
-def _target(sidecar: Sidecar, found: Found) -> int:
+def _target(sidecar: Sidecar, found: TableHead) -> int:
     # Release 0.8 publishes what it finds at HEAD; ours is always the one version after the pin.
     return found.head.version if sidecar.commit_id is None else found.pin.version + 1
 
@@ -254,23 +258,25 @@ def roll_back(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar) -> 
     writer that wakes up late cannot commit any more.
     """
     view = manifest.writable_view(branch)
-    found = look_at(manifest, view, sidecar.tables)
+    found = read_table_heads(manifest, view, sidecar.tables)
     restored = [
-        _restored(manifest, held, each, sidecar.operation_id) for each in found if each.beyond or held.kind == "lease"
+        _restored(manifest, held, each, sidecar.operation_id)
+        for each in found
+        if each.unpublished or held.kind == "lease"
     ]
     if not restored:
         return None
     return _publish_restored(manifest, held, branch, found, restored, str(ULID()), instead_of=sidecar.commit_id)
 
 
-def discard_drift(manifest: Manifest, held: Held, branch: str, heads: Sequence[Found]) -> bool:
+def discard_drift(manifest: Manifest, held: Held, branch: str, heads: Sequence[TableHead]) -> bool:
     """Take back unpublished commits that no sidecar explains; whether there were any.
 
     Only ours: a commit that does not carry an operation's id was made by somebody we do not know.
     """
-    drifted = [each for each in heads if each.beyond]
+    drifted = [each for each in heads if each.unpublished]
     for each in drifted:
-        foreign = [one for one in each.beyond if is_foreign(one)]
+        foreign = [one for one in each.unpublished if is_foreign_commit(one)]
         if foreign:
             raise DriftDetected(
                 f"'{each.pin.table_key}' moved from version {each.pin.version} to {each.head.version} without us: "
@@ -280,11 +286,11 @@ def discard_drift(manifest: Manifest, held: Held, branch: str, heads: Sequence[F
             )
     if not drifted:
         return False
-    take_back(manifest, held, branch, drifted)
+    restore_to_pins(manifest, held, branch, drifted)
     return True
 
 
-def take_back(manifest: Manifest, held: Held, branch: str, drifted: Sequence[Found]) -> CommitRecord:
+def restore_to_pins(manifest: Manifest, held: Held, branch: str, drifted: Sequence[TableHead]) -> CommitRecord:
     """Restore tables to their pins, whatever was committed after them, and publish that."""
     # One id for the commit and its Restores: by that it is known as a repair, and gets its row in the audit.
     commit_id = str(ULID())
@@ -300,7 +306,7 @@ def audit_discarded_drift(manifest: Manifest, held: Held, view: View) -> None:
     head = view.history.head()
     if head is None or not _is_recovery(head, view.branch):
         return
-    audited = {recovery.graph_commit_id for recovery in audit.recoveries(manifest)}
+    audited = {recovery.graph_commit_id for recovery in audit.list_recoveries(manifest)}
     recovered = takewhile(partial(_is_recovery, branch=view.branch), view.history.newest_first())
     untold = next((commit for commit in recovered if commit.id not in audited), None)
     outcomes = () if untold is None else _discarded_by(manifest, view.branch, untold)
@@ -310,7 +316,7 @@ def audit_discarded_drift(manifest: Manifest, held: Held, view: View) -> None:
     held.check()
     made_at = commit_of(untold).created_at
     kind = RecoveryKind.DRIFT_DISCARDED
-    audit.record(manifest, Recovery(untold.id, kind, None, untold.id, "Drift", outcomes, made_at))
+    audit.record_recovery(manifest, Recovery(untold.id, kind, None, untold.id, "Drift", outcomes, made_at))
 
 
 def _is_recovery(commit: CommitRecord, branch: str) -> bool:
@@ -338,12 +344,12 @@ def _discarded_from(table: Table, pin: Pin, commit: CommitRecord) -> Iterator[Ta
 _OWN_WITHOUT_ID: Final = _MAINTENANCE | {"Restore"}
 
 
-def is_foreign(commit: Committed) -> bool:
+def is_foreign_commit(commit: Committed) -> bool:
     """Whether a commit of a table was made by somebody we do not know."""
     return commit.operation_id is None and commit.operation not in _OWN_WITHOUT_ID
 
 
-def _restored(manifest: Manifest, held: Held, found: Found, operation_id: str) -> TableVersion:
+def _restored(manifest: Manifest, held: Held, found: TableHead, operation_id: str) -> TableVersion:
     held.check()
     staged = tables.restore(found.head, found.pin.version)
     return entry_of(manifest, found.pin, tables.commit(found.head, staged, operation_id))
@@ -353,7 +359,7 @@ def _publish_restored(
     manifest: Manifest,
     held: Held,
     branch: str,
-    found: Sequence[Found],
+    found: Sequence[TableHead],
     restored: Sequence[TableVersion],
     commit_id: str,
     instead_of: str | None = None,
@@ -369,14 +375,14 @@ def _publish_restored(
     return published
 
 
-def is_neutral(commits: Sequence[Committed], pin_version: int) -> bool:
+def has_same_rows(commits: Sequence[Committed], pin_version: int) -> bool:
     """Whether a table that moved shows the same rows as at the pin: maintenance only, or restored to the pin."""
     for position in range(len(commits) - 1, -1, -1):
         restored = commits[position].restored
         if restored is not None:
             before = [one for one in commits[:position] if one.version <= restored]
             after = commits[position + 1 :]
-            went_back = restored == pin_version or (restored > pin_version and is_neutral(before, pin_version))
+            went_back = restored == pin_version or (restored > pin_version and has_same_rows(before, pin_version))
             return went_back and _is_maintenance(after)
     return _is_maintenance(commits)
 
@@ -413,7 +419,7 @@ def _finish(
             tuple(outcomes),
             datetime.now(UTC),
         )
-        audit.record(manifest, recovery)
+        audit.record_recovery(manifest, recovery)
     held.check()
     delete_sidecar(manifest.objects, sidecar)
 

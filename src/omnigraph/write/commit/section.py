@@ -23,118 +23,125 @@ from omnigraph.manifest.snapshot import Snapshot, open_pin, pins_of
 from omnigraph.manifest.state import View
 from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.staging import Staged
-from omnigraph.write.commit.handoff import hand_over
-from omnigraph.write.commit.lagging_branch import CatchUp, newer_schema
-from omnigraph.write.commit.operation import Change, CommitOptions, Outcome, PreparedWrite, Result, WriteOperation
-from omnigraph.write.commit.phases import Attempt, Section, write
+from omnigraph.write.commit.handoff import publish_handoff
+from omnigraph.write.commit.lagging_branch import CatchUpOperation, find_newer_schema
+from omnigraph.write.commit.operation import (
+    CommitOptions,
+    CommitResult,
+    Outcome,
+    PreparedWrite,
+    TableChange,
+    WriteOperation,
+)
+from omnigraph.write.commit.phases import CommitAttempt, CommitSection, run_phases
 from omnigraph.write.commit.recovery import (
     ROUNDS,
-    Found,
+    TableHead,
     audit_discarded_drift,
-    commits_beyond,
     discard_drift,
+    has_same_rows,
     heal,
     heal_branch,
-    is_neutral,
+    read_unpublished_commits,
 )
 
 __all__ = [
-    "CAUGHT_UP",
-    "HANDED_OVER",
+    "CATCH_UP_MESSAGE",
+    "HANDOFF_MESSAGE",
     "VALIDATION_ROUNDS",
-    "Change",
     "CommitOptions",
+    "CommitResult",
     "PreparedWrite",
-    "Result",
+    "TableChange",
     "WriteOperation",
     "catch_up",
     "commit",
 ]
 
 VALIDATION_ROUNDS: Final = 4
-HANDED_OVER: Final = "tables forked before a large write"
+HANDOFF_MESSAGE: Final = "tables forked before a large write"
 """The message of the commit that comes before one that stages for long on tables its branch did not own."""
-CAUGHT_UP: Final = "tables brought to the current schema before a write"
+CATCH_UP_MESSAGE: Final = "tables brought to the current schema before a write"
 """The message of the commit that comes before the first write to a branch after the schema changed."""
 _STAGING_THREADS: Final = 8
 
 
 def commit(
-    manifest: Manifest, work: WriteOperation[Outcome], terms: CommitOptions, first_basis: Snapshot | None = None
-) -> Result[Outcome]:
+    manifest: Manifest, operation: WriteOperation[Outcome], options: CommitOptions, first_basis: Snapshot | None = None
+) -> CommitResult[Outcome]:
     """Do the work and publish it as one commit, or change nothing.
 
     Work that was begun earlier brings the snapshot it was begun on; else it begins on the newest one.
     """
-    return _commit(manifest, work, catch_up(manifest, terms), first_basis)
+    return _commit(manifest, operation, catch_up(manifest, options), first_basis)
 
 
 def _commit(
     manifest: Manifest, work: WriteOperation[Outcome], terms: CommitOptions, first_basis: Snapshot | None
-) -> Result[Outcome]:
+) -> CommitResult[Outcome]:
     heal_branch(manifest, terms.branch)
     incarnation = manifest.incarnation(terms.branch)
     if terms.incarnation not in (None, incarnation):
         raise _made_anew(terms)
-    attempt = Attempt(manifest, work, terms, str(ULID()), str(ULID()), incarnation)
+    attempt = CommitAttempt(manifest, work, terms, str(ULID()), str(ULID()), incarnation)
     for round_ in range(VALIDATION_ROUNDS):
         basis = first_basis if first_basis and round_ == 0 else take_snapshot(manifest, terms.branch)
         prepared = work.prepare(basis)
-        if not prepared.makes_commit:
+        if not prepared.has_changes:
             _check_head(terms, basis.commit.id if basis.commit else None)
-            return Result(None, prepared.outcome)
+            return CommitResult(None, prepared.outcome)
         basis = _handed_over(attempt, basis, prepared)
         staged = _stage_owned(attempt, basis, prepared)
         with branch_lock(manifest.location, terms.branch, manifest.locks) as held:
             heal(manifest, held, terms.branch)
-            section = Section(attempt, held, basis, prepared, staged)
+            section = CommitSection(attempt, held, basis, prepared, staged)
             ended = _commit_section(section, last=round_ == VALIDATION_ROUNDS - 1)
         if ended is not None:
             return ended
     raise AssertionError("the last round decides under the lock")
 
 
-def catch_up(manifest: Manifest, terms: CommitOptions) -> CommitOptions:
+def catch_up(manifest: Manifest, options: CommitOptions) -> CommitOptions:
     """Bring the tables of a branch to the current schema, in a commit of its own, if they may lag behind it.
 
     Gives the terms of what is written next: a condition on the head is one on that commit now.
     """
-    schema = None if terms.branch == MAIN else newer_schema(manifest, terms.branch)
+    schema = None if options.branch == MAIN else find_newer_schema(manifest, options.branch)
     if schema is None:
-        return terms
+        return options
     own = CommitOptions(
-        terms.branch, schema.hash, terms.actor, CAUGHT_UP, terms.if_commit, incarnation=terms.incarnation
+        options.branch, schema.hash, options.actor, CATCH_UP_MESSAGE, options.if_commit, incarnation=options.incarnation
     )
-    made = _commit(manifest, CatchUp(manifest, schema, terms.branch), own, None).commit
-    return terms if made is None or terms.if_commit is None else replace(terms, if_commit=made.id)
+    made = _commit(manifest, CatchUpOperation(manifest, schema, options.branch), own, None).commit
+    return options if made is None or options.if_commit is None else replace(options, if_commit=made.id)
 
 
 # --------------------------------------------------------------------------------------------- before the lock
 
 
-def _handed_over(attempt: Attempt[Outcome], basis: Snapshot, prepared: PreparedWrite[Outcome]) -> Snapshot:
+def _handed_over(attempt: CommitAttempt[Outcome], basis: Snapshot, prepared: PreparedWrite[Outcome]) -> Snapshot:
     """The basis, with the branch as the owner of each table that takes long to stage."""
-    terms = attempt.terms
+    terms = attempt.options
     long = [basis.pins[change.table_key] for change in prepared.changes if change.is_long]
     inherited = [pin for pin in long if (pin.branch or MAIN) != terms.branch]
     # With a condition on the head there is no room for another commit: the lock is held while rows are staged.
     if not inherited or terms.if_commit is not None:
         return basis
-    intent = CommitIntent(str(ULID()), terms.schema_ir_hash, terms.actor, HANDED_OVER)
-    return basis.owning(hand_over(attempt.manifest, terms.branch, inherited, intent, attempt.incarnation))
+    intent = CommitIntent(str(ULID()), terms.schema_ir_hash, terms.actor, HANDOFF_MESSAGE)
+    return basis.owning(publish_handoff(attempt.manifest, terms.branch, inherited, intent, attempt.incarnation))
 
 
 def _stage_owned(
-    attempt: Attempt[Outcome], basis: Snapshot, prepared: PreparedWrite[Outcome]
+    attempt: CommitAttempt[Outcome], basis: Snapshot, prepared: PreparedWrite[Outcome]
 ) -> dict[str, Staged | None]:
     """Stage the tables that the branch owns already; the others wait for their fork, which the lock guards."""
     owned = [
-        change for change in prepared.changes if (basis.pins[change.table_key].branch or MAIN) == attempt.terms.branch
+        change for change in prepared.changes if (basis.pins[change.table_key].branch or MAIN) == attempt.options.branch
     ]
 
-    early = {each.table_key: each.stage(each.home(None)) for each in prepared.created if each.early}
+    early = {each.table_key: each.stage(each.open_home(None)) for each in prepared.created if each.can_stage_early}
 
-    def stage(change: Change) -> Staged | None:
+    def stage(change: TableChange) -> Staged | None:
         return change.stage(basis.table(change.table_key))
 
     # On an object store every change waits for its answers, a small one too.
@@ -148,11 +155,11 @@ def _stage_owned(
 # --------------------------------------------------------------------------------------------- under the lock
 
 
-def _commit_section(section: Section[Outcome], *, last: bool) -> Result[Outcome] | None:
+def _commit_section(section: CommitSection[Outcome], *, last: bool) -> CommitResult[Outcome] | None:
     """One pass under the lock. None: what was read has moved, prepare again on what is there now."""
     attempt, held = section.attempt, section.held
     for _ in range(ROUNDS):
-        view = attempt.manifest.writable_view(attempt.terms.branch)
+        view = attempt.manifest.writable_view(attempt.options.branch)
         audit_discarded_drift(attempt.manifest, held, view)
         replayed = _check_terms(section, view)
         if replayed is not None:
@@ -162,22 +169,22 @@ def _commit_section(section: Section[Outcome], *, last: bool) -> Result[Outcome]
             if not last:
                 return None
             section = _prepared_again(section)
-            if not section.prepared.makes_commit:
-                return Result(None, section.prepared.outcome)
+            if not section.prepared.has_changes:
+                return CommitResult(None, section.prepared.outcome)
         heads = _heads(section, view)
-        if not discard_drift(attempt.manifest, held, attempt.terms.branch, heads):
-            return write(section, view, {each.pin.table_key: each.head for each in heads})
+        if not discard_drift(attempt.manifest, held, attempt.options.branch, heads):
+            return run_phases(section, view, {each.pin.table_key: each.head for each in heads})
     raise ConflictError("the tables of this write kept moving without being published", hint="retry")
 
 
-def _check_terms(section: Section[Outcome], view: View) -> Result[Outcome] | None:
-    terms = section.attempt.terms
+def _check_terms(section: CommitSection[Outcome], view: View) -> CommitResult[Outcome] | None:
+    terms = section.attempt.options
     if _was_made_anew(section, view):
         raise _made_anew(terms)
     if terms.txn is not None:
         last = view.tables.txns.get(terms.txn[0])
         if last is not None and terms.txn[1] <= last.number:
-            return Result(view.history.find(last.commit_id), section.prepared.outcome, replayed=True)
+            return CommitResult(view.history.find(last.commit_id), section.prepared.outcome, replayed=True)
     head = view.history.head()
     _check_head(terms, head.id if head else None)
     return None
@@ -194,19 +201,19 @@ def _check_head(terms: CommitOptions, head: str | None) -> None:
         raise PreconditionFailed(terms.branch, terms.if_commit, head)
 
 
-def _was_made_anew(section: Section[Outcome], view: View) -> bool:
+def _was_made_anew(section: CommitSection[Outcome], view: View) -> bool:
     """Whether the branch is another one than the work was begun on, under the same name."""
     begun_on = section.basis.commit
     is_foreign = begun_on is not None and view.history.find(begun_on.id) is None
     return is_foreign or view.incarnation != section.attempt.incarnation
 
 
-def _without_late_upkeep(section: Section[Outcome], view: View) -> Section[Outcome]:
+def _without_late_upkeep(section: CommitSection[Outcome], view: View) -> CommitSection[Outcome]:
     pins = pins_of(view)
     late = [
         change
         for change in section.prepared.changes
-        if change.can_wait and pins.get(change.table_key) != section.basis.pins[change.table_key]
+        if change.is_upkeep and pins.get(change.table_key) != section.basis.pins[change.table_key]
     ]
     if not late:
         return section
@@ -214,20 +221,20 @@ def _without_late_upkeep(section: Section[Outcome], view: View) -> Section[Outco
     return replace(section, prepared=replace(section.prepared, changes=changes))
 
 
-def _has_moved(section: Section[Outcome], view: View) -> bool:
+def _has_moved(section: CommitSection[Outcome], view: View) -> bool:
     """Whether a table that was written or read shows other rows now. For strict work that is a conflict."""
-    for table_key in section.compared:
+    for table_key in section.read_set:
         before = section.basis.pins[table_key].version
         now = view.tables.version_of(table_key)
         if before == now or _moved_neutrally(section, view, table_key):
             continue
-        if section.attempt.work.strict:
+        if section.attempt.operation.strict:
             raise ExpectedVersionMismatch(table_key, before, now)
         return True
     return False
 
 
-def _moved_neutrally(section: Section[Outcome], view: View, table_key: str) -> bool:
+def _moved_neutrally(section: CommitSection[Outcome], view: View, table_key: str) -> bool:
     before, now = section.basis.pins[table_key], pins_of(view).get(table_key)
     if now is None or now.branch != before.branch or now.version < before.version:
         return False
@@ -236,23 +243,23 @@ def _moved_neutrally(section: Section[Outcome], view: View, table_key: str) -> b
     except HistoryGone:
         # It took so long that cleanup has been here.
         return False
-    return is_neutral(made, before.version)
+    return has_same_rows(made, before.version)
 
 
-def _prepared_again(section: Section[Outcome]) -> Section[Outcome]:
+def _prepared_again(section: CommitSection[Outcome]) -> CommitSection[Outcome]:
     attempt = section.attempt
-    basis = take_snapshot(attempt.manifest, attempt.terms.branch)
-    return replace(section, basis=basis, prepared=attempt.work.prepare(basis), staged={})
+    basis = take_snapshot(attempt.manifest, attempt.options.branch)
+    return replace(section, basis=basis, prepared=attempt.operation.prepare(basis), staged={})
 
 
-def _heads(section: Section[Outcome], view: View) -> list[Found]:
+def _heads(section: CommitSection[Outcome], view: View) -> list[TableHead]:
     """The newest version of each table that the branch owns and the work writes."""
     manifest, pins = section.attempt.manifest, pins_of(view)
-    found: list[Found] = []
-    for table_key in section.touched:
+    found: list[TableHead] = []
+    for table_key in section.written_tables:
         pin = pins[table_key]
-        if (pin.branch or MAIN) == section.attempt.terms.branch:
+        if (pin.branch or MAIN) == section.attempt.options.branch:
             known = section.basis.pins.get(table_key) == pin
             head = (section.basis.table(table_key) if known else open_pin(manifest, pin)).newest()
-            found.append(Found(pin, head, commits_beyond(head, pin)))
+            found.append(TableHead(pin, head, read_unpublished_commits(head, pin)))
     return found

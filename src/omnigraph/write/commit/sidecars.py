@@ -14,6 +14,7 @@ from typing import Final, cast
 import orjson
 
 from omnigraph.errors import RecoveryError
+from omnigraph.language.schema import TableKey
 from omnigraph.storage.objects import Objects
 
 FOLDER: Final = "__recovery"
@@ -36,7 +37,7 @@ class WriterKind(StrEnum):
 class SidecarPin:
     """One table of an operation: where it stands and which version the operation's commit makes."""
 
-    table_key: str
+    table_key: TableKey
     table_path: str
     expected_version: int
     post_commit_pin: int
@@ -49,7 +50,7 @@ class SidecarPin:
 class Adoption:
     """One table whose version on main the operation shows on its branch, without a commit of its own."""
 
-    table_key: str
+    table_key: TableKey
     version: int
     row_count: int
 
@@ -61,7 +62,7 @@ class SidecarRegistration:
     Release 0.8 does not say the version, and shows what it finds.
     """
 
-    table_key: str
+    table_key: TableKey
     table_path: str
     """Relative to the root."""
     table_branch: str | None = None
@@ -72,7 +73,7 @@ class SidecarRegistration:
 class SidecarTombstone:
     """One table that the operation drops."""
 
-    table_key: str
+    table_key: TableKey
     tombstone_version: int
 
 
@@ -130,7 +131,7 @@ def list_sidecars(objects: Objects) -> list[Sidecar]:
     return [_decoded(path, data) for path, data in found if data is not None]
 
 
-def any_sidecar(objects: Objects) -> bool:
+def has_sidecars(objects: Objects) -> bool:
     """Whether there is anything to finish: one listing, empty in the steady state."""
     return bool(_paths(objects))
 
@@ -163,7 +164,7 @@ def _encoded(sidecar: Sidecar) -> bytes:
         "parent_commit_id": sidecar.parent_commit_id,
         "if_commit": sidecar.if_commit,
         "txn": None if sidecar.txn is None else list(sidecar.txn),
-        "read_set": dict(sidecar.read_set) or None,
+        "read_set": {str(key): version for key, version in sidecar.read_set.items()} or None,
         "schema_ir_hash": sidecar.schema_ir_hash,
         "branch_incarnation": sidecar.branch_incarnation,
         "message": sidecar.message,
@@ -233,7 +234,7 @@ def _decoded(path: str, data: bytes) -> Sidecar:
 
 def _decoded_pin(found: Mapping[str, object]) -> SidecarPin:
     return SidecarPin(
-        str(found["table_key"]),
+        TableKey.parse(str(found["table_key"])),
         str(found["table_path"]),
         int(cast(int, found["expected_version"])),
         int(cast(int, found["post_commit_pin"])),
@@ -245,16 +246,18 @@ def _decoded_pin(found: Mapping[str, object]) -> SidecarPin:
 
 def _decoded_adoption(found: Mapping[str, object]) -> Adoption:
     version, row_count = (int(cast(int, found[name])) for name in ("version", "row_count"))
-    return Adoption(str(found["table_key"]), version, row_count)
+    return Adoption(TableKey.parse(str(found["table_key"])), version, row_count)
 
 
 def _decoded_registration(found: Mapping[str, object]) -> SidecarRegistration:
     version = cast("int | None", found.get("version"))
-    return SidecarRegistration(str(found["table_key"]), str(found["table_path"]), _text(found, "table_branch"), version)
+    return SidecarRegistration(
+        TableKey.parse(str(found["table_key"])), str(found["table_path"]), _text(found, "table_branch"), version
+    )
 
 
 def _decoded_tombstone(found: Mapping[str, object]) -> SidecarTombstone:
-    return SidecarTombstone(str(found["table_key"]), int(cast(int, found["tombstone_version"])))
+    return SidecarTombstone(TableKey.parse(str(found["table_key"])), int(cast(int, found["tombstone_version"])))
 
 
 def _several(found: Mapping[str, object], name: str) -> list[dict[str, object]]:

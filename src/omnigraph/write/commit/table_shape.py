@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, cast
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.read.rows import whole_blobs
+from omnigraph.read.rows import read_writable_blobs
 from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of
@@ -21,14 +21,14 @@ from omnigraph.storage.lance_internals import can_reshape, is_blob
 from omnigraph.storage.missing import missing_column
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import FragmentText, Staged
-from omnigraph.write.executor import LOCAL, Executor, even_groups
+from omnigraph.write.executor import LOCAL, Executor, group_evenly
 
 _Field: TypeAlias = "pa.Field[pa.DataType]"
 _ROWS_IN_A_PIECE: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TableShape:
     """The columns of a type, and what those were called that have another name in the table.
 
     None stands for a column that is new, whatever the table has under its name.
@@ -37,7 +37,7 @@ class Shape:
     type: NodeType | EdgeType
     old_names: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
 
-    def fits(self, table: Table) -> bool:
+    def is_shape_of(self, table: Table) -> bool:
         """Whether the table has exactly these columns."""
         there = {column.name: column for column in _fields(table.schema)}
         wanted = _fields(arrow_schema(self.type))
@@ -49,7 +49,7 @@ class Shape:
         """Give the table these columns."""
         return self._staged(table, arrow_schema(self.type), runner)
 
-    def stage_loosely(self, table: Table) -> Staged:
+    def stage_nullable(self, table: Table) -> Staged:
         """The same, where a column that could be null still can: nobody looked whether it is."""
         could_be = {column.name for column in _fields(table.schema) if column.nullable}
         wanted = _fields(arrow_schema(self.type))
@@ -59,9 +59,9 @@ class Shape:
     def _staged(self, table: Table, wanted: pa.Schema, runner: Executor) -> Staged:
         if can_reshape(table.schema, wanted, self.old_names):
             return tables.reshape(table, wanted, self.old_names)
-        return Rewriting(self, table, table, wanted).staged(runner)
+        return TableRewrite(self, table, table, wanted).stage(runner)
 
-    def loose_rows_of(self, table: Table, without: Collection[str]) -> pa.RecordBatchReader:
+    def read_nullable(self, table: Table, without: Collection[str]) -> pa.RecordBatchReader:
         """The same without some columns, and with null where it must not be."""
         wanted = (column for column in _fields(arrow_schema(self.type)) if column.name not in without)
         return self.read(table, pa.schema([column.with_nullable(nullable=True) for column in wanted]))
@@ -89,38 +89,38 @@ class Shape:
         if source is None or source not in batch.schema.names:
             return missing_column(self.type, column.name, batch.num_rows)
         if is_blob(column):
-            return whole_blobs(table, source, batch)
+            return read_writable_blobs(table, source, batch)
         return column_of(batch, source).cast(column.type)
 
 
 @dataclass(frozen=True, slots=True)
-class Rewriting:
+class TableRewrite:
     """All rows of a table written anew, as the content of the same one or of another, in pieces that may go anywhere.
 
     ``changed`` is what becomes of the rows on their way, if anything does.
     """
 
-    shape: Shape
+    shape: TableShape
     source: Table
     home: Table
-    wanted: pa.Schema
-    changed: Callable[[pa.RecordBatchReader], pa.RecordBatchReader] | None = None
+    columns: pa.Schema
+    transform: Callable[[pa.RecordBatchReader], pa.RecordBatchReader] | None = None
 
-    def staged(self, runner: Executor) -> Staged:
+    def stage(self, runner: Executor) -> Staged:
         """Write them."""
         rows = self.source.fragment_rows()
-        even = -(-sum(rows.values()) // runner.at_once)
-        pieces = even_groups(rows, max(1, even if runner.at_once == 1 else min(even, _ROWS_IN_A_PIECE)))
-        written = runner.run(self.piece, pieces)
-        return tables.overwrite_fragments(self.home, self.wanted, [each for part in written for each in part])
+        even = -(-sum(rows.values()) // runner.parallelism)
+        pieces = group_evenly(rows, max(1, even if runner.parallelism == 1 else min(even, _ROWS_IN_A_PIECE)))
+        written = runner.run(self.write_piece, pieces)
+        return tables.overwrite_fragments(self.home, self.columns, [each for part in written for each in part])
 
-    def piece(self, fragments: Collection[int]) -> tuple[FragmentText, ...]:
+    def write_piece(self, fragments: Collection[int]) -> tuple[FragmentText, ...]:
         """Write the rows of some fragments."""
-        rows = self.shape.read(self.source, self.wanted, fragments)
-        return tables.write_rows(self.home, rows if self.changed is None else self.changed(rows), "overwrite")
+        rows = self.shape.read(self.source, self.columns, fragments)
+        return tables.write_rows(self.home, rows if self.transform is None else self.transform(rows), "overwrite")
 
 
-def lags(table: Table, type_: NodeType | EdgeType) -> bool:
+def is_lagging(table: Table, type_: NodeType | EdgeType) -> bool:
     """Whether rows of the type cannot be added to a table as it is; that a column could be null as well is no harm."""
     there = {column.name: column for column in _fields(table.schema)}
     wanted = _fields(arrow_schema(type_))

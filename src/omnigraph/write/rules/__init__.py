@@ -1,48 +1,55 @@
 """The rules of a schema, held against a change before it is committed: those of one row, and those of many."""
 
-from omnigraph.write.rules.changed_table import Arrival, Image, RowLocations, no_ids
-from omnigraph.write.rules.check import Checked, check_changes, check_rows, rules_at_stake
-from omnigraph.write.rules.row_rules import row_violations
-from omnigraph.write.rules.rule_texts import REQUIRED, cardinality_text, ends_text, key_text, shortened, unique_text
+from omnigraph.write.rules.changed_table import IncomingMode, RowChanges, RowLocations, empty_ids
+from omnigraph.write.rules.check import RuleCheckResult, check_changes, check_rows, select_set_rules
+from omnigraph.write.rules.row_rules import find_row_violations
+from omnigraph.write.rules.rule_texts import (
+    REQUIRED,
+    format_cardinality,
+    format_ends,
+    format_key,
+    format_unique,
+    shorten,
+)
 from omnigraph.write.rules.set_rules import (
-    ANSWERS,
-    Counts,
-    Part,
+    SET_VIOLATIONS,
     Relation,
     RuleKind,
     SetRule,
-    answers_of,
+    TablePart,
+    ViolationCounts,
+    decode_set_violations,
+    describe_violation,
+    list_rule_columns,
     list_set_rules,
-    rule_columns,
-    type_of,
-    violation_of,
+    type_of_table,
 )
 
 __all__ = [
-    "ANSWERS",
     "REQUIRED",
-    "Arrival",
-    "Checked",
-    "Counts",
-    "Image",
-    "Part",
+    "SET_VIOLATIONS",
+    "IncomingMode",
     "Relation",
+    "RowChanges",
     "RowLocations",
+    "RuleCheckResult",
     "RuleKind",
     "SetRule",
-    "answers_of",
-    "cardinality_text",
+    "TablePart",
+    "ViolationCounts",
     "check_changes",
     "check_rows",
-    "ends_text",
-    "key_text",
+    "decode_set_violations",
+    "describe_violation",
+    "empty_ids",
+    "find_row_violations",
+    "format_cardinality",
+    "format_ends",
+    "format_key",
+    "format_unique",
+    "list_rule_columns",
     "list_set_rules",
-    "no_ids",
-    "row_violations",
-    "rule_columns",
-    "rules_at_stake",
-    "shortened",
-    "type_of",
-    "unique_text",
-    "violation_of",
+    "select_set_rules",
+    "shorten",
+    "type_of_table",
 ]

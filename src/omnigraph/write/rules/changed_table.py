@@ -26,13 +26,13 @@ from omnigraph.storage.locating import can_be_listed, listings
 from omnigraph.storage.missing import missing_column
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import Addresses
-from omnigraph.write.rules.set_rules import Part
+from omnigraph.write.rules.set_rules import TablePart
 
 _MOST_COMPARED: Final = 100
 """Values other than texts are compared one by one, which only pays for few of them."""
 
 
-class Arrival(StrEnum):
+class IncomingMode(StrEnum):
     """How incoming rows meet the rows of the pinned version."""
 
     FRESH = "fresh"
@@ -45,13 +45,13 @@ class Arrival(StrEnum):
     """They replace all rows."""
 
 
-def no_ids() -> pa.StringArray:
+def empty_ids() -> pa.StringArray:
     """No row."""
     return pa.array([], pa.string())
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class RowChanges:
     """How one table changes.
 
     ``incoming`` needs the columns of ``rule_columns`` only. An id is removed or comes in, not both.
@@ -59,8 +59,8 @@ class Image:
 
     table_key: str
     incoming: pa.Table
-    removed: pa.StringArray = field(default_factory=no_ids)
-    arrival: Arrival = Arrival.UPSERT
+    removed: pa.StringArray = field(default_factory=empty_ids)
+    mode: IncomingMode = IncomingMode.UPSERT
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class RowLocations:
     table: Table
     addresses: Addresses
 
-    def holds_in(self, table: Table) -> bool:
+    def is_valid_in(self, table: Table) -> bool:
         """Whether they lie there in that table too: the same version, or a fork that was just made of it."""
         if table.version != self.table.version or table.uri != self.table.uri:
             return False
@@ -86,7 +86,7 @@ class RowLocations:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _LookupResult:
     """The rows of the pinned version that have one of the texts in a column."""
 
     texts: Values
@@ -102,33 +102,33 @@ class _Found:
 class ChangedTable:
     """One table before and after a change. It knows whether anything had to be read of it."""
 
-    def __init__(self, type_: NodeType | EdgeType, snapshot: Snapshot, image: Image | None) -> None:
+    def __init__(self, type_: NodeType | EdgeType, snapshot: Snapshot, image: RowChanges | None) -> None:
         self._type = type_
         self._schema = arrow_schema(type_)
         self._snapshot = snapshot
-        self._image = image or Image(type_.table_key, self._schema.empty_table())
+        self._image = image or RowChanges(type_.table_key, self._schema.empty_table())
         self._scans: dict[tuple[str, ...], pa.Table] = {}
         self._announced: dict[str, list[tuple[Sequence[str], Values]]] = {}
-        self._found: dict[str, _Found] = {}
+        self._found: dict[str, _LookupResult] = {}
         self.was_read = False
 
-    def part(self, part: Part, columns: Sequence[str], wanted: RequiredValues | None = None) -> pa.Table:
+    def read_part(self, part: TablePart, columns: Sequence[str], wanted: RequiredValues | None = None) -> pa.Table:
         """The rows of one part, in these columns and perhaps ``id``; kept rows only as far as they are wanted."""
         match part:
-            case Part.INCOMING:
+            case TablePart.INCOMING:
                 return self._image.incoming.select(list(columns))
-            case Part.KEPT:
+            case TablePart.KEPT:
                 return self._kept(columns, wanted)
-            case Part.GONE:
+            case TablePart.SUPERSEDED:
                 return self._gone(columns)
-            case Part.LOST:
+            case TablePart.DELETED:
                 return self._lost(columns)
 
     def announce(self, columns: Sequence[str], wanted: RequiredValues) -> None:
         """Say which kept rows will be asked for, so that the first read brings them all. Few values only."""
         self._announced.setdefault(wanted.column, []).append((columns, wanted.values))
 
-    def standing(self) -> RowLocations | None:
+    def locate_changed_rows(self) -> RowLocations | None:
         """Where the rows lie that are replaced or removed; None where no rule had a reason to look for ids."""
         found = self._found.get("id")
         pinned = None if found is None else self._pinned
@@ -145,28 +145,28 @@ class ChangedTable:
     def _gone_ids(self) -> Values:
         """The ids of all rows that do not stay as they are, of a change that is no overwrite."""
         removed = cast("Values", self._image.removed)
-        if self._image.arrival is not Arrival.UPSERT:
+        if self._image.mode is not IncomingMode.UPSERT:
             return removed
         return pa.concat_arrays([removed, self._incoming_ids])
 
     def _kept(self, columns: Sequence[str], wanted: RequiredValues | None) -> pa.Table:
-        if self._image.arrival is Arrival.OVERWRITE:
+        if self._image.mode is IncomingMode.OVERWRITE:
             return self._none(columns)
         if wanted is None or wanted.column != "id":
             return _without_ids(self._read(("id", *columns), wanted), self._gone_ids)
         # Of ids it is known beforehand which cannot be among the kept rows: often nothing is left to be read.
         values = _without(wanted.values, self._gone_ids)
-        if self._image.arrival is Arrival.FRESH:
+        if self._image.mode is IncomingMode.FRESH:
             values = _without(values, self._incoming_ids)
         return self._read(columns, RequiredValues("id", values))
 
     def _gone(self, columns: Sequence[str]) -> pa.Table:
-        if self._image.arrival is Arrival.OVERWRITE:
+        if self._image.mode is IncomingMode.OVERWRITE:
             return self._read(columns, None)
         return self._read(columns, RequiredValues("id", self._gone_ids))
 
     def _lost(self, columns: Sequence[str]) -> pa.Table:
-        if self._image.arrival is Arrival.OVERWRITE:
+        if self._image.mode is IncomingMode.OVERWRITE:
             return _without_ids(self._read(columns, None), self._incoming_ids)
         return pa.table({"id": self._image.removed}).select(list(columns))
 
@@ -222,12 +222,12 @@ class ChangedTable:
         all_texts = pa.concat_arrays(together).unique().drop_null()
         return tuple(all_columns), column, all_texts if self._are_few(column, all_texts) else texts
 
-    def _looked_up(self, columns: Sequence[str], column: str, values: Values) -> _Found:
+    def _looked_up(self, columns: Sequence[str], column: str, values: Values) -> _LookupResult:
         assert self._pinned is not None
         there, pinned = self._there(columns), self._pinned
         filters = [self._listed(column, each) for each in listings(values)] or ["false"]
         found = pa.concat_tables(pinned.scan(there, filter=each, with_row_address=True).read_all() for each in filters)
-        return _Found(values, self._shaped(found, columns), found[ROW_ADDRESS].to_numpy())
+        return _LookupResult(values, self._shaped(found, columns), found[ROW_ADDRESS].to_numpy())
 
     def _are_few(self, column: str, values: Values) -> bool:
         """Whether the values can be listed in filters. A column that the pin lacks has no value of them anyway."""

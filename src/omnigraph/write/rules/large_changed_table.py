@@ -15,23 +15,23 @@ import pyarrow as pa
 from omnigraph.storage.locating import addresses_of
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import Addresses
-from omnigraph.write.rules.changed_table import Arrival, ChangedTable, RequiredValues
-from omnigraph.write.spill import spilled
+from omnigraph.write.rules.changed_table import ChangedTable, IncomingMode, RequiredValues
+from omnigraph.write.spill import spill_rows
 
 
 class LargeChangedTable(ChangedTable):
     """One table before and after a change of many rows. Kept rows are given whether they are wanted or not."""
 
     def _kept(self, columns: Sequence[str], wanted: RequiredValues | None) -> pa.Table:  # noqa: ARG002  see the class
-        if self._image.arrival is Arrival.OVERWRITE:
+        if self._image.mode is IncomingMode.OVERWRITE:
             return self._none(columns)
         return self._streamed(columns, met=False)
 
     def _gone(self, columns: Sequence[str]) -> pa.Table:
-        return self._streamed(columns, met=None if self._image.arrival is Arrival.OVERWRITE else True)
+        return self._streamed(columns, met=None if self._image.mode is IncomingMode.OVERWRITE else True)
 
     def _lost(self, columns: Sequence[str]) -> pa.Table:
-        if self._image.arrival is Arrival.OVERWRITE:
+        if self._image.mode is IncomingMode.OVERWRITE:
             return self._streamed(columns, met=False)
         return super()._lost(columns)
 
@@ -40,7 +40,7 @@ class LargeChangedTable(ChangedTable):
         self.was_read = True
         if self._pinned is None or not self._pinned.count_rows():
             return self._none(columns)
-        return spilled(self._none(columns).schema, self._pieces(self._pinned, columns, met=met))
+        return spill_rows(self._none(columns).schema, self._pieces(self._pinned, columns, met=met))
 
     def _pieces(self, pinned: Table, columns: Sequence[str], *, met: bool | None) -> Iterator[pa.Table]:
         for batch in pinned.scan(self._there(columns), with_row_address=True, one_by_one=True):
@@ -57,6 +57,6 @@ class LargeChangedTable(ChangedTable):
     def _met(self) -> Addresses:
         """Where the rows lie, in order, whose ids come in or are removed; of an insert only the latter can be there."""
         removed, incoming = pa.table({"id": self._image.removed}), self._image.incoming.select(["id"])
-        comes_in = self._image.arrival in (Arrival.UPSERT, Arrival.OVERWRITE)
+        comes_in = self._image.mode in (IncomingMode.UPSERT, IncomingMode.OVERWRITE)
         ids = pa.concat_tables([removed, incoming.cast(removed.schema)]) if comes_in else removed
         return np.zeros(0, np.uint64) if self._pinned is None else np.sort(addresses_of(self._pinned, ids))

@@ -22,7 +22,7 @@ Relations = Mapping[str, Rows]
 """The relations of a rule by name, in the columns that its SQL uses."""
 
 
-def surely_holds(rule: SetRule, relations: Relations) -> bool:
+def is_proven(rule: SetRule, relations: Relations) -> bool:
     """Whether it is proven that the rule's SQL gives no row for these relations."""
     match rule.kind:
         case RuleKind.UNIQUE:

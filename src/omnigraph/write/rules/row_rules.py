@@ -26,10 +26,10 @@ from omnigraph.write.rules.rule_texts import (
     ID,
     NO_NULL_ITEMS,
     REQUIRED,
-    pattern_text,
-    range_text,
-    shortened,
-    unique_text,
+    format_pattern,
+    format_range,
+    format_unique,
+    shorten,
 )
 
 ROW_VIOLATIONS: Final = pa.schema(
@@ -44,7 +44,7 @@ ROW_VIOLATIONS: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class _Broken:
+class _RowBreaches:
     """Rows of a batch that break one rule. ``says`` stands before the value, or alone where there is none to show."""
 
     property: str
@@ -67,7 +67,7 @@ class _Items:
         return at if self.rows is None else self.rows[at]
 
 
-def row_violations(type_: NodeType | EdgeType, rows: Rows) -> pa.Table:
+def find_row_violations(type_: NodeType | EdgeType, rows: Rows) -> pa.Table:
     """Every rule that a row breaks by itself, as :data:`ROW_VIOLATIONS`, by row; ``row`` counts from 0.
 
     A property whose column is not there is all null. A vector may come as a list of any length: a wrong length is a
@@ -84,13 +84,13 @@ def row_violations(type_: NodeType | EdgeType, rows: Rows) -> pa.Table:
     return pa.concat_tables(found).sort_by([("row", "ascending"), ("property", "ascending"), ("rule", "ascending")])
 
 
-def _described(type_name: str, broken: _Broken, first: int) -> pa.Table:
+def _described(type_name: str, broken: _RowBreaches, first: int) -> pa.Table:
     count = len(broken.rows)
     before = f"{broken.rule} on {type_name}: '{broken.property}' {broken.says}"
     if broken.values is None:
         values, messages = pa.nulls(count, pa.string()), pa.array([before] * count, pa.string())
     else:
-        values = pa.array([shortened(str(text)) for text in broken.values.to_pylist()], pa.string())
+        values = pa.array([shorten(str(text)) for text in broken.values.to_pylist()], pa.string())
         messages = joined(f"{before} {broken.quote}", values, broken.quote)
     named = [pa.array([text] * count, pa.string()) for text in (broken.property, broken.rule)]
     return pa.table([pa.array(broken.rows + first), *named, values, messages], schema=ROW_VIOLATIONS)
@@ -99,7 +99,7 @@ def _described(type_name: str, broken: _Broken, first: int) -> pa.Table:
 # --------------------------------------------------------------------------------------------- the rules of a type
 
 
-def _broken(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[_Broken]:
+def _broken(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[_RowBreaches]:
     columns = {each.name: _column(batch, each) for each in type_.properties.values()}
     yield from _identity(type_, batch)
     for each in type_.properties.values():
@@ -118,7 +118,7 @@ def _column(batch: pa.RecordBatch, each: Property) -> Values:
     return absent(batch.num_rows, arrow_field(each.name, each.type).type)
 
 
-def _identity(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[_Broken]:
+def _identity(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[_RowBreaches]:
     for name in ("id", "src", "dst") if isinstance(type_, EdgeType) else ("id",):
         values = column_of(batch, name)
         missing = places(compute("is_null", values))
@@ -131,7 +131,7 @@ def _identity(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[_Br
         yield from _some(name, ID if name == "id" else REQUIRED, places(empty), "is empty")
 
 
-def _property(each: Property, values: Values) -> Iterator[_Broken]:
+def _property(each: Property, values: Values) -> Iterator[_RowBreaches]:
     name, type_ = each.name, each.type
     if values.null_count and not type_.nullable:
         yield from _some(name, REQUIRED, places(compute("is_null", values)), "is missing")
@@ -147,7 +147,7 @@ def _property(each: Property, values: Values) -> Iterator[_Broken]:
     yield from _scalars(name, type_, items)
 
 
-def _scalars(name: str, type_: ValueType, items: _Items) -> Iterator[_Broken]:
+def _scalars(name: str, type_: ValueType, items: _Items) -> Iterator[_RowBreaches]:
     """Rules on single values: of a property, or of the elements of its lists."""
     if type_.enum_values is not None:
         allowed = pa.array(type_.enum_values, pa.string())
@@ -158,19 +158,19 @@ def _scalars(name: str, type_: ValueType, items: _Items) -> Iterator[_Broken]:
         yield from _valued(name, FINITE, items, places(compute("invert", compute("is_finite", items.values))), "is")
 
 
-def _vector_length(name: str, type_: ValueType, values: Values) -> Iterator[_Broken]:
+def _vector_length(name: str, type_: ValueType, values: Values) -> Iterator[_RowBreaches]:
     assert type_.dimension is not None
     lengths = compute("list_value_length", values)
     wrong = places(compute("not_equal", lengths, pa.scalar(type_.dimension)))
     yield from _valued(name, str(type_.item), _Items(lengths), wrong, "has this many elements:")
 
 
-def _incomparable(type_: NodeType | EdgeType, columns: dict[str, Values]) -> Iterator[_Broken]:
+def _incomparable(type_: NodeType | EdgeType, columns: dict[str, Values]) -> Iterator[_RowBreaches]:
     for names in type_.unique:
         for name in names:
             if name in type_.properties and not is_comparable(type_.properties[name].type):
                 there = places(compute("is_valid", columns[name]))
-                yield from _some(name, unique_text(names), there, "is a list or vector, which cannot be compared")
+                yield from _some(name, format_unique(names), there, "is a list or vector, which cannot be compared")
 
 
 def is_comparable(type_: ValueType) -> bool:
@@ -178,8 +178,8 @@ def is_comparable(type_: ValueType) -> bool:
     return not (type_.is_list or type_.scalar is Scalar.VECTOR)
 
 
-def _range(rule: RangeRule, type_: ValueType, values: Values) -> Iterator[_Broken]:
-    yield from _valued(rule.property, range_text(rule), _Items(values), places(_outside(rule, type_, values)), "is")
+def _range(rule: RangeRule, type_: ValueType, values: Values) -> Iterator[_RowBreaches]:
+    yield from _valued(rule.property, format_range(rule), _Items(values), places(_outside(rule, type_, values)), "is")
 
 
 def _outside(rule: RangeRule, type_: ValueType, values: Values) -> Values:
@@ -207,25 +207,25 @@ def _float_at_least(bound: float) -> float:
     return math.nextafter(nearest, math.inf) if nearest < bound else nearest
 
 
-def _pattern(rule: PatternRule, values: Values) -> Iterator[_Broken]:
+def _pattern(rule: PatternRule, values: Values) -> Iterator[_RowBreaches]:
     found = compute("match_substring_regex", values, options=pc.MatchSubstringOptions(rule.pattern))
     unlike = places(compute("invert", found))
-    yield from _valued(rule.property, pattern_text(rule), _Items(values), unlike, "is")
+    yield from _valued(rule.property, format_pattern(rule), _Items(values), unlike, "is")
 
 
 # --------------------------------------------------------------------------------------------- what is broken
 
 
-def _some(name: str, rule: str, rows: npt.NDArray[np.int64], says: str) -> Iterator[_Broken]:
+def _some(name: str, rule: str, rows: npt.NDArray[np.int64], says: str) -> Iterator[_RowBreaches]:
     if len(rows):
-        yield _Broken(name, rule, rows, says)
+        yield _RowBreaches(name, rule, rows, says)
 
 
-def _valued(name: str, rule: str, items: _Items, at: npt.NDArray[np.int64], says: str) -> Iterator[_Broken]:
+def _valued(name: str, rule: str, items: _Items, at: npt.NDArray[np.int64], says: str) -> Iterator[_RowBreaches]:
     if len(at):
         values = value_text(items.values.take(at))
         quote = "'" if pa.types.is_string(items.values.type) else ""
-        yield _Broken(name, rule, items.rows_at(at), says, values, quote)
+        yield _RowBreaches(name, rule, items.rows_at(at), says, values, quote)
 
 
 def _items(lists: Values) -> _Items:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Final
 
 from omnigraph.language.schema import EdgeType, NodeType, PatternRule, RangeRule
-from omnigraph.language.syntax import quoted
+from omnigraph.language.syntax import quote_string
 
 REQUIRED: Final = "required"
 FINITE: Final = "finite"
@@ -17,38 +17,38 @@ LONGEST_VALUE: Final = 200
 """How many characters of a value a violation shows."""
 
 
-def shortened(value: str) -> str:
+def shorten(value: str) -> str:
     """As much of a value as a violation shows."""
     return value if len(value) <= LONGEST_VALUE else f"{value[:LONGEST_VALUE]}..."
 
 
-def key_text(type_: NodeType | EdgeType) -> str:
+def format_key(type_: NodeType | EdgeType) -> str:
     """What makes the ids of a type unique: its key, or that they are ids."""
     key = type_.key if isinstance(type_, NodeType) else None
     return ID if key is None else f"@key({', '.join(key)})"
 
 
-def unique_text(columns: Sequence[str]) -> str:
+def format_unique(columns: Sequence[str]) -> str:
     """``@unique(a, b)``"""
     return f"@unique({', '.join(columns)})"
 
 
-def range_text(rule: RangeRule) -> str:
+def format_range(rule: RangeRule) -> str:
     """``@range(depth, 0.0..30.0)``"""
     return f"@range({rule.property}, {_bound(rule.minimum)}..{_bound(rule.maximum)})"
 
 
-def pattern_text(rule: PatternRule) -> str:
+def format_pattern(rule: PatternRule) -> str:
     """``@check(code, "^[a-z]+$")``"""
-    return f"@check({rule.property}, {quoted(rule.pattern)})"
+    return f"@check({rule.property}, {quote_string(rule.pattern)})"
 
 
-def ends_text(edge: EdgeType) -> str:
+def format_ends(edge: EdgeType) -> str:
     """``edge Tows: Vessel -> Vessel``"""
     return f"edge {edge.name}: {edge.from_type} -> {edge.to_type}"
 
 
-def cardinality_text(edge: EdgeType) -> str:
+def format_cardinality(edge: EdgeType) -> str:
     """``@card(0..3)``"""
     maximum = edge.cardinality.maximum
     return f"@card({edge.cardinality.minimum}..{'' if maximum is None else maximum})"

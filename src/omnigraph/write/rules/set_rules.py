@@ -3,7 +3,7 @@
 A rule speaks of named relations with fixed column names. Every column is a string: the canonical text of one or
 more columns of a table, so types that an engine lacks never reach it. A relation is one part of a table that
 changes: the rows that come in, the rows that stay, the rows that go. Who runs a rule provides its relations and
-turns the answers into violations with :func:`violation_of`.
+turns the answers into violations with :func:`describe_violation`.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from typing import Final, Literal, TypeAlias
 import pyarrow as pa
 
 from omnigraph.errors import Violation
-from omnigraph.language.schema import Cardinality, Catalog, EdgeType, NodeType
+from omnigraph.language.schema import Cardinality, Catalog, EdgeType, NodeType, TableKey
 from omnigraph.storage.columns import Rows
 from omnigraph.storage.keys import canonical_text
 from omnigraph.write.rules.row_rules import is_comparable
-from omnigraph.write.rules.rule_texts import cardinality_text, ends_text, key_text, shortened, unique_text
+from omnigraph.write.rules.rule_texts import format_cardinality, format_ends, format_key, format_unique, shorten
 
-Counts: TypeAlias = Mapping[tuple[str, str], int]
+ViolationCounts: TypeAlias = Mapping[tuple[str, str], int]
 """How often rules are broken, by type and rule."""
 
 
-class Part(StrEnum):
+class TablePart(StrEnum):
     """The parts of a table that changes."""
 
     INCOMING = "incoming"
     """Rows that are new, or that replace a row of the same id."""
     KEPT = "kept"
     """Rows of the pinned version that stay as they are."""
-    GONE = "gone"
+    SUPERSEDED = "gone"
     """Rows of the pinned version that are removed or replaced, as they were."""
-    LOST = "lost"
+    DELETED = "lost"
     """Rows of the pinned version whose ids will not be there any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class SemiJoin:
     """The rows that a rule looks at: those whose ``column`` equals a value of one of the (relation, column) pairs.
 
     A runner may leave out all others; the answer stays the same.
@@ -56,9 +56,9 @@ class Relation:
 
     name: str
     table_key: str
-    part: Part
+    part: TablePart
     columns: Mapping[str, tuple[str, ...]]
-    matching: Matching | None = None
+    semi_join: SemiJoin | None = None
 
     @property
     def physical_columns(self) -> tuple[str, ...]:
@@ -66,11 +66,11 @@ class Relation:
         return tuple(dict.fromkeys(column for columns in self.columns.values() for column in columns))
 
     @property
-    def compared(self) -> str:
+    def join_column(self) -> str:
         """The column by which its rows are compared with others, of this relation or of another one of the rule."""
         return next(column for column in ("value", "node", "id") if column in self.columns)
 
-    def texts(self, rows: Rows) -> pa.RecordBatch:
+    def encode(self, rows: Rows) -> pa.RecordBatch:
         """The relation itself, made of rows in the columns of its table."""
         return pa.record_batch({name: canonical_text(rows, columns) for name, columns in self.columns.items()})
 
@@ -92,7 +92,7 @@ class SetRule:
 
     ``relations`` stand in an order in which each matches values of earlier ones only. Nothing can be wrong while all
     relations named in ``triggers`` are empty. The SQL gives one row for each violation, with the columns of
-    :class:`Answer`.
+    :class:`SetViolation`.
     """
 
     kind: RuleKind
@@ -108,7 +108,7 @@ class SetRule:
     """How many edges may leave a node, of a rule on that."""
 
 
-ANSWERS: Final = pa.schema(
+SET_VIOLATIONS: Final = pa.schema(
     [
         pa.field("value", pa.string()),
         pa.field("id", pa.string()),
@@ -119,7 +119,7 @@ ANSWERS: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SetViolation:
     """One violation as the SQL gives it: the value, one incoming row that has a part in it, all rows, and a number."""
 
     value: str
@@ -130,16 +130,18 @@ class Answer:
 
 def list_set_rules(catalog: Catalog, table_key: str) -> tuple[SetRule, ...]:
     """The rules on the rows of one table: key and unique; of an edge type also its ends and its cardinality."""
-    return tuple(_rules(type_of(catalog, table_key)))
+    return tuple(_rules(type_of_table(catalog, table_key)))
 
 
-def type_of(catalog: Catalog, table_key: str) -> NodeType | EdgeType:
+def type_of_table(catalog: Catalog, table_key: str) -> NodeType | EdgeType:
     """The type whose rows a table holds."""
-    kind, _, name = table_key.partition(":")
-    return catalog.nodes[name] if kind == "node" else catalog.edges[name]
+    found = catalog.find_type(table_key)
+    if found is None:
+        raise KeyError(table_key)
+    return found
 
 
-def rule_columns(catalog: Catalog, table_key: str) -> tuple[str, ...]:
+def list_rule_columns(catalog: Catalog, table_key: str) -> tuple[str, ...]:
     """The columns of a table that set rules of the schema read, ``id`` first: all that a check needs of its rows."""
     read = {
         column
@@ -152,16 +154,16 @@ def rule_columns(catalog: Catalog, table_key: str) -> tuple[str, ...]:
     return ("id", *sorted(read - {"id"}))
 
 
-def answers_of(rows: Rows) -> Iterator[Answer]:
-    """The answers of a rule's SQL, which came as :data:`ANSWERS`."""
+def decode_set_violations(rows: Rows) -> Iterator[SetViolation]:
+    """The answers of a rule's SQL, which came as :data:`SET_VIOLATIONS`."""
     for row in rows.to_pylist():
         # For a node without edges one engine collects a null, the other nothing.
-        yield Answer(row["value"], row["id"], tuple(id_ for id_ in row["ids"] if id_ is not None), row["found"])
+        yield SetViolation(row["value"], row["id"], tuple(id_ for id_ in row["ids"] if id_ is not None), row["found"])
 
 
-def violation_of(rule: SetRule, answer: Answer) -> Violation:
+def describe_violation(rule: SetRule, answer: SetViolation) -> Violation:
     """An answer of a rule's SQL in words."""
-    ids, value = tuple(sorted(answer.ids)), shortened(answer.value)
+    ids, value = tuple(sorted(answer.ids)), shorten(answer.value)
     message = f"{rule.rule}{_on(rule)}: {_says(rule, answer, value)}"
     return Violation(rule.type, rule.rule, message, id=answer.id, property=rule.property, value=value, ids=ids)
 
@@ -171,7 +173,7 @@ def _on(rule: SetRule) -> str:
     return "" if rule.kind is RuleKind.ENDS else f" on {rule.type}"
 
 
-def _says(rule: SetRule, answer: Answer, value: str) -> str:
+def _says(rule: SetRule, answer: SetViolation, value: str) -> str:
     match rule.kind:
         case RuleKind.ENDS:
             return f"'{answer.id}' has '{value}' as its {rule.property}, and there is no such {rule.about}"
@@ -237,10 +239,10 @@ from broken left join edges on broken.node = edges.node group by broken.node
 
 
 def _rules(type_: NodeType | EdgeType) -> Iterator[SetRule]:
-    yield _unique(type_, key_text(type_), ("id",))
+    yield _unique(type_, format_key(type_), ("id",))
     for columns in type_.unique:
         if all(name not in type_.properties or is_comparable(type_.properties[name].type) for name in columns):
-            yield _unique(type_, unique_text(columns), columns)
+            yield _unique(type_, format_unique(columns), columns)
     if isinstance(type_, EdgeType):
         yield _ends(type_, "src", type_.from_type)
         yield _ends(type_, "dst", type_.to_type)
@@ -258,8 +260,8 @@ def _unique(type_: NodeType | EdgeType, rule: str, columns: tuple[str, ...]) -> 
         ", ".join(key or columns),
         _UNIQUE,
         (
-            Relation("incoming", type_.table_key, Part.INCOMING, held),
-            Relation("kept", type_.table_key, Part.KEPT, held, Matching("value", (("incoming", "value"),))),
+            Relation("incoming", type_.table_key, TablePart.INCOMING, held),
+            Relation("kept", type_.table_key, TablePart.KEPT, held, SemiJoin("value", (("incoming", "value"),))),
         ),
         triggers=("incoming",),
     )
@@ -267,19 +269,19 @@ def _unique(type_: NodeType | EdgeType, rule: str, columns: tuple[str, ...]) -> 
 
 def _ends(edge: EdgeType, end: Literal["src", "dst"], node_type: str) -> SetRule:
     ends = {"id": ("id",), "node": (end,)}
-    nodes, node_ids = f"node:{node_type}", {"id": ("id",)}
+    nodes, node_ids = TableKey.of_node(node_type), {"id": ("id",)}
     return SetRule(
         RuleKind.ENDS,
         edge.name,
-        ends_text(edge),
+        format_ends(edge),
         end,
         _ENDS,
         (
-            Relation("incoming", edge.table_key, Part.INCOMING, ends),
-            Relation("incoming_nodes", nodes, Part.INCOMING, node_ids),
-            Relation("lost_nodes", nodes, Part.LOST, node_ids),
-            Relation("kept_nodes", nodes, Part.KEPT, node_ids, Matching("id", (("incoming", "node"),))),
-            Relation("kept", edge.table_key, Part.KEPT, ends, Matching("node", (("lost_nodes", "id"),))),
+            Relation("incoming", edge.table_key, TablePart.INCOMING, ends),
+            Relation("incoming_nodes", nodes, TablePart.INCOMING, node_ids),
+            Relation("lost_nodes", nodes, TablePart.DELETED, node_ids),
+            Relation("kept_nodes", nodes, TablePart.KEPT, node_ids, SemiJoin("id", (("incoming", "node"),))),
+            Relation("kept", edge.table_key, TablePart.KEPT, ends, SemiJoin("node", (("lost_nodes", "id"),))),
         ),
         triggers=("incoming", "lost_nodes"),
         about=node_type,
@@ -295,14 +297,14 @@ def _cardinality(edge: EdgeType) -> SetRule:
     return SetRule(
         RuleKind.CARDINALITY,
         edge.name,
-        cardinality_text(edge),
+        format_cardinality(edge),
         "src",
         _CARDINALITY.format(broken=" or ".join(broken)),
         (
-            Relation("incoming", edge.table_key, Part.INCOMING, ends),
-            Relation("gone", edge.table_key, Part.GONE, ends),
-            Relation("lost_nodes", f"node:{edge.from_type}", Part.LOST, {"id": ("id",)}),
-            Relation("kept", edge.table_key, Part.KEPT, ends, Matching("node", touched)),
+            Relation("incoming", edge.table_key, TablePart.INCOMING, ends),
+            Relation("gone", edge.table_key, TablePart.SUPERSEDED, ends),
+            Relation("lost_nodes", TableKey.of_node(edge.from_type), TablePart.DELETED, {"id": ("id",)}),
+            Relation("kept", edge.table_key, TablePart.KEPT, ends, SemiJoin("node", touched)),
         ),
         triggers=("incoming", "gone"),
         limits=limits,
