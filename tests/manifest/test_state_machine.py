@@ -20,6 +20,7 @@ from ulid import ULID
 import omnigraph
 from omnigraph.errors import AlreadyExists, ConflictError, OutcomeUnknown, ValidationError
 from omnigraph.graph import Graph
+from omnigraph.language.schema import TableKey
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import Registration, Tombstone
@@ -124,7 +125,7 @@ def bring_back_type(graph: Graph, branch: str, type_name: str) -> str:
     with branch_lock(manifest.location, branch, manifest.locks) as held:
         state = manifest.view(branch).tables
         last, location = state.latest[table_key], state.locations[table_key]
-        pin = Pin(table_key, location, last.version, last.branch, last.row_count)
+        pin = Pin(TableKey(table_key), location, last.version, last.branch, last.row_count)
         table = fork_table(manifest, held, branch, pin)
         while table.version <= state.tombstones[table_key]:
             table = tables.commit(table, tables.overwrite(table, table.schema.empty_table()), commit_id)

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
-from omnigraph.language.schema import Catalog, EdgeType, NodeType, RenameProperty, RenameType, Schema, plan_migration
+from omnigraph.language.schema import (
+    Catalog,
+    EdgeType,
+    NodeType,
+    RenameProperty,
+    RenameType,
+    Schema,
+    TableKey,
+    plan_migration,
+)
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.rows import MAIN, SchemaHead
@@ -26,7 +35,7 @@ class Origin:
     None stands for what came since.
     """
 
-    table_key: str | None
+    table_key: TableKey | None
     columns: Mapping[str, str | None]
 
 
@@ -55,7 +64,7 @@ class Lag:
             if origin.table_key is None:
                 continue
             if origin.table_key != key:
-                yield origin.table_key, origin.table_key.partition(":")[2], key.partition(":")[2]
+                yield origin.table_key, origin.table_key.type_name, TableKey(key).type_name
             for name, column in origin.columns.items():
                 if column not in (None, name):
                     yield origin.table_key, f"{column}", name
@@ -75,7 +84,7 @@ def lag_of(manifest: Manifest, written_under: SchemaHead | None) -> Lag | None:
 
 def _followed(schemas: list[Schema]) -> Lag:
     first = schemas[0].catalog
-    origins = {
+    origins: dict[str, Origin] = {
         type_.table_key: Origin(type_.table_key, {name: name for name in type_.properties}) for type_ in _types(first)
     }
     for old, new in pairwise(schemas):
@@ -86,8 +95,8 @@ def _followed(schemas: list[Schema]) -> Lag:
 def _after(origins: Mapping[str, Origin], old: Schema, new: Schema) -> Iterator[tuple[str, Origin]]:
     """The origins one schema later."""
     steps = plan_migration(old.ir, new.ir).steps
-    types = {f"{s.type_kind}:{s.to}": f"{s.type_kind}:{s.from_}" for s in steps if isinstance(s, RenameType)}
-    names = {(f"{s.type_kind}:{s.type_name}", s.to): s.from_ for s in steps if isinstance(s, RenameProperty)}
+    types = {s.new_key: s.old_key for s in steps if isinstance(s, RenameType)}
+    names = {(s.table_key, s.to): s.from_ for s in steps if isinstance(s, RenameProperty)}
     before = {type_.table_key: type_ for type_ in _types(old.catalog)}
     for type_ in _types(new.catalog):
         key = type_.table_key

@@ -6,7 +6,7 @@ from typing import Final
 
 from ulid import ULID
 
-from omnigraph.language.schema import Schema
+from omnigraph.language.schema import EdgeType, NodeType, Schema
 from omnigraph.manifest import contract, genesis, migrations
 from omnigraph.manifest.handle import Manifest, refuse_file, unfinished
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
@@ -66,7 +66,7 @@ def _applied_by_0_8(manifest: Manifest) -> Schema | None:
     if view.head is None or view.head.schema_ir_hash is not None:
         return None
     theirs = contract.root_schema(manifest.objects)
-    types = {type_.table_key: type_ for type_ in theirs.catalog.types()}
+    types: dict[str, NodeType | EdgeType] = {type_.table_key: type_ for type_ in theirs.catalog.types()}
     shown = view.tables.visible()
     if theirs.hash == manifest.schema_hash() or shown.keys() != types.keys():
         return None

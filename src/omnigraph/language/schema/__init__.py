@@ -25,7 +25,7 @@ from omnigraph.language.schema.catalog import (
 from omnigraph.language.schema.check import check
 from omnigraph.language.schema.codes import PROBLEM_CODES, STRICTER_THAN_0_8, SYNTAX
 from omnigraph.language.schema.defaults import default_value
-from omnigraph.language.schema.identity import table_directory
+from omnigraph.language.schema.identity import TableKey, split_by_kind, table_directory
 from omnigraph.language.schema.ir import ColumnRule, ColumnRuleKind, Constraint, SchemaIR, TypeKind, catalog_of, ir_of
 from omnigraph.language.schema.ir_json import ir_from_json, ir_hash, ir_to_json, state_json
 from omnigraph.language.schema.migration import REQUIRED_WITHOUT_DEFAULT, plan_migration
@@ -91,6 +91,7 @@ __all__ = [
     "Schema",
     "SchemaIR",
     "Step",
+    "TableKey",
     "Tier",
     "TypeKind",
     "UnsupportedChange",
@@ -105,6 +106,7 @@ __all__ = [
     "ir_to_json",
     "parse_schema",
     "plan_migration",
+    "split_by_kind",
     "state_json",
     "table_directory",
 ]

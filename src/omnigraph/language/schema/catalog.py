@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
+from omnigraph.language.schema.identity import TableKey
 from omnigraph.language.types import ValueType
 
 Entry = TypeVar("Entry")
@@ -109,9 +110,9 @@ class NodeType:
     annotations: tuple[Annotation, ...] = ()
 
     @property
-    def table_key(self) -> str:
+    def table_key(self) -> TableKey:
         """The name of its table in the manifest."""
-        return f"node:{self.name}"
+        return TableKey.of_node(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +129,9 @@ class EdgeType:
     annotations: tuple[Annotation, ...] = ()
 
     @property
-    def table_key(self) -> str:
+    def table_key(self) -> TableKey:
         """The name of its table in the manifest."""
-        return f"edge:{self.name}"
+        return TableKey.of_edge(self.name)
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,11 @@ class Catalog:
     def edges_of(self, node_type: str) -> Iterator[EdgeType]:
         """The edge types that begin or end at a node type."""
         return (edge for edge in self.edges.values() if node_type in (edge.from_type, edge.to_type))
+
+    def find_type(self, table_key: str) -> NodeType | EdgeType | None:
+        """The type whose rows a table holds; None if the schema does not have it."""
+        key = TableKey(table_key)
+        return self.nodes.get(key.type_name) if key.kind == "node" else self.edges.get(key.type_name)
 
     def types(self) -> Iterator[NodeType | EdgeType]:
         """Every type that has a table: nodes, then edges, by name."""

@@ -9,6 +9,7 @@ from typing import ClassVar, cast
 
 from omnigraph.errors import Json
 from omnigraph.language.schema.catalog import Annotation, Cardinality, PatternRule, RangeRule
+from omnigraph.language.schema.identity import TableKey
 from omnigraph.language.schema.ir import ColumnRule, ColumnRuleKind, Constraint, TypeKind
 from omnigraph.language.schema.ir_json import annotation_json, cardinality_json, constraint_json, type_json
 from omnigraph.language.types import Scalar, ValueType
@@ -72,6 +73,19 @@ def _json(value: object) -> Json:
 
 
 @dataclass(frozen=True, slots=True)
+class TypeStep(Step):
+    """A step about one type that stays."""
+
+    type_kind: TypeKind
+    type_name: str
+
+    @property
+    def table_key(self) -> TableKey:
+        """The table of the type."""
+        return TableKey.of(self.type_kind, self.type_name)
+
+
+@dataclass(frozen=True, slots=True)
 class AddType(Step):
     """A new type, with all that it declares."""
 
@@ -90,28 +104,34 @@ class RenameType(Step):
     to: str
 
     @property
+    def old_key(self) -> TableKey:
+        """The table that the rows leave."""
+        return TableKey.of(self.type_kind, self.from_)
+
+    @property
+    def new_key(self) -> TableKey:
+        """The table that the rows move to."""
+        return TableKey.of(self.type_kind, self.to)
+
+    @property
     def tier(self) -> Tier:
         """A table lies where its name says, so its rows are written anew."""
         return Tier.REWRITE
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateTypeMetadata(Step):
+class UpdateTypeMetadata(TypeStep):
     """The annotations of a type changed, in a way that no row depends on."""
 
     kind = "update_type_metadata"
-    type_kind: TypeKind
-    type_name: str
     annotations: tuple[Annotation, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeCardinality(Step):
+class ChangeCardinality(TypeStep):
     """An edge type may have more, or must have fewer, edges per source."""
 
     kind = "change_cardinality"
-    type_kind: TypeKind
-    type_name: str
     from_: Cardinality
     to: Cardinality
 
@@ -135,6 +155,11 @@ class DropType(Step):
     mode: DropMode
 
     @property
+    def table_key(self) -> TableKey:
+        """The table of the type."""
+        return TableKey.of(self.type_kind, self.name)
+
+    @property
     def tier(self) -> Tier:
         """Only a hard drop loses rows."""
         return Tier.DESTRUCTIVE if self.mode is DropMode.HARD else Tier.METADATA
@@ -144,11 +169,9 @@ class DropType(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class PropertyStep(Step):
+class PropertyStep(TypeStep):
     """A step about one property of one type."""
 
-    type_kind: TypeKind
-    type_name: str
     property_name: str
 
 
@@ -168,12 +191,10 @@ class AddProperty(PropertyStep):
 
 
 @dataclass(frozen=True, slots=True)
-class RenameProperty(Step):
+class RenameProperty(TypeStep):
     """A property has another name; its values stay."""
 
     kind = "rename_property"
-    type_kind: TypeKind
-    type_name: str
     from_: str
     to: str
 
@@ -257,12 +278,10 @@ class DropProperty(PropertyStep):
 
 
 @dataclass(frozen=True, slots=True)
-class AddConstraint(Step):
+class AddConstraint(TypeStep):
     """A new rule. For a key, the stored ids must be those that the key gives."""
 
     kind = "add_constraint"
-    type_kind: TypeKind
-    type_name: str
     constraint: Constraint
 
     @property
@@ -273,12 +292,10 @@ class AddConstraint(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class DropConstraint(Step):
+class DropConstraint(TypeStep):
     """A rule does not hold any more."""
 
     kind = "drop_constraint"
-    type_kind: TypeKind
-    type_name: str
     constraint: Constraint
 
 
