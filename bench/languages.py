@@ -18,9 +18,9 @@ from typing import TypeVar
 
 from omnigraph.errors import QueryError
 from omnigraph.language.query.ast import QueryFile
-from omnigraph.language.query.check.query import check_query
+from omnigraph.language.query.check.checker import check_query
 from omnigraph.language.query.parser import parse_query_text
-from omnigraph.language.query.plan.lower import plan_read
+from omnigraph.language.query.plan.planner import plan_read
 from omnigraph.language.query.plan.operators import ReadPlan
 from omnigraph.language.query.typed import TypedQuery, TypedRead
 from omnigraph.language.schema import parse_schema

@@ -17,12 +17,13 @@ import pytest
 import omnigraph
 from omnigraph.errors import Json, OmniGraphError, Position, Problem, QueryError, SchemaError, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.language.query import CompiledQuery, Severity, compile_query, explain, lint_queries
+from omnigraph.language.query import CompiledQuery, Severity, compile_query, lint_queries
+from omnigraph.language.query.plan import print_plan
 from omnigraph.language.query.typed import TypedRead
 from omnigraph.language.schema import Schema, ir_to_json, parse_schema, plan_migration
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.query import QueryRequest
-from omnigraph.write.load.load_operation import Mode as LoadMode
+from omnigraph.write.load.load_operation import LoadMode as LoadMode
 from omnigraph.write.load.run import LoadResult
 from omnigraph.write.mutation.run import MutationResult
 from tests.case_expectations import (
@@ -173,7 +174,7 @@ def run_query(state: State, step: Step) -> State:
         if outcome.word == "lint":
             expect_subset(outcome, lint_queries(text, schema.catalog, "case.pg").to_json())
         elif outcome.word == "plan":
-            expect_text(outcome, explain(_compiled(step, text, schema)))
+            expect_text(outcome, print_plan(_compiled(step, text, schema).plan))
         elif outcome.word == "columns":
             expect_text(outcome, _columns(outcome, _compiled(step, text, schema)))
         elif outcome.word == "rows":

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.parser import MAX_HOPS, MAX_LIMIT
-from omnigraph.language.query.printer import print_query_file
 from omnigraph.language.types import MAX_VECTOR_DIMENSION, Scalar, ValueType
+from tests.language.query.query_printer import print_query_file
 
 KEYWORDS = (
     *("query", "match", "return", "order", "limit", "not", "is", "as", "asc", "desc", "contains", "starts_with"),
@@ -20,7 +20,7 @@ KEYWORDS = (
     *("count", "sum", "avg", "min", "max", "distinct", "true", "false", "null", "date", "datetime", "and", "or", "in"),
 )
 LITERAL_WORDS = ("true", "false", "null")
-WORD_OPERATORS = (ast.Comparison.CONTAINS, ast.Comparison.STARTS_WITH)
+WORD_OPERATORS = (ast.ComparisonOperator.CONTAINS, ast.ComparisonOperator.STARTS_WITH)
 
 _TRIES = 50 if os.environ.get("OMNIGRAPH_FUZZ") == "large" else 1
 _LETTERS = string.ascii_letters + string.digits + "_"
@@ -59,23 +59,23 @@ texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
 variables = st.builds(ast.Variable, names())
 property_accesses = st.builds(ast.PropertyAccess, names(), names())
 
-integers = st.builds(ast.Constant, st.integers(-(2**63), 2**64 - 1))
-floats = st.builds(ast.Constant, st.floats(allow_nan=False, allow_infinity=False))
-scalar_literals: st.SearchStrategy[ast.Literal] = st.one_of(
-    st.builds(ast.Constant, texts | st.booleans() | st.none()),
+integers = st.builds(ast.ScalarLiteral, st.integers(-(2**63), 2**64 - 1))
+floats = st.builds(ast.ScalarLiteral, st.floats(allow_nan=False, allow_infinity=False))
+scalar_literals: st.SearchStrategy[ast.AnyLiteral] = st.one_of(
+    st.builds(ast.ScalarLiteral, texts | st.booleans() | st.none()),
     integers,
     floats,
-    st.builds(ast.DateConstant, texts),
-    st.builds(ast.DateTimeConstant, texts),
+    st.builds(ast.DateLiteral, texts),
+    st.builds(ast.DateTimeLiteral, texts),
 )
 
 
-def _lists(items: st.SearchStrategy[ast.Literal]) -> st.SearchStrategy[ast.Literal]:
-    return st.builds(ast.ListConstant, st.lists(items, max_size=3).map(tuple))
+def _lists(items: st.SearchStrategy[ast.AnyLiteral]) -> st.SearchStrategy[ast.AnyLiteral]:
+    return st.builds(ast.ListLiteral, st.lists(items, max_size=3).map(tuple))
 
 
 literals = _unprinted(st.recursive(scalar_literals, _lists, max_leaves=5))
-values: st.SearchStrategy[ast.Value] = literals | variables | st.builds(ast.Now)
+values: st.SearchStrategy[ast.ValueSyntax] = literals | variables | st.builds(ast.NowCall)
 
 
 # ------------------------------------------------------------------------------------------------ expressions
@@ -85,34 +85,34 @@ def _alias_references(*excluded: str) -> st.SearchStrategy[ast.AliasReference]:
     return st.builds(ast.AliasReference, names(*LITERAL_WORDS, *excluded))
 
 
-def _nearest(arguments: st.SearchStrategy[ast.Expression]) -> st.SearchStrategy[ast.Nearest]:
-    return st.builds(ast.Nearest, property_accesses, arguments)
+def _nearest(arguments: st.SearchStrategy[ast.ExpressionSyntax]) -> st.SearchStrategy[ast.NearestCall]:
+    return st.builds(ast.NearestCall, property_accesses, arguments)
 
 
-def _text_matches(arguments: st.SearchStrategy[ast.Expression]) -> st.SearchStrategy[ast.TextMatch]:
+def _text_matches(arguments: st.SearchStrategy[ast.ExpressionSyntax]) -> st.SearchStrategy[ast.TextMatchCall]:
     functions = st.sampled_from([ast.TextFunction.SEARCH, ast.TextFunction.MATCH_TEXT])
-    return st.builds(ast.TextMatch, functions, arguments, arguments) | st.builds(
-        ast.TextMatch, st.just(ast.TextFunction.FUZZY), arguments, arguments, st.none() | arguments
+    return st.builds(ast.TextMatchCall, functions, arguments, arguments) | st.builds(
+        ast.TextMatchCall, st.just(ast.TextFunction.FUZZY), arguments, arguments, st.none() | arguments
     )
 
 
-def _calls(arguments: st.SearchStrategy[ast.Expression]) -> st.SearchStrategy[ast.Expression]:
-    bm25 = st.builds(ast.Bm25, arguments, arguments)
+def _calls(arguments: st.SearchStrategy[ast.ExpressionSyntax]) -> st.SearchStrategy[ast.ExpressionSyntax]:
+    bm25 = st.builds(ast.Bm25Call, arguments, arguments)
     nearest = _nearest(arguments)
     undistinct = arguments.filter(lambda argument: argument != ast.AliasReference("distinct"))
     return st.one_of(
         nearest,
         _text_matches(arguments),
         bm25,
-        st.builds(ast.Rrf, nearest | bm25, nearest | bm25, st.none() | arguments),
-        st.builds(ast.Aggregate, st.sampled_from(ast.AggregateFunction), undistinct),
-        st.builds(ast.Aggregate, st.just(ast.AggregateFunction.COUNT), arguments, st.just(True)),
+        st.builds(ast.RrfCall, nearest | bm25, nearest | bm25, st.none() | arguments),
+        st.builds(ast.AggregateCall, st.sampled_from(ast.AggregateFunction), undistinct),
+        st.builds(ast.AggregateCall, st.just(ast.AggregateFunction.COUNT), arguments, st.just(True)),
     )
 
 
-def _operands(*excluded_words: str) -> st.SearchStrategy[ast.Expression]:
+def _operands(*excluded_words: str) -> st.SearchStrategy[ast.ExpressionSyntax]:
     """Expressions other than a plain variable."""
-    simple = literals | st.builds(ast.Now) | property_accesses
+    simple = literals | st.builds(ast.NowCall) | property_accesses
     calls = _calls(_unprinted(st.recursive(simple | variables | _alias_references(), _calls, max_leaves=3)))
     return _unprinted(simple | _alias_references(*excluded_words) | calls)
 
@@ -127,7 +127,7 @@ expressions = variables | operands
 _hop_counts = st.integers(0, 3) | st.integers(0, MAX_HOPS)
 hops = st.builds(ast.Hops, _hop_counts, st.none() | _hop_counts)
 traversals = st.builds(
-    ast.Traversal,
+    ast.TraversalClause,
     source=variables,
     edge=names("not"),
     destination=variables,
@@ -136,33 +136,33 @@ traversals = st.builds(
     edge_variable=st.none() | variables,
 )
 bindings = st.builds(
-    ast.Binding,
+    ast.BindingClause,
     names(),
     type_names,
     st.lists(st.builds(ast.PropertyMatch, names(), values), max_size=3).map(tuple),
 )
 _left_operands = _operands("not")
 filters = st.one_of(
-    st.builds(ast.Filter, _left_operands, st.sampled_from(ast.Comparison), expressions),
+    st.builds(ast.FilterClause, _left_operands, st.sampled_from(ast.ComparisonOperator), expressions),
     st.builds(
-        ast.Filter,
+        ast.FilterClause,
         variables,
-        st.sampled_from([each for each in ast.Comparison if each not in WORD_OPERATORS]),
+        st.sampled_from([each for each in ast.ComparisonOperator if each not in WORD_OPERATORS]),
         expressions,
     ),
     # With a plain variable on the right it would be a traversal.
-    st.builds(ast.Filter, variables, st.sampled_from(WORD_OPERATORS), operands),
+    st.builds(ast.FilterClause, variables, st.sampled_from(WORD_OPERATORS), operands),
 )
-null_tests = st.builds(ast.NullTest, variables | _left_operands, st.booleans())
+null_tests = st.builds(ast.NullTestClause, variables | _left_operands, st.booleans())
 text_clauses = st.builds(ast.TextClause, _text_matches(expressions))
 _simple_clauses = _unprinted(st.one_of(bindings, traversals, filters, null_tests, text_clauses))
 
 
-def _negations(clauses: st.SearchStrategy[ast.Clause]) -> st.SearchStrategy[ast.Clause]:
-    return st.builds(ast.Negation, st.lists(clauses, min_size=1, max_size=3).map(tuple))
+def _negations(clauses: st.SearchStrategy[ast.ClauseSyntax]) -> st.SearchStrategy[ast.ClauseSyntax]:
+    return st.builds(ast.NegationClause, st.lists(clauses, min_size=1, max_size=3).map(tuple))
 
 
-clauses: st.SearchStrategy[ast.Clause] = _unprinted(st.recursive(_simple_clauses, _negations, max_leaves=4))
+clauses: st.SearchStrategy[ast.ClauseSyntax] = _unprinted(st.recursive(_simple_clauses, _negations, max_leaves=4))
 
 
 # ------------------------------------------------------------------------------------------------ queries
@@ -175,33 +175,35 @@ parameter_types = st.builds(ValueType, _scalars, st.booleans(), st.booleans()) |
 parameters = st.builds(ast.Parameter, names(), parameter_types)
 
 _null_column = st.just(ast.AliasReference("null"))
-_sort_keys = expressions.filter(lambda key: not (isinstance(key, ast.Constant) and key.value is None)) | _null_column
+_sort_keys = (
+    expressions.filter(lambda key: not (isinstance(key, ast.ScalarLiteral) and key.value is None)) | _null_column
+)
 order_keys = st.builds(ast.OrderKey, _sort_keys) | st.builds(
-    ast.OrderKey, _sort_keys.filter(lambda key: not isinstance(key, ast.Nearest)), st.just(True)
+    ast.OrderKey, _sort_keys.filter(lambda key: not isinstance(key, ast.NearestCall)), st.just(True)
 )
 reads = st.builds(
-    ast.Read,
+    ast.ReadBody,
     clauses=st.lists(clauses, min_size=1, max_size=4).map(tuple),
     projections=st.lists(st.builds(ast.Projection, expressions, st.none() | names()), min_size=1, max_size=3).map(
         tuple
     ),
     order=st.lists(order_keys, max_size=2).map(tuple),
-    limit=st.none() | variables | st.builds(ast.Constant, st.integers(0, MAX_LIMIT)),
+    limit=st.none() | variables | st.builds(ast.ScalarLiteral, st.integers(0, MAX_LIMIT)),
 )
 
 _assignments = st.lists(st.builds(ast.Assignment, names(), values), min_size=1, max_size=3).map(tuple)
 _predicates = st.builds(
-    ast.Predicate,
+    ast.WhereCondition,
     names(),
-    st.sampled_from([each for each in ast.Comparison if each not in WORD_OPERATORS]),
+    st.sampled_from([each for each in ast.ComparisonOperator if each not in WORD_OPERATORS]),
     values,
 )
-statements: st.SearchStrategy[ast.Statement] = st.one_of(
+statements: st.SearchStrategy[ast.StatementSyntax] = st.one_of(
     st.builds(ast.Insert, type_names, _assignments),
     st.builds(ast.Update, type_names, _assignments, _predicates),
     st.builds(ast.Delete, type_names, _predicates),
 )
-mutations = st.builds(ast.Mutation, st.lists(statements, min_size=1, max_size=3).map(tuple))
+mutations = st.builds(ast.MutationBody, st.lists(statements, min_size=1, max_size=3).map(tuple))
 
 queries = st.builds(
     ast.Query,

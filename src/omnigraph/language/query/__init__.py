@@ -19,7 +19,7 @@ from omnigraph.language.query.lint import lint_queries
 from omnigraph.language.query.lint_report import LintFinding, LintReport, SchemaSource, Severity
 from omnigraph.language.query.parameters import bind_parameters, parse_parameter_text
 from omnigraph.language.query.parser import SYNTAX_CODE, parse_query_text
-from omnigraph.language.query.plan import ReadPlan, plan_read, print_plan
+from omnigraph.language.query.plan import ReadPlan, plan_read
 from omnigraph.language.query.typed import (
     Aggregate,
     AssignedValue,
@@ -93,7 +93,6 @@ __all__ = [
     "bind_parameters",
     "compile_query",
     "describe_operation",
-    "explain",
     "find_query",
     "lint_queries",
     "parse_parameter_text",
@@ -139,11 +138,6 @@ def compile_query(source: str | Path | Source, catalog: Catalog, name: str | Non
     text = _text(source)
     compile_ = _compiled if len(text.text) <= _LONGEST_KEPT else _compiled.__wrapped__
     return compile_(text, _Same(catalog), name)
-
-
-def explain(compiled: CompiledQuery) -> str:
-    """The plan of a query as an indented tree."""
-    return print_plan(compiled.plan)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -117,7 +117,7 @@ _MISTAKES = (
 )
 
 
-def advice(text: str, offset: int) -> str | None:
+def advise_on_query(text: str, offset: int) -> str | None:
     """What to write instead of what stands at an error, if it is a common mistake."""
     hint = next((hint for mistake in _MISTAKES if (hint := mistake.hint_for(text, offset))), None)
     at_the_end = not text[offset + 1 :].strip()

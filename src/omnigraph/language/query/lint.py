@@ -7,13 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnigraph.errors import Problem
-from omnigraph.language.query.ast import Binding, Mutation, Query, Read, Traversal, Update
-from omnigraph.language.query.check import check_query, duplicate_names
-from omnigraph.language.query.lint_report import Finding, LintReport, QueryResult, SchemaSource, Severity
-from omnigraph.language.query.operation import describe_operation
+from omnigraph.language.query.ast import BindingClause, MutationBody, Query, ReadBody, TraversalClause, Update
+from omnigraph.language.query.check import check_query, find_duplicate_names
+from omnigraph.language.query.descriptor import describe_operation
+from omnigraph.language.query.lint_report import LintFinding, LintReport, QueryLint, SchemaSource, Severity
 from omnigraph.language.query.parser import parse_query_text
-from omnigraph.language.query.plan import connected_parts
-from omnigraph.language.query.typed import TypedMutation, TypedQuery, TypedRead
+from omnigraph.language.query.plan import variables_of
+from omnigraph.language.query.typed import (
+    Clause,
+    TypedBinding,
+    TypedMutation,
+    TypedNegation,
+    TypedQuery,
+    TypedRead,
+    TypedTraversal,
+)
 from omnigraph.language.schema import Catalog, NodeType
 from omnigraph.language.source import Source, Span, read_source
 
@@ -39,9 +47,9 @@ def lint_queries(source: str | Path | Source, catalog: Catalog, schema_source: S
     if isinstance(file, list):
         return _unreadable(file, schema_source)
     assert isinstance(text, Source)
-    checked = [_Checked(query, check_query(query, catalog, text)) for query in file.queries]
+    checked = [_CheckedQuery(query, check_query(query, catalog, text)) for query in file.queries]
     findings = [
-        *(Finding(Severity.ERROR, problem) for problem in duplicate_names(file, text)),
+        *(LintFinding(Severity.ERROR, problem) for problem in find_duplicate_names(file, text)),
         *_never_updated(checked, catalog, text),
         *_cartesian_products(checked, text),
     ]
@@ -50,7 +58,7 @@ def lint_queries(source: str | Path | Source, catalog: Catalog, schema_source: S
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class _CheckedQuery:
     """A query as written, and as understood or why not."""
 
     query: Query
@@ -58,7 +66,7 @@ class _Checked:
 
 
 def _unreadable(problems: Iterable[Problem], schema_source: SchemaSource) -> LintReport:
-    findings = tuple(Finding(Severity.ERROR, problem) for problem in problems)
+    findings = tuple(LintFinding(Severity.ERROR, problem) for problem in problems)
     return LintReport(schema_source, _path(findings[0].problem.position.file), (), findings)
 
 
@@ -66,7 +74,7 @@ def _path(name: str | None) -> str:
     return name or "<text>"
 
 
-def _finding_order(finding: Finding) -> tuple[int, str, str, str]:
+def _finding_order(finding: LintFinding) -> tuple[int, str, str, str]:
     severity = list(Severity).index(finding.severity)
     return severity, finding.type_name or "", finding.property or "", finding.problem.message
 
@@ -74,11 +82,11 @@ def _finding_order(finding: Finding) -> tuple[int, str, str, str]:
 # ------------------------------------------------------------------------------------------------ one query
 
 
-def _result(checked: _Checked, catalog: Catalog, source: Source) -> QueryResult:
+def _result(checked: _CheckedQuery, catalog: Catalog, source: Source) -> QueryLint:
     query, outcome = checked.query, checked.outcome
-    return QueryResult(
+    return QueryLint(
         name=query.name,
-        kind="mutation" if isinstance(query.body, Mutation) else "read",
+        kind="mutation" if isinstance(query.body, MutationBody) else "read",
         problems=tuple(outcome) if isinstance(outcome, list) else (),
         warnings=tuple(_warnings(query, source)),
         operation=None if isinstance(outcome, list) else describe_operation(outcome, catalog),
@@ -86,7 +94,7 @@ def _result(checked: _Checked, catalog: Catalog, source: Source) -> QueryResult:
 
 
 def _warnings(query: Query, source: Source) -> Iterator[Problem]:
-    if isinstance(query.body, Mutation) and not query.parameters:
+    if isinstance(query.body, MutationBody) and not query.parameters:
         yield source.problem(
             UNPARAMETERISED,
             f"mutation '{query.name}' has no parameters: it writes the same values every time",
@@ -98,11 +106,11 @@ def _warnings(query: Query, source: Source) -> Iterator[Problem]:
 # ------------------------------------------------------------------------------------------------ the whole text
 
 
-def _never_updated(checked: Iterable[_Checked], catalog: Catalog, source: Source) -> Iterator[Finding]:
+def _never_updated(checked: Iterable[_CheckedQuery], catalog: Catalog, source: Source) -> Iterator[LintFinding]:
     updates = [
         (one.query.name, statement)
         for one in checked
-        if isinstance(one.outcome, TypedMutation) and isinstance(one.query.body, Mutation)
+        if isinstance(one.outcome, TypedMutation) and isinstance(one.query.body, MutationBody)
         for statement in one.query.body.statements
         if isinstance(statement, Update)
     ]
@@ -117,7 +125,7 @@ def _never_updated(checked: Iterable[_Checked], catalog: Catalog, source: Source
                 of_type[0][1].type_span,
                 f"set {missing} in an update, if it can change",
             )
-            yield Finding(Severity.WARNING, problem, type_name, missing, names)
+            yield LintFinding(Severity.WARNING, problem, type_name, missing, names)
 
 
 def _updatable(node_type: NodeType) -> set[str]:
@@ -129,9 +137,9 @@ def _updatable(node_type: NodeType) -> set[str]:
     }
 
 
-def _cartesian_products(checked: Iterable[_Checked], source: Source) -> Iterator[Finding]:
+def _cartesian_products(checked: Iterable[_CheckedQuery], source: Source) -> Iterator[LintFinding]:
     for one in checked:
-        if not isinstance(one.outcome, TypedRead) or not isinstance(one.query.body, Read):
+        if not isinstance(one.outcome, TypedRead) or not isinstance(one.query.body, ReadBody):
             continue
         heads = _heads(one.query.body, one.outcome)
         for name, span in heads[1:]:
@@ -141,23 +149,50 @@ def _cartesian_products(checked: Iterable[_Checked], source: Source) -> Iterator
                 span,
                 "connect them with an edge or a comparison, or make two queries",
             )
-            yield Finding(Severity.WARNING, problem, query_names=(one.query.name,))
+            yield LintFinding(Severity.WARNING, problem, query_names=(one.query.name,))
 
 
-def _heads(body: Read, typed: TypedRead) -> list[tuple[str, Span]]:
+def _heads(body: ReadBody, typed: TypedRead) -> list[tuple[str, Span]]:
     """The first named variable of each part of a match, and where it stands."""
     places = _places(body)
-    named = [part & places.keys() for part in connected_parts(typed.clauses)]
+    named = [part & places.keys() for part in _find_connected_parts(typed.clauses)]
     return [min(((name, places[name]) for name in part), key=lambda head: head[1].start) for part in named if part]
 
 
-def _places(body: Read) -> dict[str, Span]:
+def _places(body: ReadBody) -> dict[str, Span]:
     """Where each named variable of a match first stands."""
     places = dict[str, Span]()
     for clause in body.clauses:
-        if isinstance(clause, Binding):
+        if isinstance(clause, BindingClause):
             places.setdefault(clause.variable, clause.variable_span)
-        elif isinstance(clause, Traversal):
+        elif isinstance(clause, TraversalClause):
             places.setdefault(clause.source.name, clause.source.span)
             places.setdefault(clause.destination.name, clause.destination.span)
     return places
+
+
+def _find_connected_parts(clauses: Iterable[Clause]) -> list[set[str]]:
+    """The sets of variables that traversals, comparisons and negations hold together, in order of appearance."""
+    part_of: dict[str, set[str]] = {}
+    for clause in clauses:
+        joined = _linked(clause)
+        touched = {id(part_of[name]): part_of[name] for name in joined if name in part_of}.values()
+        # The largest part takes in the others, so that a long match stays cheap.
+        largest = max(touched, key=len, default=set[str]())
+        moved = joined.union(*(part for part in touched if part is not largest))
+        largest |= moved
+        part_of |= dict.fromkeys(moved, largest)
+    return list({id(part): part for part in part_of.values()}.values())
+
+
+def _linked(clause: Clause) -> frozenset[str]:
+    match clause:
+        case TypedBinding():
+            return frozenset({clause.variable}).union(*map(variables_of, clause.predicates))
+        case TypedTraversal():
+            ends = frozenset({clause.source, clause.destination})
+            return ends if clause.edge_variable is None else ends | {clause.edge_variable}
+        case TypedNegation():
+            return frozenset(clause.outer)
+        case _:
+            return variables_of(clause)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Literal
 
 from omnigraph.errors import Json, Problem
-from omnigraph.language.query.operation import Operation
+from omnigraph.language.query.descriptor import OperationDescriptor
 
 
 class Severity(StrEnum):
@@ -36,7 +36,7 @@ class SchemaSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """Something about the file as a whole, or about several queries together."""
 
     severity: Severity
@@ -58,14 +58,14 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryResult:
+class QueryLint:
     """What lint has to say about one query. Without problems it has an operation."""
 
     name: str
     kind: Literal["read", "mutation"]
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...]
-    operation: Operation | None
+    operation: OperationDescriptor | None
 
     @property
     def error(self) -> str | None:
@@ -93,8 +93,8 @@ class LintReport:
 
     schema_source: SchemaSource
     query_path: str
-    results: tuple[QueryResult, ...]
-    findings: tuple[Finding, ...]
+    results: tuple[QueryLint, ...]
+    findings: tuple[LintFinding, ...]
 
     @property
     def errors(self) -> int:

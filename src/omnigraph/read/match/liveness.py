@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from omnigraph.language.query import Aggregate, AggregateFunction, Column, Expression, Identity
+from omnigraph.language.query import Aggregate, AggregateFunction, Expression, Identity, Predicate
 from omnigraph.language.query.plan import (
-    ByRank,
     Connect,
     ConnectEdges,
     Cross,
@@ -18,23 +16,27 @@ from omnigraph.language.query.plan import (
     Group,
     Limit,
     MatchPlan,
+    NodeScan,
     Outer,
     Project,
-    Scan,
     Select,
     Sort,
     TopRanked,
     Without,
+    bound_variables,
+    expressions_of,
+    used_variables,
     variables_of,
+    walk_plan,
 )
 
 Variables: TypeAlias = frozenset[str]
-Leaf: TypeAlias = Scan | Outer | Fuse
+Leaf: TypeAlias = NodeScan | Outer | Fuse
 StepPlan: TypeAlias = Expand | ExpandEdges | Connect | ConnectEdges | Cross | Select | Without | TopRanked
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SpineStep:
     """One operator above the leaf, and the variables that something above it asks for."""
 
     plan: StepPlan
@@ -42,76 +44,30 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Spine:
+class MatchSpine:
     """A match as its leaf and the operators above it, lowest first. A long match is deep: nothing here recurses."""
 
     leaf: Leaf
     needed: Variables
-    steps: tuple[Step, ...]
+    steps: tuple[SpineStep, ...]
 
 
-def spine_of(plan: MatchPlan, needed: Variables) -> Spine:
+def build_spine(plan: MatchPlan, needed: Variables) -> MatchSpine:
     """The steps of a match whose result is asked for some variables."""
-    steps: list[Step] = []
+    steps: list[SpineStep] = []
     while not isinstance(plan, Leaf):
-        steps.append(Step(plan, needed))
-        needed |= _used(plan)
+        steps.append(SpineStep(plan, needed))
+        needed |= used_variables(plan)
         plan = plan.left if isinstance(plan, Cross) else plan.input
-    return Spine(plan, needed, tuple(reversed(steps)))
+    return MatchSpine(plan, needed, tuple(reversed(steps)))
 
 
-def _used(plan: StepPlan) -> Variables:
-    match plan:
-        case Expand() | ExpandEdges():
-            return frozenset({plan.source})
-        case Connect() | ConnectEdges():
-            return frozenset({plan.source, plan.destination})
-        case Select():
-            return variables_of(plan.predicate)
-        case Without():
-            return frozenset(plan.outer)
-        case TopRanked():
-            return frozenset({plan.ranking.target.variable})
-        case Cross():
-            return frozenset()
-
-
-def bound_by(plan: MatchPlan) -> Variables:
+def all_bound_variables(plan: MatchPlan) -> Variables:
     """The variables that a match binds."""
-    bound: set[str] = set()
-    waiting = [plan]
-    while waiting:
-        plan = waiting.pop()
-        bound |= _binds(plan)
-        match plan:
-            case Scan() | Outer():
-                pass
-            case Cross():
-                waiting += [plan.left, plan.right]
-            case Fuse():
-                waiting.append(plan.first)
-            case _:
-                waiting.append(plan.input)
-    return frozenset(bound)
+    return frozenset[str]().union(*map(bound_variables, walk_plan(plan, into_negations=False)))
 
 
-def _binds(plan: MatchPlan) -> set[str]:
-    match plan:
-        case Scan():
-            return {plan.variable}
-        case Outer():
-            return set(plan.variables)
-        case Expand():
-            return {plan.destination}
-        case ExpandEdges():
-            return {plan.edge_variable, plan.destination}
-        case ConnectEdges():
-            return {plan.edge_variable}
-        case _:
-            return set()
-
-
-def needed_by(plan: Project | Group | Sort | Limit) -> Variables:
+def needed_variables(plan: Project | Group | Sort | Limit) -> Variables:
     """The variables that the result part of a plan asks of its match."""
     needed: Variables = frozenset()
     below: Project | Group | Sort | Limit | MatchPlan = plan
@@ -122,24 +78,15 @@ def needed_by(plan: Project | Group | Sort | Limit) -> Variables:
 
 
 def _asked(plan: Project | Group | Sort | Limit) -> Variables:
-    match plan:
-        case Project() | Group():
-            return _of_columns(plan.columns)
-        case Sort():
-            keys = (variables_of(key.expression) for key in plan.keys if not isinstance(key, ByRank))
-            return frozenset(plan.tie_break).union(*keys)
-        case Limit():
-            return frozenset()
+    # An entity that is bound is never null: counting it is counting rows, so the entity itself is not needed.
+    parts = (part for part in expressions_of(plan) if not _counts_rows(part))
+    ties = plan.tie_break if isinstance(plan, Sort) else ()
+    return frozenset(ties).union(*map(variables_of, parts))
 
 
-def _of_columns(columns: Iterable[Column]) -> Variables:
-    return frozenset[str]().union(*(_of_value(column.expression) for column in columns))
-
-
-def _of_value(expression: Expression) -> Variables:
-    match expression:
+def _counts_rows(part: Expression | Predicate) -> bool:
+    match part:
         case Aggregate(AggregateFunction.COUNT, Identity(), distinct=False):
-            # An entity that is bound is never null: counting it is counting rows.
-            return frozenset()
+            return True
         case _:
-            return variables_of(expression)
+            return False

@@ -8,15 +8,16 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.errors import Problem
 from omnigraph.language.query import ast
+from omnigraph.language.query.check.checker import check_query
 from omnigraph.language.query.check.codes import CODES
-from omnigraph.language.query.check.query import check_file
 from omnigraph.language.query.parser import parse_query_text
-from omnigraph.language.query.plan.lower import plan_read
-from omnigraph.language.query.printer import print_query_file
+from omnigraph.language.query.plan.planner import plan_read
 from omnigraph.language.query.typed import TypedRead
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.source import Source
+from tests.language.query.query_printer import print_query_file
 from tests.language.query.query_strategies import fuzzing, query_files
 
 CASES = Path(__file__).parents[3] / "cases"
@@ -51,20 +52,22 @@ def check_any(text: str) -> None:
     file = parse_query_text(source)
     if not isinstance(file, ast.QueryFile):
         return
-    found = check_file(file, VESSELS, source)
-    if isinstance(found, tuple):
-        for query in found:
-            if isinstance(query, TypedRead):
-                plan_read(query)
-        return
-    assert found
-    lines = text.split("\n")
-    for problem in found:
+    for query in file.queries:
+        found = check_query(query, VESSELS, source)
+        if isinstance(found, list):
+            check_problems(found, text.split("\n"))
+        elif isinstance(found, TypedRead):
+            plan_read(found)
+
+
+def check_problems(problems: list[Problem], lines: list[str]) -> None:
+    assert problems
+    for problem in problems:
         assert problem.code in CODES
         assert problem.hint
         assert problem.position.text == lines[problem.position.line - 1]
         assert 1 <= problem.position.column <= len(problem.position.text) + 1
-    places = [(problem.position.line, problem.position.column) for problem in found]
+    places = [(problem.position.line, problem.position.column) for problem in problems]
     assert places == sorted(places)
 
 

@@ -6,35 +6,35 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.language.query import ast
-from omnigraph.language.query.check.query import check_file, check_query
+from omnigraph.language.query import ast, lint_queries
+from omnigraph.language.query.check.checker import check_query
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.query.typed import (
-    Assign,
-    Bind,
+    AssignedValue,
     Clause,
     ColumnValue,
     Compare,
     Constant,
     DeleteEdges,
     DeleteNodes,
-    Direction,
     Distance,
-    Exclude,
     FusedScore,
     InsertEdge,
     InsertNode,
     IsNull,
     Now,
-    Order,
     ParameterValue,
     PropertyValue,
+    SortKey,
     Statement,
     TextMatch,
     TextScore,
-    Traverse,
+    TraversalDirection,
+    TypedBinding,
     TypedMutation,
+    TypedNegation,
     TypedRead,
+    TypedTraversal,
     UpdateNodes,
 )
 from omnigraph.language.schema import parse_schema
@@ -67,9 +67,9 @@ def checked(text: str, catalog: Catalog = VESSELS) -> TypedRead | TypedMutation:
     source = Source(text)
     file = parse_query_text(source)
     assert isinstance(file, ast.QueryFile), file
-    found = check_file(file, catalog, source)
-    assert isinstance(found, tuple), "\n".join(problem.render() for problem in found)
-    return found[0]
+    found = check_query(file.queries[0], catalog, source)
+    assert not isinstance(found, list), "\n".join(problem.render() for problem in found)
+    return found
 
 
 def read(match: str, rest: str = "return { 1 }", parameters: str = "", catalog: Catalog = VESSELS) -> TypedRead:
@@ -101,27 +101,29 @@ def compared(filter_text: str, parameters: str = "", catalog: Catalog = VESSELS)
 @pytest.mark.parametrize(
     ("match", "source", "direction", "destination"),
     [
-        ("$v: Vessel $v callsAt $p", "Vessel", Direction.OUT, "Port"),
-        ("$p: Port $p callsAt $v", "Port", Direction.IN, "Vessel"),
-        ("$p: Port $v callsAt $p", "Vessel", Direction.OUT, "Port"),
-        ("$v: Vessel $p callsAt $v", "Port", Direction.IN, "Vessel"),
-        ("$v callsAt $p", "Vessel", Direction.OUT, "Port"),
-        ("$v: Vessel $w tows $v", "Vessel", Direction.OUT, "Vessel"),
-        ("$v: Vessel $v <tows> $w", "Vessel", Direction.BOTH, "Vessel"),
-        ("$v: Vessel $_ callsAt $v", "Port", Direction.IN, "Vessel"),
+        ("$v: Vessel $v callsAt $p", "Vessel", TraversalDirection.OUT, "Port"),
+        ("$p: Port $p callsAt $v", "Port", TraversalDirection.IN, "Vessel"),
+        ("$p: Port $v callsAt $p", "Vessel", TraversalDirection.OUT, "Port"),
+        ("$v: Vessel $p callsAt $v", "Port", TraversalDirection.IN, "Vessel"),
+        ("$v callsAt $p", "Vessel", TraversalDirection.OUT, "Port"),
+        ("$v: Vessel $w tows $v", "Vessel", TraversalDirection.OUT, "Vessel"),
+        ("$v: Vessel $v <tows> $w", "Vessel", TraversalDirection.BOTH, "Vessel"),
+        ("$v: Vessel $_ callsAt $v", "Port", TraversalDirection.IN, "Vessel"),
     ],
 )
-def test_direction_comes_from_the_bound_end(match: str, source: str, direction: Direction, destination: str) -> None:
+def test_direction_comes_from_the_bound_end(
+    match: str, source: str, direction: TraversalDirection, destination: str
+) -> None:
     step = clauses(match)[-1]
-    assert isinstance(step, Traverse)
+    assert isinstance(step, TypedTraversal)
     assert (step.source_type, step.direction, step.destination_type) == (source, direction, destination)
 
 
 def test_hops_and_edge_variable() -> None:
     exact, ranged, bound = clauses("$a tows{2} $b  $b tows{1,3} $c  $c $e:tows $d")
-    assert isinstance(exact, Traverse)
-    assert isinstance(ranged, Traverse)
-    assert isinstance(bound, Traverse)
+    assert isinstance(exact, TypedTraversal)
+    assert isinstance(ranged, TypedTraversal)
+    assert isinstance(bound, TypedTraversal)
     assert (exact.minimum, exact.maximum) == (2, 2)
     assert (ranged.minimum, ranged.maximum) == (1, 3)
     assert (bound.minimum, bound.maximum, bound.edge_variable) == (1, 1, "e")
@@ -133,31 +135,33 @@ def test_variables_are_those_that_the_result_can_speak_of() -> None:
 
 
 def test_anonymous_ends_have_names_that_the_query_does_not_use() -> None:
-    steps = [step for step in clauses("$_ tows $_1  $_1 tows $_  not { $_1 tows $_3 }") if isinstance(step, Traverse)]
+    steps = [
+        step for step in clauses("$_ tows $_1  $_1 tows $_  not { $_1 tows $_3 }") if isinstance(step, TypedTraversal)
+    ]
     assert [(step.source, step.destination) for step in steps] == [("_2", "_1"), ("_1", "_4")]
 
 
 def test_a_negation_knows_its_outer_variables() -> None:
     outer = clauses("$v: Vessel  $p: Port  $x: Port  not { $w: Vessel  not { $v tows $w  $w callsAt $p } }")[-1]
-    assert isinstance(outer, Exclude)
+    assert isinstance(outer, TypedNegation)
     assert outer.outer == ("v", "p")
     inner = outer.clauses[-1]
-    assert isinstance(inner, Exclude)
+    assert isinstance(inner, TypedNegation)
     assert inner.outer == ("v", "p", "w")
 
 
 def test_a_variable_bound_twice_keeps_both_conditions() -> None:
     first, second = clauses('$v: Vessel { kind: "tug" }  $v: Vessel { tonnage: 900 }')
-    assert isinstance(first, Bind)
-    assert isinstance(second, Bind)
+    assert isinstance(first, TypedBinding)
+    assert isinstance(second, TypedBinding)
     assert len(first.predicates) == len(second.predicates) == 1
 
 
 def test_a_single_value_for_a_list_property_means_membership() -> None:
     (bind,) = clauses('$v: Vessel { tags: "ice" }')
-    assert isinstance(bind, Bind)
+    assert isinstance(bind, TypedBinding)
     tags = PropertyValue("v", "tags", ValueType(Scalar.STRING, nullable=True, is_list=True))
-    assert bind.predicates == (Compare(tags, ast.Comparison.CONTAINS, Constant("ice", STRING)),)
+    assert bind.predicates == (Compare(tags, ast.ComparisonOperator.CONTAINS, Constant("ice", STRING)),)
 
 
 def test_null_tests_and_text_clauses() -> None:
@@ -243,7 +247,7 @@ def test_order_by_alias_of_a_ranking_is_the_ranking_best_first() -> None:
     found = read("$v: Vessel", 'return { $v.name as n, bm25($v.name, "x") as s } order { s, n desc } limit 3')
     assert isinstance(found.order[0].expression, TextScore)
     assert found.order[0].descending
-    assert found.order[1] == Order(ColumnValue("n", STRING), descending=True)
+    assert found.order[1] == SortKey(ColumnValue("n", STRING), descending=True)
     assert found.limit == Constant(3, U64)
 
 
@@ -276,11 +280,11 @@ def test_defaults_fill_what_an_insert_leaves_out() -> None:
     assert isinstance(insert, InsertNode)
     properties = MEASURES.nodes["Measure"].properties
     assert insert.values == (
-        Assign("name", Constant("a", STRING)),
-        Assign("rank", Constant(7, ValueType(Scalar.I32))),
-        Assign("at", Constant(1_704_067_200_000, properties["at"].type)),
-        Assign("kind", Constant("b", properties["kind"].type)),
-        Assign("since", Constant(19_723, properties["since"].type)),
+        AssignedValue("name", Constant("a", STRING)),
+        AssignedValue("rank", Constant(7, ValueType(Scalar.I32))),
+        AssignedValue("at", Constant(1_704_067_200_000, properties["at"].type)),
+        AssignedValue("kind", Constant("b", properties["kind"].type)),
+        AssignedValue("since", Constant(19_723, properties["since"].type)),
     )
 
 
@@ -293,7 +297,7 @@ def test_an_explicit_null_is_not_replaced_by_the_default() -> None:
 
 def test_a_name_shared_by_node_and_edge_means_the_edge_where_an_end_is_named() -> None:
     edge = statement('insert Link { from: "a", to: $b }', "$b: String", MEASURES)
-    weight = Assign("weight", Constant(1.0, ValueType(Scalar.F64)))
+    weight = AssignedValue("weight", Constant(1.0, ValueType(Scalar.F64)))
     assert edge == InsertEdge("Link", Constant("a", STRING), ParameterValue("b", STRING), (weight,))
     assert isinstance(statement('insert Link { name: "a" }', catalog=MEASURES), InsertNode)
     assert isinstance(statement('delete Link where from = "a"', catalog=MEASURES), DeleteEdges)
@@ -306,7 +310,7 @@ def test_deletes() -> None:
     assert nodes.cascades == ("CallsAt", "HomePort")
     edges = statement('delete Tows where to = "v1"')
     assert edges == DeleteEdges(
-        "Tows", Compare(PropertyValue("_", "dst", STRING), ast.Comparison.EQUAL, Constant("v1", STRING))
+        "Tows", Compare(PropertyValue("_", "dst", STRING), ast.ComparisonOperator.EQUAL, Constant("v1", STRING))
     )
 
 
@@ -315,8 +319,8 @@ def test_update_compares_by_value() -> None:
     tonnage = PropertyValue("_", "tonnage", ValueType(Scalar.I32, nullable=True))
     assert update == UpdateNodes(
         "Vessel",
-        (Assign("score", ParameterValue("s", ValueType(Scalar.I32))),),
-        Compare(tonnage, ast.Comparison.GREATER, Constant(2.5, ValueType(Scalar.F64))),
+        (AssignedValue("score", ParameterValue("s", ValueType(Scalar.I32))),),
+        Compare(tonnage, ast.ComparisonOperator.GREATER, Constant(2.5, ValueType(Scalar.F64))),
     )
 
 
@@ -324,14 +328,16 @@ def test_update_compares_by_value() -> None:
 
 
 def test_an_insert_of_nothing_is_a_problem() -> None:
-    query = ast.Query("q", (), ast.Mutation((ast.Insert("Leg", (), Span(0, 6), Span(0, 6)),)))
+    query = ast.Query("q", (), ast.MutationBody((ast.Insert("Leg", (), Span(0, 6), Span(0, 6)),)))
     found = check_query(query, VESSELS, Source("insert"))
     assert isinstance(found, list)
     assert [problem.code for problem in found] == ["T10", "T12"]
 
 
 def test_a_negative_limit_is_a_problem() -> None:
-    body = ast.Read((ast.Binding("v", "Vessel"),), (ast.Projection(ast.Variable("v")),), limit=ast.Constant(-1))
+    body = ast.ReadBody(
+        (ast.BindingClause("v", "Vessel"),), (ast.Projection(ast.Variable("v")),), limit=ast.ScalarLiteral(-1)
+    )
     found = check_query(ast.Query("q", (), body), VESSELS, Source("q"))
     assert isinstance(found, list)
     assert [problem.code for problem in found] == ["Q012"]
@@ -343,8 +349,5 @@ def test_a_file_gives_the_problems_of_all_its_queries() -> None:
         "query a() { match { $v: Vessel } return { $x } }\n"
         "query b() { match { $v: Vessel } return { $v } }\n"
     )
-    file = parse_query_text(source)
-    assert isinstance(file, ast.QueryFile)
-    found = check_file(file, VESSELS, source)
-    assert isinstance(found, list)
+    found = [problem for _, problem in lint_queries(source, VESSELS, "vessels.pg").problems]
     assert [(problem.code, problem.position.line) for problem in found] == [("T1", 1), ("Q006", 2), ("Q002", 2)]

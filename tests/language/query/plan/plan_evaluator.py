@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import dist
 from typing import Any, TypeAlias, cast
 
-from omnigraph.language.query.ast import AggregateFunction, Comparison
+from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator
 from omnigraph.language.query.plan.operators import (
     ByRank,
     Connect,
@@ -24,10 +24,10 @@ from omnigraph.language.query.plan.operators import (
     Group,
     Limit,
     MatchPlan,
+    NodeScan,
     Outer,
     Project,
     ReadPlan,
-    Scan,
     Select,
     Sort,
     TopRanked,
@@ -38,18 +38,18 @@ from omnigraph.language.query.typed import (
     ColumnValue,
     Compare,
     Constant,
-    Direction,
     Distance,
     Expression,
     Identity,
     IsNull,
     Now,
-    Order,
     ParameterValue,
     Predicate,
     PropertyValue,
+    SortKey,
     TextMatch,
     TextScore,
+    TraversalDirection,
 )
 
 Value: TypeAlias = Any  # values of a test graph: whatever the property holds
@@ -117,11 +117,11 @@ def _rows(plan: MatchPlan | Sort | Limit, graph: Graph) -> list[Row]:
 def _sorted(plan: Sort, rows: Iterable[Row], graph: Graph) -> list[Row]:
     ordered = sorted(rows, key=lambda row: [row[variable].id for variable in plan.tie_break])
     for key in reversed(plan.keys):
-        ordered.sort(key=_sort_key(key, graph), reverse=isinstance(key, Order) and key.descending)
+        ordered.sort(key=_sort_key(key, graph), reverse=isinstance(key, SortKey) and key.descending)
     return ordered
 
 
-def _sort_key(key: Order | ByRank, graph: Graph) -> Callable[[Row], Value]:
+def _sort_key(key: SortKey | ByRank, graph: Graph) -> Callable[[Row], Value]:
     if isinstance(key, ByRank):
         return lambda row: row[RANK]
     return lambda row: _nulls_first(value(key.expression, row, graph))
@@ -174,7 +174,7 @@ def _aggregate(aggregate: Aggregate, rows: list[Row], graph: Graph) -> Value:
 def match_rows(plan: MatchPlan, graph: Graph, outer: Row | None = None) -> Iterator[Row]:
     """The rows of a match; ``outer`` is the row that a negation is asked about."""
     match plan:
-        case Scan():
+        case NodeScan():
             rows = ({plan.variable: node} for node in graph.nodes[plan.node_type].values())
             yield from (row for row in rows if _all_hold(plan.predicates, row, graph))
         case Outer():
@@ -223,16 +223,18 @@ def _steps(plan: Expand | ExpandEdges | Connect | ConnectEdges, row: Row, graph:
                     yield extended
 
 
-def incident(graph: Graph, edge_type: str, direction: Direction, node: str) -> Iterator[tuple[Entity, str]]:
+def incident(graph: Graph, edge_type: str, direction: TraversalDirection, node: str) -> Iterator[tuple[Entity, str]]:
     """The edges at a node, each with its other end; a loop once."""
     for edge in graph.edges[edge_type]:
-        if edge.source == node and direction is not Direction.IN:
+        if edge.source == node and direction is not TraversalDirection.IN:
             yield edge, edge.destination
-        elif edge.destination == node and direction is not Direction.OUT:
+        elif edge.destination == node and direction is not TraversalDirection.OUT:
             yield edge, edge.source
 
 
-def walk(graph: Graph, edge_type: str, direction: Direction, source: str, minimum: int, maximum: int) -> frozenset[str]:
+def walk(
+    graph: Graph, edge_type: str, direction: TraversalDirection, source: str, minimum: int, maximum: int
+) -> frozenset[str]:
     """The nodes at ``minimum`` to ``maximum`` hops."""
     frontier, visited, found = {source}, {source}, set[str]()
     for hop in range(1, maximum + 1):
@@ -320,15 +322,15 @@ def holds(predicate: Predicate, row: Row, graph: Graph) -> bool:
             return left is not None and right is not None and _COMPARISONS[predicate.operator](left, right)
 
 
-_COMPARISONS: Mapping[Comparison, Callable[[Value, Value], bool]] = {
-    Comparison.EQUAL: lambda left, right: left == right,
-    Comparison.NOT_EQUAL: lambda left, right: left != right,
-    Comparison.LESS: lambda left, right: left < right,
-    Comparison.LESS_OR_EQUAL: lambda left, right: left <= right,
-    Comparison.GREATER: lambda left, right: left > right,
-    Comparison.GREATER_OR_EQUAL: lambda left, right: left >= right,
-    Comparison.CONTAINS: lambda left, right: right in left,
-    Comparison.STARTS_WITH: lambda left, right: left.startswith(right),
+_COMPARISONS: Mapping[ComparisonOperator, Callable[[Value, Value], bool]] = {
+    ComparisonOperator.EQUAL: lambda left, right: left == right,
+    ComparisonOperator.NOT_EQUAL: lambda left, right: left != right,
+    ComparisonOperator.LESS: lambda left, right: left < right,
+    ComparisonOperator.LESS_OR_EQUAL: lambda left, right: left <= right,
+    ComparisonOperator.GREATER: lambda left, right: left > right,
+    ComparisonOperator.GREATER_OR_EQUAL: lambda left, right: left >= right,
+    ComparisonOperator.CONTAINS: lambda left, right: right in left,
+    ComparisonOperator.STARTS_WITH: lambda left, right: left.startswith(right),
 }
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import NotFound, QueryError
-from omnigraph.language.query import compile_query, explain, parse_queries
-from omnigraph.language.query.plan.lower import plan_read
+from omnigraph.language.query import compile_query, parse_queries
+from omnigraph.language.query.plan import print_plan
+from omnigraph.language.query.plan.planner import plan_read
 from omnigraph.language.query.typed import TypedMutation, TypedRead
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.source import Source
@@ -81,20 +82,20 @@ def test_a_mutation_is_its_own_plan() -> None:
     compiled = compile_query(SCRAP, CATALOG)
     assert isinstance(compiled.typed, TypedMutation)
     assert compiled.plan == compiled.typed
-    assert explain(compiled).startswith("Mutation scrap\n└─ Delete Vessel where code = $code")
+    assert print_plan(compiled.plan).startswith("Mutation scrap\n└─ Delete Vessel where code = $code")
 
 
 def test_the_documented_plan_is_the_plan() -> None:
     page = (ROOT / "docs" / "reference" / "query-language.md").read_text("utf-8")
     shown = re.search(r"```gq\n([^`]*)```\n\n```text\n(Project [^`]*)\n```", page)
     assert shown is not None
-    assert explain(compile_query(shown.group(1), CATALOG)) == shown.group(2)
+    assert print_plan(compile_query(shown.group(1), CATALOG).plan) == shown.group(2)
 
 
 def test_a_long_match_is_a_deep_plan() -> None:
     steps = " ".join(f"$v{number} tows $v{number + 1}" for number in range(1500))
     compiled = compile_query(f"query long() {{ match {{ {steps} }} return {{ $v0 }} }}", CATALOG)
-    assert explain(compiled).count("Expand") == 1500
+    assert print_plan(compiled.plan).count("Expand") == 1500
 
 
 def test_planning_the_same_query_twice_gives_the_same_plan() -> None:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import QueryError
 from omnigraph.language.query import compile_query
-from omnigraph.language.query.plan.lower import plan_read
 from omnigraph.language.query.plan.operators import Project
-from omnigraph.language.query.typed import Bind, Clause, Exclude, Traverse, TypedRead
+from omnigraph.language.query.plan.planner import plan_read
+from omnigraph.language.query.typed import Clause, TypedBinding, TypedNegation, TypedRead, TypedTraversal
 from omnigraph.language.schema import parse_schema
 from tests.language.query.plan.plan_evaluator import Edges, Entity, Graph, Row, Value, holds, incident, run, walk
 
@@ -289,9 +289,9 @@ def solutions(clauses: Iterable[Clause], graph: Graph, outer: Row) -> Iterator[R
 
 def _choices(clause: Clause, graph: Graph) -> Mapping[str, Iterable[Entity]]:
     match clause:
-        case Bind():
+        case TypedBinding():
             return {clause.variable: graph.nodes[clause.node_type].values()}
-        case Traverse():
+        case TypedTraversal():
             ends = {
                 clause.source: graph.nodes[clause.source_type].values(),
                 clause.destination: graph.nodes[clause.destination_type].values(),
@@ -304,16 +304,16 @@ def _choices(clause: Clause, graph: Graph) -> Mapping[str, Iterable[Entity]]:
 
 def _satisfied(clause: Clause, row: Row, graph: Graph) -> bool:
     match clause:
-        case Bind():
+        case TypedBinding():
             return all(holds(predicate, row, graph) for predicate in clause.predicates)
-        case Traverse():
+        case TypedTraversal():
             source, destination = row[clause.source].id, row[clause.destination].id
             if clause.edge_variable is not None:
                 found = incident(graph, clause.edge_type, clause.direction, source)
                 return (row[clause.edge_variable], destination) in found
             most = clause.maximum if clause.source_type == clause.destination_type else 1
             return destination in walk(graph, clause.edge_type, clause.direction, source, clause.minimum, most)
-        case Exclude():
+        case TypedNegation():
             fixed = {name: row[name] for name in clause.outer}
             return next(solutions(clause.clauses, graph, fixed), None) is None
         case _:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.hints import suggest_name
 from omnigraph.language.query.check.literals import fit_literal, type_literal
-from omnigraph.language.query.check.scope import UNKNOWN, ProblemReport, QueryScope
+from omnigraph.language.query.check.report import ProblemReport, suggest_name
+from omnigraph.language.query.check.scope import UNKNOWN, QueryScope
 from omnigraph.language.query.typed import (
     Aggregate,
     Constant,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.scope import ProblemReport
+from omnigraph.language.query.check.report import ProblemReport
 from omnigraph.language.query.typed import Constant
 from omnigraph.language.source import Span
 from omnigraph.language.syntax import quote_string

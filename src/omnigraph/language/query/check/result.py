@@ -7,18 +7,22 @@ from dataclasses import dataclass
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.expressions import LITERALS, check_expression, check_ranking, is_count, refuse_blob
-from omnigraph.language.query.check.hints import suggest_name
+from omnigraph.language.query.check.report import suggest_name
 from omnigraph.language.query.check.scope import QueryScope
-from omnigraph.language.query.columns import name_column
 from omnigraph.language.query.typed import (
+    Aggregate,
     ColumnValue,
     Constant,
     Distance,
     Expression,
     FusedScore,
+    Identity,
+    Now,
     ParameterValue,
+    PropertyValue,
     ResultColumn,
     SortKey,
+    TextMatch,
     TextScore,
 )
 from omnigraph.language.source import suggest_similar
@@ -38,7 +42,7 @@ def check_columns(projections: Sequence[ast.Projection], scope: QueryScope) -> t
         expression = _projected(projection, scope, grouped=grouped)
         if expression is None:
             continue
-        name = projection.alias or name_column(expression)
+        name = projection.alias or _name_column(expression)
         if name in columns:
             hint = f"give this one an alias of its own: as {_free_alias(name, columns)}"
             scope.reject("Q007", f"two columns are called '{name}'", projection.span, hint)
@@ -65,6 +69,32 @@ def _free_alias(name: str, columns: dict[str, ResultColumn]) -> str:
     while f"{stem}_{number}" in columns:
         number += 1
     return f"{stem}_{number}"
+
+
+def _name_column(expression: Expression) -> str:
+    """The name of a column that has no alias: ``v.p``, ``v``, ``count(v)``, a parameter's name, ``literal``."""
+    match expression:
+        case Constant():
+            return "literal"
+        case ParameterValue() | ColumnValue():
+            return expression.name
+        case Now():
+            return "now()"
+        case PropertyValue():
+            return f"{expression.variable}.{expression.name}"
+        case Identity():
+            return expression.variable
+        case Distance():
+            return f"nearest({_name_column(expression.target)})"
+        case TextMatch():
+            return f"{expression.function}({_name_column(expression.target)})"
+        case TextScore():
+            return f"bm25({_name_column(expression.target)})"
+        case FusedScore():
+            return f"rrf({_name_column(expression.first)}, {_name_column(expression.second)})"
+        case Aggregate():
+            distinct = "distinct " if expression.distinct else ""
+            return f"{expression.function}({distinct}{_name_column(expression.argument)})"
 
 
 # ------------------------------------------------------------------------------------------------ order

@@ -12,10 +12,10 @@ from enum import Enum, auto
 from itertools import count
 from typing import Final, Literal, TypeAlias
 
-from omnigraph.errors import Problem
 from omnigraph.language.query import ast
+from omnigraph.language.query.check.report import ProblemReport
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
-from omnigraph.language.source import Source, Span
+from omnigraph.language.source import Span
 from omnigraph.language.types import ValueType
 
 
@@ -29,29 +29,13 @@ Entity: TypeAlias = NodeType | EdgeType | Literal[_Unknown.UNKNOWN]
 
 
 @dataclass(slots=True)
-class Report:
-    """The problems of one query, as they are found."""
-
-    source: Source
-    problems: list[Problem] = field(default_factory=list[Problem])
-
-    def add(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
-        """Note a problem."""
-        self.problems.append(self.source.problem(code, message, span, hint))
-
-    def in_order(self) -> list[Problem]:
-        """All problems, by position."""
-        return sorted(self.problems, key=lambda problem: (problem.position.line, problem.position.column))
-
-
-@dataclass(slots=True)
-class Scope:
+class QueryScope:
     """The names that a clause can use. ``mentioned`` are the variables that were used, ``hidden`` the names that
     belong to a negation above and therefore mean something else there."""
 
     catalog: Catalog
     parameters: Mapping[str, ValueType]
-    report: Report
+    report: ProblemReport
     anonymous_names: Iterator[str]
     variables: dict[str, Entity] = field(default_factory=dict[str, Entity])
     mentioned: set[str] = field(default_factory=set[str])
@@ -79,11 +63,11 @@ class Scope:
             )
         self.variables[variable] = entity
 
-    def inner(self) -> Scope:
+    def inner(self) -> QueryScope:
         """The scope of a negation: it sees what is bound so far and keeps its own variables to itself."""
-        return Scope(self.catalog, self.parameters, self.report, self.anonymous_names, dict(self.variables))
+        return QueryScope(self.catalog, self.parameters, self.report, self.anonymous_names, dict(self.variables))
 
-    def leave(self, inner: Scope) -> tuple[str, ...]:
+    def leave(self, inner: QueryScope) -> tuple[str, ...]:
         """Come back from a negation: which of the outer variables it used."""
         used = tuple(name for name in self.variables if name in inner.mentioned)
         self.mentioned.update(used)
@@ -91,23 +75,25 @@ class Scope:
         return used
 
 
-def read_scope(query: ast.Read, catalog: Catalog, parameters: Mapping[str, ValueType], report: Report) -> Scope:
+def open_scope(
+    query: ast.ReadBody, catalog: Catalog, parameters: Mapping[str, ValueType], report: ProblemReport
+) -> QueryScope:
     """The scope that the match of a read begins with."""
     taken = frozenset(_names(query.clauses))
     fresh = (name for name in (f"{ast.ANONYMOUS}{number}" for number in count(1)) if name not in taken)
-    return Scope(catalog, parameters, report, fresh)
+    return QueryScope(catalog, parameters, report, fresh)
 
 
-def _names(clauses: Iterable[ast.Clause]) -> Iterator[str]:
+def _names(clauses: Iterable[ast.ClauseSyntax]) -> Iterator[str]:
     """Every variable that a match binds, negations included."""
     for clause in clauses:
         match clause:
-            case ast.Binding():
+            case ast.BindingClause():
                 yield clause.variable
-            case ast.Traversal():
+            case ast.TraversalClause():
                 ends = (clause.source, clause.destination, clause.edge_variable)
                 yield from (variable.name for variable in ends if variable is not None)
-            case ast.Negation():
+            case ast.NegationClause():
                 yield from _names(clause.clauses)
             case _:
                 pass

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.hints import closest
-from omnigraph.language.query.check.scope import UNKNOWN, Entity, Scope
-from omnigraph.language.query.typed import Direction, Traverse
+from omnigraph.language.query.check.report import suggest_name
+from omnigraph.language.query.check.scope import UNKNOWN, Entity, QueryScope
+from omnigraph.language.query.typed import TraversalDirection, TypedTraversal
 from omnigraph.language.schema import EdgeType, NodeType
 
 
-def check_traversal(step: ast.Traversal, scope: Scope) -> Traverse | None:
+def check_traversal(step: ast.TraversalClause, scope: QueryScope) -> TypedTraversal | None:
     """``$a edge $b`` in all its forms. Ends that are not bound yet become bound to the edge's types."""
     edge = scope.catalog.edge(step.edge)
     if edge is None:
-        hint = closest(step.edge, [edge_word(name) for name in scope.catalog.edges], "edges")
+        hint = suggest_name(step.edge, [edge_word(name) for name in scope.catalog.edges], "edges")
         scope.reject("T4", f"no edge type is called '{step.edge}'", step.edge_span, hint)
     hops = _checked_hops(step, scope)
     source = _endpoint(step.source, scope)
@@ -25,7 +25,7 @@ def check_traversal(step: ast.Traversal, scope: Scope) -> Traverse | None:
     if edge is None or direction is None or hops is None:
         return None
     source_type, destination_type = _type_names(edge, direction)
-    return Traverse(names[0], source_type, edge.name, direction, names[1], destination_type, *hops, edge_variable)
+    return TypedTraversal(names[0], source_type, edge.name, direction, names[1], destination_type, *hops, edge_variable)
 
 
 def edge_word(name: str) -> str:
@@ -33,7 +33,7 @@ def edge_word(name: str) -> str:
     return name[:1].lower() + name[1:]
 
 
-def _checked_hops(step: ast.Traversal, scope: Scope) -> tuple[int, int] | None:
+def _checked_hops(step: ast.TraversalClause, scope: QueryScope) -> tuple[int, int] | None:
     if step.hops is None:
         return 1, 1
     minimum, maximum, span = step.hops.minimum, step.hops.maximum, step.hops.span
@@ -47,7 +47,7 @@ def _checked_hops(step: ast.Traversal, scope: Scope) -> tuple[int, int] | None:
     return minimum, maximum
 
 
-def _endpoint(end: ast.Variable, scope: Scope) -> Entity | None:
+def _endpoint(end: ast.Variable, scope: QueryScope) -> Entity | None:
     """What stands at an end already; an edge there is a problem."""
     entity = None if end.name == ast.ANONYMOUS else scope.entity(end.name)
     if isinstance(entity, EdgeType):
@@ -57,13 +57,13 @@ def _endpoint(end: ast.Variable, scope: Scope) -> Entity | None:
 
 
 def _direction(
-    step: ast.Traversal, edge: EdgeType, source: Entity | None, destination: Entity | None, scope: Scope
-) -> Direction | None:
+    step: ast.TraversalClause, edge: EdgeType, source: Entity | None, destination: Entity | None, scope: QueryScope
+) -> TraversalDirection | None:
     """How the edge is walked: decided by the end that is bound, the left one first."""
     if step.undirected and edge.from_type != edge.to_type:
         message = f"{edge.name} goes from {edge.from_type} to {edge.to_type}; only edges within one type go both ways"
         return scope.reject("T22", message, step.edge_span, f"write {edge_word(edge.name)}")
-    direction = Direction.BOTH if step.undirected else _walked(edge, source, destination)
+    direction = TraversalDirection.BOTH if step.undirected else _walked(edge, source, destination)
     source_type, destination_type = _type_names(edge, direction)
     if source is None and step.source.name == step.destination.name != ast.ANONYMOUS:
         destination = scope.catalog.nodes[source_type]
@@ -74,15 +74,19 @@ def _direction(
     return direction if all(fits) else None
 
 
-def _walked(edge: EdgeType, source: Entity | None, destination: Entity | None) -> Direction:
+def _walked(edge: EdgeType, source: Entity | None, destination: Entity | None) -> TraversalDirection:
     if edge.from_type == edge.to_type:
-        return Direction.OUT
+        return TraversalDirection.OUT
     if isinstance(source, NodeType):
-        return Direction.IN if source.name == edge.to_type else Direction.OUT
-    return Direction.IN if isinstance(destination, NodeType) and destination.name == edge.from_type else Direction.OUT
+        return TraversalDirection.IN if source.name == edge.to_type else TraversalDirection.OUT
+    return (
+        TraversalDirection.IN
+        if isinstance(destination, NodeType) and destination.name == edge.from_type
+        else TraversalDirection.OUT
+    )
 
 
-def _check_end(end: ast.Variable, entity: Entity | None, wanted: str, edge: EdgeType, scope: Scope) -> bool:
+def _check_end(end: ast.Variable, entity: Entity | None, wanted: str, edge: EdgeType, scope: QueryScope) -> bool:
     if not isinstance(entity, NodeType) or entity.name == wanted:
         return True
     message = f"'${end.name}' is a {entity.name}; {edge.name} goes from {edge.from_type} to {edge.to_type}"
@@ -90,20 +94,20 @@ def _check_end(end: ast.Variable, entity: Entity | None, wanted: str, edge: Edge
     return False
 
 
-def _type_names(edge: EdgeType, direction: Direction) -> tuple[str, str]:
+def _type_names(edge: EdgeType, direction: TraversalDirection) -> tuple[str, str]:
     """The node types at the left and the right end."""
     ends = (edge.from_type, edge.to_type)
-    return (ends[1], ends[0]) if direction is Direction.IN else ends
+    return (ends[1], ends[0]) if direction is TraversalDirection.IN else ends
 
 
-def _end_types(edge: EdgeType | None, direction: Direction | None, scope: Scope) -> tuple[Entity, Entity]:
+def _end_types(edge: EdgeType | None, direction: TraversalDirection | None, scope: QueryScope) -> tuple[Entity, Entity]:
     if edge is None or direction is None:
         return UNKNOWN, UNKNOWN
     left, right = _type_names(edge, direction)
     return scope.catalog.nodes[left], scope.catalog.nodes[right]
 
 
-def _bind_end(end: ast.Variable, node_type: Entity, scope: Scope) -> str:
+def _bind_end(end: ast.Variable, node_type: Entity, scope: QueryScope) -> str:
     """The name of an end; one that is not bound yet gets its type from the edge."""
     if end.name == ast.ANONYMOUS:
         return next(scope.anonymous_names)
@@ -112,7 +116,7 @@ def _bind_end(end: ast.Variable, node_type: Entity, scope: Scope) -> str:
     return end.name
 
 
-def _bind_edge(step: ast.Traversal, edge: EdgeType | None, scope: Scope) -> str | None:
+def _bind_edge(step: ast.TraversalClause, edge: EdgeType | None, scope: QueryScope) -> str | None:
     variable = step.edge_variable
     if variable is None:
         return None

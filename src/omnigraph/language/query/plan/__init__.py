@@ -1,7 +1,5 @@
 """The logical plan of a read: operators, how a checked query becomes them, and how they are printed."""
 
-from omnigraph.language.query.plan.describe import tree
-from omnigraph.language.query.plan.lower import plan_read
 from omnigraph.language.query.plan.operators import (
     ByRank,
     Connect,
@@ -14,18 +12,28 @@ from omnigraph.language.query.plan.operators import (
     Group,
     Limit,
     MatchPlan,
+    NodeScan,
     Outer,
-    Plan,
+    PlanOperator,
     Project,
     ReadPlan,
-    Scan,
     Select,
     Sort,
     TopRanked,
     Without,
-    inputs_of,
 )
-from omnigraph.language.query.plan.pattern import connected_parts, variables_of
+from omnigraph.language.query.plan.planner import plan_read
+from omnigraph.language.query.plan.printer import print_plan
+from omnigraph.language.query.plan.visitor import (
+    bound_variables,
+    expressions_of,
+    inputs_of,
+    operands_of,
+    used_variables,
+    variables_of,
+    walk_expression,
+    walk_plan,
+)
 
 __all__ = [
     "ByRank",
@@ -39,18 +47,23 @@ __all__ = [
     "Group",
     "Limit",
     "MatchPlan",
+    "NodeScan",
     "Outer",
-    "Plan",
+    "PlanOperator",
     "Project",
     "ReadPlan",
-    "Scan",
     "Select",
     "Sort",
     "TopRanked",
     "Without",
-    "connected_parts",
+    "bound_variables",
+    "expressions_of",
     "inputs_of",
+    "operands_of",
     "plan_read",
-    "tree",
+    "print_plan",
+    "used_variables",
     "variables_of",
+    "walk_expression",
+    "walk_plan",
 ]

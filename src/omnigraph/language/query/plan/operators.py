@@ -19,21 +19,25 @@ operator or predicate here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from omnigraph.language.query.typed import (
     Aggregate,
-    Column,
     Constant,
-    Direction,
     Distance,
     Expression,
-    Order,
     ParameterValue,
     Predicate,
+    ResultColumn,
+    SortKey,
     TextScore,
+    TraversalDirection,
 )
 
+BoundVariable: TypeAlias = Annotated[str, "bound"]
+"""A variable that an operator adds to its rows."""
+UsedVariable: TypeAlias = Annotated[str, "used"]
+"""A variable of an operator's input that the operator looks at."""
 Count: TypeAlias = Constant | ParameterValue
 """A number of rows or entities: an integer, known now or when the parameters are bound."""
 
@@ -42,10 +46,10 @@ Count: TypeAlias = Constant | ParameterValue
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class NodeScan:
     """The nodes of a type that satisfy every predicate, bound to a variable."""
 
-    variable: str
+    variable: BoundVariable
     node_type: str
     predicates: tuple[Predicate, ...]
 
@@ -57,7 +61,7 @@ class Outer:
     Without variables it is one empty row: the leaf of a match that binds nothing.
     """
 
-    variables: tuple[str, ...]
+    variables: tuple[BoundVariable, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +77,10 @@ class Expand:
     """
 
     input: MatchPlan
-    source: str
+    source: UsedVariable
     edge_type: str
-    direction: Direction
-    destination: str
+    direction: TraversalDirection
+    destination: BoundVariable
     destination_type: str
     minimum: int
     maximum: int
@@ -91,12 +95,12 @@ class ExpandEdges:
     """
 
     input: MatchPlan
-    source: str
+    source: UsedVariable
     edge_type: str
-    direction: Direction
-    edge_variable: str
+    direction: TraversalDirection
+    edge_variable: BoundVariable
     edge_predicates: tuple[Predicate, ...]
-    destination: str
+    destination: BoundVariable
     destination_type: str
     predicates: tuple[Predicate, ...]
 
@@ -106,10 +110,10 @@ class Connect:
     """Keep the rows whose ``destination`` is one that :class:`Expand` would find: an edge that closes a cycle."""
 
     input: MatchPlan
-    source: str
+    source: UsedVariable
     edge_type: str
-    direction: Direction
-    destination: str
+    direction: TraversalDirection
+    destination: UsedVariable
     minimum: int
     maximum: int
 
@@ -119,12 +123,12 @@ class ConnectEdges:
     """From each row to one row per edge between two bound ends, as :class:`ExpandEdges` finds them."""
 
     input: MatchPlan
-    source: str
+    source: UsedVariable
     edge_type: str
-    direction: Direction
-    edge_variable: str
+    direction: TraversalDirection
+    edge_variable: BoundVariable
     edge_predicates: tuple[Predicate, ...]
-    destination: str
+    destination: UsedVariable
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,7 @@ class Without:
 
     input: MatchPlan
     inner: MatchPlan
-    outer: tuple[str, ...]
+    outer: tuple[UsedVariable, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +188,13 @@ class Fuse:
 
     first: MatchPlan
     second: MatchPlan
-    variable: str
+    variable: UsedVariable
     k: Expression
     limit: Count | None
 
 
 MatchPlan: TypeAlias = (
-    Scan | Outer | Expand | ExpandEdges | Connect | ConnectEdges | Cross | Select | Without | TopRanked | Fuse
+    NodeScan | Outer | Expand | ExpandEdges | Connect | ConnectEdges | Cross | Select | Without | TopRanked | Fuse
 )
 
 
@@ -206,10 +210,10 @@ class Group:
     """
 
     input: MatchPlan
-    columns: tuple[Column, ...]
+    columns: tuple[ResultColumn, ...]
 
     @property
-    def keys(self) -> tuple[Column, ...]:
+    def keys(self) -> tuple[ResultColumn, ...]:
         """The columns that rows are grouped by."""
         return tuple(column for column in self.columns if not isinstance(column.expression, Aggregate))
 
@@ -227,8 +231,8 @@ class Sort:
     """
 
     input: MatchPlan | Group
-    keys: tuple[Order | ByRank, ...]
-    tie_break: tuple[str, ...]
+    keys: tuple[SortKey | ByRank, ...]
+    tie_break: tuple[UsedVariable, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,23 +248,8 @@ class Project:
     """One result row per match row. A search function here gives the score of the row's entity."""
 
     input: MatchPlan | Sort | Limit
-    columns: tuple[Column, ...]
+    columns: tuple[ResultColumn, ...]
 
 
 ReadPlan: TypeAlias = Project | Group | Sort | Limit
-Plan: TypeAlias = MatchPlan | ReadPlan
-
-
-def inputs_of(plan: Plan) -> tuple[Plan, ...]:
-    """The operators right below one."""
-    match plan:
-        case Scan() | Outer():
-            return ()
-        case Cross():
-            return plan.left, plan.right
-        case Fuse():
-            return plan.first, plan.second
-        case Without():
-            return plan.input, plan.inner
-        case _:
-            return (plan.input,)
+PlanOperator: TypeAlias = MatchPlan | ReadPlan

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.expressions import check_expression
-from omnigraph.language.query.check.literals import compatible, met
-from omnigraph.language.query.check.scope import Scope
+from omnigraph.language.query.check.literals import align_literal, are_comparable
+from omnigraph.language.query.check.scope import QueryScope
 from omnigraph.language.query.typed import Compare, Constant, Expression, IsNull
 from omnigraph.language.schema import NodeType
 from omnigraph.language.types import Scalar, ValueType
 
-WORD_OPERATORS = frozenset({ast.Comparison.CONTAINS, ast.Comparison.STARTS_WITH})
+WORD_OPERATORS = frozenset({ast.ComparisonOperator.CONTAINS, ast.ComparisonOperator.STARTS_WITH})
 
 
-def check_filter(clause: ast.Filter, scope: Scope) -> Compare | None:
+def check_filter(clause: ast.FilterClause, scope: QueryScope) -> Compare | None:
     """``left operator right``."""
     left, right = _operand(clause.left, scope), _operand(clause.right, scope)
     if left is None or right is None:
@@ -25,7 +25,7 @@ def check_filter(clause: ast.Filter, scope: Scope) -> Compare | None:
     return Compare(_meeting(left, right), clause.operator, _meeting(right, left))
 
 
-def check_null_test(test: ast.NullTest, scope: Scope) -> IsNull | None:
+def check_null_test(test: ast.NullTestClause, scope: QueryScope) -> IsNull | None:
     """``operand is null``, ``operand is not null``."""
     if not isinstance(test.operand, ast.PropertyAccess | ast.Variable) or (
         isinstance(test.operand, ast.Variable) and _is_node(test.operand, scope)
@@ -39,13 +39,13 @@ def check_null_test(test: ast.NullTest, scope: Scope) -> IsNull | None:
     return IsNull(operand, test.negated)
 
 
-def _operand(operand: ast.Expression, scope: Scope) -> Expression | None:
+def _operand(operand: ast.ExpressionSyntax, scope: QueryScope) -> Expression | None:
     """One side of a comparison: a property, a parameter, a literal, now() or a text predicate."""
     match operand:
-        case ast.Aggregate():
+        case ast.AggregateCall():
             hint = "aggregates stand in return"
             return scope.reject("T7", f"{operand.function} cannot be compared in a match", operand.span, hint)
-        case ast.Nearest() | ast.Bm25() | ast.Rrf():
+        case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall():
             return scope.reject(
                 "T7", "a score cannot be compared in a match", operand.span, "order by it, with a limit"
             )
@@ -55,38 +55,38 @@ def _operand(operand: ast.Expression, scope: Scope) -> Expression | None:
         case ast.Variable() if _is_node(operand, scope):
             hint = f"compare a property: ${operand.name}.property"
             return scope.reject("T7", f"'${operand.name}' is a node and no value", operand.span, hint)
-        case ast.Constant(None):
+        case ast.ScalarLiteral(None):
             return scope.reject("T7", "nothing equals null", operand.span, "write is null or is not null")
         case _:
             return _comparable(check_expression(operand, scope), operand, scope)
 
 
-def _is_node(variable: ast.Variable, scope: Scope) -> bool:
+def _is_node(variable: ast.Variable, scope: QueryScope) -> bool:
     return variable.name not in scope.parameters and isinstance(scope.entity(variable.name), NodeType)
 
 
-def _comparable(found: Expression | None, operand: ast.Expression, scope: Scope) -> Expression | None:
+def _comparable(found: Expression | None, operand: ast.ExpressionSyntax, scope: QueryScope) -> Expression | None:
     if found is not None and found.type.scalar in {Scalar.BLOB, Scalar.VECTOR}:
         return scope.reject("T7", f"a {found.type.scalar} cannot be compared", operand.span, "compare another property")
     return found
 
 
-def _incomparable(left: ValueType, operator: ast.Comparison, right: ValueType) -> tuple[str, str] | None:
+def _incomparable(left: ValueType, operator: ast.ComparisonOperator, right: ValueType) -> tuple[str, str] | None:
     """Why two values cannot be compared, and what to write instead."""
-    if operator is ast.Comparison.CONTAINS and left.is_list:
+    if operator is ast.ComparisonOperator.CONTAINS and left.is_list:
         if right.is_list:
             return f"a list holds single values, not {right}", "compare with one element"
-        if compatible(left, right):
+        if are_comparable(left, right):
             return None
         return f"{left} holds no {right}", _conversion(left, right)
     if operator in WORD_OPERATORS:
         if _is_string(left) and _is_string(right):
             return None
-        wanted = "a list and a value, or two Strings" if operator is ast.Comparison.CONTAINS else "two Strings"
+        wanted = "a list and a value, or two Strings" if operator is ast.ComparisonOperator.CONTAINS else "two Strings"
         return f"{operator} cannot take {left} and {right}", f"it takes {wanted}"
     if left.is_list or right.is_list:
         return f"{left} {operator} {right}: lists cannot be compared as a whole", "write list contains value"
-    if compatible(left, right):
+    if are_comparable(left, right):
         return None
     return f"{left} {operator} {right}: these types cannot be compared", _conversion(left, right)
 
@@ -106,4 +106,4 @@ _FORMS = {Scalar.DATE: 'date("...")', Scalar.DATETIME: 'datetime("...")'}
 
 
 def _meeting(side: Expression, other: Expression) -> Expression:
-    return met(side, other.type) if isinstance(side, Constant) else side
+    return align_literal(side, other.type) if isinstance(side, Constant) else side

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 
 from omnigraph.errors import Json
 from omnigraph.language.query.typed import (
-    Bind,
     Clause,
-    Column,
     DeleteEdges,
     DeleteNodes,
-    Exclude,
     InsertEdge,
     InsertNode,
+    ResultColumn,
     Statement,
-    Traverse,
+    TypedBinding,
+    TypedNegation,
     TypedQuery,
     TypedRead,
+    TypedTraversal,
     UpdateNodes,
 )
 from omnigraph.language.schema import Catalog
@@ -73,7 +73,7 @@ class TypeUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class OperationDescriptor:
     """The descriptor. ``reads`` and ``writes`` name each type once, nodes before edges, by name."""
 
     result: tuple[ResultField, ...]
@@ -89,20 +89,20 @@ class Operation:
         }
 
 
-def describe_operation(query: TypedQuery, catalog: Catalog) -> Operation:
+def describe_operation(query: TypedQuery, catalog: Catalog) -> OperationDescriptor:
     """The descriptor of a checked query."""
     if isinstance(query, TypedRead):
-        return Operation(
+        return OperationDescriptor(
             result=tuple(_result_field(column) for column in query.columns),
             reads=_in_order(_read_by_clauses(query.clauses)),
             writes=(),
         )
     written = [use for statement in query.statements for use in _written(statement)]
     ends = [use for statement in query.statements for use in _checked_ends(statement, catalog)]
-    return Operation(result=(), reads=_in_order([*written, *ends]), writes=_in_order(written))
+    return OperationDescriptor(result=(), reads=_in_order([*written, *ends]), writes=_in_order(written))
 
 
-def _result_field(column: Column) -> ResultField:
+def _result_field(column: ResultColumn) -> ResultField:
     kind: ValueType = column.expression.type
     scalar = _KINDS[kind.scalar]
     if kind.is_list:
@@ -113,13 +113,13 @@ def _result_field(column: Column) -> ResultField:
 def _read_by_clauses(clauses: Iterable[Clause]) -> Iterator[TypeUse]:
     for clause in clauses:
         match clause:
-            case Bind():
+            case TypedBinding():
                 yield _node(clause.node_type)
-            case Traverse():
+            case TypedTraversal():
                 yield _edge(clause.edge_type)
                 yield _node(clause.source_type)
                 yield _node(clause.destination_type)
-            case Exclude():
+            case TypedNegation():
                 yield from _read_by_clauses(clause.clauses)
             case _:
                 pass

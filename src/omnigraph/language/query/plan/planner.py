@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from omnigraph.language.query.plan.lower_match import Top, Weigh, plan_match
+from omnigraph.language.query.plan.match_planner import EstimateScan, PendingRanking, plan_match
 from omnigraph.language.query.plan.operators import (
     ByRank,
     Count,
@@ -31,18 +31,18 @@ from omnigraph.language.query.plan.operators import (
 )
 from omnigraph.language.query.typed import (
     Aggregate,
-    Column,
     ColumnValue,
     Distance,
     Expression,
     FusedScore,
-    Ranking,
+    RankingExpression,
+    ResultColumn,
     TextScore,
     TypedRead,
 )
 
 
-def plan_read(query: TypedRead, weigh: Weigh | None = None) -> ReadPlan:
+def plan_read(query: TypedRead, weigh: EstimateScan | None = None) -> ReadPlan:
     """The plan of a read; the same query and weights always give the same plan."""
     if any(isinstance(column.expression, Aggregate) for column in query.columns):
         return _grouped(query, weigh)
@@ -52,16 +52,16 @@ def plan_read(query: TypedRead, weigh: Weigh | None = None) -> ReadPlan:
 # ------------------------------------------------------------------------------------------------ result
 
 
-def _grouped(query: TypedRead, weigh: Weigh | None) -> ReadPlan:
+def _grouped(query: TypedRead, weigh: EstimateScan | None) -> ReadPlan:
     plan: Group | Sort = Group(plan_match(query.clauses, weigh=weigh), query.columns)
     if query.order:
         plan = Sort(plan, query.order, tie_break=())
     return plan if query.limit is None else Limit(plan, query.limit)
 
 
-def _projected(query: TypedRead, weigh: Weigh | None) -> Project:
+def _projected(query: TypedRead, weigh: EstimateScan | None) -> Project:
     keys = tuple(replace(key, expression=_without_aliases(key.expression, query.columns)) for key in query.order)
-    ranking = keys[0].expression if keys and isinstance(keys[0].expression, Ranking) else None
+    ranking = keys[0].expression if keys and isinstance(keys[0].expression, RankingExpression) else None
     matched = plan_match(query.clauses, weigh=weigh) if ranking is None else _ranked(query, ranking)
     plan: MatchPlan | Sort | Limit = matched
     if ranking is not None:
@@ -73,7 +73,7 @@ def _projected(query: TypedRead, weigh: Weigh | None) -> Project:
     return Project(plan, query.columns)
 
 
-def _without_aliases(expression: Expression, columns: Iterable[Column]) -> Expression:
+def _without_aliases(expression: Expression, columns: Iterable[ResultColumn]) -> Expression:
     if isinstance(expression, ColumnValue):
         return next(column.expression for column in columns if column.name == expression.name)
     return expression
@@ -87,9 +87,9 @@ def _tie_break(query: TypedRead) -> tuple[str, ...]:
 # ------------------------------------------------------------------------------------------------ ranking
 
 
-def _ranked(query: TypedRead, ranking: Ranking) -> MatchPlan:
+def _ranked(query: TypedRead, ranking: RankingExpression) -> MatchPlan:
     if not isinstance(ranking, FusedScore):
-        return plan_match(query.clauses, Top(ranking, query.limit))
+        return plan_match(query.clauses, PendingRanking(ranking, query.limit))
     return Fuse(
         first=plan_match(query.clauses, _arm(ranking.first, query.limit)),
         second=plan_match(query.clauses, _arm(ranking.second, query.limit)),
@@ -99,9 +99,9 @@ def _ranked(query: TypedRead, ranking: Ranking) -> MatchPlan:
     )
 
 
-def _arm(ranking: Distance | TextScore, limit: Count | None) -> Top:
-    return Top(ranking, limit if isinstance(ranking, Distance) else None)
+def _arm(ranking: Distance | TextScore, limit: Count | None) -> PendingRanking:
+    return PendingRanking(ranking, limit if isinstance(ranking, Distance) else None)
 
 
-def _ranked_variable(ranking: Ranking) -> str:
+def _ranked_variable(ranking: RankingExpression) -> str:
     return _ranked_variable(ranking.first) if isinstance(ranking, FusedScore) else ranking.target.variable

@@ -5,69 +5,69 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from omnigraph.language.query import ast
+from omnigraph.language.query.check.comparisons import WORD_OPERATORS, check_filter, check_null_test
 from omnigraph.language.query.check.expressions import DATETIME, check_text_match, reject_property, reject_unbound
-from omnigraph.language.query.check.filters import WORD_OPERATORS, check_filter, check_null_test
-from omnigraph.language.query.check.hints import closest, listed
-from omnigraph.language.query.check.literals import compatible, fitted
-from omnigraph.language.query.check.scope import UNKNOWN, Entity, Scope
+from omnigraph.language.query.check.literals import are_comparable, fit_literal
+from omnigraph.language.query.check.report import list_names, suggest_name
+from omnigraph.language.query.check.scope import UNKNOWN, Entity, QueryScope
 from omnigraph.language.query.check.traversal import check_traversal, edge_word
 from omnigraph.language.query.typed import (
-    Bind,
     Clause,
     Compare,
-    Exclude,
     Expression,
     Now,
     ParameterValue,
     PropertyValue,
+    TypedBinding,
+    TypedNegation,
 )
 from omnigraph.language.schema import EdgeType, NodeType, Property
 from omnigraph.language.types import Scalar
 
 
-def check_clauses(clauses: Iterable[ast.Clause], scope: Scope) -> tuple[Clause, ...]:
+def check_clauses(clauses: Iterable[ast.ClauseSyntax], scope: QueryScope) -> tuple[Clause, ...]:
     """Every clause that can be resolved; what is wrong with the others is reported."""
     return tuple(_resolved(clauses, scope))
 
 
-def _resolved(clauses: Iterable[ast.Clause], scope: Scope) -> Iterator[Clause]:
+def _resolved(clauses: Iterable[ast.ClauseSyntax], scope: QueryScope) -> Iterator[Clause]:
     for clause in clauses:
         typed = _check_clause(clause, scope)
         if typed is not None:
             yield typed
 
 
-def _check_clause(clause: ast.Clause, scope: Scope) -> Clause | None:
+def _check_clause(clause: ast.ClauseSyntax, scope: QueryScope) -> Clause | None:
     match clause:
-        case ast.Binding():
+        case ast.BindingClause():
             return _check_binding(clause, scope)
-        case ast.Traversal():
+        case ast.TraversalClause():
             comparison = _as_comparison(clause, scope)
             return check_traversal(clause, scope) if comparison is None else check_filter(comparison, scope)
-        case ast.Filter():
+        case ast.FilterClause():
             return check_filter(clause, scope)
-        case ast.NullTest():
+        case ast.NullTestClause():
             return check_null_test(clause, scope)
         case ast.TextClause():
             return check_text_match(clause.predicate, scope)
-        case ast.Negation():
+        case ast.NegationClause():
             return _check_negation(clause, scope)
 
 
-def _as_comparison(step: ast.Traversal, scope: Scope) -> ast.Filter | None:
+def _as_comparison(step: ast.TraversalClause, scope: QueryScope) -> ast.FilterClause | None:
     """``$names contains $word`` with a parameter on the left: the same words as a traversal, but a comparison."""
     if step.edge not in WORD_OPERATORS or scope.catalog.edge(step.edge) is not None:
         return None
     plain = step.hops is None and step.edge_variable is None and not step.undirected
     if not plain or step.source.name not in scope.parameters or step.source.name in scope.variables:
         return None
-    return ast.Filter(step.source, ast.Comparison(step.edge), step.destination, step.span)
+    return ast.FilterClause(step.source, ast.ComparisonOperator(step.edge), step.destination, step.span)
 
 
 # ------------------------------------------------------------------------------------------------ bindings
 
 
-def _check_binding(binding: ast.Binding, scope: Scope) -> Bind | None:
+def _check_binding(binding: ast.BindingClause, scope: QueryScope) -> TypedBinding | None:
     node_type = scope.catalog.nodes.get(binding.type_name)
     if node_type is None:
         hint = _node_type_hint(binding.type_name, scope)
@@ -76,10 +76,10 @@ def _check_binding(binding: ast.Binding, scope: Scope) -> Bind | None:
     if node_type is None:
         return None
     compared = [_check_match(match, binding.variable, node_type, scope) for match in binding.matches]
-    return Bind(binding.variable, node_type.name, tuple(one for one in compared if one is not None))
+    return TypedBinding(binding.variable, node_type.name, tuple(one for one in compared if one is not None))
 
 
-def _bind_node(binding: ast.Binding, node_type: Entity, scope: Scope) -> None:
+def _bind_node(binding: ast.BindingClause, node_type: Entity, scope: QueryScope) -> None:
     """Bind the variable, or see that it is bound to the same type already."""
     variable, span = binding.variable, binding.variable_span
     if variable == ast.ANONYMOUS:
@@ -96,17 +96,17 @@ def _bind_node(binding: ast.Binding, node_type: Entity, scope: Scope) -> None:
     return None
 
 
-def _node_type_hint(name: str, scope: Scope) -> str:
+def _node_type_hint(name: str, scope: QueryScope) -> str:
     catalog = scope.catalog
     if name in catalog.interfaces:
         implementing = [node.name for node in catalog.nodes.values() if name in node.implements]
-        return f"{name} is an interface; {listed(implementing, 'node types that implement it')}"
+        return f"{name} is an interface; {list_names(implementing, 'node types that implement it')}"
     if name in catalog.edges:
         return f"{name} is an edge; write $a {edge_word(name)} $b"
-    return closest(name, catalog.nodes, "node types")
+    return suggest_name(name, catalog.nodes, "node types")
 
 
-def _check_match(match: ast.PropertyMatch, variable: str, node_type: NodeType, scope: Scope) -> Compare | None:
+def _check_match(match: ast.PropertyMatch, variable: str, node_type: NodeType, scope: QueryScope) -> Compare | None:
     """``property: value`` in braces: equality, or membership where the property is a list."""
     declared = node_type.properties.get(match.name)
     if declared is None:
@@ -118,32 +118,32 @@ def _check_match(match: ast.PropertyMatch, variable: str, node_type: NodeType, s
     value = _matched_value(match, variable, declared, scope)
     if value is None:
         return None
-    operator = ast.Comparison.CONTAINS if declared.type.is_list else ast.Comparison.EQUAL
+    operator = ast.ComparisonOperator.CONTAINS if declared.type.is_list else ast.ComparisonOperator.EQUAL
     return Compare(PropertyValue(variable, match.name, declared.type), operator, value)
 
 
-def _matched_value(match: ast.PropertyMatch, variable: str, declared: Property, scope: Scope) -> Expression | None:
+def _matched_value(match: ast.PropertyMatch, variable: str, declared: Property, scope: QueryScope) -> Expression | None:
     value, element = match.value, declared.type.item
     match value:
-        case ast.Now():
+        case ast.NowCall():
             if declared.type.scalar is Scalar.DATETIME:
                 return Now(DATETIME)
             message = f"now() is a DateTime; '{match.name}' is {declared.type}"
             return scope.reject("T7", message, value.span, "write a literal or a parameter")
         case ast.Variable():
             return _matched_variable(value, match, variable, declared, scope)
-        case ast.Constant(None):
+        case ast.ScalarLiteral(None):
             hint = f"write ${variable}.{match.name} is null after the binding"
             return scope.reject("T3", "nothing equals null", value.span, hint)
-        case ast.ListConstant() if declared.type.is_list:
+        case ast.ListLiteral() if declared.type.is_list:
             hint = f"name one element, or write ${variable}.{match.name} contains ... after the binding"
             return scope.reject("T3", "lists cannot be compared as a whole", value.span, hint)
         case _:
-            return fitted(value, element, scope.report)
+            return fit_literal(value, element, scope.report)
 
 
 def _matched_variable(
-    value: ast.Variable, match: ast.PropertyMatch, variable: str, declared: Property, scope: Scope
+    value: ast.Variable, match: ast.PropertyMatch, variable: str, declared: Property, scope: QueryScope
 ) -> ParameterValue | None:
     given = scope.parameters.get(value.name)
     if given is None:
@@ -151,7 +151,7 @@ def _matched_variable(
             return reject_unbound("Q002", value.name, value.span, scope)
         hint = f"compare properties after the binding: ${variable}.{match.name} = ${value.name}.property"
         return scope.reject("T7", f"'${value.name}' is a bound variable and no value", value.span, hint)
-    if given.is_list or not compatible(given, declared.type):
+    if given.is_list or not are_comparable(given, declared.type):
         message = f"'{match.name}' is {declared.type}; '${value.name}' is {given}"
         return scope.reject("T7", message, value.span, f"declare ${value.name}: {declared.type.item.scalar}")
     return ParameterValue(value.name, given)
@@ -160,12 +160,12 @@ def _matched_variable(
 # ------------------------------------------------------------------------------------------------ negations
 
 
-def _check_negation(negation: ast.Negation, scope: Scope) -> Exclude | None:
+def _check_negation(negation: ast.NegationClause, scope: QueryScope) -> TypedNegation | None:
     found_before = len(scope.report.problems)
     inner = scope.inner()
     clauses = check_clauses(negation.clauses, inner)
     outer = scope.leave(inner)
     if outer or len(scope.report.problems) > found_before:
-        return Exclude(clauses, outer)
+        return TypedNegation(clauses, outer)
     hint = "use a variable that is bound before it"
     return scope.reject("T9", "this negation has nothing to do with the rest of the match", negation.span, hint)

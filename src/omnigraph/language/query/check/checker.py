@@ -10,10 +10,11 @@ from collections.abc import Mapping
 
 from omnigraph.errors import Problem
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.match import check_clauses
+from omnigraph.language.query.check.clauses import check_clauses
 from omnigraph.language.query.check.mutation import check_statements
-from omnigraph.language.query.check.result import Result, check_columns, check_limit, check_order, has_aggregate
-from omnigraph.language.query.check.scope import UNKNOWN, Report, read_scope
+from omnigraph.language.query.check.report import ProblemReport
+from omnigraph.language.query.check.result import OrderScope, check_columns, check_limit, check_order, has_aggregate
+from omnigraph.language.query.check.scope import UNKNOWN, open_scope
 from omnigraph.language.query.typed import TypedMutation, TypedQuery, TypedRead
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source
@@ -22,19 +23,9 @@ from omnigraph.language.types import ValueType
 RESERVED_PARAMETERS = frozenset({"__nanograph_now"})
 
 
-def check_file(file: ast.QueryFile, catalog: Catalog, source: Source) -> tuple[TypedQuery, ...] | list[Problem]:
-    """Every query of a file, or every problem of all of them."""
-    checked = [check_query(query, catalog, source) for query in file.queries]
-    problems = [problem for result in checked if isinstance(result, list) for problem in result]
-    problems += duplicate_names(file, source)
-    if problems:
-        return sorted(problems, key=lambda problem: (problem.position.line, problem.position.column))
-    return tuple(result for result in checked if not isinstance(result, list))
-
-
-def duplicate_names(file: ast.QueryFile, source: Source) -> list[Problem]:
+def find_duplicate_names(file: ast.QueryFile, source: Source) -> list[Problem]:
     """A problem for each query whose name an earlier one has."""
-    report = Report(source)
+    report = ProblemReport(source)
     seen: set[str] = set()
     for query in file.queries:
         if query.name in seen:
@@ -45,9 +36,9 @@ def duplicate_names(file: ast.QueryFile, source: Source) -> list[Problem]:
 
 def check_query(query: ast.Query, catalog: Catalog, source: Source) -> TypedQuery | list[Problem]:
     """One query by itself."""
-    report = Report(source)
+    report = ProblemReport(source)
     parameters = _parameters(query, report)
-    if isinstance(query.body, ast.Read):
+    if isinstance(query.body, ast.ReadBody):
         typed = _check_read(query.name, query.body, catalog, parameters, report)
     else:
         statements = check_statements(query.body.statements, catalog, parameters, report)
@@ -55,7 +46,7 @@ def check_query(query: ast.Query, catalog: Catalog, source: Source) -> TypedQuer
     return report.in_order() or typed
 
 
-def _parameters(query: ast.Query, report: Report) -> Mapping[str, ValueType]:
+def _parameters(query: ast.Query, report: ProblemReport) -> Mapping[str, ValueType]:
     declared: dict[str, ValueType] = {}
     for parameter in query.parameters:
         if parameter.name in RESERVED_PARAMETERS:
@@ -67,12 +58,12 @@ def _parameters(query: ast.Query, report: Report) -> Mapping[str, ValueType]:
 
 
 def _check_read(
-    name: str, read: ast.Read, catalog: Catalog, parameters: Mapping[str, ValueType], report: Report
+    name: str, read: ast.ReadBody, catalog: Catalog, parameters: Mapping[str, ValueType], report: ProblemReport
 ) -> TypedRead:
-    scope = read_scope(read, catalog, parameters, report)
+    scope = open_scope(read, catalog, parameters, report)
     clauses = check_clauses(read.clauses, scope)
     variables = {variable: entity.table_key for variable, entity in scope.variables.items() if entity is not UNKNOWN}
     columns = check_columns(read.projections, scope)
-    result = Result(read.projections, columns, has_aggregate(read.projections), read.limit is not None)
+    result = OrderScope(read.projections, columns, has_aggregate(read.projections), read.limit is not None)
     order = check_order(read.order, result, scope)
     return TypedRead(name, parameters, variables, clauses, columns, order, check_limit(read.limit, scope))

@@ -28,32 +28,36 @@ from omnigraph.language.query.plan.operators import (
     Expand,
     ExpandEdges,
     MatchPlan,
+    NodeScan,
     Outer,
-    Scan,
     Select,
     TopRanked,
     Without,
 )
-from omnigraph.language.query.plan.pattern import variables_of
+from omnigraph.language.query.plan.visitor import variables_of
 from omnigraph.language.query.typed import (
-    Bind,
     Clause,
-    Direction,
     Distance,
-    Exclude,
     Predicate,
     TextScore,
-    Traverse,
+    TraversalDirection,
+    TypedBinding,
+    TypedNegation,
+    TypedTraversal,
 )
 
-Weigh: TypeAlias = Callable[[Scan], float]
+EstimateScan: TypeAlias = Callable[[NodeScan], float]
 """How many nodes a scan is thought to find."""
 
-_REVERSED = {Direction.OUT: Direction.IN, Direction.IN: Direction.OUT, Direction.BOTH: Direction.BOTH}
+_REVERSED = {
+    TraversalDirection.OUT: TraversalDirection.IN,
+    TraversalDirection.IN: TraversalDirection.OUT,
+    TraversalDirection.BOTH: TraversalDirection.BOTH,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Top:
+class PendingRanking:
     """A ranking of one variable that has no place in the plan yet."""
 
     ranking: Distance | TextScore
@@ -66,12 +70,12 @@ class Top:
 
 def plan_match(
     clauses: tuple[Clause, ...],
-    top: Top | None = None,
+    top: PendingRanking | None = None,
     outer: tuple[str, ...] = (),
-    weigh: Weigh | None = None,
+    weigh: EstimateScan | None = None,
 ) -> MatchPlan:
     """The plan of one clause list. With ``outer`` variables it is the inside of a negation."""
-    pattern = _Pattern(clauses, top, weigh)
+    pattern = _MatchPattern(clauses, top, weigh)
     plan = pattern.reach(Outer(outer), set(outer)) if outer else None
     for variable, node_type in pattern.starts():
         bound = {variable}
@@ -85,19 +89,19 @@ def plan_match(
     return plan if pattern.top is None else pattern.top.of(plan)
 
 
-class _Pattern:
+class _MatchPattern:
     """A clause list on its way to a plan: what has found its place there leaves it.
 
     Traversals and predicates are numbered in text order and found by their variables, so that planning takes
     time in proportion to the length of the match.
     """
 
-    def __init__(self, clauses: tuple[Clause, ...], top: Top | None, weigh: Weigh | None) -> None:
+    def __init__(self, clauses: tuple[Clause, ...], top: PendingRanking | None, weigh: EstimateScan | None) -> None:
         self.top = top
         self.bound: set[str] = set()
-        self.negations = [clause for clause in clauses if isinstance(clause, Exclude)]
-        self._bindings = [clause for clause in clauses if isinstance(clause, Bind)]
-        self._traversals = dict(enumerate(clause for clause in clauses if isinstance(clause, Traverse)))
+        self.negations = [clause for clause in clauses if isinstance(clause, TypedNegation)]
+        self._bindings = [clause for clause in clauses if isinstance(clause, TypedBinding)]
+        self._traversals = dict(enumerate(clause for clause in clauses if isinstance(clause, TypedTraversal)))
         in_braces = [predicate for binding in self._bindings for predicate in binding.predicates]
         standing_alone = [clause for clause in clauses if isinstance(clause, Predicate)]
         self._predicates: dict[int, Predicate] = dict(enumerate([*in_braces, *standing_alone]))
@@ -120,13 +124,13 @@ class _Pattern:
 
     def scan(self, variable: str, node_type: str) -> MatchPlan:
         """The start of a part, ranked if this is the ranked variable."""
-        plan = Scan(variable, node_type, self._take_own(variable))
+        plan = NodeScan(variable, node_type, self._take_own(variable))
         if self.top is None or self.top.ranking.target.variable != variable:
             return plan
         ranked, self.top = self.top.of(plan), None
         return ranked
 
-    def _reached_with_conditions(self) -> list[Bind]:
+    def _reached_with_conditions(self) -> list[TypedBinding]:
         """Ends of traversals that a match could begin at as well as at a binding."""
         ends = [
             end
@@ -137,10 +141,14 @@ class _Pattern:
             )
         ]
         declared = {binding.variable for binding in self._bindings}
-        return [Bind(name, type_, ()) for name, type_ in dict(ends).items() if name not in declared and self._own(name)]
+        return [
+            TypedBinding(name, type_, ())
+            for name, type_ in dict(ends).items()
+            if name not in declared and self._own(name)
+        ]
 
-    def _scan_of(self, binding: Bind) -> Scan:
-        return Scan(
+    def _scan_of(self, binding: TypedBinding) -> NodeScan:
+        return NodeScan(
             binding.variable, binding.node_type, tuple(self._predicates[n] for n in self._own(binding.variable))
         )
 
@@ -171,7 +179,7 @@ class _Pattern:
                 plan = Select(plan, self._predicates.pop(number))
         return plan
 
-    def _take_next(self, queue: list[tuple[bool, int]]) -> Traverse | None:
+    def _take_next(self, queue: list[tuple[bool, int]]) -> TypedTraversal | None:
         while queue:
             _, number = heappop(queue)
             if number in self._traversals:
@@ -186,14 +194,14 @@ class _Pattern:
         numbers = self._predicates_on[variable]
         return [number for number in numbers if len(self._variables[number]) == 1 and number in self._predicates]
 
-    def _step(self, plan: MatchPlan, traversal: Traverse, bound: set[str]) -> MatchPlan:
+    def _step(self, plan: MatchPlan, traversal: TypedTraversal, bound: set[str]) -> MatchPlan:
         if traversal.source not in bound:
             traversal = _reversed(traversal)
         if traversal.destination in bound:
             return self._connect(plan, traversal)
         return self._expand(plan, traversal)
 
-    def _connect(self, plan: MatchPlan, traversal: Traverse) -> MatchPlan:
+    def _connect(self, plan: MatchPlan, traversal: TypedTraversal) -> MatchPlan:
         source, edge_type, direction = traversal.source, traversal.edge_type, traversal.direction
         if traversal.edge_variable is None:
             minimum, maximum = _hops(traversal)
@@ -203,7 +211,7 @@ class _Pattern:
             plan, source, edge_type, direction, traversal.edge_variable, edge_predicates, traversal.destination
         )
 
-    def _expand(self, plan: MatchPlan, traversal: Traverse) -> MatchPlan:
+    def _expand(self, plan: MatchPlan, traversal: TypedTraversal) -> MatchPlan:
         minimum, maximum = _hops(traversal)
         predicates = self._take_own(traversal.destination)
         if traversal.edge_variable is None:
@@ -239,17 +247,17 @@ def _by_name(named: Iterable[tuple[int, Iterable[str]]]) -> defaultdict[str, lis
     return numbers
 
 
-def _ends(traversal: Traverse) -> set[str]:
+def _ends(traversal: TypedTraversal) -> set[str]:
     """The variables that are bound after a traversal."""
     ends = {traversal.source, traversal.destination}
     return ends if traversal.edge_variable is None else ends | {traversal.edge_variable}
 
 
-def _closes(traversal: Traverse, bound: Set[str]) -> bool:
+def _closes(traversal: TypedTraversal, bound: Set[str]) -> bool:
     return traversal.source in bound and traversal.destination in bound
 
 
-def _reversed(traversal: Traverse) -> Traverse:
+def _reversed(traversal: TypedTraversal) -> TypedTraversal:
     return replace(
         traversal,
         source=traversal.destination,
@@ -260,6 +268,6 @@ def _reversed(traversal: Traverse) -> Traverse:
     )
 
 
-def _hops(traversal: Traverse) -> tuple[int, int]:
+def _hops(traversal: TypedTraversal) -> tuple[int, int]:
     same_type = traversal.source_type == traversal.destination_type
     return traversal.minimum, traversal.maximum if same_type else 1

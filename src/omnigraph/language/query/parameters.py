@@ -1,0 +1,103 @@
+"""Parameters of a query: from what the caller gave to the values that run, all or nothing.
+
+Values come as JSON (HTTP, command line) or as Python objects; :mod:`~omnigraph.language.take_values` converts one.
+Every problem is reported before anything runs, all of them in one error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn, cast
+
+from omnigraph.errors import Json, ParameterError
+from omnigraph.language.source import suggest_similar
+from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value
+
+# Types whose JSON form is a string: on the command line their text may stand without quotes.
+_WRITTEN_AS_TEXT = frozenset({Scalar.DATE, Scalar.DATETIME, Scalar.BLOB})
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class _ParameterProblem:
+    """What is wrong with one parameter."""
+
+    parameter: str
+    message: str
+    hint: str | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        found: dict[str, Json] = {"parameter": self.parameter, "message": self.message}
+        if self.hint is not None:
+            found["hint"] = self.hint
+        return found
+
+
+def bind_parameters(
+    parameters: Mapping[str, ValueType], values: Mapping[str, object] | None
+) -> Mapping[str, ConstantValue]:
+    """The value of every declared parameter; an omitted nullable one is null."""
+    given = _named_values(values)
+    bound: dict[str, ConstantValue] = {}
+    rejected = [_unknown(name, parameters) for name in given if name not in parameters]
+    for name, declared in parameters.items():
+        if name not in given and not declared.nullable:
+            rejected.append(_ParameterProblem(name, f"missing; it is declared as {declared}", f"give {name} a value"))
+            continue
+        try:
+            bound[name] = convert_value(given.get(name), declared)
+        except ValueMismatch as mismatch:
+            rejected.append(_ParameterProblem(name, mismatch.message, mismatch.hint))
+    if rejected:
+        raise _error(rejected)
+    return bound
+
+
+def parse_parameter_text(name: str, text: str, declared: ValueType) -> object:
+    """The value in ``-p name=text``, for :func:`bind_parameters`: JSON, unless the declared type is String.
+
+    A date, a date-time or a blob's URI may stand without the quotes of JSON.
+    """
+    if declared.scalar is Scalar.STRING and not declared.is_list:
+        return text
+    try:
+        return cast(object, json.loads(text, parse_constant=_not_json))
+    except (ValueError, RecursionError):
+        if declared.scalar in _WRITTEN_AS_TEXT and not declared.is_list:
+            return text
+        hint = 'write an array such as ["a", "b"]' if declared.is_list else None
+        found = repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
+        raise _error([_ParameterProblem(name, f"expected {declared} as JSON, found {found}", hint)]) from None
+
+
+def _named_values(values: object) -> Mapping[str, object]:
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise ParameterError(
+            f"parameters are given as an object of names and values, not as {type(values).__name__}",
+            hint='for example {"name": "Ann"}',
+        )
+    return cast("Mapping[str, object]", values)
+
+
+def _unknown(name: str, parameters: Mapping[str, ValueType]) -> _ParameterProblem:
+    declared = f"the parameters are {', '.join(parameters)}" if parameters else "the query has no parameters"
+    return _ParameterProblem(
+        name, "the query declares no such parameter", suggest_similar(name, parameters) or declared
+    )
+
+
+def _error(rejected: list[_ParameterProblem]) -> ParameterError:
+    return ParameterError(
+        "; ".join(f"param '{one.parameter}': {one.message}" for one in rejected),
+        hint=rejected[0].hint,
+        details={"problems": [one.to_json() for one in rejected]},
+    )
+
+
+def _not_json(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not JSON")

@@ -1,0 +1,253 @@
+"""Plans and expressions as text: one operator per line, its inputs indented below it, conditions spelled as in ``.gq``.
+
+The text is stable: case files compare it, and ``omnigraph query --explain`` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, date, datetime, timedelta
+
+from omnigraph.language.query.ast import ANONYMOUS
+from omnigraph.language.query.plan.operators import (
+    ByRank,
+    Connect,
+    ConnectEdges,
+    Cross,
+    Expand,
+    ExpandEdges,
+    Fuse,
+    Group,
+    Limit,
+    MatchPlan,
+    NodeScan,
+    Outer,
+    PlanOperator,
+    Project,
+    Select,
+    Sort,
+    TopRanked,
+    Without,
+)
+from omnigraph.language.query.plan.visitor import inputs_of
+from omnigraph.language.query.typed import (
+    Aggregate,
+    AssignedValue,
+    ColumnValue,
+    Compare,
+    Constant,
+    DeleteEdges,
+    DeleteNodes,
+    Distance,
+    Expression,
+    FusedScore,
+    Identity,
+    InsertEdge,
+    InsertNode,
+    IsNull,
+    Now,
+    ParameterValue,
+    Predicate,
+    PropertyValue,
+    ResultColumn,
+    SortKey,
+    Statement,
+    TextMatch,
+    TextScore,
+    TraversalDirection,
+    TypedMutation,
+    UpdateNodes,
+)
+from omnigraph.language.syntax import quote_string
+from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.values import ConstantValue
+
+_ARROWS = {TraversalDirection.OUT: ("-", "->"), TraversalDirection.IN: ("<-", "-"), TraversalDirection.BOTH: ("-", "-")}
+_WIDEST = 80
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def print_plan(plan: PlanOperator | TypedMutation, notes: Callable[[PlanOperator], str] | None = None) -> str:
+    """A plan as an indented tree, perhaps with notes on each operator. A mutation is its own plan."""
+    if isinstance(plan, TypedMutation):
+        statements = [_statement(statement) for statement in plan.statements]
+        branches = _branches("", len(statements))
+        return "\n".join(
+            [f"Mutation {plan.name}", *(first + line for line, (first, _) in zip(statements, branches, strict=True))]
+        )
+    lines = list(_lines(plan))
+    if notes is None:
+        return "\n".join(text for text, _ in lines)
+    width = min(max(len(text) for text, _ in lines), _WIDEST)
+    return "\n".join(f"{text:<{width}}  {notes(operator)}".rstrip() for text, operator in lines)
+
+
+def _lines(plan: PlanOperator) -> Iterator[tuple[str, PlanOperator]]:
+    # A stack of our own: a long match is a deep plan.
+    waiting = [(plan, "", "")]
+    while waiting:
+        operator, first, rest = waiting.pop()
+        yield first + _operator(operator), operator
+        inputs = inputs_of(operator)
+        branches = _branches(rest, len(inputs))
+        waiting += reversed([(below, *branch) for below, branch in zip(inputs, branches, strict=True)])
+
+
+def _branches(indent: str, count: int) -> list[tuple[str, str]]:
+    """What stands before the first line and before the further lines of each of several subtrees."""
+    return [*[(indent + "├─ ", indent + "│  ")] * (count - 1), (indent + "└─ ", indent + "   ")][:count]
+
+
+# ------------------------------------------------------------------------------------------------ operators
+
+
+def _operator(plan: PlanOperator) -> str:
+    match plan:
+        case Project() | Group():
+            return f"{type(plan).__name__} {', '.join(map(_column, plan.columns))}"
+        case Sort():
+            ties = f", then ids of {_variables(plan.tie_break)}" if plan.tie_break else ""
+            return f"Sort {', '.join(map(_key, plan.keys))}{ties}"
+        case Limit():
+            return f"Limit {print_expression(plan.count)}"
+        case _:
+            return _match_operator(plan)
+
+
+def _match_operator(plan: MatchPlan) -> str:
+    match plan:
+        case NodeScan():
+            return f"Scan ${plan.variable}: {plan.node_type}{_where(plan.predicates)}"
+        case Outer():
+            return f"Outer {_variables(plan.variables)}".rstrip()
+        case Cross():
+            return "Cross"
+        case Select():
+            return f"Select {print_expression(plan.predicate)}"
+        case Without():
+            return f"Without {_variables(plan.outer)}"
+        case TopRanked():
+            limit = "all" if plan.limit is None else print_expression(plan.limit)
+            return f"TopRanked {limit} by {print_expression(plan.ranking)}"
+        case Fuse():
+            limit = "all" if plan.limit is None else print_expression(plan.limit)
+            return f"Fuse {limit} of ${plan.variable} with k = {print_expression(plan.k)}"
+        case _:
+            return f"{type(plan).__name__} {_step(plan)}"
+
+
+def _step(plan: Expand | ExpandEdges | Connect | ConnectEdges) -> str:
+    match plan:
+        case Expand() | Connect():
+            hops = "" if plan.minimum == plan.maximum == 1 else f"{{{plan.minimum},{plan.maximum}}}"
+            edge, conditions = plan.edge_type + hops, ()
+        case ExpandEdges() | ConnectEdges():
+            edge, conditions = f"${plan.edge_variable}: {plan.edge_type}", plan.edge_predicates
+    before, after = _ARROWS[plan.direction]
+    path = f"${plan.source} {before}[{edge}]{after} ${plan.destination}"
+    if isinstance(plan, Connect | ConnectEdges):
+        return path + _where(conditions)
+    return f"{path}: {plan.destination_type}{_where((*conditions, *plan.predicates))}"
+
+
+def _where(predicates: tuple[Predicate, ...]) -> str:
+    return f" where {' and '.join(map(print_expression, predicates))}" if predicates else ""
+
+
+def _variables(names: Iterable[str]) -> str:
+    return ", ".join(f"${name}" for name in names)
+
+
+def _column(column: ResultColumn) -> str:
+    text = print_expression(column.expression)
+    return text if text.replace("$", "") == column.name else f"{text} as {column.name}"
+
+
+def _key(key: SortKey | ByRank) -> str:
+    if isinstance(key, ByRank):
+        return "by rank"
+    return print_expression(key.expression) + (" desc" if key.descending else "")
+
+
+# ------------------------------------------------------------------------------------------------ statements
+
+
+def _statement(statement: Statement) -> str:
+    match statement:
+        case InsertNode():
+            return f"Insert {statement.node_type} {_assigned(statement.values)}"
+        case InsertEdge():
+            ends = [f"from: {print_expression(statement.source)}", f"to: {print_expression(statement.destination)}"]
+            return f"Insert {statement.edge_type} {_assigned(statement.values, ends)}"
+        case UpdateNodes():
+            return f"Update {statement.node_type} {_assigned(statement.values)}{_where((statement.predicate,))}"
+        case DeleteNodes():
+            edges = f", with edges of {', '.join(statement.cascades)}" if statement.cascades else ""
+            return f"Delete {statement.node_type}{_where((statement.predicate,))}{edges}"
+        case DeleteEdges():
+            return f"Delete {statement.edge_type}{_where((statement.predicate,))}"
+
+
+def _assigned(values: Iterable[AssignedValue], ends: Iterable[str] = ()) -> str:
+    return f"{{ {', '.join([*ends, *(f'{value.name}: {print_expression(value.value)}' for value in values)])} }}"
+
+
+# ------------------------------------------------------------------------------------------------ expressions
+
+
+def print_expression(part: Expression | Predicate) -> str:
+    """An expression or predicate as it would be written in ``.gq``."""
+    match part:
+        case Compare():
+            return f"{print_expression(part.left)} {part.operator} {print_expression(part.right)}"
+        case IsNull():
+            return f"{print_expression(part.operand)} is {'not ' if part.negated else ''}null"
+        case Constant():
+            return _literal(part.value, part.type)
+        case ParameterValue():
+            return f"${part.name}"
+        case Now():
+            return "now()"
+        case PropertyValue():
+            # The row that a statement of a mutation is about has no name in the language.
+            return part.name if part.variable == ANONYMOUS else f"${part.variable}.{part.name}"
+        case Identity():
+            return f"${part.variable}"
+        case ColumnValue():
+            return part.name
+        case Aggregate():
+            return f"{part.function}({'distinct ' if part.distinct else ''}{print_expression(part.argument)})"
+        case _:
+            return _search(part)
+
+
+def _search(part: Distance | TextMatch | TextScore | FusedScore) -> str:
+    match part:
+        case Distance():
+            return f"nearest({print_expression(part.target)}, {print_expression(part.query)})"
+        case TextScore():
+            return f"bm25({print_expression(part.target)}, {print_expression(part.query)})"
+        case FusedScore():
+            return f"rrf({print_expression(part.first)}, {print_expression(part.second)}, {print_expression(part.k)})"
+        case TextMatch():
+            edits = "" if part.max_edits is None else f", {print_expression(part.max_edits)}"
+            return f"{part.function}({print_expression(part.target)}, {print_expression(part.query)}{edits})"
+
+
+def _literal(value: ConstantValue, of: ValueType) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case tuple():
+            return f"[{', '.join(_literal(item, of.item) for item in value)}]"
+        case str():
+            return quote_string(value)
+        case int() if of.scalar is Scalar.DATE:
+            return f'date("{date(1970, 1, 1) + timedelta(days=value)}")'
+        case int() if of.scalar is Scalar.DATETIME:
+            moment = (_EPOCH + timedelta(milliseconds=value)).isoformat(timespec="milliseconds")
+            return f'datetime("{moment.replace("+00:00", "Z")}")'
+        case _:
+            return str(value)

@@ -1,0 +1,131 @@
+"""The one visitor over plans and expressions: the parts of each, and walks over all of them.
+
+The structure is read once per class from the types of its fields, so a new operator or expression needs no line
+here. Code that only enumerates parts uses this module; code that gives each operator a meaning of its own (an
+executor, an estimate, a printer) dispatches on the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Annotated, TypeAlias, cast, get_args, get_origin, get_type_hints
+
+from omnigraph.language.query.plan.operators import BoundVariable, ByRank, PlanOperator, UsedVariable, Without
+from omnigraph.language.query.typed import Expression, Identity, Predicate, PropertyValue, ResultColumn, SortKey
+
+ExpressionPart: TypeAlias = Expression | Predicate
+
+OPERATORS = frozenset[type](get_args(PlanOperator))
+EXPRESSIONS = frozenset[type](get_args(ExpressionPart))
+_HOLDERS = frozenset[type]({ResultColumn, SortKey})
+"""What stands in an operator around an expression."""
+
+
+# ------------------------------------------------------------------------------------------------ one level
+
+
+def inputs_of(operator: PlanOperator) -> tuple[PlanOperator, ...]:
+    """The operators right below one, in the order of its fields."""
+    shape = _shape(type(operator))
+    return tuple(cast(PlanOperator, getattr(operator, name)) for name in shape.inputs)
+
+
+def expressions_of(operator: PlanOperator) -> tuple[ExpressionPart, ...]:
+    """The expressions and predicates of one operator, in the order of its fields."""
+    return tuple(_expressions(operator))
+
+
+def operands_of(part: ExpressionPart) -> tuple[ExpressionPart, ...]:
+    """The expressions right inside one, in the order of its fields."""
+    return tuple(_expressions(part))
+
+
+def bound_variables(operator: PlanOperator) -> frozenset[str]:
+    """The variables that an operator adds to the rows of its inputs."""
+    return frozenset(_names(operator, _shape(type(operator)).bound))
+
+
+def used_variables(operator: PlanOperator) -> frozenset[str]:
+    """The variables of its inputs that an operator needs for its own work."""
+    used = frozenset(_names(operator, _shape(type(operator)).used))
+    return used.union(*map(variables_of, _expressions(operator))) - bound_variables(operator)
+
+
+# ------------------------------------------------------------------------------------------------ all levels
+
+
+def walk_plan(plan: PlanOperator, *, into_negations: bool = True) -> Iterator[PlanOperator]:
+    """Every operator of a plan, each before its inputs, the first input first."""
+    # No recursion: a long match is a deep plan.
+    waiting = [plan]
+    while waiting:
+        operator = waiting.pop()
+        yield operator
+        is_skipped = isinstance(operator, Without) and not into_negations
+        waiting += [operator.input] if is_skipped else reversed(inputs_of(operator))
+
+
+def walk_expression(part: ExpressionPart) -> Iterator[ExpressionPart]:
+    """An expression or predicate and everything inside it, each before its operands."""
+    yield part
+    for operand in _expressions(part):
+        yield from walk_expression(operand)
+
+
+def variables_of(part: ExpressionPart) -> frozenset[str]:
+    """The bound variables in an expression or predicate."""
+    return frozenset(each.variable for each in walk_expression(part) if isinstance(each, PropertyValue | Identity))
+
+
+# ------------------------------------------------------------------------------------------------ structure
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The names of a class's fields, by what they hold."""
+
+    inputs: tuple[str, ...]
+    expressions: tuple[str, ...]
+    bound: tuple[str, ...]
+    used: tuple[str, ...]
+
+
+@cache
+def _shape(part: type) -> _Shape:
+    hints = get_type_hints(part, include_extras=True)
+    kinds = {field.name: frozenset(_leaves(hints[field.name])) for field in fields(part)}
+    return _Shape(
+        inputs=tuple(name for name, kind in kinds.items() if kind & OPERATORS),
+        expressions=tuple(name for name, kind in kinds.items() if kind & (EXPRESSIONS | _HOLDERS)),
+        bound=tuple(name for name, kind in kinds.items() if BoundVariable in kind),
+        used=tuple(name for name, kind in kinds.items() if UsedVariable in kind),
+    )
+
+
+def _leaves(hint: object) -> Iterator[object]:
+    """The types that a hint is made of: those of a union, and the item types of a tuple."""
+    if get_origin(hint) is Annotated or not get_args(hint):
+        yield hint
+    else:
+        for inner in get_args(hint):
+            yield from _leaves(inner)
+
+
+def _expressions(part: PlanOperator | ExpressionPart) -> Iterator[ExpressionPart]:
+    for name in _shape(type(part)).expressions:
+        for value in _items(getattr(part, name)):
+            if isinstance(value, ResultColumn | SortKey):
+                yield value.expression
+            elif value is not None and not isinstance(value, ByRank):
+                yield cast(ExpressionPart, value)
+
+
+def _names(operator: PlanOperator, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        yield from cast("Iterable[str]", _items(getattr(operator, name)))
+
+
+def _items(value: object) -> tuple[object, ...]:
+    return cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)

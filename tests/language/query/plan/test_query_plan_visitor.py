@@ -1,0 +1,188 @@
+"""The visitor knows every operator and every expression, and finds each part that their fields can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from inspect import getmembers, isclass
+from types import ModuleType
+
+import pytest
+
+from omnigraph.language.query import typed
+from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator, TextFunction
+from omnigraph.language.query.plan import operators
+from omnigraph.language.query.plan.operators import (
+    ByRank,
+    Connect,
+    ConnectEdges,
+    Cross,
+    Expand,
+    ExpandEdges,
+    Fuse,
+    Group,
+    Limit,
+    NodeScan,
+    Outer,
+    PlanOperator,
+    Project,
+    Select,
+    Sort,
+    TopRanked,
+    Without,
+)
+from omnigraph.language.query.plan.visitor import (
+    EXPRESSIONS,
+    OPERATORS,
+    ExpressionPart,
+    bound_variables,
+    expressions_of,
+    inputs_of,
+    operands_of,
+    used_variables,
+    variables_of,
+    walk_expression,
+    walk_plan,
+)
+from omnigraph.language.query.typed import (
+    Aggregate,
+    ColumnValue,
+    Compare,
+    Constant,
+    Distance,
+    FusedScore,
+    Identity,
+    IsNull,
+    Now,
+    ParameterValue,
+    PropertyValue,
+    ResultColumn,
+    SortKey,
+    TextMatch,
+    TextScore,
+    TraversalDirection,
+)
+from omnigraph.language.types import Scalar, ValueType
+
+NO_OPERATORS = {ByRank}
+NO_EXPRESSIONS = {
+    typed.TypedBinding,
+    typed.TypedTraversal,
+    typed.TypedNegation,
+    typed.ResultColumn,
+    typed.SortKey,
+    typed.TypedRead,
+    typed.AssignedValue,
+    typed.InsertNode,
+    typed.InsertEdge,
+    typed.UpdateNodes,
+    typed.DeleteNodes,
+    typed.DeleteEdges,
+    typed.TypedMutation,
+}
+TEXT, NUMBER = ValueType(Scalar.STRING), ValueType(Scalar.I64)
+OUT = TraversalDirection.OUT
+ONE, WORD, NOW = Constant(1, NUMBER), ParameterValue("word", TEXT), Now(TEXT)
+A, B, E = (PropertyValue(variable, "p", TEXT) for variable in ("a", "b", "e"))
+IDENTITY, COLUMN = Identity("a", TEXT), ColumnValue("c", TEXT)
+NEAR, SCORE = Distance(A, WORD, NUMBER), TextScore(A, WORD, NUMBER)
+MATCH = TextMatch(TextFunction.FUZZY, A, WORD, ONE, TEXT)
+FUSED = FusedScore(NEAR, SCORE, ONE, NUMBER)
+COUNTED = Aggregate(AggregateFunction.COUNT, A, distinct=False, type=NUMBER)
+ON_A, ON_B, ON_E = (Compare(side, ComparisonOperator.EQUAL, WORD) for side in (A, B, E))
+TESTED = IsNull(A, negated=False)
+SCAN, OUTER = NodeScan("a", "T", (ON_A, TESTED)), Outer(("a",))
+
+# Each operator: its inputs, its expressions, what it binds and what it needs of its inputs.
+PLANS: list[tuple[PlanOperator, list[PlanOperator], list[ExpressionPart], str, str]] = [
+    (SCAN, [], [ON_A, TESTED], "a", ""),
+    (OUTER, [], [], "a", ""),
+    (Expand(SCAN, "a", "X", OUT, "b", "T", 1, 1, (ON_B,)), [SCAN], [ON_B], "b", "a"),
+    (ExpandEdges(SCAN, "a", "X", OUT, "e", (ON_E,), "b", "T", (ON_B,)), [SCAN], [ON_E, ON_B], "be", "a"),
+    (Connect(SCAN, "a", "X", OUT, "b", 1, 1), [SCAN], [], "", "ab"),
+    (ConnectEdges(SCAN, "a", "X", OUT, "e", (ON_E,), "b"), [SCAN], [ON_E], "e", "ab"),
+    (Cross(SCAN, OUTER), [SCAN, OUTER], [], "", ""),
+    (Select(SCAN, ON_B), [SCAN], [ON_B], "", "b"),
+    (Without(SCAN, OUTER, ("a",)), [SCAN, OUTER], [], "", "a"),
+    (TopRanked(SCAN, NEAR, ONE), [SCAN], [NEAR, ONE], "", "a"),
+    (TopRanked(SCAN, SCORE, None), [SCAN], [SCORE], "", "a"),
+    (Fuse(SCAN, OUTER, "a", ONE, WORD), [SCAN, OUTER], [ONE, WORD], "", "a"),
+    (Group(SCAN, (ResultColumn("c", COUNTED),)), [SCAN], [COUNTED], "", "a"),
+    (Sort(SCAN, (ByRank(), SortKey(B, descending=True)), ("a",)), [SCAN], [B], "", "ab"),
+    (Limit(SCAN, ONE), [SCAN], [ONE], "", ""),
+    (Project(SCAN, (ResultColumn("a", A), ResultColumn("b", B))), [SCAN], [A, B], "", "ab"),
+]
+
+# Each expression: what is right inside it, and the variables it speaks of.
+PARTS: list[tuple[ExpressionPart, list[ExpressionPart], str]] = [
+    (ONE, [], ""),
+    (WORD, [], ""),
+    (NOW, [], ""),
+    (A, [], "a"),
+    (IDENTITY, [], "a"),
+    (COLUMN, [], ""),
+    (NEAR, [A, WORD], "a"),
+    (MATCH, [A, WORD, ONE], "a"),
+    (SCORE, [A, WORD], "a"),
+    (FUSED, [NEAR, SCORE, ONE], "a"),
+    (COUNTED, [A], "a"),
+    (Compare(A, ComparisonOperator.LESS, B), [A, B], "ab"),
+    (TESTED, [A], "a"),
+]
+
+
+def _declared(module: ModuleType) -> Iterator[type]:
+    for _, found in getmembers(module, isclass):
+        if is_dataclass(found) and found.__module__ == module.__name__:
+            yield found
+
+
+def test_every_operator_is_known() -> None:
+    assert set(_declared(operators)) - NO_OPERATORS == OPERATORS
+    assert {type(plan) for plan, *_ in PLANS} == OPERATORS, "add the new operator to PLANS"
+
+
+def test_every_expression_is_known() -> None:
+    assert set(_declared(typed)) - NO_EXPRESSIONS == EXPRESSIONS
+    assert {type(part) for part, *_ in PARTS} == EXPRESSIONS, "add the new expression to PARTS"
+
+
+@pytest.mark.parametrize(
+    ("plan", "inputs", "expressions", "bound", "used"), PLANS, ids=lambda each: type(each).__name__
+)
+def test_the_parts_of_an_operator(
+    plan: PlanOperator, inputs: list[PlanOperator], expressions: list[ExpressionPart], bound: str, used: str
+) -> None:
+    assert inputs_of(plan) == tuple(inputs)
+    assert expressions_of(plan) == tuple(expressions)
+    assert bound_variables(plan) == set(bound)
+    assert used_variables(plan) == set(used)
+    held = [value for field in fields(plan) for value in _flat(getattr(plan, field.name))]
+    assert [value for value in held if type(value) in OPERATORS] == inputs
+    assert [value for value in held if type(value) in EXPRESSIONS] == expressions
+
+
+@pytest.mark.parametrize(("part", "operands", "variables"), PARTS, ids=lambda each: type(each).__name__)
+def test_the_parts_of_an_expression(part: ExpressionPart, operands: list[ExpressionPart], variables: str) -> None:
+    assert operands_of(part) == tuple(operands)
+    assert variables_of(part) == set(variables)
+
+
+def _flat(value: object) -> Iterator[object]:
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield value.expression if isinstance(value, ResultColumn | SortKey) else value
+
+
+def test_a_walk_goes_from_the_top_to_the_leaves_and_around_negations() -> None:
+    inner = Select(OUTER, ON_B)
+    plan = Project(Cross(Without(SCAN, inner, ("a",)), OUTER), (ResultColumn("a", A),))
+    assert [type(each) for each in walk_plan(plan)] == [Project, Cross, Without, NodeScan, Select, Outer, Outer]
+    outside = walk_plan(plan, into_negations=False)
+    assert [type(each) for each in outside] == [Project, Cross, Without, NodeScan, Outer]
+
+
+def test_a_walk_through_an_expression_gives_the_whole_before_its_parts() -> None:
+    assert list(walk_expression(FUSED)) == [FUSED, NEAR, A, WORD, SCORE, A, WORD, ONE]

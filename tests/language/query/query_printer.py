@@ -1,0 +1,192 @@
+"""Canonical ``.gq`` text of a syntax tree: parsing what is printed gives the same tree again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+from omnigraph.language.query import ast
+from omnigraph.language.syntax import quote_string
+
+_INDENT = "  "
+
+
+def print_query_file(file: ast.QueryFile) -> str:
+    """The text of a file: its queries, an empty line between them."""
+    return "\n".join(print_query(query) for query in file.queries)
+
+
+def print_query(query: ast.Query) -> str:
+    """The text of one query, ending with a line break."""
+    parameters = ", ".join(f"${each.name}: {each.type}" for each in query.parameters)
+    annotations = "".join(
+        f" @{word}({quote_string(text)})"
+        for word, text in (("description", query.description), ("instruction", query.instruction))
+        if text is not None
+    )
+    body = _read(query.body) if isinstance(query.body, ast.ReadBody) else map(_statement, query.body.statements)
+    return "\n".join([f"query {query.name}({parameters}){annotations} {{", *_indented(body), "}", ""])
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [_INDENT + line for line in lines]
+
+
+# ------------------------------------------------------------------------------------------------ reading
+
+
+def _read(read: ast.ReadBody) -> list[str]:
+    lines = ["match {", *_indented(_clauses(read.clauses)), "}"]
+    lines += ["return {", *_indented(f"{_projection(each)}," for each in read.projections), "}"]
+    if read.order:
+        lines.append(f"order {{ {', '.join(map(_order_key, read.order))} }}")
+    if read.limit is not None:
+        lines.append(f"limit {_expression(read.limit)}")
+    return lines
+
+
+def _clauses(clauses: Iterable[ast.ClauseSyntax]) -> list[str]:
+    lines: list[str] = []
+    for clause in clauses:
+        if lines and _begins_with_word(clause):
+            # The word may be a keyword elsewhere; after a comma it can only be a name.
+            lines[-1] += ","
+        lines += _clause(clause)
+    return lines
+
+
+def _begins_with_word(clause: ast.ClauseSyntax) -> bool:
+    match clause:
+        case ast.FilterClause(left=ast.AliasReference()) | ast.NullTestClause(operand=ast.AliasReference()):
+            return True
+        case _:
+            return False
+
+
+def _clause(clause: ast.ClauseSyntax) -> list[str]:
+    match clause:
+        case ast.NegationClause(clauses):
+            return ["not {", *_indented(_clauses(clauses)), "}"]
+        case ast.BindingClause(variable, type_name, matches):
+            return [f"${variable}: {type_name}{_properties(matches)}"]
+        case ast.TraversalClause():
+            return [_traversal(clause)]
+        case ast.FilterClause(left, operator, right):
+            return [f"{_expression(left)} {operator} {_expression(right)}"]
+        case ast.NullTestClause(operand, negated):
+            return [f"{_expression(operand)} is {'not ' if negated else ''}null"]
+        case ast.TextClause(predicate):
+            return [_expression(predicate)]
+
+
+def _properties(entries: Iterable[ast.PropertyMatch | ast.Assignment]) -> str:
+    """Braces with ``name: value`` entries, or nothing at all."""
+    inside = ", ".join(f"{entry.name}: {_expression(entry.value)}" for entry in entries)
+    return f" {{ {inside} }}" if inside else ""
+
+
+def _traversal(traversal: ast.TraversalClause) -> str:
+    binding = f"{_expression(traversal.edge_variable)}:" if traversal.edge_variable else ""
+    edge = f"<{traversal.edge}>" if traversal.undirected else traversal.edge
+    hops = _hops(traversal.hops) if traversal.hops else ""
+    return f"{_expression(traversal.source)} {binding}{edge}{hops} {_expression(traversal.destination)}"
+
+
+def _hops(hops: ast.Hops) -> str:
+    if hops.minimum == hops.maximum:
+        return f"{{{hops.minimum}}}"
+    return f"{{{hops.minimum},{'' if hops.maximum is None else hops.maximum}}}"
+
+
+def _projection(projection: ast.Projection) -> str:
+    alias = f" as {projection.alias}" if projection.alias is not None else ""
+    return _expression(projection.expression) + alias
+
+
+def _order_key(key: ast.OrderKey) -> str:
+    return _expression(key.expression) + (" desc" if key.descending else "")
+
+
+# ------------------------------------------------------------------------------------------------ writing
+
+
+def _statement(statement: ast.StatementSyntax) -> str:
+    match statement:
+        case ast.Insert(type_name, assignments):
+            return f"insert {type_name}{_properties(assignments)}"
+        case ast.Update(type_name, assignments, predicate):
+            return f"update {type_name} set{_properties(assignments)} where {_predicate(predicate)}"
+        case ast.Delete(type_name, predicate):
+            return f"delete {type_name} where {_predicate(predicate)}"
+
+
+def _predicate(predicate: ast.WhereCondition) -> str:
+    return f"{predicate.name} {predicate.operator} {_expression(predicate.value)}"
+
+
+# ------------------------------------------------------------------------------------------------ expressions
+
+
+def _expression(expression: ast.ExpressionSyntax) -> str:
+    match expression:
+        case ast.ScalarLiteral():
+            return _constant(expression)
+        case ast.ListLiteral(items):
+            return f"[{', '.join(map(_expression, items))}]"
+        case ast.Variable(name):
+            return f"${name}"
+        case ast.PropertyAccess(variable, name):
+            return f"${variable}.{name}"
+        case ast.AliasReference(name):
+            return name
+        case _:
+            return _call(expression)
+
+
+def _call(
+    expression: ast.DateLiteral
+    | ast.DateTimeLiteral
+    | ast.NowCall
+    | ast.AggregateCall
+    | ast.NearestCall
+    | ast.TextMatchCall
+    | ast.Bm25Call
+    | ast.RrfCall,
+) -> str:
+    match expression:
+        case ast.DateLiteral(text):
+            return f"date({quote_string(text)})"
+        case ast.DateTimeLiteral(text):
+            return f"datetime({quote_string(text)})"
+        case ast.NowCall():
+            return "now()"
+        case ast.AggregateCall(function, argument, distinct):
+            return f"{function}({'distinct ' if distinct else ''}{_expression(argument)})"
+        case ast.NearestCall(target, query):
+            return f"nearest({_arguments(target, query)})"
+        case ast.TextMatchCall(function, target, query, max_edits):
+            return f"{function}({_arguments(target, query, max_edits)})"
+        case ast.Bm25Call(target, query):
+            return f"bm25({_arguments(target, query)})"
+        case ast.RrfCall(first, second, k):
+            return f"rrf({_arguments(first, second, k)})"
+
+
+def _arguments(*arguments: ast.ExpressionSyntax | None) -> str:
+    return ", ".join(_expression(argument) for argument in arguments if argument is not None)
+
+
+def _constant(constant: ast.ScalarLiteral) -> str:
+    match constant.value:
+        case None:
+            return "null"
+        case bool(value):
+            return "true" if value else "false"
+        case str(value):
+            return quote_string(value)
+        case int(value):
+            return str(value)
+        case float(value):
+            # The shortest digits that read back as the same number; the language has no exponents.
+            digits = format(Decimal(repr(value)), "f")
+            return digits if "." in digits else f"{digits}.0"
