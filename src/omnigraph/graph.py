@@ -1,4 +1,4 @@
-"""The graph as a user holds it: one short method per verb, no logic."""
+"""``Graph``, the facade: one short method per verb, no logic."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from omnigraph.read.changes import ChangeBlock, Changes, Diff
 from omnigraph.read.explain import Profile
 from omnigraph.read.result import Result
 from omnigraph.read.rows import Direction, ExportResult, Filter, Format, Key, Scan, Target
-from omnigraph.read.search import EmbeddingSettings, settings_of
+from omnigraph.read.search import EmbeddingSettings, resolve_embedding_settings
 from omnigraph.spark import engine as engines
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockKind, LockSettings
@@ -43,9 +43,9 @@ from omnigraph.write.embed import EmbedResult
 from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.indexes import IndexReport
-from omnigraph.write.load import Engine, Frame, Indexes, LoadResult, OnError
-from omnigraph.write.load import Mode as LoadMode
-from omnigraph.write.load import Source as RecordSource
+from omnigraph.write.load import ArrowStream, Engine, IndexPolicy, LoadResult, OnError
+from omnigraph.write.load import LoadMode as LoadMode
+from omnigraph.write.load import RecordSource as RecordSource
 from omnigraph.write.merge import By, MergeResult, Prefer
 from omnigraph.write.mutation import MutationResult, Transaction
 
@@ -60,7 +60,7 @@ StorageOptions: TypeAlias = Mapping[str, str] | None
 
 @dataclass(frozen=True, slots=True)
 class GraphInfo:
-    """A graph in a few words."""
+    """What ``Graph.info`` returns: location, format, branches, newest commit, and row counts on main."""
 
     uri: str
     mode: Mode
@@ -73,35 +73,35 @@ class GraphInfo:
 
 
 class Graph:
-    """A versioned, typed property graph. Safe to share between threads; pickled, it is opened again."""
+    """A versioned, typed property graph. Safe to share between threads; unpickling opens it again."""
 
     def __init__(
         self, manifest: Manifest, mode: Mode, actor: str | None, embed: EmbeddingSettings | None = None
     ) -> None:
         self._manifest = manifest
         self._schema: Schema | None = None
-        self._manner = query.QueryOptions(embed)
+        self._query_options = query.QueryOptions(embed)
         self.mode: Mode = mode
         self.actor = actor
 
     @property
     def uri(self) -> str:
-        """Where the graph lives, as it was given."""
+        """The location of the graph, as given."""
         return self._manifest.location.uri
 
     @property
     def schema(self) -> Schema:
-        """The current schema; read again only when it has changed."""
+        """The current schema, reloaded only when it has changed."""
         if self._schema is None or self._schema.hash != self._manifest.schema_hash():
             self._schema = opening.current_schema(self._manifest)
         return self._schema
 
     def schema_at(self, ref: Reference, branch: str = MAIN) -> Schema:
-        """The schema that the graph had at a commit, a version or a time, or has at a tag."""
+        """Return the schema at a commit, a version, a time or a tag."""
         return opening.schema_of(self._manifest, self.snapshot(branch, ref).schema_ir_hash)
 
     def info(self) -> GraphInfo:
-        """Where it is, what is in it, where it stands."""
+        """Return location, format, branches, newest commit, and row counts on main."""
         now = self.snapshot()
         counts = {(pin.kind, pin.type_name): pin.row_count for pin in now.pins.values()}
         return GraphInfo(
@@ -116,32 +116,32 @@ class Graph:
         )
 
     def branches(self) -> list[Branch]:
-        """Main first, then the others by name, each with its head."""
+        """List the branches with their heads: main first, then the others by name."""
         return branches.list_branches(self._manifest)
 
     def create_branch(self, name: str, from_: Reference = MAIN) -> None:
-        """Make a branch from a branch, a commit, a tag, a manifest version of main, or a time on main."""
-        self._writable()
+        """Create a branch from a branch, a commit, a tag, a manifest version of main, or a time on main."""
+        self._check_writable()
         source, version = references.branch_point(self._manifest, from_)
         branches.create_branch(self._manifest, name, source, version)
 
     def delete_branch(self, name: str) -> None:
-        """Remove a branch and what only it has; refused for main and while a branch or a tag depends on it."""
-        self._writable()
+        """Delete a branch and the data only it has. Refused for main, and while a branch or a tag depends on it."""
+        self._check_writable()
         branches.delete_branch(self._manifest, name, commit.heal)
 
     def tags(self) -> list[Tag]:
-        """The names that were given to commits, sorted."""
+        """List the tags, sorted by name."""
         return tags.list_tags(self._manifest)
 
     def create_tag(self, name: str, ref: Reference = MAIN, *, branch: str = MAIN, actor: str | None = None) -> Tag:
-        """Name a commit: the newest of a branch, or the one at a reference on ``branch``. A tag is never moved."""
-        self._writable()
+        """Name a commit: the newest of a branch, or the one at a reference on ``branch``. A tag never moves."""
+        self._check_writable()
         return tagging.create_tag(self._manifest, name, ref, branch, actor or self.actor)
 
     def delete_tag(self, name: str) -> None:
-        """Take a name away; the commit stays, and cleanup may take it like any other."""
-        self._writable()
+        """Delete a tag. The commit stays, but cleanup may delete it like any other."""
+        self._check_writable()
         tagging.delete_tag(self._manifest, name)
 
     def mutate(
@@ -157,10 +157,10 @@ class Graph:
         actor: str | None = None,
     ) -> MutationResult:
         """Run an insert, update or delete as one commit. ``retries``: how often to run it again on a conflict."""
-        self._writable()
-        terms = CommitOptions(branch, actor=actor or self.actor, message=message, if_commit=if_commit)
-        return mutation.retried(
-            lambda: mutation.mutate(self._manifest, self.schema, source, name, params, terms), retries
+        self._check_writable()
+        options = CommitOptions(branch, actor=actor or self.actor, message=message, if_commit=if_commit)
+        return mutation.retry_on_conflict(
+            lambda: mutation.mutate(self._manifest, self.schema, source, name, params, options), retries
         )
 
     def query(
@@ -172,8 +172,10 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
     ) -> Result:
-        """Answer a query on one snapshot: now, or at a commit, a manifest version or a time."""
-        return query.query(self._manifest, query.QueryRequest(source, name, params), branch, at, self._manner)
+        """Run a query on one snapshot: the newest, or the one at a commit, a manifest version or a time."""
+        return query.run_query(
+            self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options
+        )
 
     def explain(
         self,
@@ -184,8 +186,10 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
     ) -> str:
-        """The plan that a query would run by, with the rows that each step is thought to give; nothing is read."""
-        return query.explain(self._manifest, query.QueryRequest(source, name, params), branch, at, self._manner)
+        """Return the plan of a query with the estimated rows of each step. Reads no data."""
+        return query.explain_query(
+            self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options
+        )
 
     def profile(
         self,
@@ -196,15 +200,17 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
     ) -> Profile:
-        """Run a query and tell what each step really gave and took."""
-        return query.profile(self._manifest, query.QueryRequest(source, name, params), branch, at, self._manner)
+        """Run a query and measure the rows and the time of each step."""
+        return query.profile_query(
+            self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options
+        )
 
     def load(
         self,
         source: RecordSource | None = None,
         *,
-        nodes: Mapping[str, Frame] | None = None,
-        edges: Mapping[str, Frame] | None = None,
+        nodes: Mapping[str, ArrowStream] | None = None,
+        edges: Mapping[str, ArrowStream] | None = None,
         mode: LoadMode = "append",
         branch: str = MAIN,
         from_branch: Reference | None = None,
@@ -215,21 +221,21 @@ class Graph:
         message: str | None = None,
         actor: str | None = None,
         check: bool = False,
-        indexes: Indexes = "auto",
+        indexes: IndexPolicy = "auto",
     ) -> LoadResult:
-        """Load records, or frames per type, as one commit. ``check`` finds all that is wrong and writes nothing."""
+        """Load records, or frames per type, as one commit. With ``check``, report every problem and write nothing."""
         if not check:
-            self._writable()
-        given = load.Input(source, nodes or {}, edges or {})
-        manner = load.LoadOptions(mode, on_error, rejects, engine, check, indexes, from_branch)
-        terms = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
-        return engines.load(self._manifest, self.schema, given, manner, terms)
+            self._check_writable()
+        given = load.LoadInput(source, nodes or {}, edges or {})
+        load_options = load.LoadOptions(mode, on_error, rejects, engine, check, indexes, from_branch)
+        options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
+        return engines.load(self._manifest, self.schema, given, load_options, options)
 
     def ensure_indexes(
         self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None
     ) -> IndexReport:
         """Build the indexes that the schema declares, where they are missing or do not cover all rows."""
-        self._writable()
+        self._check_writable()
         return indexes.ensure_indexes(self._manifest, branch, types, actor or self.actor)
 
     def embed(
@@ -242,18 +248,18 @@ class Graph:
         actor: str | None = None,
     ) -> EmbedResult:
         """Fill the missing ``@embed`` vectors of a type, with one commit at the end or one for each batch."""
-        self._writable()
-        terms = CommitOptions(branch, actor=actor or self.actor)
-        settings = self._manner.embed
+        self._check_writable()
+        options = CommitOptions(branch, actor=actor or self.actor)
+        settings = self._query_options.embed
         return embed.embed(
-            self._manifest, self.schema, type_name, terms, settings=settings, batch=batch, commit_each=commit_each
+            self._manifest, self.schema, type_name, options, settings=settings, batch=batch, commit_each=commit_each
         )
 
     def transaction(self, branch: str = MAIN, message: str | None = None, actor: str | None = None) -> Transaction:
-        """A ``with`` block whose mutations become one commit, or nothing if an exception leaves it."""
-        self._writable()
-        terms = CommitOptions(branch, actor=actor or self.actor, message=message)
-        return Transaction(self._manifest, self.schema, terms, self._manner)
+        """Return a context manager: its mutations become one commit, or nothing if an exception leaves the block."""
+        self._check_writable()
+        options = CommitOptions(branch, actor=actor or self.actor, message=message)
+        return Transaction(self._manifest, self.schema, options, self._query_options)
 
     def merge(
         self,
@@ -269,12 +275,12 @@ class Graph:
         delete_branch: bool = False,
         if_commit: str | None = None,
     ) -> MergeResult:
-        """Merge a branch, a commit or a tag into a branch as one commit; what is at odds is ``MergeConflicts``."""
+        """Merge a branch, a commit or a tag into a branch as one commit. Conflicts raise ``MergeConflicts``."""
         if not dry_run:
-            self._writable()
-        terms = CommitOptions(into, actor=actor or self.actor, message=message, if_commit=if_commit)
-        manner = merge.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
-        return merge.merge(self._manifest, self.schema, source, manner, terms)
+            self._check_writable()
+        options = CommitOptions(into, actor=actor or self.actor, message=message, if_commit=if_commit)
+        merge_options = merge.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
+        return merge.merge(self._manifest, self.schema, source, merge_options, options)
 
     def revert(
         self,
@@ -289,15 +295,15 @@ class Graph:
         message: str | None = None,
         actor: str | None = None,
     ) -> MergeResult:
-        """Take back what a commit did, as a new commit. Of a merge, ``side`` is the parent to go back to: 1 or 2."""
+        """Undo a commit with a new commit. For a merge commit, ``side`` is the parent to go back to: 1 or 2."""
         if not dry_run:
-            self._writable()
-        terms = CommitOptions(branch, actor=actor or self.actor, message=message)
-        manner = merge.MergeOptions(by, prefer, resolve, dry_run)
-        return merge.revert(self._manifest, self.schema, ref, side, manner, terms)
+            self._check_writable()
+        options = CommitOptions(branch, actor=actor or self.actor, message=message)
+        merge_options = merge.MergeOptions(by, prefer, resolve, dry_run)
+        return merge.revert(self._manifest, self.schema, ref, side, merge_options, options)
 
     def plan_schema(self, source: str | Path | Source, *, allow_data_loss: bool = False) -> MigrationPlan:
-        """The steps from the schema of the graph to another one, and what each of them does to stored rows."""
+        """Return the migration steps from the current schema to a new one, and what each does to stored rows."""
         return evolve.plan_schema(self._manifest, source, allow_data_loss=allow_data_loss)
 
     def apply_schema(
@@ -309,14 +315,14 @@ class Graph:
         actor: str | None = None,
         message: str | None = None,
     ) -> SchemaApplied:
-        """Give the graph another schema, in one commit on main; rows that break a new rule are listed instead.
+        """Change the schema in one commit on main. Rows that break a new rule raise an error that lists them.
 
-        What is dropped stays readable in older versions, unless data loss is allowed.
+        Dropped data stays readable in older versions, unless ``allow_data_loss`` is set.
         """
-        self._writable()
-        manner = evolve.SchemaChangeOptions(allow_data_loss, rewrite_ids)
+        self._check_writable()
+        change_options = evolve.SchemaChangeOptions(allow_data_loss, rewrite_ids)
         return evolve.apply_schema(
-            self._manifest, source, manner, CommitOptions(MAIN, actor=actor or self.actor, message=message)
+            self._manifest, source, change_options, CommitOptions(MAIN, actor=actor or self.actor, message=message)
         )
 
     def commits(
@@ -327,27 +333,27 @@ class Graph:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> list[Commit]:
-        """The history of a branch, newest first."""
+        """List the commits of a branch, newest first."""
         return history.commits_of(self._manifest, branch, limit=limit, actor=actor, since=since, until=until)
 
     def ancestry(self, branch: str | None = None, limit: int | None = None) -> list[Commit]:
-        """All commits, or all that led to one branch, merged ones too: newest first, children before parents."""
+        """List all commits, or the ancestors of one branch with merged ones: newest first, children before parents."""
         return ancestry.ancestry(self._manifest, branch, limit)
 
     def commit(self, ref: Reference) -> Commit:
-        """One commit: by id or tag, or the newest one at a version or time of main."""
+        """Return one commit: by id or tag, or the newest at a version or time of main."""
         return history.commit_of(references.commit_at(self._manifest, ref))
 
     def snapshot(self, branch: str = MAIN, at: Reference | None = None) -> Snapshot:
-        """The whole graph at one moment: now, or at a commit, a manifest version or a time."""
+        """Return a snapshot: the newest, or the one at a commit, a manifest version or a time."""
         return references.take_snapshot(self._manifest, branch, at)
 
     def diff(
         self, a: Reference, b: Reference | None = None, *, types: Iterable[str] | None = None, branch: str = MAIN
     ) -> Diff:
-        """What changed from A to B, each a branch, a commit, a tag, or a version or time of ``branch``.
+        """Compare A with B: each a branch, a commit, a tag, or a version or time of ``branch``.
 
-        Without B, a branch is compared with main: what it would bring; anything else with ``branch`` as it is now.
+        Without B, a branch is compared with main, and anything else with the current state of ``branch``.
         """
         return changes.compute_diff(self._manifest, a, b, types, branch)
 
@@ -359,14 +365,14 @@ class Graph:
         branch: str = MAIN,
         types: Iterable[str] | None = None,
     ) -> Changes:
-        """What was changed, commit by commit: from ``"now"`` on, the ``"beginning"``, ``"after:REF"``, or a cursor."""
+        """Follow changes commit by commit, from ``"now"``, the ``"beginning"``, ``"after:REF"``, or a cursor."""
         return changes.follow_changes(self._manifest, branch, start, cursor, types)
 
     def baseline(
         self, at: Reference | None = None, *, branch: str = MAIN, types: Iterable[str] | None = None
     ) -> ChangeBlock:
-        """All that a commit shows, as inserts, and the cursor after it: how a follower begins, or begins anew."""
-        return changes.baseline(self._manifest, branch, at, types)
+        """Return the state at a commit as inserts, with the cursor after it: to start following, or to restart."""
+        return changes.take_baseline(self._manifest, branch, at, types)
 
     def nodes(
         self,
@@ -376,7 +382,7 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
     ) -> Scan:
-        """The nodes of a type as Arrow, not read yet: ``[("age", ">", 30)]`` or ``{"name": "Ann"}`` leaves some."""
+        """Scan the nodes of a type as Arrow, lazily. Filters: ``[("age", ">", 30)]`` or ``{"name": "Ann"}``."""
         return rows.scan_nodes(*self._read(branch, at), name, filter, columns)
 
     def edges(
@@ -387,7 +393,7 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
     ) -> Scan:
-        """The edges of a type as Arrow, not read yet; their ends are the columns ``from`` and ``to``."""
+        """Scan the edges of a type as Arrow, lazily. Their ends are the columns ``from`` and ``to``."""
         return rows.scan_edges(*self._read(branch, at), name, filter, columns)
 
     def get(
@@ -398,8 +404,8 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
     ) -> dict[str, object] | None:
-        """One node or edge by its id, or a node by the values of its key; None if there is none."""
-        return rows.get(*self._read(branch, at), name, id, columns)
+        """Return one node or edge by its id, or a node by the values of its key; None if there is none."""
+        return rows.get_entity(*self._read(branch, at), name, id, columns)
 
     def neighbors(
         self,
@@ -410,7 +416,7 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
     ) -> pa.Table:
-        """The edges that leave a node, come to it, or both, with the node at the other end of each."""
+        """Return the outgoing or incoming edges of a node, or both, with the node at the other end of each."""
         return rows.find_neighbors(*self._read(branch, at), name, id, edge, direction)
 
     def blob(
@@ -423,7 +429,7 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
     ) -> bytes | None:
-        """The bytes of a blob, whole or a part of them; None if there is no blob."""
+        """Read a blob, whole or in part; None if there is no blob."""
         return rows.read_blob(*self._read(branch, at), name, id, property, offset, length)
 
     @overload
@@ -454,55 +460,59 @@ class Graph:
         at: Reference | None = None,
         format: Format = "jsonl",  # noqa: A002  what it is called everywhere
     ) -> Iterator[str] | ExportResult:
-        """Write the graph, or some types, to a path or an open stream; without a target, give the lines of JSONL."""
-        chosen = rows.export_of(*self._read(branch, at), types)
+        """Export the graph, or some types, to a path or an open stream. Without a target, yield lines of JSONL."""
+        chosen = rows.plan_export(*self._read(branch, at), types)
         return rows.export_lines(chosen, format) if target is None else rows.export_to(chosen, target, format)
 
     def spark(self, session: SparkSession | None = None) -> SparkGraph:
-        """The graph in the hands of Spark: in the given session, the running one, or a new one."""
-        # Nothing else needs PySpark, and only this may start Java.
+        """Return the graph as Spark works on it: in the given session, the running one, or a new one."""
+        # A late import: only this needs PySpark, and only this may start Java.
         from omnigraph.spark.graph import SparkGraph
 
-        embedding = self._manner.embed
+        embedding = self._query_options.embed
         return SparkGraph(self._manifest, session, actor=self.actor, writable=self.mode == "rw", embedding=embedding)
 
     def optimize(
         self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None, runner: Executor = LOCAL
     ) -> Optimized:
-        """Compact the tables of a branch, build the indexes that the schema means, compact the manifest."""
-        self._writable()
+        """Compact the tables of a branch, build the declared indexes, and compact the manifest."""
+        self._check_writable()
         return optimize.optimize(self._manifest, branch, types, actor or self.actor, runner)
 
     def cleanup(
-        self, keep: int | None = cleanup.KEEP, older_than: timedelta | str | None = None, *, confirm: bool = False
+        self,
+        keep: int | None = cleanup.DEFAULT_KEEP,
+        older_than: timedelta | str | None = None,
+        *,
+        confirm: bool = False,
     ) -> Cleaned:
-        """Drop history but the newest commits of each branch and what is younger, and what nobody needs."""
-        self._writable()
+        """Delete unneeded files and old history; the newest ``keep`` commits of each branch and younger ones stay."""
+        self._check_writable()
         return cleanup.cleanup(self._manifest, keep, older_than, confirm=confirm)
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> Repaired:
-        """Tell what became of tables that moved without us and, if it is confirmed, end that."""
-        self._writable()
+        """Report tables that were changed outside the graph (drift). With ``confirm``, repair them."""
+        self._check_writable()
         return repair.repair(self._manifest, confirm=confirm, force=force)
 
     def verify(self) -> Verified:
-        """Read the whole graph and list everything that is wrong with it."""
+        """Read the whole graph and report everything that is wrong with it."""
         return verify.verify(self._manifest)
 
     def recoveries(self) -> list[Recovery]:
-        """Every write that somebody else than its writer brought to an end, newest first."""
-        return commit.recoveries(self._manifest)
+        """List the recoveries: writes that another process finished or rolled back, newest first."""
+        return commit.list_recoveries(self._manifest)
 
     def close(self) -> None:
-        """Let go of what is kept in memory; the graph itself needs no closing."""
+        """Free cached memory. The graph itself needs no closing."""
         self._manifest.forget_all()
 
     def _read(self, branch: str, at: Reference | None) -> tuple[Snapshot, Catalog]:
-        """A moment of the graph, and the catalog that it is read with."""
+        """Return a snapshot and the catalog to read it with."""
         snapshot = self.snapshot(branch, at)
         return snapshot, opening.schema_of(self._manifest, snapshot.schema_ir_hash).catalog
 
-    def _writable(self) -> None:
+    def _check_writable(self) -> None:
         if self.mode == "ro":
             raise ReadOnly(f"{self.uri} was opened read-only", hint='open it with mode="rw"')
 
@@ -518,8 +528,8 @@ class Graph:
         return f"Graph({self.uri!r}, mode={self.mode!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        location, locks, embed = self._manifest.location, self._manifest.locks, self._manner.embed
-        return _reopened, (location.uri, self.mode, self.actor, dict(location.storage_options), locks.kind, embed)
+        location, locks, embed = self._manifest.location, self._manifest.locks, self._query_options.embed
+        return _reopen, (location.uri, self.mode, self.actor, dict(location.storage_options), locks.kind, embed)
 
 
 def init(
@@ -530,7 +540,7 @@ def init(
     storage_options: StorageOptions = None,
     lock: LockKind | None = None,
 ) -> Graph:
-    """Make a new graph with a schema, or finish one whose init was interrupted."""
+    """Create a graph with a schema, or complete one whose init was interrupted."""
     parsed = parse_schema(schema)
     manifest = _manifest(uri, storage_options, lock)
     genesis.initialise(manifest, parsed, actor)
@@ -546,7 +556,7 @@ def open(  # noqa: A001  the public name
     lock: LockKind | None = None,
     embed: EmbeddingSettings | Mapping[str, object] | None = None,
 ) -> Graph:
-    """Open a graph. Read-only never writes a byte; read-write updates an older format and finishes dead writes."""
+    """Open a graph. Read-only never writes a byte; read-write migrates older formats and ends interrupted writes."""
     if mode not in ("rw", "ro"):
         raise ParameterError(f"mode is {mode!r}", hint='use "rw" or "ro"')
     manifest = _manifest(uri, storage_options, lock)
@@ -555,10 +565,10 @@ def open(  # noqa: A001  the public name
         opening.bring_up_to_date(manifest)
         commit.heal_all(manifest)
         opening.repair_for_0_8(manifest)
-    return Graph(manifest, mode, actor, None if embed is None else settings_of(embed))
+    return Graph(manifest, mode, actor, None if embed is None else resolve_embedding_settings(embed))
 
 
-def _reopened(
+def _reopen(
     uri: str,
     mode: Mode,
     actor: str | None,
