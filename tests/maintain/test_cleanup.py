@@ -13,8 +13,8 @@ import pytest
 import omnigraph
 from omnigraph.errors import HistoryGone, ParameterError
 from omnigraph.graph import Graph
-from omnigraph.maintain.cleanup import Cleaned, age_of, cleanup
-from omnigraph.maintain.leftovers import Kind
+from omnigraph.maintain.cleanup import Cleaned, cleanup, parse_age
+from omnigraph.maintain.leftovers import ReclaimKind
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.rows import MAIN
 from omnigraph.storage import table as tables
@@ -30,7 +30,7 @@ def sizes(graph: Graph) -> dict[str, int]:
     return {info.path: info.size for info in graph._manifest.objects.list() if not info.path.startswith("__locks")}
 
 
-def counts(result: Cleaned) -> dict[Kind, int]:
+def counts(result: Cleaned) -> dict[ReclaimKind, int]:
     return {each.kind: each.count for each in result.reclaimed}
 
 
@@ -70,7 +70,7 @@ def test_a_preview_says_what_goes_and_changes_nothing(ports: Graph) -> None:
 
 
 def test_readers_have_an_hour(ports: Graph) -> None:
-    assert counts(ports.cleanup(keep=1, confirm=True)).get(Kind.TABLE_VERSIONS) is None
+    assert counts(ports.cleanup(keep=1, confirm=True)).get(ReclaimKind.TABLE_VERSIONS) is None
     assert len(readable(ports)) == len(ports.commits())
 
 
@@ -108,7 +108,7 @@ def test_tags_and_branches_keep_what_they_show(ports: Graph) -> None:
     )
     assert commits[3] not in readable(again)
     again.delete_tag("old")
-    assert counts(cleanup_now(again, 1))[Kind.TABLE_VERSIONS] > 0
+    assert counts(cleanup_now(again, 1))[ReclaimKind.TABLE_VERSIONS] > 0
     assert shown(again, "kid") == before[2]
 
 
@@ -156,12 +156,12 @@ def test_files_that_nobody_committed_go_when_they_are_old(ports: Graph) -> None:
     assert staged is not None
     tables.audit_version(table, staged)
     before = sizes(ports)
-    assert counts(ports.cleanup(keep=100, confirm=True)).get(Kind.STAGED) is None, (
+    assert counts(ports.cleanup(keep=100, confirm=True)).get(ReclaimKind.STAGED) is None, (
         "somebody may be about to commit them"
     )
     result = cleanup_now(ports, 100, stale_after=AT_ONCE)
-    assert counts(result)[Kind.DETACHED] == 1
-    assert counts(result)[Kind.STAGED] >= 1
+    assert counts(result)[ReclaimKind.DETACHED] == 1
+    assert counts(result)[ReclaimKind.STAGED] >= 1
     gone = before.keys() - sizes(ports).keys()
     assert {Path(path).parent.name for path in gone} >= {"data", "_versions"}
     assert len(shown(ports)[0]) == 12
@@ -195,7 +195,7 @@ def test_loads_that_died_beside_the_graph(ports: Graph) -> None:
     os.utime(dead / "part", (week_ago, week_ago))
     os.utime(other / "part", (week_ago, week_ago))
     result = ports.cleanup(confirm=True)
-    assert {each.kind: each.bytes for each in result.reclaimed}[Kind.LOADS] == 5
+    assert {each.kind: each.bytes for each in result.reclaimed}[ReclaimKind.LOADS] == 5
     assert not (dead / "part").exists()
     assert (alive / "part").exists()
     assert (other / "part").exists(), "it is not ours"
@@ -213,14 +213,14 @@ def test_forks_of_dead_writers_and_dead_branches(ports: Graph) -> None:
     ports.delete_branch("gone")
     tables.create_branch(forked, "gone")
     before = shown(ports, "dev"), shown(ports)
-    assert counts(ports.cleanup(keep=100))[Kind.FORKS] == 2
-    assert counts(ports.cleanup(keep=100, confirm=True))[Kind.FORKS] == 2
+    assert counts(ports.cleanup(keep=100))[ReclaimKind.FORKS] == 2
+    assert counts(ports.cleanup(keep=100, confirm=True))[ReclaimKind.FORKS] == 2
     assert ports.snapshot().table("Near").branches() == {}
     assert ports.snapshot().table("Port").branches() == {}
     assert (shown(ports, "dev"), shown(ports)) == before
     assert (near.branch, port.branch) == (None, None)
     add(ports, "q2", "dev")
-    assert counts(ports.cleanup(keep=100, confirm=True)).get(Kind.FORKS) is None, "a fork in use stays"
+    assert counts(ports.cleanup(keep=100, confirm=True)).get(ReclaimKind.FORKS) is None, "a fork in use stays"
     assert "q2" in shown(ports, "dev")[0]
 
 
@@ -269,7 +269,7 @@ def test_what_it_is_not_asked_to_do(ports: Graph, keep: int | None, older_than: 
 
 
 def test_ages() -> None:
-    assert [age_of(text) for text in ("90s", "2 m", "12h", "7d", "1w")] == [
+    assert [parse_age(text) for text in ("90s", "2 m", "12h", "7d", "1w")] == [
         timedelta(seconds=90),
         timedelta(minutes=2),
         timedelta(hours=12),
@@ -287,7 +287,7 @@ def test_on_an_object_store(s3_location: Location) -> None:
     graph.load(nodes={"Port": pa.table({"code": ["q"]})}, branch="dev")
     before = sizes(graph)
     result = cleanup_now(graph, 2, stale_after=AT_ONCE)
-    assert counts(result)[Kind.TABLE_VERSIONS] > 0
+    assert counts(result)[ReclaimKind.TABLE_VERSIONS] > 0
     assert sum(before.values()) - sum(sizes(graph).values()) == result.bytes > 0
     again = omnigraph.open(s3_location.uri, storage_options=options)
     assert (again.info().nodes, again.nodes("Port", branch="dev").to_arrow().num_rows) == ({"Port": 4}, 5)

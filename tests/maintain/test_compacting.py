@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 import pytest
 
 import omnigraph
-from omnigraph.maintain.compacting import compacted
+from omnigraph.maintain.compacting import stage_compaction
 from omnigraph.storage import table as tables
 from omnigraph.storage.pinned import Table
 from omnigraph.write.executor import LOCAL, Executor
@@ -23,7 +23,7 @@ Outcome = TypeVar("Outcome")
 class Travelling:
     """Runs tasks here, on copies such as another process would get."""
 
-    at_once = 2
+    parallelism = 2
 
     def run(self, task: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
         there = cast("tuple[Callable[[Item], Outcome], list[Item]]", pickle.loads(pickle.dumps((task, list(items)))))  # noqa: S301  our own
@@ -44,10 +44,10 @@ def test_small_fragments_become_large_ones(tmp_path: Path, runner: Executor) -> 
     table = in_fragments(tmp_path / "ports.og", 6)
     # Pieces of three: more than one for a runner to run.
     assert len(tables.plan_compaction(table, 3)) == 2
-    staged = compacted(table, runner, 3)
+    staged = stage_compaction(table, runner, 3)
     assert staged is not None
     after = tables.commit(table, staged, "operation")
     assert (len(table.fragment_rows()), len(after.fragment_rows())) == (6, 2)
     names = [each.scan(["name"]).read_all()["name"].to_pylist() for each in (table, after)]
     assert names[0] == names[1] == [f"p{number}" for number in range(6)]
-    assert compacted(after, runner, 3) is None
+    assert stage_compaction(after, runner, 3) is None

@@ -12,8 +12,8 @@ import omnigraph
 from omnigraph.errors import NotFound, ReadOnly, StorageError
 from omnigraph.graph import Graph
 from omnigraph.maintain import optimize as module
-from omnigraph.maintain.optimize import Compaction, optimize
-from omnigraph.read.search.vectors import has_vector_index, nearest_rows
+from omnigraph.maintain.optimize import CompactionOperation, optimize
+from omnigraph.read.search.vectors import find_nearest_rows, has_vector_index
 from omnigraph.storage.location import Location
 from omnigraph.storage.searching import vectors_near
 from omnigraph.write.commit.section import CommitOptions, commit
@@ -107,14 +107,14 @@ def test_a_table_that_moved_is_tried_again(ports: Graph) -> None:
 
 def test_a_table_that_never_rests_is_left_and_said(ports: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     other, count = omnigraph.open(ports.uri), iter(range(100))
-    compacted = module.compacted
+    compacted = module.stage_compaction
 
     def overtaken(*arguments: object, **more: object) -> object:
         staged = compacted(*arguments, **more)  # pyright: ignore[reportArgumentType]  as it was called
         add(other, f"late{next(count)}")
         return staged
 
-    monkeypatch.setattr(module, "compacted", overtaken)
+    monkeypatch.setattr(module, "stage_compaction", overtaken)
     depth = len(ports.commits())
     result = optimize(ports._manifest)
     skipped = {table.table_key: table.skipped for table in result.tables}
@@ -169,11 +169,11 @@ def test_deleted_vectors_do_not_take_the_places_of_others(tmp_path: Path) -> Non
     graph.mutate('query gone() { delete Spot where code < "s30" }')
     # What an optimize that died before the indexes leaves.
     terms = CommitOptions(schema_ir_hash=graph._manifest.schema_hash())
-    assert commit(graph._manifest, Compaction(("node:Spot",)), terms).commit is not None
+    assert commit(graph._manifest, CompactionOperation(("node:Spot",)), terms).commit is not None
     table, origin = graph.snapshot().table("Spot"), np.zeros(2, np.float32)
     assert has_vector_index(table, "at"), "it is older than the compaction"
     assert vectors_near(table, "at", origin, 19).num_rows < 19
-    found = nearest_rows(table, "at", origin, 3, None)
+    found = find_nearest_rows(table, "at", origin, 3, None)
     assert found is not None
     assert {"s30", "s31", "s32"} <= set(found["id"].to_pylist())
     near = "query near($q: Vector(2)) { match { $s: Spot } return { $s.code } order { nearest($s.at, $q) } limit 3 }"

@@ -16,7 +16,7 @@ import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.maintain import verify as module
 from omnigraph.maintain.verify import FindingKind
-from omnigraph.write.commit.audit import DIRECTORY, Recovery, RecoveryKind, record
+from omnigraph.write.commit.audit import DIRECTORY, Recovery, RecoveryKind, record_recovery
 from tests.graphs import written
 from tests.maintain.ports import add, append_by_another_program, cleanup_now, uri_of
 from tests.write.conftest import FLEET
@@ -179,7 +179,7 @@ def test_a_blob_that_lost_its_bytes_is_found(docs: Graph, tmp_path: Path) -> Non
 
 def test_the_audit_is_read(ports: Graph) -> None:
     row = Recovery("c", RecoveryKind.ROLLED_BACK, None, "one", "Load", (), datetime(2026, 1, 1, tzinfo=UTC))
-    record(ports._manifest, row)
+    record_recovery(ports._manifest, row)
     found = ports.verify()
     assert (found.findings, found.recoveries) == ((), 1)
     audit = str(Path(ports.uri, DIRECTORY))

@@ -16,15 +16,15 @@ from typing import Final
 from omnigraph.errors import NotFound, ParameterError
 from omnigraph.maintain.leftovers import (
     STALE_AFTER,
-    Inventory,
-    Kind,
-    Leftover,
-    inventory,
-    leftovers_of,
-    loads_left,
-    size_of,
+    DatasetFiles,
+    OrphanFile,
+    ReclaimKind,
+    find_dead_loads,
+    find_orphans,
+    list_dataset_files,
+    sum_file_sizes,
 )
-from omnigraph.maintain.retention import READERS_GRACE, Policy, Retained, retained
+from omnigraph.maintain.retention import READER_GRACE, RetentionPlan, RetentionPolicy, plan_retention
 from omnigraph.manifest.branches import branch_names, names_any
 from omnigraph.manifest.handle import DIRECTORY, Manifest
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
@@ -36,7 +36,7 @@ from omnigraph.storage.pinned import BranchRef, Table, open_table
 from omnigraph.storage.versions import freed_by_dropping, version_numbers
 from omnigraph.write.commit import heal, heal_all
 
-KEEP: Final = 10
+DEFAULT_KEEP: Final = 10
 _OPERATION: Final = "cleanup"
 """The operation that takes the rows out of a table which nobody shows."""
 _AGE: Final = re.compile(r"(\d+)\s*([smhdw])")
@@ -47,7 +47,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 class Reclaimed:
     """How much of one kind went, or would go."""
 
-    kind: Kind
+    kind: ReclaimKind
     count: int
     bytes: int
 
@@ -70,41 +70,41 @@ class Cleaned:
 
 def cleanup(
     manifest: Manifest,
-    keep: int | None = KEEP,
+    keep: int | None = DEFAULT_KEEP,
     older_than: timedelta | str | None = None,
     *,
     confirm: bool = False,
     stale_after: timedelta = STALE_AFTER,
-    grace: timedelta = READERS_GRACE,
+    grace: timedelta = READER_GRACE,
 ) -> Cleaned:
     """Remove what is neither among the newest commits of a branch nor younger, and leftovers that are stale."""
     policy = _policy(keep, older_than, grace)
     heal_all(manifest)
     now = datetime.now(UTC)
     with refs_lock(manifest.location, manifest.locks) as refs:
-        stays = retained(manifest, policy, now)
+        stays = plan_retention(manifest, policy, now)
         work = _Cleanup(manifest, refs, stays, now, stale_after, confirm)
         found = list(work.run())
-    counts, sizes = Counter[Kind](), Counter[Kind]()
+    counts, sizes = Counter[ReclaimKind](), Counter[ReclaimKind]()
     for each in found:
         counts[each.kind] += each.count
         sizes[each.kind] += each.bytes
-    reclaimed = tuple(Reclaimed(kind, counts[kind], sizes[kind]) for kind in Kind if counts[kind])
+    reclaimed = tuple(Reclaimed(kind, counts[kind], sizes[kind]) for kind in ReclaimKind if counts[kind])
     return Cleaned(confirm, len(stays.commits), stays.others, reclaimed)
 
 
-def _policy(keep: int | None, older_than: timedelta | str | None, grace: timedelta) -> Policy:
+def _policy(keep: int | None, older_than: timedelta | str | None, grace: timedelta) -> RetentionPolicy:
     if keep is None and older_than is None:
         raise ParameterError("cleanup needs to know what stays", hint="give keep, or older_than, or both")
     if keep is not None and keep < 1:
         raise ParameterError(f"keep is {keep}", hint="keep 1 commit of each branch or more: the newest never goes")
-    younger_than = age_of(older_than) if isinstance(older_than, str) else older_than
+    younger_than = parse_age(older_than) if isinstance(older_than, str) else older_than
     if younger_than is not None and younger_than < timedelta(0):
         raise ParameterError(f"older_than is {younger_than}", hint='give an age like "7d" or timedelta(days=7)')
-    return Policy(keep, younger_than, grace)
+    return RetentionPolicy(keep, younger_than, grace)
 
 
-def age_of(text: str) -> timedelta:
+def parse_age(text: str) -> timedelta:
     """The age that a text like ``7d`` means."""
     found = _AGE.fullmatch(text.strip())
     if found is None:
@@ -124,7 +124,7 @@ class _Cleanup:
 
     manifest: Manifest
     refs: Held
-    stays: Retained
+    stays: RetentionPlan
     now: datetime
     stale_after: timedelta
     confirm: bool
@@ -139,7 +139,7 @@ class _Cleanup:
             yield from self._leftovers(location)
         yield from self._manifest_versions()
         yield from self._leftovers(DIRECTORY)
-        objects, files = loads_left(self.manifest, self.now, self.stale_after)
+        objects, files = find_dead_loads(self.manifest, self.now, self.stale_after)
         yield from self._swept(objects, files)
 
     def _tables(self) -> list[tuple[str, str]]:
@@ -160,14 +160,14 @@ class _Cleanup:
             name for name in forks if name != SCHEMA_APPLY_LOCK and not _is_named(self.manifest, live, table_key, name)
         ]
         for name in _children_first(forks, orphans):
-            size = size_of(self.manifest.objects.list(f"{location}/tree/{name}"))
+            size = sum_file_sizes(self.manifest.objects.list(f"{location}/tree/{name}"))
             if name in live:
                 if not self._reclaim_of_live(table_key, root, name):
                     continue
             elif self.confirm:
                 self.refs.check()
                 tables.delete_branch(root, name)
-            yield Reclaimed(Kind.FORKS, 1, size)
+            yield Reclaimed(ReclaimKind.FORKS, 1, size)
 
     def _reclaim_of_live(self, table_key: str, root: Table, name: str) -> bool:
         """A writer may be about to publish this fork: under the lock of its branch it is known."""
@@ -189,13 +189,13 @@ class _Cleanup:
             return
         files = self.manifest.objects.list(f"{location}/data")
         if not self.confirm:
-            yield Reclaimed(Kind.DROPPED, 1, size_of(files))
+            yield Reclaimed(ReclaimKind.DROPPED, 1, sum_file_sizes(files))
             return
         self.refs.check()
         empty = tables.commit(root, tables.overwrite(root, root.schema.empty_table()), _OPERATION)
         self.refs.check()
         yield Reclaimed(
-            Kind.DROPPED,
+            ReclaimKind.DROPPED,
             1,
             tables.drop_versions(empty, [each for each in version_numbers(empty) if each < empty.version]),
         )
@@ -216,15 +216,15 @@ class _Cleanup:
             shown = self.stays.heads.get((location, name), table.version)
             older = [version for version in version_numbers(table) if version < shown and version not in stay]
             gone = [version for version in older if (name, version) not in starts]
-            yield from self._dropped(Kind.TABLE_VERSIONS, table, gone)
+            yield from self._dropped(ReclaimKind.TABLE_VERSIONS, table, gone)
 
     def _manifest_versions(self) -> Iterator[Reclaimed]:
         for name, first in self.stays.first_manifest_version.items():
             table = self.manifest.open(name)
             gone = [version for version in version_numbers(table) if version < first]
-            yield from self._dropped(Kind.MANIFEST_VERSIONS, table, gone)
+            yield from self._dropped(ReclaimKind.MANIFEST_VERSIONS, table, gone)
 
-    def _dropped(self, kind: Kind, table: Table, versions: Sequence[int]) -> Iterator[Reclaimed]:
+    def _dropped(self, kind: ReclaimKind, table: Table, versions: Sequence[int]) -> Iterator[Reclaimed]:
         if not versions:
             return
         if not self.confirm:
@@ -239,10 +239,10 @@ class _Cleanup:
     # ----------------------------------------------------------------------------------------- leftovers
 
     def _leftovers(self, location: str) -> Iterator[Reclaimed]:
-        found: Inventory = inventory(self.manifest, location)
-        yield from self._swept(self.manifest.objects, leftovers_of(found, self.now, self.stale_after))
+        found: DatasetFiles = list_dataset_files(self.manifest, location)
+        yield from self._swept(self.manifest.objects, find_orphans(found, self.now, self.stale_after))
 
-    def _swept(self, objects: Objects, files: Iterable[Leftover]) -> Iterator[Reclaimed]:
+    def _swept(self, objects: Objects, files: Iterable[OrphanFile]) -> Iterator[Reclaimed]:
         together = list(files)
         if self.confirm and together:
             self.refs.check()

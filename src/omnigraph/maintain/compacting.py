@@ -16,13 +16,13 @@ _MANY_FRAGMENTS: Final = 8
 _WORTH: Final = 10
 
 
-def compacted(table: Table, runner: Executor, target_rows: int | None = None) -> Staged | None:
+def stage_compaction(table: Table, runner: Executor, target_rows: int | None = None) -> Staged | None:
     """Stage the compaction of a table; the rows stay the same. None when there is nothing to gain."""
-    pieces = pieces_that_pay(table, target_rows)
+    pieces = plan_worthwhile_tasks(table, target_rows)
     return tables.compacted(table, runner.run(partial(tables.run_compaction, table), pieces))
 
 
-def pieces_that_pay(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:
+def plan_worthwhile_tasks(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:
     """The pieces of a compaction that are worth the rows that they write again."""
     return tuple(task for task in tables.plan_compaction(table, target_rows) if _pays(task))
 

@@ -26,7 +26,7 @@ _DETACHED: Final = re.compile(r"_versions/d[^/]*\.manifest")
 _SWEPT: Final = ("data/", "_deletions/", "_transactions/", "_indices/")
 
 
-class Kind(StrEnum):
+class ReclaimKind(StrEnum):
     """What can be reclaimed."""
 
     TABLE_VERSIONS = "table versions"
@@ -39,15 +39,15 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
+class OrphanFile:
     """One file that nobody needs."""
 
-    kind: Kind
+    kind: ReclaimKind
     info: ObjectInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
+class DatasetFiles:
     """The files of one dataset, and those that its versions need, each with a version that does."""
 
     location: str
@@ -55,14 +55,14 @@ class Inventory:
     needed: dict[str, tuple[str, int]]
     branches: tuple[str, ...]
 
-    def missing(self) -> Iterator[tuple[str, str, int]]:
+    def find_missing(self) -> Iterator[tuple[str, str, int]]:
         """The files that a version needs and that are not there: the path, the branch and the version."""
-        there = {self.place_of(info)[1] for info in self.files}
+        there = {self.locate(info)[1] for info in self.files}
         for path, (branch, version) in sorted(self.needed.items()):
             if path not in there:
                 yield path, branch, version
 
-    def place_of(self, info: ObjectInfo) -> tuple[str | None, str]:
+    def locate(self, info: ObjectInfo) -> tuple[str | None, str]:
         """The branch in whose folder a file lies, and its path there; no branch for the folder of one that is gone."""
         path = info.path.removeprefix(f"{self.location}/")
         if not path.startswith("tree/"):
@@ -73,7 +73,7 @@ class Inventory:
         return None, path
 
 
-def inventory(manifest: Manifest, location: str) -> Inventory:
+def list_dataset_files(manifest: Manifest, location: str) -> DatasetFiles:
     """Look at one dataset. The files are listed first: what comes after that is young, and stays for it."""
     files = tuple(manifest.objects.list(location))
     root = open_table(manifest.location.join(location), None, None, manifest.access)
@@ -82,38 +82,40 @@ def inventory(manifest: Manifest, location: str) -> Inventory:
     for branch in (None, *branches):
         table = root if branch is None else open_table(root.uri, branch, None, manifest.access)
         needed |= {path: (branch or "main", version) for path, version in tracked_files(table).items()}
-    return Inventory(location, files, needed, tuple(branches))
+    return DatasetFiles(location, files, needed, tuple(branches))
 
 
-def leftovers_of(found: Inventory, now: datetime, age: timedelta) -> Iterator[Leftover]:
+def find_orphans(found: DatasetFiles, now: datetime, age: timedelta) -> Iterator[OrphanFile]:
     """What no version needs and is old enough."""
     stems = {path.removesuffix(".lance") for path in found.needed if path.startswith("data/")}
     indexes = {_first_two(path) for path in found.needed if path.startswith("_indices/")}
     for info in found.files:
         if now - info.modified < age:
             continue
-        branch, path = found.place_of(info)
-        kind = Kind.FORKS if branch is None else _kind_of(path, found.needed, stems, indexes)
+        branch, path = found.locate(info)
+        kind = ReclaimKind.FORKS if branch is None else _kind_of(path, found.needed, stems, indexes)
         if kind is not None:
-            yield Leftover(kind, info)
+            yield OrphanFile(kind, info)
 
 
-def _kind_of(path: str, needed: Collection[str], stems: Collection[str], indexes: Collection[str]) -> Kind | None:
+def _kind_of(
+    path: str, needed: Collection[str], stems: Collection[str], indexes: Collection[str]
+) -> ReclaimKind | None:
     if _DETACHED.fullmatch(path):
-        return Kind.DETACHED
+        return ReclaimKind.DETACHED
     if not path.startswith(_SWEPT) or path in needed:
         return None
     # Large blobs lie in a folder that is named like the file of their rows; of an index every file is needed.
     if _first_two(path) in indexes or _first_two(path).removesuffix(".lance") in stems:
         return None
-    return Kind.STAGED
+    return ReclaimKind.STAGED
 
 
 def _first_two(path: str) -> str:
     return "/".join(path.split("/", 2)[:2])
 
 
-def loads_left(manifest: Manifest, now: datetime, age: timedelta) -> tuple[Objects, list[Leftover]]:
+def find_dead_loads(manifest: Manifest, now: datetime, age: timedelta) -> tuple[Objects, list[OrphanFile]]:
     """What loads on Spark that died left beside the graph; one that lives writes there every hour."""
     objects = Objects(manifest.location.beside(LOADING))
     by_load: dict[str, list[ObjectInfo]] = {}
@@ -121,9 +123,9 @@ def loads_left(manifest: Manifest, now: datetime, age: timedelta) -> tuple[Objec
         if _OF_A_LOAD.match(info.path):
             by_load.setdefault(info.path.partition("/")[0], []).append(info)
     dead = [files for files in by_load.values() if all(now - info.modified >= age for info in files)]
-    return objects, [Leftover(Kind.LOADS, info) for files in dead for info in files]
+    return objects, [OrphanFile(ReclaimKind.LOADS, info) for files in dead for info in files]
 
 
-def size_of(files: Iterable[ObjectInfo]) -> int:
+def sum_file_sizes(files: Iterable[ObjectInfo]) -> int:
     """How many bytes they take."""
     return sum(info.size for info in files)

@@ -20,7 +20,7 @@ from omnigraph.storage.locks import refs_lock
 _OF_A_BRANCH: Final = re.compile(r"(?P<location>.+?)/tree/.+/_versions/[^/]+\.manifest")
 
 
-def noted_elsewhere(manifest: Manifest) -> Iterator[tuple[str, str]]:
+def find_relocated_files(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """The files that note another folder, each with the folder of its dataset within the graph."""
     for info in manifest.objects.list():
         found = _OF_A_BRANCH.fullmatch(info.path)
@@ -31,10 +31,10 @@ def noted_elsewhere(manifest: Manifest) -> Iterator[tuple[str, str]]:
                 yield info.path, found["location"]
 
 
-def take_over(manifest: Manifest, *, confirm: bool) -> int:
+def relocate_branches(manifest: Manifest, *, confirm: bool) -> int:
     """Give the files of branches the folder that the graph lies in; how many they are, or would be."""
     with refs_lock(manifest.location, manifest.locks) as refs:
-        found = list(noted_elsewhere(manifest))
+        found = list(find_relocated_files(manifest))
         if found and confirm:
             _refuse_dynamodb(manifest)
         for path, location in found if confirm else ():

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from omnigraph.errors import HistoryGone, PublishContention
-from omnigraph.maintain.compacting import compacted, pieces_that_pay
+from omnigraph.maintain.compacting import plan_worthwhile_tasks, stage_compaction
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.opening import current_schema
@@ -22,18 +22,18 @@ from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin, pins_of
 from omnigraph.storage.locks import branch_lock
 from omnigraph.write.commit import (
-    Change,
     CommitOptions,
     PreparedWrite,
+    TableChange,
     WriteOperation,
     WriterKind,
     commit,
     heal,
     heal_all,
-    is_foreign,
+    is_foreign_commit,
 )
 from omnigraph.write.executor import LOCAL, Executor
-from omnigraph.write.indexes import Deferred, EnsureIndexes, IndexReport, MeantIndex, meant_indexes
+from omnigraph.write.indexes import DeferredIndex, EnsureIndexesOperation, IndexReport, IndexSpec, list_required_indexes
 
 _ATTEMPTS: Final = 5
 """How often a table that others write to is tried again."""
@@ -49,7 +49,7 @@ class OptimizedTable:
     fragments_before: int
     fragments: int
     indexed: tuple[str, ...] = ()
-    deferred: tuple[Deferred, ...] = ()
+    deferred: tuple[DeferredIndex, ...] = ()
     skipped: str | None = None
     """Why something that is due was not done."""
 
@@ -72,22 +72,22 @@ def optimize(
     runner: Executor = LOCAL,
 ) -> Optimized:
     """Compact the tables that a branch owns, build what the schema means of indexes, compact the manifest."""
-    wanted = meant_indexes(current_schema(manifest).catalog, types)
+    wanted = list_required_indexes(current_schema(manifest).catalog, types)
     heal_all(manifest)
     before = take_snapshot(manifest, branch)
     keys = tuple(key for key in dict.fromkeys(index.table_key for index in wanted) if key in before.pins)
     terms = CommitOptions(branch, manifest.schema_hash(), actor)
-    compaction = _repeated(manifest, Compaction(keys, runner), replace(terms, message="compact tables"))
-    indexing = _repeated(manifest, Indexing(wanted, runner), replace(terms, message="ensure indexes"))
+    compaction = _repeated(manifest, CompactionOperation(keys, runner), replace(terms, message="compact tables"))
+    indexing = _repeated(manifest, IndexingOperation(wanted, runner), replace(terms, message="ensure indexes"))
     after = take_snapshot(manifest, branch)
-    found = EnsureIndexes(wanted).prepare(after).outcome
+    found = EnsureIndexesOperation(wanted).prepare(after).outcome
     shown = [_shown(key, before, after, found, compaction, indexing) for key in keys if key in after.pins]
     commits = tuple(commit_of(made) for made in (*compaction.commits, *indexing.commits))
     return Optimized(branch, tuple(shown), commits, _compact_manifest(manifest, branch))
 
 
 def _shown(
-    key: str, before: Snapshot, after: Snapshot, found: IndexReport, compaction: _Done, indexing: _Done
+    key: str, before: Snapshot, after: Snapshot, found: IndexReport, compaction: _UpkeepResult, indexing: _UpkeepResult
 ) -> OptimizedTable:
     present = {index.column for index in found.present if index.table_key == key}
     return OptimizedTable(
@@ -104,7 +104,7 @@ def _shown(
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class UpkeepPlan:
     """What was found to do on a snapshot: the tables, where they stood, and those that cannot be done."""
 
     pins: Mapping[str, Pin]
@@ -112,11 +112,11 @@ class Due:
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
-UpkeepWork = TypeVar("UpkeepWork", "Compaction", "Indexing")
+UpkeepOperation = TypeVar("UpkeepOperation", "CompactionOperation", "IndexingOperation")
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction:
+class CompactionOperation:
     """Larger fragments in place of small ones, where that pays."""
 
     table_keys: tuple[str, ...]
@@ -124,45 +124,45 @@ class Compaction:
     kind: WriterKind = WriterKind.OPTIMIZE
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> PreparedWrite[Due]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[UpkeepPlan]:
         """Look at the fragments of each table."""
         skipped, due = dict[str, str](), list[str]()
         for key in self.table_keys:
             reason = _obstacle(snapshot, key)
             if reason is not None:
                 skipped[key] = reason
-            elif key in snapshot.pins and pieces_that_pay(snapshot.table(key)):
+            elif key in snapshot.pins and plan_worthwhile_tasks(snapshot.table(key)):
                 due.append(key)
-        changes = tuple(Change(key, partial(compacted, runner=self.runner), can_wait=True) for key in due)
-        return PreparedWrite(changes, frozenset(), Due({key: snapshot.pins[key] for key in due}, skipped))
+        changes = tuple(TableChange(key, partial(stage_compaction, runner=self.runner), is_upkeep=True) for key in due)
+        return PreparedWrite(changes, frozenset(), UpkeepPlan({key: snapshot.pins[key] for key in due}, skipped))
 
-    def among(self, table_keys: Iterable[str]) -> Compaction:
+    def restrict_to(self, table_keys: Iterable[str]) -> CompactionOperation:
         """The same work on some tables."""
         return replace(self, table_keys=tuple(table_keys))
 
 
 @dataclass(frozen=True, slots=True)
-class Indexing:
+class IndexingOperation:
     """The indexes that are missing or do not cover all rows."""
 
-    wanted: tuple[MeantIndex, ...]
+    wanted: tuple[IndexSpec, ...]
     runner: Executor = LOCAL
     kind: WriterKind = WriterKind.ENSURE_INDICES
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> PreparedWrite[Due]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[UpkeepPlan]:
         """Look what is there."""
         drifted = {key for key in dict.fromkeys(each.table_key for each in self.wanted) if _drift(snapshot, key)}
         there = tuple(index for index in self.wanted if index.table_key not in drifted)
-        prepared = EnsureIndexes(there, runner=self.runner).prepare(snapshot)
-        changes = tuple(replace(change, can_wait=True) for change in prepared.changes)
+        prepared = EnsureIndexesOperation(there, executor=self.runner).prepare(snapshot)
+        changes = tuple(replace(change, is_upkeep=True) for change in prepared.changes)
         columns: dict[str, tuple[str, ...]] = {}
         for index in prepared.outcome.built:
             columns[index.table_key] = (*columns.get(index.table_key, ()), index.column)
         pins = {change.table_key: snapshot.pins[change.table_key] for change in changes}
-        return PreparedWrite(changes, frozenset(), Due(pins, columns=columns))
+        return PreparedWrite(changes, frozenset(), UpkeepPlan(pins, columns=columns))
 
-    def among(self, table_keys: Iterable[str]) -> Indexing:
+    def restrict_to(self, table_keys: Iterable[str]) -> IndexingOperation:
         """The same work on some tables."""
         chosen = frozenset(table_keys)
         return replace(self, wanted=tuple(index for index in self.wanted if index.table_key in chosen))
@@ -188,7 +188,7 @@ def _drift(snapshot: Snapshot, table_key: str) -> str | None:
         return None
     head = snapshot.table(table_key).newest()
     try:
-        foreign = any(is_foreign(each) for each in head.transactions(pin.version, head.version))
+        foreign = any(is_foreign_commit(each) for each in head.transactions(pin.version, head.version))
     except HistoryGone:
         foreign = True
     return "it was changed by another program; run `omnigraph repair`" if foreign else None
@@ -198,7 +198,7 @@ def _drift(snapshot: Snapshot, table_key: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
+class _UpkeepResult:
     """What attempts came to: the commits, the tables that were left, and those that cannot be done."""
 
     commits: tuple[CommitRecord, ...]
@@ -207,7 +207,7 @@ class _Done:
     columns: Mapping[str, tuple[str, ...]]
 
 
-def _repeated(manifest: Manifest, work: UpkeepWork, terms: CommitOptions) -> _Done:
+def _repeated(manifest: Manifest, work: UpkeepOperation, terms: CommitOptions) -> _UpkeepResult:
     """Do the work; what others wrote to meanwhile is tried again on what they wrote."""
     commits: list[CommitRecord] = []
     skipped, columns = dict[str, str](), dict[str, tuple[str, ...]]()
@@ -220,11 +220,13 @@ def _repeated(manifest: Manifest, work: UpkeepWork, terms: CommitOptions) -> _Do
         left = frozenset(_left_out(manifest, terms.branch, made, due.pins))
         if not left:
             break
-        work = work.among(left)
-    return _Done(tuple(commits), left, skipped, columns)
+        work = work.restrict_to(left)
+    return _UpkeepResult(tuple(commits), left, skipped, columns)
 
 
-def _attempted(manifest: Manifest, work: WriteOperation[Due], terms: CommitOptions) -> tuple[CommitRecord | None, Due]:
+def _attempted(
+    manifest: Manifest, work: WriteOperation[UpkeepPlan], terms: CommitOptions
+) -> tuple[CommitRecord | None, UpkeepPlan]:
     result = commit(manifest, work, terms)
     return result.commit, result.outcome
 

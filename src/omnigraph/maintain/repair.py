@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 from ulid import ULID
 
 from omnigraph.errors import HistoryGone, NotFound, RecoveryError
-from omnigraph.maintain.moved import take_over
+from omnigraph.maintain.moved import relocate_branches
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
@@ -25,13 +25,13 @@ from omnigraph.manifest.snapshot import Pin, entry_of, open_pin, pins_of
 from omnigraph.storage.locks import Held, branch_lock
 from omnigraph.storage.pinned import Committed, Table, open_table
 from omnigraph.write.commit import (
-    Found,
+    TableHead,
     audit_discarded_drift,
+    has_same_rows,
     heal_all,
-    is_foreign,
-    is_neutral,
+    is_foreign_commit,
     list_sidecars,
-    take_back,
+    restore_to_pins,
 )
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Repaired:
 
 
 @dataclass(frozen=True, slots=True)
-class _Drifted:
+class _DriftedTable:
     """Drift, with the tables at hand."""
 
     fact: Drift
@@ -98,7 +98,7 @@ def repair(manifest: Manifest, *, confirm: bool = False, force: bool = False) ->
 
     The branches of a graph that was moved or copied are put right first.
     """
-    moved = take_over(manifest, confirm=confirm)
+    moved = relocate_branches(manifest, confirm=confirm)
     if moved and not confirm:
         # What drifted there cannot be read yet.
         return Repaired(confirm, (), (), moved)
@@ -109,7 +109,7 @@ def repair(manifest: Manifest, *, confirm: bool = False, force: bool = False) ->
     for branch in branch_names(manifest):
         with branch_lock(manifest.location, branch, manifest.locks) as held:
             _refuse_unfinished(manifest, branch)
-            found = [_with_remedy(manifest, each, force=force) for each in drift_of(manifest, branch)]
+            found = [_with_remedy(manifest, each, force=force) for each in _find_drifted_tables(manifest, branch)]
             drifts += [each.fact for each in found]
             if confirm:
                 commits += _ended(manifest, held, branch, found, REPAIR_ACTOR if not force else FORCE_ACTOR)
@@ -118,7 +118,7 @@ def repair(manifest: Manifest, *, confirm: bool = False, force: bool = False) ->
 
 def find_drift(manifest: Manifest, branch: str) -> list[Drift]:
     """The drift of one branch as it looks now; a writer that is at work has some, for a moment."""
-    return [each.fact for each in drift_of(manifest, branch)]
+    return [each.fact for each in _find_drifted_tables(manifest, branch)]
 
 
 def _refuse_unfinished(manifest: Manifest, branch: str) -> None:
@@ -134,9 +134,9 @@ def _refuse_unfinished(manifest: Manifest, branch: str) -> None:
 # --------------------------------------------------------------------------------------------- what is there
 
 
-def drift_of(manifest: Manifest, branch: str) -> list[_Drifted]:
+def _find_drifted_tables(manifest: Manifest, branch: str) -> list[_DriftedTable]:
     """The tables that a branch owns and that do not stand at their pins."""
-    found: list[_Drifted] = []
+    found: list[_DriftedTable] = []
     for pin in pins_of(manifest.view(branch)).values():
         if (pin.branch or MAIN) != branch:
             continue
@@ -153,28 +153,28 @@ def _head_of(manifest: Manifest, pin: Pin) -> Table:
         return open_table(manifest.location.join(pin.location), pin.branch, None, manifest.access)
 
 
-def _classified(branch: str, pin: Pin, head: Table) -> _Drifted:
+def _classified(branch: str, pin: Pin, head: Table) -> _DriftedTable:
     fact = Drift(branch, pin.table_key, DriftKind.LOST, pin.version, head.version, ())
     if head.version < pin.version:
-        return _Drifted(fact, pin, head, ())
+        return _DriftedTable(fact, pin, head, ())
     try:
         beyond = tuple(head.transactions(pin.version, head.version))
     except HistoryGone:
-        return _Drifted(replace(fact, kind=DriftKind.UNVERIFIABLE), pin, head, ())
+        return _DriftedTable(replace(fact, kind=DriftKind.UNVERIFIABLE), pin, head, ())
     kind = _kind_of(beyond, pin.version)
-    return _Drifted(replace(fact, kind=kind, operations=tuple(one.operation for one in beyond)), pin, head, beyond)
+    return _DriftedTable(replace(fact, kind=kind, operations=tuple(one.operation for one in beyond)), pin, head, beyond)
 
 
 def _kind_of(beyond: Sequence[Committed], pin_version: int) -> DriftKind:
-    if any(is_foreign(one) for one in beyond):
+    if any(is_foreign_commit(one) for one in beyond):
         return DriftKind.SUSPICIOUS
-    return DriftKind.MAINTENANCE if is_neutral(beyond, pin_version) else DriftKind.OURS
+    return DriftKind.MAINTENANCE if has_same_rows(beyond, pin_version) else DriftKind.OURS
 
 
 # --------------------------------------------------------------------------------------------- what is done
 
 
-def _with_remedy(manifest: Manifest, found: _Drifted, *, force: bool) -> _Drifted:
+def _with_remedy(manifest: Manifest, found: _DriftedTable, *, force: bool) -> _DriftedTable:
     remedy: Remedy | None = None
     match found.fact.kind:
         case DriftKind.MAINTENANCE:
@@ -188,7 +188,7 @@ def _with_remedy(manifest: Manifest, found: _Drifted, *, force: bool) -> _Drifte
     return replace(found, fact=replace(found.fact, remedy=remedy))
 
 
-def _has_its_columns(manifest: Manifest, found: _Drifted) -> bool:
+def _has_its_columns(manifest: Manifest, found: _DriftedTable) -> bool:
     """Whether every column that the graph shows is still there, of the same type."""
     shown, now = open_pin(manifest, found.pin).schema, found.head.schema
     types = {name: str(cast("pa.DataType", now.field(name).type)) for name in now.names}
@@ -196,20 +196,22 @@ def _has_its_columns(manifest: Manifest, found: _Drifted) -> bool:
 
 
 def _ended(
-    manifest: Manifest, held: Held, branch: str, found: Iterable[_Drifted], actor: str
+    manifest: Manifest, held: Held, branch: str, found: Iterable[_DriftedTable], actor: str
 ) -> Iterable[CommitRecord]:
-    by_remedy: dict[Remedy | None, list[_Drifted]] = {}
+    by_remedy: dict[Remedy | None, list[_DriftedTable]] = {}
     for each in found:
         by_remedy.setdefault(each.fact.remedy, []).append(each)
     if "published" in by_remedy:
         yield _published(manifest, held, branch, by_remedy["published"], actor)
     if "taken back" in by_remedy:
-        drifted = [Found(each.pin, each.head, each.beyond) for each in by_remedy["taken back"]]
-        yield take_back(manifest, held, branch, drifted)
+        drifted = [TableHead(each.pin, each.head, each.beyond) for each in by_remedy["taken back"]]
+        yield restore_to_pins(manifest, held, branch, drifted)
         audit_discarded_drift(manifest, held, manifest.writable_view(branch))
 
 
-def _published(manifest: Manifest, held: Held, branch: str, drifted: Sequence[_Drifted], actor: str) -> CommitRecord:
+def _published(
+    manifest: Manifest, held: Held, branch: str, drifted: Sequence[_DriftedTable], actor: str
+) -> CommitRecord:
     """Show the tables as they are: one write, all or nothing."""
     request = PublishRequest(
         CommitIntent(str(ULID()), manifest.schema_hash(), actor, "repair of drift"),

@@ -25,7 +25,7 @@ from omnigraph.manifest.state import View
 from omnigraph.manifest.tags import list_tags
 from omnigraph.storage.columns import column_of, to_list
 
-READERS_GRACE: Final = timedelta(hours=1)
+READER_GRACE: Final = timedelta(hours=1)
 """How long whoever reads may go on with what was the newest commit when it began."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,16 +33,16 @@ _Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RetentionPolicy:
     """Which commits of each branch stay: so many of the newest, and all that are younger."""
 
     keep: int | None
     younger_than: timedelta | None
-    grace: timedelta = READERS_GRACE
+    grace: timedelta = READER_GRACE
 
 
 @dataclass(frozen=True, slots=True)
-class Retained:
+class RetentionPlan:
     """What stays. Versions of tables are given by number, for each folder, and stay on every branch that has them."""
 
     commits: frozenset[str]
@@ -55,7 +55,7 @@ class Retained:
     """By branch. All that follow stay, because readers look for the next version to learn whether there is one."""
 
 
-def retained(manifest: Manifest, policy: Policy, now: datetime) -> Retained:
+def plan_retention(manifest: Manifest, policy: RetentionPolicy, now: datetime) -> RetentionPlan:
     """Decide, under the refs lock: no branch or tag comes or goes meanwhile."""
     views = {name: manifest.view(name, with_lineage=True) for name in branch_names(manifest)}
     kept = {name: dict(_own(view, policy, now)) for name, view in views.items()}
@@ -75,7 +75,7 @@ def retained(manifest: Manifest, policy: Policy, now: datetime) -> Retained:
             kept[name][base.id] = base
     ids = frozenset(commit_id for commits in kept.values() for commit_id in commits)
     known = {commit_id for view in views.values() for commit_id in to_list(column_of(view.history.rows, "object_id"))}
-    return Retained(
+    return RetentionPlan(
         ids,
         len(known - ids),
         _versions(manifest, views, kept),
@@ -84,7 +84,7 @@ def retained(manifest: Manifest, policy: Policy, now: datetime) -> Retained:
     )
 
 
-def _own(view: View, policy: Policy, now: datetime) -> Iterator[tuple[str, CommitRecord]]:
+def _own(view: View, policy: RetentionPolicy, now: datetime) -> Iterator[tuple[str, CommitRecord]]:
     """The commits that stay of those that were made on a branch, and its head, which may be older than the branch."""
     youngest_to_go = _micros(now - policy.younger_than) if policy.younger_than is not None else None
     in_use_since = _micros(now - policy.grace)

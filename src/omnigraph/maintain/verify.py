@@ -15,11 +15,19 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from omnigraph.errors import HistoryGone, NotFound, OmniGraphError, Violation
-from omnigraph.maintain.leftovers import STALE_AFTER, Kind, Leftover, inventory, leftovers_of, loads_left, size_of
-from omnigraph.maintain.moved import noted_elsewhere
+from omnigraph.maintain.leftovers import (
+    STALE_AFTER,
+    OrphanFile,
+    ReclaimKind,
+    find_dead_loads,
+    find_orphans,
+    list_dataset_files,
+    sum_file_sizes,
+)
+from omnigraph.maintain.moved import find_relocated_files
 from omnigraph.maintain.repair import Drift, find_drift
-from omnigraph.maintain.verify_blobs import read_blobs
-from omnigraph.maintain.verify_rules import MOST_VIOLATIONS, read_everything
+from omnigraph.maintain.verify_blobs import check_blobs
+from omnigraph.maintain.verify_rules import MOST_VIOLATIONS, check_rules
 from omnigraph.manifest import contract
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.handle import DIRECTORY, Manifest
@@ -28,11 +36,11 @@ from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin, pins_of
 from omnigraph.manifest.tags import find_tag, tag_names
-from omnigraph.write.commit import list_sidecars, recoveries
+from omnigraph.write.commit import list_recoveries, list_sidecars
 
 _LOOKS: Final = 4
 _PAUSE: Final = 0.25
-Seen = TypeVar("Seen")
+Item = TypeVar("Seen")
 
 
 class FindingKind(StrEnum):
@@ -89,7 +97,7 @@ class Verified:
 
 
 @dataclass(slots=True)
-class _Verifying:
+class _Verification:
     """What is known so far."""
 
     manifest: Manifest
@@ -117,7 +125,7 @@ _FROM_A_COPY: Final = "restore the file from a copy"
 def verify(manifest: Manifest, *, stale_after: timedelta = STALE_AFTER) -> Verified:
     """Read the whole graph and list what is wrong with it."""
     started = time.perf_counter()
-    found = _Verifying(manifest, stale_after)
+    found = _Verification(manifest, stale_after)
     found.branches = branch_names(manifest)
     moved = _moved(found)
     _schema(found)
@@ -147,9 +155,9 @@ def verify(manifest: Manifest, *, stale_after: timedelta = STALE_AFTER) -> Verif
 # --------------------------------------------------------------------------------------------- the place
 
 
-def _moved(found: _Verifying) -> bool:
+def _moved(found: _Verification) -> bool:
     """Branches of a graph that was moved show the files of another place, which prove nothing: only main is read."""
-    files = list(noted_elsewhere(found.manifest))
+    files = list(find_relocated_files(found.manifest))
     if files:
         what = f"{len(files)} files of branches name another folder: it was moved or copied from there"
         found.add(FindingKind.MOVED, str(found.manifest.location), what, "run `omnigraph repair --confirm`")
@@ -160,7 +168,7 @@ def _moved(found: _Verifying) -> bool:
 # --------------------------------------------------------------------------------------------- the schema
 
 
-def _schema(found: _Verifying) -> None:
+def _schema(found: _Verification) -> None:
     manifest = found.manifest
     current = manifest.schema_hash()
     try:
@@ -181,7 +189,7 @@ def _schema(found: _Verifying) -> None:
 # --------------------------------------------------------------------------------------------- what is shown now
 
 
-def _heads(found: _Verifying) -> None:
+def _heads(found: _Verification) -> None:
     """Read the head of every branch; one that shows what another one did is not read twice."""
     seen: set[frozenset[Pin]] = set()
     for branch in found.branches:
@@ -199,8 +207,8 @@ def _heads(found: _Verifying) -> None:
             _head(found, snapshot)
 
 
-def _head(found: _Verifying, snapshot: Snapshot) -> None:
-    read = read_everything(snapshot.catalog(), snapshot)
+def _head(found: _Verification, snapshot: Snapshot) -> None:
+    read = check_rules(snapshot.catalog(), snapshot)
     found.rows += sum(read.rows.values())
     for key, error in read.unreadable.items():
         found.add(FindingKind.UNREADABLE, _place(snapshot.branch, snapshot.pins[key]), error.message, _FROM_A_COPY)
@@ -218,8 +226,8 @@ def _head(found: _Verifying, snapshot: Snapshot) -> None:
         found.add(FindingKind.RULE, where, f"more than {MOST_VIOLATIONS} rows break a rule", "load the data again")
 
 
-def _blobs(found: _Verifying, snapshot: Snapshot) -> None:
-    read = read_blobs(snapshot.catalog(), snapshot)
+def _blobs(found: _Verification, snapshot: Snapshot) -> None:
+    read = check_blobs(snapshot.catalog(), snapshot)
     found.blobs += read.count
     found.blob_bytes += read.bytes
     for where, what in read.broken:
@@ -237,7 +245,7 @@ def _row(branch: str, violation: Violation) -> str:
 # --------------------------------------------------------------------------------------------- history and tags
 
 
-def _history(found: _Verifying) -> None:
+def _history(found: _Verification) -> None:
     """Every commit that was not cleaned up must open, with the schema that it had."""
     done: set[str] = set()
     heads = {view.id for name in found.branches if (view := _head_of(found.manifest, name)) is not None}
@@ -266,7 +274,7 @@ def _head_of(manifest: Manifest, branch: str) -> CommitRecord | None:
         return None
 
 
-def _commit(found: _Verifying, commit: CommitRecord, *, must_open: bool) -> bool:
+def _commit(found: _Verification, commit: CommitRecord, *, must_open: bool) -> bool:
     """Open everything that a commit shows; whether all is there."""
     where = f"commit {commit.id}"
     try:
@@ -288,14 +296,14 @@ def _commit(found: _Verifying, commit: CommitRecord, *, must_open: bool) -> bool
     return True
 
 
-def _went(found: _Verifying, commit: CommitRecord, where: str, gone: HistoryGone, *, must_open: bool) -> bool:
+def _went(found: _Verification, commit: CommitRecord, where: str, gone: HistoryGone, *, must_open: bool) -> bool:
     found.gone.add(commit.id)
     if must_open:
         found.add(FindingKind.HISTORY, where, f"it must be there and is not: {gone.message}", _FROM_A_COPY)
     return False
 
 
-def _opening(found: _Verifying, pin: Pin) -> OmniGraphError | None:
+def _opening(found: _Verification, pin: Pin) -> OmniGraphError | None:
     """What opening a pin raises, looked up once: many commits show the same one."""
     if pin not in found.opened:
         try:
@@ -311,7 +319,7 @@ def _opening(found: _Verifying, pin: Pin) -> OmniGraphError | None:
     return found.opened[pin]
 
 
-def _tags(found: _Verifying) -> None:
+def _tags(found: _Verification) -> None:
     manifest, delete = found.manifest, "delete the tag, or restore the graph from a copy"
     for name in tag_names(manifest):
         where = f"tag {name}"
@@ -328,10 +336,10 @@ def _tags(found: _Verifying) -> None:
             found.add(FindingKind.TAG, where, f"what commit {commit.id} shows is not there", delete)
 
 
-def _audit(found: _Verifying) -> None:
+def _audit(found: _Verification) -> None:
     """Every row of the audit can be read, and no write was brought to an end twice."""
     try:
-        rows = recoveries(found.manifest)
+        rows = list_recoveries(found.manifest)
     except OmniGraphError as error:
         found.add(FindingKind.AUDIT, "the audit of recovery", error.message, _FROM_A_COPY)
         return
@@ -344,33 +352,33 @@ def _audit(found: _Verifying) -> None:
 # --------------------------------------------------------------------------------------------- files
 
 
-def _files(found: _Verifying) -> None:
+def _files(found: _Verification) -> None:
     """Every file that a version needs is there, and none is there that nobody needs."""
     now = datetime.now(UTC)
     for location in (*_locations(found), DIRECTORY):
         try:
-            there = inventory(found.manifest, location)
+            there = list_dataset_files(found.manifest, location)
         except OmniGraphError as error:
             found.add(FindingKind.UNREADABLE, location, error.message, _FROM_A_COPY)
             continue
         found.files += len(there.files)
-        found.bytes += size_of(there.files)
-        for path, branch, version in there.missing():
+        found.bytes += sum_file_sizes(there.files)
+        for path, branch, version in there.find_missing():
             if not _is_there_now(found, location, path):
                 what = f"version {version} on '{branch}' needs it"
                 found.add(FindingKind.MISSING_FILE, f"{location}: {path}", what, _FROM_A_COPY)
-        _orphans(found, location, leftovers_of(there, now, found.stale_after))
-    _, files = loads_left(found.manifest, now, found.stale_after)
+        _orphans(found, location, find_orphans(there, now, found.stale_after))
+    _, files = find_dead_loads(found.manifest, now, found.stale_after)
     _orphans(found, "the folder of loads beside the graph", files)
 
 
-def _is_there_now(found: _Verifying, location: str, path: str) -> bool:
+def _is_there_now(found: _Verification, location: str, path: str) -> bool:
     """Whether the file is there after all: it may have been written since the folder was listed."""
     branches = ("", *(f"tree/{name}/" for name in found.branches))
     return any(found.manifest.objects.head(f"{location}/{folder}{path}") is not None for folder in branches)
 
 
-def _locations(found: _Verifying) -> list[str]:
+def _locations(found: _Verification) -> list[str]:
     known: set[str] = set()
     for branch in found.branches:
         try:
@@ -381,19 +389,19 @@ def _locations(found: _Verifying) -> list[str]:
     return sorted(known)
 
 
-def _orphans(found: _Verifying, where: str, leftovers: Iterable[Leftover]) -> None:
-    by_kind: dict[Kind, list[Leftover]] = {}
+def _orphans(found: _Verification, where: str, leftovers: Iterable[OrphanFile]) -> None:
+    by_kind: dict[ReclaimKind, list[OrphanFile]] = {}
     for each in leftovers:
         by_kind.setdefault(each.kind, []).append(each)
     for kind, files in by_kind.items():
-        what = f"{kind}: {len(files)} files of {size_of(each.info for each in files):,} bytes that nobody needs"
+        what = f"{kind}: {len(files)} files of {sum_file_sizes(each.info for each in files):,} bytes that nobody needs"
         found.add(FindingKind.ORPHAN, where, what, "run `omnigraph cleanup`")
 
 
 # --------------------------------------------------------------------------------------------- what is under way
 
 
-def _unfinished(found: _Verifying) -> None:
+def _unfinished(found: _Verification) -> None:
     manifest = found.manifest
     for operation in _lasting(lambda: [sidecar.operation_id for sidecar in list_sidecars(manifest.objects)], found):
         what = "its writer died, or is still at work"
@@ -409,7 +417,7 @@ def _said(drift: Drift) -> str:
     return f"{drift.kind}: it stands at version {drift.head}, the graph shows {drift.pin} ({beyond})"
 
 
-def _lasting(look: Callable[[], Sequence[Seen]], found: _Verifying) -> Iterator[Seen]:
+def _lasting(look: Callable[[], Sequence[Item]], found: _Verification) -> Iterator[Item]:
     """What is still there after a moment: a writer that is at work leaves it for milliseconds."""
     try:
         seen = list(look())

@@ -9,7 +9,7 @@ from typing import Final, cast
 from omnigraph.errors import OmniGraphError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.rows import EXTERNAL, blobs_of, descriptors_of, measured_blob
+from omnigraph.read.rows import EXTERNAL_BLOB, blob_properties_of, descriptors_of, measure_blob
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 
@@ -18,7 +18,7 @@ MOST_BROKEN: Final = 1_000
 
 
 @dataclass(slots=True)
-class BlobsRead:
+class BlobCheck:
     """How many blobs there are, how many bytes, and what is wrong: the row and the property, and why."""
 
     count: int = 0
@@ -26,25 +26,25 @@ class BlobsRead:
     broken: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
-def read_blobs(catalog: Catalog, snapshot: Snapshot) -> BlobsRead:
+def check_blobs(catalog: Catalog, snapshot: Snapshot) -> BlobCheck:
     """Read all of them, those that lie outside of the graph too."""
-    found = BlobsRead()
+    found = BlobCheck()
     for type_ in catalog.types():
         if type_.table_key in snapshot.pins:
             table = snapshot.table(type_.table_key)
-            for name in blobs_of(type_):
+            for name in blob_properties_of(type_):
                 if name in table.schema.names:
                     _read_column(type_, table, name, found)
     return found
 
 
-def _read_column(type_: NodeType | EdgeType, table: Table, name: str, found: BlobsRead) -> None:
+def _read_column(type_: NodeType | EdgeType, table: Table, name: str, found: BlobCheck) -> None:
     for id_, address, said in _blobs(table, name):
         if len(found.broken) >= MOST_BROKEN:
             return
         where = f"{type_.name} {id_}, {name}"
         try:
-            size = measured_blob(table, name, address)
+            size = measure_blob(table, name, address)
         except OmniGraphError as error:
             found.broken.append((where, error.message))
             continue
@@ -62,4 +62,4 @@ def _blobs(table: Table, name: str) -> Iterator[tuple[str, int, int | None]]:
         for id_, address, descriptor in zip(ids, addresses, descriptors_of(batch, name), strict=True):
             if descriptor is not None:
                 size = cast(int, descriptor["size"])
-                yield id_, address, None if descriptor["kind"] == EXTERNAL and not size else size
+                yield id_, address, None if descriptor["kind"] == EXTERNAL_BLOB and not size else size

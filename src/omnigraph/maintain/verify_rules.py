@@ -15,17 +15,17 @@ from omnigraph.manifest.snapshot import Pin, Snapshot
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, places, to_list
 from omnigraph.storage.keys import ids_of
-from omnigraph.storage.missing import missing_column
+from omnigraph.storage.lagging_columns import read_declared_column
 from omnigraph.storage.pinned import Table
-from omnigraph.write.rules import Arrival, Image, check_changes, check_rows, rule_columns, type_of
-from omnigraph.write.spill import spilled
+from omnigraph.write.rules import IncomingMode, RowChanges, check_changes, check_rows, list_rule_columns, type_of_table
+from omnigraph.write.spill import spill_rows
 
 MOST_VIOLATIONS: Final = 1_000
 """So many are listed of one branch; whoever has more has another problem."""
 
 
 @dataclass(slots=True)
-class Read:
+class RuleCheck:
     """What reading the tables of a snapshot gave."""
 
     rows: dict[str, int] = field(default_factory=dict[str, int])
@@ -33,9 +33,9 @@ class Read:
     unreadable: dict[str, OmniGraphError] = field(default_factory=dict[str, OmniGraphError])
 
 
-def read_everything(catalog: Catalog, snapshot: Snapshot) -> Read:
+def check_rules(catalog: Catalog, snapshot: Snapshot) -> RuleCheck:
     """Read every row of every table, then run the set rules over all of them, as if all had just come in."""
-    found, images = Read(), list[Image]()
+    found, images = RuleCheck(), list[RowChanges]()
     for key, pin in snapshot.pins.items():
         try:
             images += _read_table(catalog, snapshot, pin, found)
@@ -47,22 +47,22 @@ def read_everything(catalog: Catalog, snapshot: Snapshot) -> Read:
     return found
 
 
-def _read_table(catalog: Catalog, snapshot: Snapshot, pin: Pin, found: Read) -> Iterator[Image]:
+def _read_table(catalog: Catalog, snapshot: Snapshot, pin: Pin, found: RuleCheck) -> Iterator[RowChanges]:
     known = {type_.table_key for type_ in catalog.types()}
     table = snapshot.table(pin.table_key)
     if pin.table_key not in known:
         # A type that the current schema does not have any more has rows, and no rules.
         found.rows[pin.table_key] = sum(batch.num_rows for batch in table.scan(one_by_one=True))
         return
-    type_ = type_of(catalog, pin.table_key)
+    type_ = type_of_table(catalog, pin.table_key)
     wanted = arrow_schema(type_)
     # What must not be null may be all the same, here of all places.
-    schema = pa.schema([(name, _type_in(wanted, name)) for name in rule_columns(catalog, pin.table_key)])
-    incoming = spilled(schema, _checked(type_, table, schema, found))
-    yield Image(pin.table_key, incoming, arrival=Arrival.OVERWRITE)
+    schema = pa.schema([(name, _type_in(wanted, name)) for name in list_rule_columns(catalog, pin.table_key)])
+    incoming = spill_rows(schema, _checked(type_, table, schema, found))
+    yield RowChanges(pin.table_key, incoming, mode=IncomingMode.OVERWRITE)
 
 
-def _checked(type_: NodeType | EdgeType, table: Table, schema: pa.Schema, found: Read) -> Iterator[pa.Table]:
+def _checked(type_: NodeType | EdgeType, table: Table, schema: pa.Schema, found: RuleCheck) -> Iterator[pa.Table]:
     """The rows in the columns that set rules need; on their way each is counted and held against the row rules."""
     stored = [name for name in table.schema.names if not _is_blob(type_, name)]
     found.rows[type_.table_key] = 0
@@ -98,11 +98,7 @@ def _wrong_ids(type_: NodeType | EdgeType, batch: pa.RecordBatch, stored: list[s
 
 
 def _shaped(type_: NodeType | EdgeType, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
-    columns: list[Values] = []
-    for name in schema.names:
-        there = name in batch.schema.names
-        found = column_of(batch, name) if there else missing_column(type_, name, batch.num_rows)
-        columns.append(found.cast(_type_in(schema, name)))
+    columns = [read_declared_column(type_, batch, name, _type_in(schema, name)) for name in schema.names]
     return pa.table(columns, schema=schema)
 
 

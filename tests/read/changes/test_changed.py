@@ -22,8 +22,8 @@ from omnigraph.graph import Graph
 from omnigraph.read.changes import candidates as touched
 from omnigraph.read.changes import compare as side_by_side
 from omnigraph.read.changes import id_ranges as sorting
-from omnigraph.read.changes.candidates import touched_rows
-from omnigraph.read.changes.changed_rows import ChangedRows, Op, changed_rows, changed_tables
+from omnigraph.read.changes.candidates import find_candidates
+from omnigraph.read.changes.changed_rows import ChangedRows, Op, changed_rows, find_changed_tables
 from omnigraph.storage import fragments
 from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_schema
@@ -174,10 +174,10 @@ def test_a_compaction_does_not_show_and_its_rows_are_not_read(history: History) 
     history.put(None, tables.compact(before.table), rows)
     after = history.heads[None]
     assert after.table.version > before.table.version
-    was, is_ = touched_rows(before.table, after.table)
+    was, is_ = find_candidates(before.table, after.table)
     assert (was.parts, is_.parts) == ((), ())
     write(history, None, {"b": {**rows["b"], "count": None}}, replace)
-    was, is_ = touched_rows(before.table, history.heads[None].table)
+    was, is_ = find_candidates(before.table, history.heads[None].table)
     assert (was.num_rows, is_.num_rows) == (1, 1)
 
 
@@ -195,7 +195,7 @@ def test_two_forks_that_count_alike_are_not_taken_for_one(history: History) -> N
     compare(history, one, other)
     assert ops(history, one, other) == {"b": Op.UPDATED}
     # What they share is known from before they parted, without a look at the rows.
-    assert [side.num_rows for side in touched_rows(one.table, other.table)] == [1, 1]
+    assert [side.num_rows for side in find_candidates(one.table, other.table)] == [1, 1]
 
 
 def test_what_a_restore_takes_back_shows(history: History) -> None:
@@ -286,7 +286,7 @@ def test_a_type_that_one_side_has_not(history: History) -> None:
     full = history.snapshot(history.heads[None])
     without = dataclasses.replace(full, pins={})
     for before, after, op in ((without, full, Op.INSERTED), (full, without, Op.DELETED)):
-        assert changed_tables(before, after) == (KEY,)
+        assert find_changed_tables(before, after) == (KEY,)
         (part,) = changed_rows(before, after, KEY)
         assert (part.op, part.num_rows) == (op, len(rows))
         (part,) = changed_rows(before, after, KEY, ["id", "count"])
@@ -307,7 +307,7 @@ def test_tables_that_did_not_change_are_not_opened(tmp_path: Path) -> None:
     before = graph.snapshot()
     graph.mutate('query q() { insert B { name: "b" } }')
     after = graph.snapshot()
-    assert changed_tables(before, after) == ("node:B",)
+    assert find_changed_tables(before, after) == ("node:B",)
     assert list(changed_rows(before, after, "node:A")) == []
     assert [*before._opened, *after._opened] == []
     assert len(list(changed_rows(before, after, "node:B"))) == 1

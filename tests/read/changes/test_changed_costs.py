@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.read.changes.candidates import touched_rows
+from omnigraph.read.changes.candidates import find_candidates
 from omnigraph.storage import table as tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.pinned import Access, Table, open_table
@@ -42,7 +42,7 @@ def looked_at(before: Table, after: Table) -> int:
     access = Access(before.access.storage_options)
     sides = [open_table(each.uri, each.branch, each.version, access) for each in (before, after)]
     with counting_scans() as counted:
-        touched = touched_rows(*sides)
+        touched = find_candidates(*sides)
         found = [sum(batch.num_rows for batch in side.read(["id", "text"])) for side in touched]
     assert found == [CHANGED, CHANGED]
     return counted() + sum(found)

@@ -21,8 +21,8 @@ from omnigraph.errors import AlreadyExists, NotFound, OmniGraphError, ParameterE
 from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.read.rows import export_parquet, export_rows
-from omnigraph.read.rows.export import export_lines, export_of
-from omnigraph.read.rows.export_json import record_lines
+from omnigraph.read.rows.export import export_lines, plan_export
+from omnigraph.read.rows.export_json import to_json_lines
 from tests import crash
 
 SCHEMA = """
@@ -117,7 +117,7 @@ def test_another_branch_and_another_moment(graph: Graph) -> None:
 
 def test_a_table_that_lags_behind_the_schema_gives_nulls(graph: Graph) -> None:
     newer = parse_schema(SCHEMA.replace("age: I32?", "photo: Blob?  age: I64?") + "node Fresh { n: I32 }").catalog
-    lines = list(export_lines(export_of(graph.snapshot(), newer, ["Person", "Fresh"]), "jsonl"))
+    lines = list(export_lines(plan_export(graph.snapshot(), newer, ["Person", "Fresh"]), "jsonl"))
     assert [json.loads(line)["data"]["photo"] for line in lines] == [None, None]
     assert [json.loads(line)["data"]["age"] for line in lines] == [None, 7]
 
@@ -206,7 +206,7 @@ def test_a_number_that_json_cannot_hold_is_refused() -> None:
     for column, values in (("x", pa.array([np.nan])), ("v", pa.array([[np.inf]], pa.list_(pa.float32(), 1)))):
         rows = {"id": pa.array(["a"]), "x": pa.array([1.0]), "v": pa.array([[1.0]], pa.list_(pa.float32(), 1))}
         with pytest.raises(Unsupported, match=f"P has a '{column}' that is not finite"):
-            record_lines(catalog.nodes["P"], pa.RecordBatch.from_pydict({**rows, column: values}))
+            to_json_lines(catalog.nodes["P"], pa.RecordBatch.from_pydict({**rows, column: values}))
 
 
 # --------------------------------------------------------------------------------------------- Parquet

@@ -17,7 +17,7 @@ from omnigraph.errors import NotFound, ParameterError
 from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.read.rows.conditions import Filter
-from omnigraph.read.rows.scan import Scan, get, scan_edges, scan_nodes
+from omnigraph.read.rows.scan import Scan, get_entity, scan_edges, scan_nodes
 from omnigraph.storage.columns import column_of, to_list
 
 SCHEMA = """
@@ -269,8 +269,8 @@ def test_a_table_that_lags_behind_the_schema_has_nulls_and_is_cast(people: Graph
     assert found(("age", ">", 0), ("name", "!=", "Bob")) == ["Ann"]
     assert scan_nodes(snapshot, newer, "Fresh", None, None).to_arrow().num_rows == 0
     assert scan_edges(snapshot, newer, "Likes", {"from": "Ann"}, None).to_arrow().num_rows == 0
-    assert get(snapshot, newer, "Person", "Ann", ["email", "age"]) == {"email": None, "age": 30}
-    assert get(snapshot, newer, "Fresh", "x") is None
+    assert get_entity(snapshot, newer, "Person", "Ann", ["email", "age"]) == {"email": None, "age": 30}
+    assert get_entity(snapshot, newer, "Fresh", "x") is None
 
 
 def test_an_empty_type_has_its_columns(people: Graph) -> None:

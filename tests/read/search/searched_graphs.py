@@ -17,9 +17,9 @@ from omnigraph.language.query.typed import Constant, Distance, Expression, Prope
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.read.frames.cache import Cache
-from omnigraph.read.frames.expressions import Request
-from omnigraph.read.frames.frame import Binding, Frame
-from omnigraph.read.frames.population import SeenRows, WholeTable, whole_table
+from omnigraph.read.frames.entity_sets import FullTable, PartialTable, open_full_table
+from omnigraph.read.frames.expressions import EvaluationContext
+from omnigraph.read.frames.frame import EntityColumn, Frame
 from omnigraph.read.search.embedding import EmbeddingSettings
 from omnigraph.read.search.scores import Search
 
@@ -66,7 +66,7 @@ class Searching:
     """A search with its request, as the executor hands it down."""
 
     search: Search
-    request: Request
+    request: EvaluationContext
 
     def number(self, count: Count) -> int:
         value = count.value if isinstance(count, Constant) else self.request.parameters[count.name]
@@ -81,30 +81,32 @@ def searching(
     cache: Cache | None = None,
 ) -> Searching:
     search = Search(graph.snapshot(), graph.schema.catalog, cache or Cache(2**24), parameters or {}, embed)
-    return Searching(search, Request(parameters or {}, 0, search))
+    return Searching(search, EvaluationContext(parameters or {}, 0, search))
 
 
-def whole(graph: Graph) -> WholeTable:
-    return whole_table(graph.snapshot(), DOC, graph.schema.catalog.nodes["Doc"], Cache(2**24))
+def whole(graph: Graph) -> FullTable:
+    return open_full_table(graph.snapshot(), DOC, graph.schema.catalog.nodes["Doc"], Cache(2**24))
 
 
-def seen(graph: Graph, ids: Sequence[str]) -> SeenRows:
+def seen(graph: Graph, ids: Sequence[str]) -> PartialTable:
     """Some documents, numbered in this order."""
-    rows = SeenRows(graph.snapshot().table(DOC), graph.schema.catalog.nodes["Doc"])
+    rows = PartialTable(graph.snapshot().table(DOC), graph.schema.catalog.nodes["Doc"])
     rows.intern(pa.table({"id": pa.array(ids, pa.string())}))
     return rows
 
 
-def frame_of(population: WholeTable | SeenRows, positions: Sequence[int] | None = None, variable: str = "d") -> Frame:
+def frame_of(
+    population: FullTable | PartialTable, positions: Sequence[int] | None = None, variable: str = "d"
+) -> Frame:
     """Rows that bind one variable; every entity once, unless positions are given."""
     at = np.arange(len(population)) if positions is None else np.array(positions, np.int64)
-    return Frame(len(at), {variable: Binding(population, at)})
+    return Frame(len(at), {variable: EntityColumn(population, at)})
 
 
 def ids_of(
-    population: WholeTable | SeenRows, positions: Sequence[int] | np.ndarray[tuple[int], np.dtype[np.int64]]
+    population: FullTable | PartialTable, positions: Sequence[int] | np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> list[str]:
-    return [str(each) for each in population.ids(np.asarray(positions, np.int64)).to_pylist()]
+    return [str(each) for each in population.take_ids(np.asarray(positions, np.int64)).to_pylist()]
 
 
 def text(value: str | None) -> Constant:

@@ -9,7 +9,13 @@ import numpy.typing as npt
 import pytest
 
 from omnigraph.errors import EmbeddingError, ParameterError
-from omnigraph.read.search.embedding import Embedder, EmbeddingSettings, MockClient, embedder, settings_of
+from omnigraph.read.search.embedding import (
+    Embedder,
+    EmbeddingSettings,
+    MockClient,
+    create_embedder,
+    resolve_embedding_settings,
+)
 
 MOCK = EmbeddingSettings("mock")
 
@@ -39,11 +45,11 @@ def test_mock_is_the_hash_of_the_text_stirred_for_each_component() -> None:
     (found,) = MockClient().embed(["é"], 3, None)
     assert found.tolist() == [float(value) for value in expected]
     unit = np.array(expected, np.float64) / np.linalg.norm(np.array(expected, np.float64))
-    assert embedder(MOCK, None).vectors(["é"], 3)[0] == pytest.approx(unit, abs=1e-7)
+    assert create_embedder(MOCK, None).vectors(["é"], 3)[0] == pytest.approx(unit, abs=1e-7)
 
 
 def test_mock_gives_equal_texts_equal_vectors_of_length_one() -> None:
-    found = embedder(MOCK, None).vectors(["fox", "dog", "fox", ""], 64)
+    found = create_embedder(MOCK, None).vectors(["fox", "dog", "fox", ""], 64)
     assert (found.shape, found.dtype) == ((4, 64), np.float32)
     assert (found[0] == found[2]).all()
     assert not (found[0] == found[1]).any()
@@ -51,7 +57,7 @@ def test_mock_gives_equal_texts_equal_vectors_of_length_one() -> None:
 
 
 def test_no_texts_ask_nobody() -> None:
-    assert embedder(MOCK, None).vectors([], 4).shape == (0, 4)
+    assert create_embedder(MOCK, None).vectors([], 4).shape == (0, 4)
 
 
 # --------------------------------------------------------------------------------------------- what comes back
@@ -86,18 +92,18 @@ def test_a_vector_too_few_is_refused() -> None:
 
 
 def test_the_recorded_model_is_used_and_another_one_refused() -> None:
-    assert embedder(MOCK, "m1").model == "m1"
-    assert embedder(EmbeddingSettings("mock", model="m1"), "m1").model == "m1"
-    assert embedder(EmbeddingSettings("mock", model="m1"), None).model == "m1"
+    assert create_embedder(MOCK, "m1").model == "m1"
+    assert create_embedder(EmbeddingSettings("mock", model="m1"), "m1").model == "m1"
+    assert create_embedder(EmbeddingSettings("mock", model="m1"), None).model == "m1"
     with pytest.raises(EmbeddingError, match="of the model 'm1', and the provider is set to 'm2'"):
-        embedder(EmbeddingSettings("mock", model="m2"), "m1")
+        create_embedder(EmbeddingSettings("mock", model="m2"), "m1")
 
 
 def test_a_server_has_to_be_told_a_model() -> None:
     settings = EmbeddingSettings("openai-compatible", url="http://127.0.0.1:1/v1")
     with pytest.raises(EmbeddingError, match="which model"):
-        embedder(settings, None)
-    assert embedder(settings, "m1").model == "m1"
+        create_embedder(settings, None)
+    assert create_embedder(settings, "m1").model == "m1"
 
 
 # --------------------------------------------------------------------------------------------- settings
@@ -111,7 +117,7 @@ def test_settings_from_the_environment() -> None:
         "OMNIGRAPH_EMBED_API_KEY": "sk-secret",
         "OMNIGRAPH_EMBED_TIMEOUT": "2.5",
     }
-    found = settings_of(None, environment)
+    found = resolve_embedding_settings(None, environment)
     assert found == EmbeddingSettings("openai-compatible", "http://host/v1", "m1", "sk-secret", 2.5)
     assert "sk-secret" not in repr(found)
 
@@ -119,15 +125,15 @@ def test_settings_from_the_environment() -> None:
 def test_without_any_settings_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMNIGRAPH_EMBED_PROVIDER", raising=False)
     with pytest.raises(EmbeddingError, match="no provider") as caught:
-        embedder(None, None)
+        create_embedder(None, None)
     assert "OMNIGRAPH_EMBED_PROVIDER" in str(caught.value.hint)
     monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "mock")
-    assert embedder(None, None).vectors(["a"], 2).shape == (1, 2)
+    assert create_embedder(None, None).vectors(["a"], 2).shape == (1, 2)
 
 
 def test_settings_from_a_mapping() -> None:
-    assert settings_of({"provider": "mock", "batch": 3}) == EmbeddingSettings("mock", batch=3)
-    assert settings_of(MOCK) is MOCK
+    assert resolve_embedding_settings({"provider": "mock", "batch": 3}) == EmbeddingSettings("mock", batch=3)
+    assert resolve_embedding_settings(MOCK) is MOCK
 
 
 @pytest.mark.parametrize(
@@ -147,9 +153,9 @@ def test_settings_from_a_mapping() -> None:
 )
 def test_settings_that_make_no_sense(given: dict[str, object], says: str) -> None:
     with pytest.raises(ParameterError, match=says):
-        settings_of(given)
+        resolve_embedding_settings(given)
 
 
 def test_a_timeout_of_the_environment_that_is_no_number() -> None:
     with pytest.raises(ParameterError, match="timeout of embeddings is 'soon'"):
-        settings_of(None, {"OMNIGRAPH_EMBED_PROVIDER": "mock", "OMNIGRAPH_EMBED_TIMEOUT": "soon"})
+        resolve_embedding_settings(None, {"OMNIGRAPH_EMBED_PROVIDER": "mock", "OMNIGRAPH_EMBED_TIMEOUT": "soon"})

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import ParameterError
 from omnigraph.graph import Graph
-from omnigraph.language.query.plan.operators import Fuse, Scan, TopRanked
+from omnigraph.language.query.plan.operators import Fuse, NodeScan, TopRanked
 from omnigraph.language.query.typed import Constant, FusedScore, ParameterValue
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.read.frames.frame import Binding, Frame
-from omnigraph.read.frames.population import SeenRows, WholeTable
-from omnigraph.read.search.fusion import fused, ranks_in
-from omnigraph.read.search.scores import fuse, top_ranked
+from omnigraph.read.frames.entity_sets import FullTable, PartialTable
+from omnigraph.read.frames.frame import EntityColumn, Frame
+from omnigraph.read.search.fusion import find_ranks, fuse_frames
+from omnigraph.read.search.scores import execute_fuse, execute_top_ranked
 from omnigraph.storage.columns import to_list
 from tests.read.search.searched_graphs import (
     NUMBER,
@@ -48,9 +48,9 @@ def docs(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 def test_places_among_the_best() -> None:
     best, none = np.array([7, 2, 5]), np.zeros(0, np.int64)
-    assert ranks_in(best, np.array([2, 5, 7, 3, 9, 0])).tolist() == [1, 2, 0, -1, -1, -1]
-    assert ranks_in(none, np.array([2, 5])).tolist() == [-1, -1]
-    assert ranks_in(best, none).tolist() == []
+    assert find_ranks(best, np.array([2, 5, 7, 3, 9, 0])).tolist() == [1, 2, 0, -1, -1, -1]
+    assert find_ranks(none, np.array([2, 5])).tolist() == [-1, -1]
+    assert find_ranks(best, none).tolist() == []
 
 
 # --------------------------------------------------------------------------------------------- fused
@@ -80,10 +80,10 @@ def oracle(first: Sequence[Row], second: Sequence[Row], k: int, limit: int | Non
     )
 
 
-def framed(rows: Sequence[Row], one: SeenRows | WholeTable, other: SeenRows | WholeTable) -> Frame:
-    def binding(population: SeenRows | WholeTable, codes: list[str]) -> Binding:
+def framed(rows: Sequence[Row], one: PartialTable | FullTable, other: PartialTable | FullTable) -> Frame:
+    def binding(population: PartialTable | FullTable, codes: list[str]) -> EntityColumn:
         known = ids_of(population, np.arange(len(population)))
-        return Binding(population, np.array([known.index(code) for code in codes], np.int64))
+        return EntityColumn(population, np.array([known.index(code) for code in codes], np.int64))
 
     bindings = {
         "d": binding(one, [row[0] for row in rows]),
@@ -103,20 +103,20 @@ def test_the_rows_and_ranks_of_the_definition(
     # The same entities, numbered in other ways: the fusion must not take positions of one for those of the other.
     table, one, other = whole(docs), seen(docs, CODES), seen(docs, CODES[::-1])
     left, right = [(table, table), (one, other), (table, other), (other, table)][made]
-    frame, scores = fused(framed(first, left, one), framed(second, right, other), "d", k, limit)
+    frame, scores = fuse_frames(framed(first, left, one), framed(second, right, other), "d", k, limit)
     assert frame.ranks is not None
     bound = [frame.bindings[name] for name in ("d", "e")]
-    ids = [ids_of(each.population, each.positions) for each in bound]  # pyright: ignore[reportArgumentType]  either
+    ids = [ids_of(each.entities, each.positions) for each in bound]  # pyright: ignore[reportArgumentType]  either
     assert sorted(zip(frame.ranks.tolist(), *ids, strict=True)) == oracle(first, second, k, limit)
     assert len(scores.entities) == len({row[0] for row in (*first, *second)})
 
 
 def test_rows_keep_their_weights(docs: Graph) -> None:
     rows = whole(docs)
-    weighted = Frame(1, {"d": Binding(rows, np.array([0]))}, np.array([5]), np.array([0]))
-    plain = Frame(1, {"d": Binding(rows, np.array([1]))}, None, np.array([0]))
-    frame, _ = fused(weighted, plain, "d", 60, None)
-    assert (frame.total, frame.num_rows) == (6, 2)
+    weighted = Frame(1, {"d": EntityColumn(rows, np.array([0]))}, np.array([5]), np.array([0]))
+    plain = Frame(1, {"d": EntityColumn(rows, np.array([1]))}, None, np.array([0]))
+    frame, _ = fuse_frames(weighted, plain, "d", 60, None)
+    assert (frame.total_rows, frame.num_rows) == (6, 2)
 
 
 # --------------------------------------------------------------------------------------------- rrf
@@ -128,10 +128,10 @@ RRF = FusedScore(NEAR, WORDS, Constant(60, I64), NUMBER)
 def rrf(docs: Graph, limit: int) -> tuple[Frame, list[float | None]]:
     """Both arms as the executor runs them, fused, and the score that the result would show."""
     asked, rows = searching(docs), whole(docs)
-    scan = Scan("d", "Doc", ())
+    scan = NodeScan("d", "Doc", ())
     plans = TopRanked(scan, NEAR, Constant(limit, I64)), TopRanked(scan, WORDS, None)
-    first, second = (top_ranked(frame_of(rows), plan, asked) for plan in plans)
-    frame = fuse(first, second, Fuse(*plans, "d", RRF.k, Constant(limit, I64)), asked)
+    first, second = (execute_top_ranked(frame_of(rows), plan, asked) for plan in plans)
+    frame = execute_fuse(first, second, Fuse(*plans, "d", RRF.k, Constant(limit, I64)), asked)
     assert frame.ranks is not None
     frame = frame.take(np.argsort(frame.ranks))
     return frame, [None if each is None else float(str(each)) for each in to_list(asked.search.score(RRF, frame))]
@@ -153,9 +153,9 @@ def test_a_score_that_nothing_was_ordered_by_is_that_among_all(docs: Graph) -> N
 
 def test_another_rrf_than_the_one_that_ordered_has_its_own_score(docs: Graph) -> None:
     asked, rows = searching(docs), whole(docs)
-    plan = TopRanked(Scan("d", "Doc", ()), NEAR, Constant(1, I64))
-    best = top_ranked(frame_of(rows), plan, asked)
-    frame = fuse(best, best, Fuse(plan, plan, "d", RRF.k, Constant(1, I64)), asked)
+    plan = TopRanked(NodeScan("d", "Doc", ()), NEAR, Constant(1, I64))
+    best = execute_top_ranked(frame_of(rows), plan, asked)
+    frame = execute_fuse(best, best, Fuse(plan, plan, "d", RRF.k, Constant(1, I64)), asked)
     assert to_list(asked.search.score(RRF, frame)) == [1 / 61]
     assert to_list(asked.search.score(FusedScore(NEAR, NEAR, RRF.k, NUMBER), frame)) == [2 / 61]
 

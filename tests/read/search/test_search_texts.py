@@ -15,7 +15,7 @@ from omnigraph.graph import Graph
 from omnigraph.language.query.ast import TextFunction
 from omnigraph.language.query.typed import ParameterValue, TextMatch
 from omnigraph.read.frames.cache import Cache
-from omnigraph.read.frames.contents import contents_of
+from omnigraph.read.frames.contents import read_contents
 from omnigraph.storage.columns import to_list
 from omnigraph.write.indexes import ensure_indexes
 from tests.read.search.searched_graphs import (
@@ -70,10 +70,10 @@ def docs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def found(graph: Graph, expression: TextMatch) -> set[str]:
     """The matches, asked for in both ways."""
     search = searching(graph).search
-    ids = set(texts_of(search.matches(expression, DOC)))
+    ids = set(texts_of(search.find_matching_ids(expression, DOC)))
     rows = whole(graph)
     flags = to_list(search.score(expression, frame_of(rows)))
-    named = texts_of(rows.ids(frame_of(rows).bindings["d"].positions))
+    named = texts_of(rows.take_ids(frame_of(rows).bindings["d"].positions))
     assert ids == {name for name, flag in zip(named, flags, strict=True) if flag}
     assert set(flags) <= {True, False}
     return ids
@@ -124,7 +124,11 @@ def test_words_with_typing_errors(docs: Graph, words: str, edits: int | None, ex
 def test_scores_are_those_of_the_words_and_null_without_a_match(docs: Graph) -> None:
     rows = seen(docs, list(BODIES))
     scores = dict(
-        zip(BODIES, to_list(searching(docs).search.score(bm25(text("fox running")), frame_of(rows))), strict=True)
+        zip(
+            BODIES,
+            to_list(searching(docs).search.score(bm25(text("fox running")), frame_of(rows))),
+            strict=True,
+        )
     )
     assert {code for code, score in scores.items() if score is not None} == {"a", "b", "c", "f"}
     ranked = {code: float(str(score)) for code, score in scores.items() if score is not None}
@@ -138,7 +142,7 @@ def test_a_null_query_neither_matches_nor_fails_to(docs: Graph) -> None:
     rows = frame_of(whole(docs))
     assert set(to_list(search.score(match(words), rows))) == {None}
     assert set(to_list(search.score(bm25(words), rows))) == {None}
-    assert len(search.matches(match(words), DOC)) == 0
+    assert len(search.find_matching_ids(match(words), DOC)) == 0
 
 
 def test_an_entity_has_its_score_in_every_row(docs: Graph) -> None:
@@ -158,9 +162,9 @@ def test_scores_do_not_depend_on_the_other_candidates(docs: Graph) -> None:
 def test_edits_must_not_be_negative_nor_too_many_for_a_long_word(docs: Graph) -> None:
     search = searching(docs).search
     with pytest.raises(ParameterError, match="edits of fuzzy are -1"):
-        search.matches(fuzzy("fox", -1), DOC)
+        search.find_matching_ids(fuzzy("fox", -1), DOC)
     with pytest.raises(ParameterError, match="so many edits") as caught:
-        search.matches(fuzzy("incomprehensibilities", 5), DOC)
+        search.find_matching_ids(fuzzy("incomprehensibilities", 5), DOC)
     assert caught.value.hint == "use at most 2 edits"
 
 
@@ -176,14 +180,14 @@ def test_an_empty_table_and_one_without_texts(tmp_path: Path) -> None:
 def test_the_index_in_memory_is_kept_for_the_next_query_until_rows_change(tmp_path: Path) -> None:
     graph = documents(tmp_path, [{"code": "a", "plain": "fox"}])
     cache = Cache(2**24)
-    searching(graph, cache=cache).search.matches(match(text("fox"), "plain"), DOC)
-    key = (contents_of(graph.snapshot(), DOC, cache), "texts", "plain")
+    searching(graph, cache=cache).search.find_matching_ids(match(text("fox"), "plain"), DOC)
+    key = (read_contents(graph.snapshot(), DOC, cache), "texts", "plain")
     kept = cache.peek(key)
-    searching(graph, cache=cache).search.matches(match(text("dog"), "plain"), DOC)
+    searching(graph, cache=cache).search.find_matching_ids(match(text("dog"), "plain"), DOC)
     assert kept is not None
     assert cache.peek(key) is kept
     add(graph, [{"code": "b", "plain": "foxes"}])
-    again = searching(graph, cache=cache).search.matches(match(text("fox"), "plain"), DOC)
+    again = searching(graph, cache=cache).search.find_matching_ids(match(text("fox"), "plain"), DOC)
     assert set(texts_of(again)) == {"a", "b"}
 
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import EmbeddingError
 from omnigraph.graph import Graph
-from omnigraph.language.query.ast import Comparison
-from omnigraph.language.query.plan.operators import Scan, TopRanked
+from omnigraph.language.query.ast import ComparisonOperator
+from omnigraph.language.query.plan.operators import NodeScan, TopRanked
 from omnigraph.language.query.typed import Compare, Constant, ParameterValue, PropertyValue
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.search import scores as search_module
 from omnigraph.read.search import vectors as vector_search
-from omnigraph.read.search.embedding import EmbeddingSettings, embedder
-from omnigraph.read.search.scores import top_ranked
-from omnigraph.read.search.vectors import distances, nearest_rows
+from omnigraph.read.search.embedding import EmbeddingSettings, create_embedder
+from omnigraph.read.search.scores import execute_top_ranked
+from omnigraph.read.search.vectors import compute_distances, find_nearest_rows
 from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.write.indexes import ensure_indexes
 from tests.read.search.embedding_server import Answer, serving
@@ -58,7 +58,7 @@ def test_distances_are_those_of_the_stored_floats_in_double_precision() -> None:
     matrix = generator.normal(size=(5_000, 40)).astype(np.float32)
     rows: list[list[float] | None] = [None if at % 7 == 3 else row for at, row in enumerate(matrix.tolist())]
     query = matrix[5]
-    found = distances(vectors_of(rows, 40), query)
+    found = compute_distances(vectors_of(rows, 40), query)
     for at, row in enumerate(rows):
         if row is None:
             assert math.isnan(found[at])
@@ -69,12 +69,12 @@ def test_distances_are_those_of_the_stored_floats_in_double_precision() -> None:
 
 def test_a_slice_of_a_column_has_its_own_distances() -> None:
     column = vectors_of([[9.0, 9.0], None, [3.0, 4.0], [0.0, 1.0]], 2)
-    assert distances(column.slice(1, 2), np.zeros(2, np.float32))[1] == 5
-    assert np.isnan(distances(column.slice(1, 1), np.zeros(2, np.float32))).all()
+    assert compute_distances(column.slice(1, 2), np.zeros(2, np.float32))[1] == 5
+    assert np.isnan(compute_distances(column.slice(1, 1), np.zeros(2, np.float32))).all()
 
 
 def test_large_numbers_do_not_overflow() -> None:
-    assert distances(vectors_of([[3e38, 0.0]], 2), np.array([-3e38, 0.0], np.float32))[0] == pytest.approx(6e38)
+    assert compute_distances(vectors_of([[3e38, 0.0]], 2), np.array([-3e38, 0.0], np.float32))[0] == pytest.approx(6e38)
 
 
 # --------------------------------------------------------------------------------------------- scores and ranks
@@ -99,27 +99,27 @@ def test_a_null_vector_is_near_to_nothing(docs: Graph) -> None:
     search = searching(docs, {"q": None}).search
     query = ParameterValue("q", VECTOR)
     assert set(to_list(search.score(nearest(query), frame_of(whole(docs))))) == {None}
-    assert len(search.top(nearest(query), whole(docs), np.arange(5), 3)) == 0
+    assert len(search.rank_top(nearest(query), whole(docs), np.arange(5), 3)) == 0
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(None, "ebda"), (9, "ebda"), (2, "eb"), (3, "ebd"), (1, "e"), (0, "")])
 def test_the_best_come_first_then_the_smallest_id(docs: Graph, limit: int | None, expected: str) -> None:
     rows = seen(docs, ["d", "c", "a", "b", "e"])
-    best = searching(docs).search.top(nearest(vector(0.0, 0.0)), rows, np.arange(5), limit)
+    best = searching(docs).search.rank_top(nearest(vector(0.0, 0.0)), rows, np.arange(5), limit)
     assert "".join(ids_of(rows, best)) == expected
 
 
 def test_only_candidates_are_ranked(docs: Graph) -> None:
     rows = seen(docs, ["d", "c", "a", "b", "e"])
-    best = searching(docs).search.top(nearest(vector(0.0, 0.0)), rows, np.array([1, 2, 0]), 2)
+    best = searching(docs).search.rank_top(nearest(vector(0.0, 0.0)), rows, np.array([1, 2, 0]), 2)
     assert ids_of(rows, best) == ["d", "a"]
 
 
 def test_all_rows_of_an_entity_share_its_rank(docs: Graph) -> None:
     rows = seen(docs, ["a", "b", "c", "d"])
     frame = frame_of(rows, [0, 1, 1, 2, 3, 0])
-    plan = TopRanked(Scan("d", "Doc", ()), nearest(vector(0.0, 0.0)), Constant(2, I32))
-    found = top_ranked(frame, plan, searching(docs))
+    plan = TopRanked(NodeScan("d", "Doc", ()), nearest(vector(0.0, 0.0)), Constant(2, I32))
+    found = execute_top_ranked(frame, plan, searching(docs))
     assert ids_of(rows, found.bindings["d"].positions) == ["b", "b", "d"]
     assert found.ranks is not None
     assert found.ranks.tolist() == [0, 0, 1]
@@ -135,15 +135,15 @@ def asked_of_lance(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str | 
 
     def noting(table: object, column: str, query: object, limit: int, where: str | None) -> object:
         asked.append(where)
-        return nearest_rows(table, column, query, limit, where)  # pyright: ignore[reportArgumentType]  passed through
+        return find_nearest_rows(table, column, query, limit, where)  # pyright: ignore[reportArgumentType]  passed through
 
-    monkeypatch.setattr(search_module, "nearest_rows", noting)
+    monkeypatch.setattr(search_module, "find_nearest_rows", noting)
     del graph
     return asked
 
 
 def on_shelf(number: int) -> Compare:
-    return Compare(PropertyValue("d", "shelf", I32), Comparison.EQUAL, Constant(number, I32))
+    return Compare(PropertyValue("d", "shelf", I32), ComparisonOperator.EQUAL, Constant(number, I32))
 
 
 def test_the_index_is_asked_where_the_conditions_can_be_told_to_it(
@@ -155,8 +155,8 @@ def test_the_index_is_asked_where_the_conditions_can_be_told_to_it(
     asked = asked_of_lance(graph, monkeypatch)
     odd = [f"{n:03}" for n in range(100) if n % 2]
     population = seen(graph, odd)
-    plan = TopRanked(Scan("d", "Doc", (on_shelf(1),)), nearest(vector(0.0, 0.0)), Constant(12, I32))
-    found = top_ranked(frame_of(population), plan, searching(graph))
+    plan = TopRanked(NodeScan("d", "Doc", (on_shelf(1),)), nearest(vector(0.0, 0.0)), Constant(12, I32))
+    found = execute_top_ranked(frame_of(population), plan, searching(graph))
     assert asked == ["(`shelf` = 1)"]
     ranked = sorted(
         zip(
@@ -179,10 +179,10 @@ def test_else_the_distances_of_the_candidates_are_computed(
     asked = asked_of_lance(graph, monkeypatch)
     population = seen(graph, ["7", "5", "8"])
     predicates = (match(text("fox")),) if input_ == "text predicate" else ()
-    scan = Scan("d", "Doc", predicates)
+    scan = NodeScan("d", "Doc", predicates)
     ranking = nearest(vector(0.0, 0.0))
     inner = TopRanked(scan, ranking, None) if input_ == "other operator" else scan
-    found = top_ranked(frame_of(population), TopRanked(inner, ranking, Constant(2, I32)), searching(graph))
+    found = execute_top_ranked(frame_of(population), TopRanked(inner, ranking, Constant(2, I32)), searching(graph))
     assert asked == []
     assert sorted(ids_of(population, found.bindings["d"].positions)) == ["5", "7"]
 
@@ -230,8 +230,8 @@ def test_by_the_index_and_by_hand_the_same_are_nearest(
         if not candidates:
             return
         population = seen(graph, candidates)
-        plan = TopRanked(Scan("d", "Doc", (on_shelf(1),)), nearest(vector(*query)), Constant(limit, I32))
-        found = top_ranked(frame_of(population), plan, searching(graph))
+        plan = TopRanked(NodeScan("d", "Doc", (on_shelf(1),)), nearest(vector(*query)), Constant(limit, I32))
+        found = execute_top_ranked(frame_of(population), plan, searching(graph))
         ranks = found.ranks
         assert ranks is not None
         order = np.argsort(ranks)
@@ -241,7 +241,7 @@ def test_by_the_index_and_by_hand_the_same_are_nearest(
 def test_of_many_that_are_equally_near_the_smallest_ids_are_taken(tmp_path: Path) -> None:
     graph = documents(tmp_path, [{"code": f"{299 - n:03}", "vec": [1.0, 1.0]} for n in range(300)])
     ensure_indexes(graph._manifest, "main")
-    rows = nearest_rows(graph.snapshot().table(DOC), "vec", np.zeros(2, np.float32), 3, None)
+    rows = find_nearest_rows(graph.snapshot().table(DOC), "vec", np.zeros(2, np.float32), 3, None)
     assert rows is not None
     assert {"000", "001", "002"} <= set(to_list(column_of(rows, "id")))
 
@@ -257,7 +257,7 @@ def test_what_single_precision_cannot_tell_apart_is_ranked_exactly(
     ensure_indexes(graph._manifest, "main")
     table = graph.snapshot().table(DOC)
     query = np.array([-near[0], 0.0], np.float32)
-    rows = nearest_rows(table, "vec", query, 5, None)
+    rows = find_nearest_rows(table, "vec", query, 5, None)
     assert rows is not None
     exact = {f"{59 - n:02}": math.dist(place, query.tolist()) for n, place in enumerate(places)}
     by_distance = sorted(exact, key=lambda code: (exact[code], code))[:5]
@@ -269,7 +269,7 @@ def test_distances_beyond_single_precision_are_left_to_the_exact_way(tmp_path: P
     graph = documents(tmp_path, [{"code": f"a{n:02}", "vec": [float(n), 0.0]} for n in range(30)])
     ensure_indexes(graph._manifest, "main")
     add(graph, [{"code": f"b{n:02}", "vec": [3e38 - n * 1e36, 0.0]} for n in range(30)])
-    assert nearest_rows(graph.snapshot().table(DOC), "vec", np.array([-3e38, 0.0], np.float32), 2, None) is None
+    assert find_nearest_rows(graph.snapshot().table(DOC), "vec", np.array([-3e38, 0.0], np.float32), 2, None) is None
 
 
 # --------------------------------------------------------------------------------------------- texts to be near to
@@ -281,7 +281,7 @@ def test_a_text_is_embedded_once_for_the_whole_query(docs: Graph) -> None:
         search = searching(docs, embed=EmbeddingSettings("openai-compatible", server.url, "m")).search
         ranking = nearest(text("words"))
         rows = seen(docs, ["a", "b", "d"])
-        assert ids_of(rows, search.top(ranking, rows, np.arange(3), 2)) == ["b", "d"]
+        assert ids_of(rows, search.rank_top(ranking, rows, np.arange(3), 2)) == ["b", "d"]
         assert to_list(search.score(ranking, frame_of(rows, [1]))) == [0.0]
     assert [asked.texts for asked in server.asked] == [["words"]]
     assert server.asked[0].body["dimensions"] == 2
@@ -292,7 +292,7 @@ def test_the_recorded_model_is_asked_for_and_another_refused(tmp_path: Path) -> 
     mock = EmbeddingSettings("mock", model="m2")
     with pytest.raises(EmbeddingError, match="of the model 'm1'"):
         searching(graph, embed=mock).search.score(nearest(text("x"), "gist"), frame_of(whole(graph)))
-    vectors = embedder(EmbeddingSettings("mock"), None).vectors(["fox", "dog"], 4)
+    vectors = create_embedder(EmbeddingSettings("mock"), None).vectors(["fox", "dog"], 4)
     graph.mutate(
         'query q($g: Vector(4)) { update Doc set { gist: $g } where code = "a" }', params={"g": vectors[0].tolist()}
     )
@@ -306,4 +306,4 @@ def test_the_recorded_model_is_asked_for_and_another_refused(tmp_path: Path) -> 
 def test_a_provider_that_is_down_fails_the_query(docs: Graph) -> None:
     down = EmbeddingSettings("openai-compatible", "http://127.0.0.1:9/v1", "m", attempts=1)
     with pytest.raises(EmbeddingError, match="cannot be reached"):
-        searching(docs, embed=down).search.top(nearest(Constant("words", TEXT)), whole(docs), np.arange(5), 2)
+        searching(docs, embed=down).search.rank_top(nearest(Constant("words", TEXT)), whole(docs), np.arange(5), 2)

@@ -1,39 +1,39 @@
 """What differs between two snapshots: which rows, as a diff, and as a feed of commits."""
 
-from omnigraph.read.changes.candidates import Touched, TouchedPart
+from omnigraph.read.changes.candidates import CandidateFragment, CandidateRows
 from omnigraph.read.changes.changed_rows import (
     ChangedRows,
-    changed_stretches,
-    changed_tables,
-    stretches_between,
-    touched_sides,
+    compare_sides,
+    find_changed_tables,
+    find_table_candidates,
+    read_changes,
 )
-from omnigraph.read.changes.compare import Side
-from omnigraph.read.changes.cursor import BASELINE, PREFIX
-from omnigraph.read.changes.diff import Diff, compute_diff, records_between
-from omnigraph.read.changes.equality import Mask, same_values
-from omnigraph.read.changes.feed import BEGINNING, NOW, ChangeBlock, Changes, baseline, follow_changes
+from omnigraph.read.changes.compare import DiffSide
+from omnigraph.read.changes.cursor import BASELINE_HINT, CURSOR_PREFIX
+from omnigraph.read.changes.diff import Diff, compute_diff, read_diff_records
+from omnigraph.read.changes.equality import Mask, compare_values
+from omnigraph.read.changes.feed import BEGINNING, NOW, ChangeBlock, Changes, follow_changes, take_baseline
 
 __all__ = [
-    "BASELINE",
+    "BASELINE_HINT",
     "BEGINNING",
+    "CURSOR_PREFIX",
     "NOW",
-    "PREFIX",
+    "CandidateFragment",
+    "CandidateRows",
     "ChangeBlock",
     "ChangedRows",
     "Changes",
     "Diff",
+    "DiffSide",
     "Mask",
-    "Side",
-    "Touched",
-    "TouchedPart",
-    "baseline",
-    "changed_stretches",
-    "changed_tables",
+    "compare_sides",
+    "compare_values",
     "compute_diff",
+    "find_changed_tables",
+    "find_table_candidates",
     "follow_changes",
-    "records_between",
-    "same_values",
-    "stretches_between",
-    "touched_sides",
+    "read_changes",
+    "read_diff_records",
+    "take_baseline",
 ]

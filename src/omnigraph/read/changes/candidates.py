@@ -33,7 +33,7 @@ ROWS_AT_ONCE: Final = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class TouchedPart:
+class CandidateFragment:
     """Rows of one fragment that may be others on the other side, by their offsets in it; None for all of them."""
 
     fragment: Fragment
@@ -46,11 +46,11 @@ class TouchedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class CandidateRows:
     """The rows of one side that may be others on the other side."""
 
     table: Table
-    parts: tuple[TouchedPart, ...]
+    parts: tuple[CandidateFragment, ...]
 
     @property
     def num_rows(self) -> int:
@@ -62,12 +62,12 @@ class Touched:
         return read_rows(self.table, ((part.fragment, part.offsets) for part in self.parts), columns)
 
 
-def all_rows(table: Table) -> Touched:
+def select_all_rows(table: Table) -> CandidateRows:
     """Every row of a table."""
-    return Touched(table, tuple(TouchedPart(each) for each in fragments_of(table)))
+    return CandidateRows(table, tuple(CandidateFragment(each) for each in fragments_of(table)))
 
 
-def touched_rows(before: Table, after: Table) -> tuple[Touched, Touched]:
+def find_candidates(before: Table, after: Table) -> tuple[CandidateRows, CandidateRows]:
     """The rows of two versions that may differ, on each side."""
     olds = {each.files: each for each in fragments_of(before)}
     news = {each.files: each for each in fragments_of(after)}
@@ -81,12 +81,12 @@ def touched_rows(before: Table, after: Table) -> tuple[Touched, Touched]:
         deleted_offsets(after, [new for _, new in thinned]),
     )
     for (old, new), was, is_ in zip(thinned, were, are, strict=True):
-        gone.append(TouchedPart(old, np.setdiff1d(is_, was, assume_unique=True)))
-        back.append(TouchedPart(new, np.setdiff1d(was, is_, assume_unique=True)))
-    return Touched(before, _in_order(gone)), Touched(after, _in_order(back))
+        gone.append(CandidateFragment(old, np.setdiff1d(is_, was, assume_unique=True)))
+        back.append(CandidateFragment(new, np.setdiff1d(was, is_, assume_unique=True)))
+    return CandidateRows(before, _in_order(gone)), CandidateRows(after, _in_order(back))
 
 
-def _in_order(parts: Iterable[TouchedPart]) -> tuple[TouchedPart, ...]:
+def _in_order(parts: Iterable[CandidateFragment]) -> tuple[CandidateFragment, ...]:
     return tuple(sorted((part for part in parts if part.num_rows), key=lambda part: part.fragment.id))
 
 
@@ -95,7 +95,7 @@ def _in_order(parts: Iterable[TouchedPart]) -> tuple[TouchedPart, ...]:
 
 def _rewritten(
     before: Table, lost: Sequence[Fragment], after: Table, come: Sequence[Fragment]
-) -> tuple[list[TouchedPart], list[TouchedPart]]:
+) -> tuple[list[CandidateFragment], list[CandidateFragment]]:
     """The rows of fragments that only one side has, less those that were moved as they are."""
     # A column that came or went changes rows without a word in their versions.
     shared = shared_versions(before, after) if lost and come and before.schema == after.schema else -1
@@ -133,9 +133,9 @@ class _Moving:
         if len(offsets):
             self._moved.setdefault(number, []).append(offsets)
 
-    def left(self) -> list[TouchedPart]:
+    def left(self) -> list[CandidateFragment]:
         """All rows that were not only moved."""
-        return [TouchedPart(each, self._left_of(number)) for number, each in enumerate(self._fragments)]
+        return [CandidateFragment(each, self._left_of(number)) for number, each in enumerate(self._fragments)]
 
     def _left_of(self, number: int) -> Numbers | None:
         moved, fragment = self._moved.get(number), self._fragments[number]

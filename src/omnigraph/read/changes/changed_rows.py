@@ -17,10 +17,10 @@ from enum import StrEnum
 import pyarrow as pa
 
 from omnigraph.errors import NotFound
-from omnigraph.language.schema import Catalog, EdgeType, NodeType
+from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.changes.candidates import Touched, all_rows, touched_rows
-from omnigraph.read.changes.compare import Side, Stretch, differing
+from omnigraph.read.changes.candidates import CandidateRows, find_candidates, select_all_rows
+from omnigraph.read.changes.compare import DiffSide, Stretch, differing
 from omnigraph.storage.staging import Addresses
 
 
@@ -62,7 +62,7 @@ class ChangedRows:
         return self.rows.num_rows
 
 
-def changed_tables(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
+def find_changed_tables(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
     """The keys of the tables that the two show at other versions, sorted; no table is opened.
 
     A branch that lags may still have a table of a type that is in neither schema: nobody sees its rows.
@@ -81,20 +81,20 @@ def changed_rows(
     before: Snapshot, after: Snapshot, table_key: str, columns: Sequence[str] | None = None
 ) -> Iterator[ChangedRows]:
     """What changed in one table, in parts of few rows. ``columns`` are those of the images; blobs may be left out."""
-    for stretch in changed_stretches(before, after, table_key, columns):
+    for stretch in read_changes(before, after, table_key, columns):
         yield from stretch
 
 
-def changed_stretches(
+def read_changes(
     before: Snapshot, after: Snapshot, table_key: str, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[ChangedRows, ...]]:
     """The same, as stretches of ids: every id of one is lower than those of the next. At most a part for each op."""
     if _place(before, table_key) != _place(after, table_key):
-        yield from stretches_between(table_key, *touched_sides(before, after, table_key).sides(), columns)
+        yield from compare_sides(table_key, *find_table_candidates(before, after, table_key).sides(), columns)
 
 
-def stretches_between(
-    table_key: str, before: Side, after: Side, columns: Sequence[str] | None = None
+def compare_sides(
+    table_key: str, before: DiffSide, after: DiffSide, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[ChangedRows, ...]]:
     """The same for rows that were found already, wherever they lie."""
     for stretch in differing(before, after, columns):
@@ -102,45 +102,40 @@ def stretches_between(
 
 
 @dataclass(frozen=True, slots=True)
-class TouchedSides:
+class TableCandidates:
     """The rows of one table that may differ, on both sides, and its type on each. A side may have no table."""
 
-    before: Touched | None
-    after: Touched | None
+    before: CandidateRows | None
+    after: CandidateRows | None
     types: tuple[NodeType | EdgeType, NodeType | EdgeType]
 
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[DiffSide, DiffSide]:
         """Both sides, to be compared."""
-        return Side(self.before, self.types[0]), Side(self.after, self.types[1])
+        return DiffSide(self.before, self.types[0]), DiffSide(self.after, self.types[1])
 
 
-def touched_sides(before: Snapshot, after: Snapshot, table_key: str) -> TouchedSides:
+def find_table_candidates(before: Snapshot, after: Snapshot, table_key: str) -> TableCandidates:
     """The rows of one table that may differ. Only metadata is read."""
-    types = types_of(before, after, table_key)
+    types = resolve_types(before, after, table_key)
     if _place(before, table_key) == _place(after, table_key):
-        return TouchedSides(None, None, types)
-    return TouchedSides(*_touched(before, after, table_key), types)
+        return TableCandidates(None, None, types)
+    return TableCandidates(*_touched(before, after, table_key), types)
 
 
-def types_of(before: Snapshot, after: Snapshot, table_key: str) -> tuple[NodeType | EdgeType, NodeType | EdgeType]:
+def resolve_types(before: Snapshot, after: Snapshot, table_key: str) -> tuple[NodeType | EdgeType, NodeType | EdgeType]:
     """The type on each side. Where a schema does not have it, there are no rows that could need another."""
-    old, new = (_type_in(snapshot.catalog(), table_key) for snapshot in (before, after))
+    old, new = (snapshot.catalog().find_type(table_key) for snapshot in (before, after))
     known = old or new
     if known is None:
         raise NotFound(f"neither schema has the type of '{table_key}'", details={"table_key": table_key})
     return old or known, new or known
 
 
-def _type_in(catalog: Catalog, table_key: str) -> NodeType | EdgeType | None:
-    kind, _, name = table_key.partition(":")
-    return catalog.nodes.get(name) if kind == "node" else catalog.edges.get(name)
-
-
-def _touched(before: Snapshot, after: Snapshot, table_key: str) -> tuple[Touched | None, Touched | None]:
+def _touched(before: Snapshot, after: Snapshot, table_key: str) -> tuple[CandidateRows | None, CandidateRows | None]:
     old, new = (snapshot.table(table_key) if table_key in snapshot.pins else None for snapshot in (before, after))
     if old is not None and new is not None:
-        return touched_rows(old, new)
-    return None if old is None else all_rows(old), None if new is None else all_rows(new)
+        return find_candidates(old, new)
+    return None if old is None else select_all_rows(old), None if new is None else select_all_rows(new)
 
 
 def _parts(table_key: str, stretch: Stretch) -> Iterator[ChangedRows]:

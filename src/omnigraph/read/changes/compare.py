@@ -14,13 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.read.changes.equality import Mask, same_blobs, same_values
-from omnigraph.read.changes.id_ranges import Sides, Stream, in_ranges
-from omnigraph.read.frames import places_of
-from omnigraph.read.rows import blob_sizes, blobs_of, whole_blobs
+from omnigraph.read.changes.equality import Mask, compare_blobs, compare_values
+from omnigraph.read.changes.id_ranges import RangeRows, RowStream, group_by_id_range
+from omnigraph.read.frames import find_positions
+from omnigraph.read.rows import blob_properties_of, estimate_blob_sizes, read_writable_blobs
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, absent, column_of, compute, truths
-from omnigraph.storage.missing import missing_column
+from omnigraph.storage.columns import Values, column_of, compute, truths
+from omnigraph.storage.lagging_columns import read_compared_column
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import Addresses
 
@@ -32,7 +32,7 @@ Places: TypeAlias = npt.NDArray[np.int64]
 Image: TypeAlias = pa.RecordBatch | None
 
 
-class Candidates(Protocol):
+class CandidateSource(Protocol):
     """Rows of a table that may differ from those of the other side, wherever they are read from."""
 
     @property
@@ -51,60 +51,56 @@ class Candidates(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class DiffSide:
     """The rows of one side that may differ, and the type that gives them their columns. A side may have no table."""
 
-    touched: Candidates | None
+    candidates: CandidateSource | None
     type: NodeType | EdgeType
 
     @property
     def num_rows(self) -> int:
         """How many rows may differ."""
-        return 0 if self.touched is None else self.touched.num_rows
+        return 0 if self.candidates is None else self.candidates.num_rows
 
     @property
     def table(self) -> Table:
         """The table, of a side that has rows."""
-        assert self.touched is not None
-        return self.touched.table
+        assert self.candidates is not None
+        return self.candidates.table
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that the schema of this side declares."""
         return arrow_schema(self.type)
 
-    def stream(self, columns: Sequence[str]) -> Stream:
+    def open_stream(self, columns: Sequence[str]) -> RowStream:
         """The rows in some columns; those that the table lacks stay away."""
-        touched = self.touched
+        touched = self.candidates
         if touched is None:
-            return Stream(iter(()), 0, lambda: iter(()))
+            return RowStream(iter(()), 0, lambda: iter(()))
         there = set(touched.table.schema.names)
         wanted = [name for name in dict.fromkeys(("id", *columns)) if name in there]
-        return Stream(touched.read(wanted), touched.num_rows, lambda: touched.read(["id"]))
+        return RowStream(touched.read(wanted), touched.num_rows, lambda: touched.read(["id"]))
 
-    def image(self, rows: pa.Table, columns: Sequence[str] | None) -> pa.RecordBatch:
+    def build_image(self, rows: pa.Table, columns: Sequence[str] | None) -> pa.RecordBatch:
         """Rows as they can be written again, in the columns that are wanted of those that the schema has."""
         names = self.schema.names
         wanted = names if columns is None else [name for name in columns if name in names]
         schema = pa.schema([cast("pa.Field[pa.DataType]", self.schema.field(name)) for name in wanted])
-        blobs = {*blobs_of(self.type)} & {*rows.column_names}
+        blobs = {*blob_properties_of(self.type)} & {*rows.column_names}
         found = [
-            whole_blobs(self.table, name, rows) if name in blobs else self.brought(rows, name, type_)
+            read_writable_blobs(self.table, name, rows) if name in blobs else self.brought(rows, name, type_)
             for name, type_ in zip(schema.names, schema.types, strict=True)
         ]
         return pa.RecordBatch.from_arrays(found, schema=schema)
 
     def brought(self, rows: pa.Table, name: str, type_: pa.DataType) -> Values:
         """A column in a type that a schema declares: a table may lag behind it, and that of the other side be newer."""
-        if name not in rows.column_names:
-            known = name in self.type.properties
-            return missing_column(self.type, name, rows.num_rows).cast(type_) if known else absent(rows.num_rows, type_)
-        found = column_of(rows, name)
-        return found if found.type == type_ else found.cast(type_)
+        return read_compared_column(self.type, rows, name, type_)
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class RowPairs:
     """Rows of both sides by id, in the order of the ids: where each is on each side, -1 where it is not."""
 
     before: Places
@@ -113,9 +109,9 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.before)
 
-    def part(self, chosen: slice | Mask) -> Pairs:
+    def select(self, chosen: slice | Mask) -> RowPairs:
         """Some of them."""
-        return Pairs(self.before[chosen], self.after[chosen])
+        return RowPairs(self.before[chosen], self.after[chosen])
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,55 +126,57 @@ class Stretch:
     updated_at: Addresses
 
 
-def differing(before: Side, after: Side, columns: Sequence[str] | None) -> Iterator[Stretch]:
+def differing(before: DiffSide, after: DiffSide, columns: Sequence[str] | None) -> Iterator[Stretch]:
     """All rows that differ, lower ids first; ``columns`` are those of the images."""
     # Without another side there is nothing to compare, and only what is asked for has to be read.
     alone = not (before.num_rows and after.num_rows)
-    streams = (side.stream(columns if alone and columns is not None else side.schema.names) for side in (before, after))
-    for found in in_ranges(*streams):
+    streams = (
+        side.open_stream(columns if alone and columns is not None else side.schema.names) for side in (before, after)
+    )
+    for found in group_by_id_range(*streams):
         # Rows are taken out of here again and again, which is slow while they are in pieces.
-        sides = Sides(*(rows.combine_chunks() for rows in found))
+        sides = RangeRows(*(rows.combine_chunks() for rows in found))
         pairs = _differing_pairs(before, after, sides)
         weights = _weights(before, sides.before, pairs.before, columns)
         weights += _weights(after, sides.after, pairs.after, columns)
         for cut in _cuts(weights):
-            yield _stretch(before, after, sides, pairs.part(cut), columns)
+            yield _stretch(before, after, sides, pairs.select(cut), columns)
 
 
 # --------------------------------------------------------------------------------------------- which differ
 
 
-def _differing_pairs(before: Side, after: Side, sides: Sides) -> Pairs:
+def _differing_pairs(before: DiffSide, after: DiffSide, sides: RangeRows) -> RowPairs:
     olds, news = column_of(sides.before, "id"), column_of(sides.after, "id")
-    there = places_of(olds, news).astype(np.int64)
+    there = find_positions(olds, news).astype(np.int64)
     gone, met = np.flatnonzero(there < 0), np.flatnonzero(there >= 0)
     fresh = np.setdiff1d(np.arange(len(news)), there[met], assume_unique=True)
-    met = met[_differ(before, after, sides, Pairs(met, there[met]))]
-    pairs = Pairs(
+    met = met[_differ(before, after, sides, RowPairs(met, there[met]))]
+    pairs = RowPairs(
         np.concatenate([gone, met, np.full(len(fresh), -1)]),
         np.concatenate([np.full(len(gone), -1), there[met], fresh]),
     )
     ids = pa.concat_arrays([olds.take(gone), olds.take(met), news.take(fresh)])
     order = compute("array_sort_indices", ids).to_numpy().astype(np.int64)
-    return Pairs(pairs.before[order], pairs.after[order])
+    return RowPairs(pairs.before[order], pairs.after[order])
 
 
-def _differ(before: Side, after: Side, sides: Sides, pairs: Pairs) -> Mask:
+def _differ(before: DiffSide, after: DiffSide, sides: RangeRows, pairs: RowPairs) -> Mask:
     """For each pair of rows whether some column tells them apart."""
     few = [
-        _differ_of_few(before, after, sides, pairs.part(slice(begin, begin + ROWS_AT_ONCE)))
+        _differ_of_few(before, after, sides, pairs.select(slice(begin, begin + ROWS_AT_ONCE)))
         for begin in range(0, len(pairs), ROWS_AT_ONCE)
     ]
     return np.concatenate([np.zeros(0, np.bool_), *few])
 
 
-def _differ_of_few(before: Side, after: Side, sides: Sides, pairs: Pairs) -> Mask:
+def _differ_of_few(before: DiffSide, after: DiffSide, sides: RangeRows, pairs: RowPairs) -> Mask:
     one, other = sides.before.take(pairs.before), sides.after.take(pairs.after)
     same = np.ones(len(pairs), np.bool_)
-    blobs = {*blobs_of(before.type), *blobs_of(after.type)}
+    blobs = {*blob_properties_of(before.type), *blob_properties_of(after.type)}
     for name, type_ in {**_types(before.schema), **_types(after.schema)}.items():
         if name not in blobs:
-            same &= same_values(before.brought(one, name, type_), after.brought(other, name, type_))
+            same &= compare_values(before.brought(one, name, type_), after.brought(other, name, type_))
     for name in blobs:
         # Bytes are read last, and only of rows that nothing else tells apart.
         at = np.flatnonzero(same)
@@ -186,9 +184,9 @@ def _differ_of_few(before: Side, after: Side, sides: Sides, pairs: Pairs) -> Mas
     return ~same
 
 
-def _same_blobs(name: str, one: tuple[Side, pa.Table], other: tuple[Side, pa.Table]) -> Mask:
+def _same_blobs(name: str, one: tuple[DiffSide, pa.Table], other: tuple[DiffSide, pa.Table]) -> Mask:
     if all(name in rows.column_names for _, rows in (one, other)):
-        return same_blobs(name, (one[0].table, one[1]), (other[0].table, other[1]))
+        return compare_blobs(name, (one[0].table, one[1]), (other[0].table, other[1]))
     same = np.ones(one[1].num_rows, np.bool_)
     for _, rows in (one, other):
         if name in rows.column_names:
@@ -211,22 +209,24 @@ def _cuts(weights: npt.NDArray[np.float64]) -> Iterator[slice]:
         yield slice(start, end)
 
 
-def _weights(side: Side, rows: pa.Table, at: Places, columns: Sequence[str] | None) -> npt.NDArray[np.float64]:
+def _weights(side: DiffSide, rows: pa.Table, at: Places, columns: Sequence[str] | None) -> npt.NDArray[np.float64]:
     """About how many bytes the image of each row takes; none where the row is not on this side."""
     weights = np.full(rows.num_rows + 1, rows.nbytes / max(1, rows.num_rows))
-    for name in {*blobs_of(side.type)} & {*rows.column_names}:
+    for name in {*blob_properties_of(side.type)} & {*rows.column_names}:
         if columns is None or name in columns:
-            weights[:-1] += blob_sizes(rows, name)
+            weights[:-1] += estimate_blob_sizes(rows, name)
     weights[-1] = 0
     return weights[at]
 
 
-def _stretch(before: Side, after: Side, sides: Sides, pairs: Pairs, columns: Sequence[str] | None) -> Stretch:
+def _stretch(
+    before: DiffSide, after: DiffSide, sides: RangeRows, pairs: RowPairs, columns: Sequence[str] | None
+) -> Stretch:
     gone, fresh = pairs.after < 0, pairs.before < 0
-    both = pairs.part(~(gone | fresh))
+    both = pairs.select(~(gone | fresh))
 
-    def image(side: Side, rows: pa.Table, at: Places) -> pa.RecordBatch:
-        return side.image(rows.take(at), columns)
+    def image(side: DiffSide, rows: pa.Table, at: Places) -> pa.RecordBatch:
+        return side.build_image(rows.take(at), columns)
 
     return Stretch(
         image(before, sides.before, pairs.before[gone]) if gone.any() else None,

@@ -15,9 +15,9 @@ import orjson
 
 from omnigraph.errors import ParameterError
 
-PREFIX: Final = "ogc1."
+CURSOR_PREFIX: Final = "ogc1."
 _DIGEST: Final = 6
-BASELINE: Final = "take a baseline (`omnigraph changes baseline`) and go on from its cursor"
+BASELINE_HINT: Final = "take a baseline (`omnigraph changes baseline`) and go on from its cursor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,38 +34,38 @@ class Cursor:
     tables: tuple[str, ...] | None
     commit: str | None
 
-    def encoded(self) -> str:
+    def encode(self) -> str:
         """The text of it."""
         facts = [self.graph, self.branch, self.incarnation, self.tables, self.commit]
         data = orjson.dumps(facts)
-        return PREFIX + urlsafe_b64encode(_digest(data) + data).decode().rstrip("=")
+        return CURSOR_PREFIX + urlsafe_b64encode(_digest(data) + data).decode().rstrip("=")
 
-    def require(self, wanted: Cursor) -> None:
+    def check_same_feed(self, wanted: Cursor) -> None:
         """Refuse to go on from here in another graph, on another branch, or with other types."""
         if self.graph != wanted.graph:
             raise ParameterError("the cursor is of another graph", hint="each graph has cursors of its own")
         if self.branch != wanted.branch:
             raise ParameterError(
                 f"the cursor is of branch '{self.branch}', not of '{wanted.branch}'",
-                hint=f"ask for the changes of '{self.branch}', or {BASELINE}",
+                hint=f"ask for the changes of '{self.branch}', or {BASELINE_HINT}",
             )
         if self.incarnation != wanted.incarnation:
             raise ParameterError(
-                f"branch '{self.branch}' was deleted and made anew since this cursor was given", hint=BASELINE
+                f"branch '{self.branch}' was deleted and made anew since this cursor was given", hint=BASELINE_HINT
             )
         if self.tables != wanted.tables:
             raise ParameterError(
                 f"the cursor follows {_types(self.tables)}, not {_types(wanted.tables)}",
-                hint=f"ask for the same types, or {BASELINE}",
+                hint=f"ask for the same types, or {BASELINE_HINT}",
             )
 
 
-def decoded(text: str) -> Cursor:
+def decode_cursor(text: str) -> Cursor:
     """The cursor that a text is."""
     try:
-        if not text.startswith(PREFIX):
+        if not text.startswith(CURSOR_PREFIX):
             raise ValueError(text)
-        body = text.removeprefix(PREFIX)
+        body = text.removeprefix(CURSOR_PREFIX)
         raw = urlsafe_b64decode(body + "=" * (-len(body) % 4))
         digest, data = raw[:_DIGEST], raw[_DIGEST:]
         if digest != _digest(data):

@@ -22,9 +22,17 @@ from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.tags import tag_names
-from omnigraph.read.changes.changed_rows import Op, changed_stretches, changed_tables, stretches_between, types_of
-from omnigraph.read.changes.compare import Side
-from omnigraph.read.changes.images import JSON, PYTHON, ChangedEntity, Form, diff_batch, diff_schema, entities_of
+from omnigraph.read.changes.changed_rows import Op, compare_sides, find_changed_tables, read_changes, resolve_types
+from omnigraph.read.changes.compare import DiffSide
+from omnigraph.read.changes.images import (
+    JSON,
+    PYTHON,
+    EntityImages,
+    ImageFormat,
+    build_diff_batch,
+    diff_schema_of,
+    read_entities,
+)
 
 Value = TypeVar("Value")
 
@@ -103,11 +111,11 @@ class Diff:
         keys = _table_keys(self.before, self.after, name)
         if len(keys) > 1:
             raise ParameterError(f"'{name}' is a node type and an edge type", hint=f"say {' or '.join(keys)}")
-        types = types_of(self.before, self.after, keys[0])
+        types = resolve_types(self.before, self.after, keys[0])
         # Tables that the diff leaves out have nothing to show, whether they changed or not.
-        stretches = (changed_stretches(self.before, self.after, key) for key in keys if key in self.tables)
-        batches = (diff_batch(parts, types) for parts_of_table in stretches for parts in parts_of_table)
-        return pa.RecordBatchReader.from_batches(diff_schema(types), batches)
+        stretches = (read_changes(self.before, self.after, key) for key in keys if key in self.tables)
+        batches = (build_diff_batch(parts, types) for parts_of_table in stretches for parts in parts_of_table)
+        return pa.RecordBatchReader.from_batches(diff_schema_of(types), batches)
 
     def to_arrow(self, name: str) -> pa.Table:
         """All changes of one type."""
@@ -124,25 +132,25 @@ class Diff:
 
     def _counted(self, table_key: str) -> TypeChanges:
         counts = dict.fromkeys(Op, 0)
-        for parts in changed_stretches(self.before, self.after, table_key, ["id"]):
+        for parts in read_changes(self.before, self.after, table_key, ["id"]):
             for part in parts:
                 counts[part.op] += part.num_rows
         return TypeChanges(*_kind_and_name(table_key), counts[Op.INSERTED], counts[Op.UPDATED], counts[Op.DELETED])
 
-    def _entities(self, form: Form[Value]) -> Iterator[tuple[str, ChangedEntity[Value]]]:
+    def _entities(self, form: ImageFormat[Value]) -> Iterator[tuple[str, EntityImages[Value]]]:
         for table_key in self.tables:
-            types = types_of(self.before, self.after, table_key)
-            for parts in changed_stretches(self.before, self.after, table_key):
-                yield from ((table_key, each) for each in entities_of(parts, types, form))
+            types = resolve_types(self.before, self.after, table_key)
+            for parts in read_changes(self.before, self.after, table_key):
+                yield from ((table_key, each) for each in read_entities(parts, types, form))
 
 
-def records_between(table_key: str, before: Side, after: Side) -> Iterator[dict[str, Json]]:
+def read_diff_records(table_key: str, before: DiffSide, after: DiffSide) -> Iterator[dict[str, Json]]:
     """The records of one table, for rows that may differ wherever they lie."""
-    for parts in stretches_between(table_key, before, after):
-        yield from (_record(table_key, each) for each in entities_of(parts, (before.type, after.type), JSON))
+    for parts in compare_sides(table_key, before, after):
+        yield from (_record(table_key, each) for each in read_entities(parts, (before.type, after.type), JSON))
 
 
-def _record(table_key: str, entity: ChangedEntity[Json]) -> dict[str, Json]:
+def _record(table_key: str, entity: EntityImages[Json]) -> dict[str, Json]:
     kind, name = _kind_and_name(table_key)
     return {
         "op": str(entity.op),
@@ -188,7 +196,7 @@ def compute_diff(
     else:
         before, after = given, take_snapshot(manifest, branch)
     wanted = _wanted(before, after, types)
-    changed = [key for key in changed_tables(before, after) if wanted is None or key in wanted]
+    changed = [key for key in find_changed_tables(before, after) if wanted is None or key in wanted]
     return Diff(before, after, tuple(sorted(changed, key=lambda key: TableKey(key).nodes_first)))
 
 
@@ -214,7 +222,7 @@ def _wanted(before: Snapshot, after: Snapshot, types: Iterable[str] | None) -> s
     return None if types is None else {key for name in types for key in _table_keys(before, after, name)}
 
 
-def _table_keys(before: Snapshot, after: Snapshot, name: str) -> list[str]:
+def _table_keys(before: Snapshot, after: Snapshot, name: str) -> list[TableKey]:
     """The tables that a name means, by a type or a table key; a type that only one of the two moments has counts."""
     keys = {type_.table_key for snapshot in (before, after) for type_ in snapshot.catalog().types()}
     found = [key for key in TableKey.candidates(name) if key in keys]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.read.rows import EXTERNAL, Descriptor, descriptors_of, stored_bytes
+from omnigraph.read.rows import EXTERNAL_BLOB, BlobDescriptor, descriptors_of, read_stored_bytes
 from omnigraph.storage.columns import Values, compute, truths
 from omnigraph.storage.pinned import Table
 
@@ -25,12 +25,12 @@ _BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 """Of blobs, so many bytes of each side are compared at a time; a blob is never divided."""
 
 
-def same_values(one: Values, other: Values) -> Mask:
+def compare_values(one: Values, other: Values) -> Mask:
     """For each place whether two columns of one type hold the same there; of blobs only those that are here whole."""
     missing, other_missing = truths(compute("is_null", one)), truths(compute("is_null", other))
     if pa.types.is_struct(one.type):
         fields = [field.name for field in cast("Iterable[pa.Field[pa.DataType]]", one.type)]
-        same = np.logical_and.reduce([same_values(_field(one, name), _field(other, name)) for name in fields])
+        same = np.logical_and.reduce([compare_values(_field(one, name), _field(other, name)) for name in fields])
         return (missing & other_missing) | (same & ~missing & ~other_missing)
     if pa.types.is_list(one.type) or pa.types.is_fixed_size_list(one.type):
         return (missing & other_missing) | _same_lists(one, other, ~(missing | other_missing))
@@ -50,7 +50,7 @@ def _same_lists(one: Values, other: Values, there: Mask) -> Mask:
     at = np.flatnonzero(same)
     ends = np.cumsum(lengths[at])
     elements = [compute("list_flatten", each.take(at)) for each in (one, other)]
-    differing = np.concatenate([[0], np.cumsum(~same_values(*elements))])
+    differing = np.concatenate([[0], np.cumsum(~compare_values(*elements))])
     same[at] = differing[ends] == differing[ends - lengths[at]]
     return same
 
@@ -63,29 +63,31 @@ def _lengths(lists: Values) -> npt.NDArray[np.int64]:
 # --------------------------------------------------------------------------------------------- blobs
 
 
-def same_blobs(column: str, one: tuple[Table, pa.Table], other: tuple[Table, pa.Table]) -> Mask:
+def compare_blobs(column: str, one: tuple[Table, pa.Table], other: tuple[Table, pa.Table]) -> Mask:
     """For each place whether two blobs are the same; the rows come with their addresses.
 
     Bytes are read only where the sizes do not tell already.
     """
     pairs = list(zip(descriptors_of(one[1], column), descriptors_of(other[1], column), strict=True))
     same = np.array([_is_same_so_far(*pair) for pair in pairs], np.bool_)
-    stored = [at for at in np.flatnonzero(same).tolist() if (found := pairs[at][0]) and found["kind"] != EXTERNAL]
+    stored = [at for at in np.flatnonzero(same).tolist() if (found := pairs[at][0]) and found["kind"] != EXTERNAL_BLOB]
     for places in _batches(stored, [_size(pairs[at][0]) for at in stored]):
-        contents = (stored_bytes(table, column, rows.take(places), range(len(places))) for table, rows in (one, other))
+        contents = (
+            read_stored_bytes(table, column, rows.take(places), range(len(places))) for table, rows in (one, other)
+        )
         same[places] = [mine == theirs for mine, theirs in zip(*contents, strict=True)]
     return same
 
 
-def _is_same_so_far(one: Descriptor, other: Descriptor) -> bool:
+def _is_same_so_far(one: BlobDescriptor, other: BlobDescriptor) -> bool:
     if one is None or other is None:
         return one is other
-    if EXTERNAL in (one["kind"], other["kind"]):
+    if EXTERNAL_BLOB in (one["kind"], other["kind"]):
         return all(one[name] == other[name] for name in ("kind", "blob_uri", "position", "size"))
     return one["size"] == other["size"]
 
 
-def _size(found: Descriptor) -> int:
+def _size(found: BlobDescriptor) -> int:
     return 0 if found is None else int(found["size"])
 
 

@@ -29,14 +29,14 @@ _LOOKS: Final = 256
 """For each range, so many ids are looked at beforehand."""
 
 
-class Sides(NamedTuple):
+class RangeRows(NamedTuple):
     """The rows of both sides whose ids lie in one range. A side that has none has no other column than ``id``."""
 
     before: pa.Table
     after: pa.Table
 
 
-class Stream(NamedTuple):
+class RowStream(NamedTuple):
     """One side: its rows with a column ``id``, how many they are, and only their ids, read on their own."""
 
     rows: Iterator[pa.RecordBatch]
@@ -44,7 +44,7 @@ class Stream(NamedTuple):
     ids: Callable[[], Iterator[pa.RecordBatch]]
 
 
-def in_ranges(before: Stream, after: Stream) -> Iterator[Sides]:
+def group_by_id_range(before: RowStream, after: RowStream) -> Iterator[RangeRows]:
     """The rows of both sides, one range of ids after the other, lower ids first; not sorted within a range."""
     streams = (before, after)
     arriving = chain.from_iterable(((side, batch) for batch in stream.rows) for side, stream in enumerate(streams))
@@ -57,7 +57,7 @@ def in_ranges(before: Stream, after: Stream) -> Iterator[Sides]:
             break
     else:
         if held:
-            yield Sides(*(_table(batch for side, batch in held if side == wanted) for wanted in (0, 1)))
+            yield RangeRows(*(_table(batch for side, batch in held if side == wanted) for wanted in (0, 1)))
         return
     rows_held = sum(batch.num_rows for _, batch in held)
     total = sum(stream.num_rows for stream in streams)
@@ -82,7 +82,7 @@ def _drained(held: list[tuple[int, pa.RecordBatch]]) -> Iterator[tuple[int, pa.R
         yield held.pop()
 
 
-def _bounds(streams: Iterable[Stream], total: int, ranges: int) -> Values:
+def _bounds(streams: Iterable[RowStream], total: int, ranges: int) -> Values:
     """The ids that begin a range, the lowest one apart."""
     step = max(1, total // (ranges * _LOOKS))
     looked_at: list[Values] = []
@@ -96,7 +96,7 @@ def _bounds(streams: Iterable[Stream], total: int, ranges: int) -> Values:
     return ids.take(np.unique(ends)).unique()
 
 
-def _through_files(arriving: Iterator[tuple[int, pa.RecordBatch]], bounds: Values) -> Iterator[Sides]:
+def _through_files(arriving: Iterator[tuple[int, pa.RecordBatch]], bounds: Values) -> Iterator[RangeRows]:
     with TemporaryDirectory(prefix="omnigraph-rows-") as folder:
         paths = [[Path(folder, f"{number}-{side}.arrow") for side in (0, 1)] for number in range(len(bounds) + 1)]
         with ExitStack() as stack:
@@ -108,7 +108,7 @@ def _through_files(arriving: Iterator[tuple[int, pa.RecordBatch]], bounds: Value
                         files[path] = stack.enter_context(ipc.new_file(str(path), part.schema))
                     files[path].write_batch(part)
         for pair in paths:
-            yield Sides(*(_read(path) if path in files else _none() for path in pair))
+            yield RangeRows(*(_read(path) if path in files else _none() for path in pair))
             for path in pair:
                 path.unlink(missing_ok=True)
 

@@ -14,8 +14,17 @@ import pyarrow as pa
 from omnigraph.errors import Json
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.changes.changed_rows import ChangedRows, Op
-from omnigraph.read.changes.equality import same_values
-from omnigraph.read.rows import SHOWN, BlobValue, blob_text, blobs_of, json_rows, python_rows, shown, shown_schema
+from omnigraph.read.changes.equality import compare_values
+from omnigraph.read.rows import (
+    PUBLIC_NAMES,
+    BlobValue,
+    blob_properties_of,
+    blob_to_text,
+    public_schema_of,
+    to_json_rows,
+    to_public_batch,
+    to_python_rows,
+)
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, absent, column_of, to_list
 
@@ -24,7 +33,7 @@ Type: TypeAlias = NodeType | EdgeType
 
 
 @dataclass(frozen=True, slots=True)
-class Form(Generic[Value]):
+class ImageFormat(Generic[Value]):
     """How values are spelled."""
 
     rows: Callable[[pa.RecordBatch], list[dict[str, Value]]]
@@ -32,15 +41,15 @@ class Form(Generic[Value]):
 
 
 def _bytes_or_uri(value: BlobValue) -> object:
-    return blob_text(value) if value["data"] is None else value["data"]
+    return blob_to_text(value) if value["data"] is None else value["data"]
 
 
-PYTHON: Final[Form[object]] = Form(python_rows, _bytes_or_uri)
-JSON: Final[Form[Json]] = Form(json_rows, blob_text)
+PYTHON: Final[ImageFormat[object]] = ImageFormat(to_python_rows, _bytes_or_uri)
+JSON: Final[ImageFormat[Json]] = ImageFormat(to_json_rows, blob_to_text)
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedEntity(Generic[Value]):
+class EntityImages(Generic[Value]):
     """One changed row: its images by property, and the properties that differ."""
 
     id: str
@@ -50,32 +59,32 @@ class ChangedEntity(Generic[Value]):
     changed: tuple[str, ...]
 
 
-def entities_of(
-    parts: Iterable[ChangedRows], types: tuple[Type, Type], form: Form[Value]
-) -> Iterator[ChangedEntity[Value]]:
+def read_entities(
+    parts: Iterable[ChangedRows], types: tuple[Type, Type], form: ImageFormat[Value]
+) -> Iterator[EntityImages[Value]]:
     """The rows of a stretch, whatever became of them, in the order of their ids."""
     return merge(*(_entities(part, types, form) for part in parts), key=attrgetter("id"))
 
 
-def _entities(part: ChangedRows, types: tuple[Type, Type], form: Form[Value]) -> list[ChangedEntity[Value]]:
+def _entities(part: ChangedRows, types: tuple[Type, Type], form: ImageFormat[Value]) -> list[EntityImages[Value]]:
     ids = cast("list[str]", to_list(column_of(part.rows, "id")))
     nothing = [None] * part.num_rows
     before = nothing if part.before is None else _images(part.before, types[0], form)
     after = nothing if part.after is None else _images(part.after, types[1], form)
     return [
-        ChangedEntity(id_, part.op, old, new, changed)
-        for id_, old, new, changed in zip(ids, before, after, changed_properties(part), strict=True)
+        EntityImages(id_, part.op, old, new, changed)
+        for id_, old, new, changed in zip(ids, before, after, list_changed_properties(part), strict=True)
     ]
 
 
-def changed_properties(part: ChangedRows) -> list[tuple[str, ...]]:
+def list_changed_properties(part: ChangedRows) -> list[tuple[str, ...]]:
     """For each row of an update the properties that differ, by name; the ends of an edge are ``from`` and ``to``."""
     before, after = part.before, part.after
     if before is None or after is None:
         return [()] * part.num_rows
     names = [name for name in dict.fromkeys((*after.schema.names, *before.schema.names)) if name != "id"]
-    differ = [~same_values(*_both(before, after, name)) for name in names]
-    told = [SHOWN.get(name, name) for name in names]
+    differ = [~compare_values(*_both(before, after, name)) for name in names]
+    told = [PUBLIC_NAMES.get(name, name) for name in names]
     # Most rows differ in the same properties as many others.
     kinds = [row.tobytes() for row in np.ascontiguousarray(np.transpose(differ))]
     properties = {kind: tuple(name for name, differs in zip(told, kind, strict=True) if differs) for kind in {*kinds}}
@@ -94,22 +103,22 @@ def _both(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> tuple[Val
     return old if old.type == new.type else old.cast(new.type), new
 
 
-def _images(rows: pa.RecordBatch, type_: Type, form: Form[Value]) -> list[dict[str, Value]]:
-    blobs = blobs_of(type_)
+def _images(rows: pa.RecordBatch, type_: Type, form: ImageFormat[Value]) -> list[dict[str, Value]]:
+    blobs = blob_properties_of(type_)
     plain = [name for name in rows.schema.names if name not in blobs]
-    found = form.rows(shown(rows.select(plain), shown_schema(type_, plain)))
+    found = form.rows(to_public_batch(rows.select(plain), public_schema_of(type_, plain)))
     for name in blobs:
         blob_values = cast("list[BlobValue | None]", to_list(column_of(rows, name)))
         for image, value in zip(found, blob_values, strict=True):
             image[name] = cast("Value", None) if value is None else form.blob(value)
-    names = [SHOWN.get(name, name) for name in rows.schema.names if name != "id"]
+    names = [PUBLIC_NAMES.get(name, name) for name in rows.schema.names if name != "id"]
     return [{name: image[name] for name in names} for image in found]
 
 
 # --------------------------------------------------------------------------------------------- Arrow
 
 
-def diff_schema(types: tuple[Type, Type]) -> pa.Schema:
+def diff_schema_of(types: tuple[Type, Type]) -> pa.Schema:
     """The columns of the changes of one type."""
     before, after = (_image_type(type_) for type_ in types)
     return pa.schema(
@@ -123,15 +132,15 @@ def diff_schema(types: tuple[Type, Type]) -> pa.Schema:
     )
 
 
-def diff_batch(parts: Sequence[ChangedRows], types: tuple[Type, Type]) -> pa.RecordBatch:
+def build_diff_batch(parts: Sequence[ChangedRows], types: tuple[Type, Type]) -> pa.RecordBatch:
     """The rows of a stretch in the order of their ids, each with its images as structs."""
-    schema = diff_schema(types)
+    schema = diff_schema_of(types)
     rows = pa.Table.from_batches([_batch(part, schema) for part in parts], schema).sort_by("id")
     return pa.RecordBatch.from_arrays([column_of(rows, name) for name in schema.names], schema=schema)
 
 
 def _image_type(type_: Type) -> pa.DataType:
-    schema = shown_schema(type_, [name for name in arrow_schema(type_).names if name != "id"])
+    schema = public_schema_of(type_, [name for name in arrow_schema(type_).names if name != "id"])
     return pa.struct(list(zip(schema.names, schema.types, strict=True)))
 
 
@@ -140,7 +149,7 @@ def _batch(part: ChangedRows, schema: pa.Schema) -> pa.RecordBatch:
     columns = [
         pa.array([str(part.op)] * count, pa.string()),
         column_of(part.rows, "id"),
-        pa.array(changed_properties(part), pa.list_(pa.string())),
+        pa.array(list_changed_properties(part), pa.list_(pa.string())),
         _struct(part.before, count, schema.types[3]),
         _struct(part.after, count, schema.types[4]),
     ]
@@ -151,5 +160,5 @@ def _struct(rows: pa.RecordBatch | None, count: int, type_: pa.DataType) -> Valu
     if rows is None:
         return absent(count, type_)
     fields = list(cast("Iterable[pa.Field[pa.DataType]]", type_))
-    seen = shown(rows.select([name for name in rows.schema.names if name != "id"]), pa.schema(fields))
+    seen = to_public_batch(rows.select([name for name in rows.schema.names if name != "id"]), pa.schema(fields))
     return cast("Values", pa.StructArray.from_arrays(cast("list[Values]", seen.columns), fields=fields))

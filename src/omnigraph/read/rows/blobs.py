@@ -19,21 +19,21 @@ from omnigraph.errors import NotFound, ParameterError, StorageError
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.rows.scan import Key, id_of, with_id
-from omnigraph.read.rows.type_rows import blobs_of, rows_of, type_of
+from omnigraph.read.rows.scan import Key, build_id_condition, resolve_id
+from omnigraph.read.rows.type_rows import blob_properties_of, open_type_rows, require_type
 from omnigraph.storage.arrow_schema import BLOB
 from omnigraph.storage.columns import Rows, Values, column_of, compute, to_list
 from omnigraph.storage.lance_errors import translated
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 
-INLINE: Final = "base64:"
-EXTERNAL: Final = 3
+INLINE_PREFIX: Final = "base64:"
+EXTERNAL_BLOB: Final = 3
 """The kind of a blob whose bytes lie outside of the graph."""
 
 _PIECE: Final = 8 * 1024 * 1024
 _UNMEASURED: Final = 1024 * 1024
 
-Descriptor: TypeAlias = "dict[str, int | str] | None"
+BlobDescriptor: TypeAlias = "dict[str, int | str] | None"
 
 
 class BlobValue(TypedDict):
@@ -51,21 +51,21 @@ def read_blob(
     """The bytes of one blob, or a part of them; None if there is no blob. Beyond its end there is nothing."""
     if offset < 0 or (length is not None and length < 0):
         raise ParameterError(f"offset is {offset} and length is {length}", hint="neither may be negative")
-    type_ = type_of(catalog, name)
-    blobs = blobs_of(type_)
+    type_ = require_type(catalog, name)
+    blobs = blob_properties_of(type_)
     if property_ not in blobs:
         hint = suggest_similar(property_, blobs) or (
             f"its blobs are {', '.join(blobs)}" if blobs else "it has no blobs"
         )
         raise ParameterError(f"{type_.name} has no blob '{property_}'", hint=hint)
-    rows = rows_of(snapshot, type_)
+    rows = open_type_rows(snapshot, type_)
     addresses = [
         address
-        for batch in rows.read(["id"], [with_id(type_, key)], with_address=True)
+        for batch in rows.read(["id"], [build_id_condition(type_, key)], with_address=True)
         for address in cast("list[int]", to_list(column_of(batch, ROW_ADDRESS)))
     ]
     if rows.table is None or not addresses:
-        raise NotFound(f"no {type_.name} '{id_of(type_, key)}' in this snapshot")
+        raise NotFound(f"no {type_.name} '{resolve_id(type_, key)}' in this snapshot")
     if property_ not in rows.table.schema.names:
         return None
     return _part(rows.table, property_, addresses[0], offset, length)
@@ -87,7 +87,7 @@ def _part(table: Table, column: str, address: int, offset: int, length: int | No
     return found
 
 
-def measured_blob(table: Table, column: str, address: int) -> int:
+def measure_blob(table: Table, column: str, address: int) -> int:
     """How many bytes of a blob there are, every one of them read; few are held at a time."""
     size = 0
     with translated(f"{table.subject}, blob '{column}'"):
@@ -102,13 +102,13 @@ def measured_blob(table: Table, column: str, address: int) -> int:
 # --------------------------------------------------------------------------------------------- whole columns
 
 
-def blob_sizes(rows: Rows, column: str) -> npt.NDArray[np.float64]:
+def estimate_blob_sizes(rows: Rows, column: str) -> npt.NDArray[np.float64]:
     """About how many bytes each blob has; nobody has measured those that lie elsewhere."""
     blobs = column_of(rows, column)
     if blobs.null_count == len(blobs):
         return np.zeros(len(blobs))
     kinds, sizes = (_numbers(blobs, name) for name in ("kind", "size"))
-    return np.where((kinds == EXTERNAL) & (sizes == 0), _UNMEASURED, sizes)
+    return np.where((kinds == EXTERNAL_BLOB) & (sizes == 0), _UNMEASURED, sizes)
 
 
 def _numbers(blobs: Values, name: str) -> npt.NDArray[np.float64]:
@@ -116,40 +116,40 @@ def _numbers(blobs: Values, name: str) -> npt.NDArray[np.float64]:
     return compute("coalesce", found.cast(pa.float64()), pa.scalar(0.0)).to_numpy(zero_copy_only=False)
 
 
-def blob_bytes(table: Table, column: str, rows: pa.RecordBatch) -> Values:
+def read_blob_bytes(table: Table, column: str, rows: pa.RecordBatch) -> Values:
     """The blobs of rows that came with their addresses, with what lies elsewhere fetched."""
     descriptors = descriptors_of(rows, column)
     there = [at for at, found in enumerate(descriptors) if found is not None]
-    return pa.array(stored_bytes(table, column, rows, there), pa.large_binary())
+    return pa.array(read_stored_bytes(table, column, rows, there), pa.large_binary())
 
 
-def blob_texts(table: Table, column: str, rows: pa.RecordBatch) -> pa.LargeStringArray:
+def read_blob_texts(table: Table, column: str, rows: pa.RecordBatch) -> pa.LargeStringArray:
     """The blobs of rows that came with their addresses, as records give them: their bytes, or the URI of an object."""
     descriptors = descriptors_of(rows, column)
     stored = [at for at, found in enumerate(descriptors) if found is not None and not _is_whole_object(found)]
-    contents = stored_bytes(table, column, rows, stored)
+    contents = read_stored_bytes(table, column, rows, stored)
     texts = [
         None
         if found is None
         else cast(str, found["blob_uri"])
         if data is None
-        else INLINE + base64.b64encode(data).decode()
+        else INLINE_PREFIX + base64.b64encode(data).decode()
         for found, data in zip(descriptors, contents, strict=True)
     ]
     return pa.array(texts, pa.large_string())
 
 
-def descriptors_of(rows: Rows, column: str) -> list[Descriptor]:
+def descriptors_of(rows: Rows, column: str) -> list[BlobDescriptor]:
     """Where the blobs of a column lie, as a scan shows it."""
-    return cast("list[Descriptor]", to_list(column_of(rows, column)))
+    return cast("list[BlobDescriptor]", to_list(column_of(rows, column)))
 
 
 def _is_whole_object(found: dict[str, int | str]) -> bool:
     """A part of an object has no text form: its bytes have to be taken."""
-    return found["kind"] == EXTERNAL and not found["size"]
+    return found["kind"] == EXTERNAL_BLOB and not found["size"]
 
 
-def stored_bytes(table: Table, column: str, rows: Rows, places: Sequence[int]) -> list[bytes | None]:
+def read_stored_bytes(table: Table, column: str, rows: Rows, places: Sequence[int]) -> list[bytes | None]:
     """The bytes at some places, and None at the others."""
     found: list[bytes | None] = [None] * rows.num_rows
     if places:
@@ -164,37 +164,37 @@ def stored_bytes(table: Table, column: str, rows: Rows, places: Sequence[int]) -
 # --------------------------------------------------------------------------------------------- to be written again
 
 
-def blob_array(values: Sequence[BlobValue | None]) -> Values:
+def to_blob_array(values: Sequence[BlobValue | None]) -> Values:
     """Blobs as a column of what Lance takes."""
     return pa.array(values, BLOB)
 
 
-def blob_value(data: bytes | None = None, uri: str | None = None) -> BlobValue:
+def make_blob_value(data: bytes | None = None, uri: str | None = None) -> BlobValue:
     """A blob by its bytes, or by the URI of an object."""
     return BlobValue(data=data, uri=uri, position=None, size=None)
 
 
-def whole_blobs(table: Table, column: str, rows: Rows) -> Values:
+def read_writable_blobs(table: Table, column: str, rows: Rows) -> Values:
     """The blobs of rows that came with their addresses, as they can be written: bytes, or where these lie outside."""
     descriptors = descriptors_of(rows, column)
-    stored = [at for at, found in enumerate(descriptors) if found is not None and found["kind"] != EXTERNAL]
-    contents = stored_bytes(table, column, rows, stored)
-    return blob_array([_written_again(found, data) for found, data in zip(descriptors, contents, strict=True)])
+    stored = [at for at, found in enumerate(descriptors) if found is not None and found["kind"] != EXTERNAL_BLOB]
+    contents = read_stored_bytes(table, column, rows, stored)
+    return to_blob_array([_written_again(found, data) for found, data in zip(descriptors, contents, strict=True)])
 
 
-def _written_again(found: Descriptor, data: bytes | None) -> BlobValue | None:
+def _written_again(found: BlobDescriptor, data: bytes | None) -> BlobValue | None:
     if found is None:
         return None
-    if found["kind"] != EXTERNAL:
-        return blob_value(data=data)
+    if found["kind"] != EXTERNAL_BLOB:
+        return make_blob_value(data=data)
     size = cast(int, found["size"])
     part = (cast(int, found["position"]), size) if size else (None, None)
     return BlobValue(data=None, uri=cast(str, found["blob_uri"]), position=part[0], size=part[1])
 
 
-def blob_text(value: BlobValue) -> str:
+def blob_to_text(value: BlobValue) -> str:
     """A blob as records give it: its bytes, or the URI of an object; which part of an object stands after ``#``."""
     if value["data"] is not None:
-        return INLINE + base64.b64encode(value["data"]).decode()
+        return INLINE_PREFIX + base64.b64encode(value["data"]).decode()
     part = "" if value["size"] is None else f"#{value['position']}+{value['size']}"
     return f"{value['uri']}{part}"

@@ -17,7 +17,7 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ValueMismatch, convert_value
-from omnigraph.read.rows.type_rows import SHOWN, readable
+from omnigraph.read.rows.type_rows import PUBLIC_NAMES, value_columns_of
 from omnigraph.storage.filters import AnyOf, Compared, Condition, Either, Missing, comparison
 
 Filter: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, str, object]]"
@@ -44,10 +44,10 @@ class _Problem(NamedTuple):
 # --------------------------------------------------------------------------------------------- columns
 
 
-def columns_of(type_: NodeType | EdgeType, names: Sequence[str] | None) -> list[str]:
+def resolve_columns(type_: NodeType | EdgeType, names: Sequence[str] | None) -> list[str]:
     """The columns of the table that names mean; all that can be shown if there are no names."""
     if names is None:
-        return readable(type_)
+        return value_columns_of(type_)
     if isinstance(names, str) or not names:
         raise ParameterError(f"columns is {names!r}", hint='give a list of names, such as ["id", "name"]')
     found = [_stored(type_, name) for name in names]
@@ -65,18 +65,18 @@ def _stored(type_: NodeType | EdgeType, name: str) -> str | _Problem:
     if property_ is not None and property_.type.scalar is Scalar.BLOB:
         hint = f"read it with graph.blob({type_.name!r}, id, {name!r})"
         return _Problem(f"'{name}' is a blob, and no part of a table", hint)
-    known = {SHOWN.get(column, column): column for column in readable(type_)}
+    known = {PUBLIC_NAMES.get(column, column): column for column in value_columns_of(type_)}
     if name in known:
         return known[name]
-    if name in SHOWN and isinstance(type_, EdgeType):
-        return _Problem(f"{type_.name} has no column '{name}'", f"did you mean '{SHOWN[name]}'?")
+    if name in PUBLIC_NAMES and isinstance(type_, EdgeType):
+        return _Problem(f"{type_.name} has no column '{name}'", f"did you mean '{PUBLIC_NAMES[name]}'?")
     return _Problem(f"{type_.name} has no column '{name}'", suggest_similar(str(name), known))
 
 
 # --------------------------------------------------------------------------------------------- conditions
 
 
-def conditions_of(type_: NodeType | EdgeType, given: Filter | None) -> list[Condition]:
+def parse_filter(type_: NodeType | EdgeType, given: Filter | None) -> list[Condition]:
     """The conditions of a filter on the rows of a type; everything that is wrong with it is reported together."""
     found = [_condition(type_, *each) for each in _triples(given)]
     _refuse([each for each in found if isinstance(each, _Problem)])

@@ -14,7 +14,7 @@ from omnigraph.errors import AlreadyExists, NotFound, ParameterError, StorageErr
 
 
 @contextmanager
-def new_file(path: Path) -> Generator[BinaryIO]:
+def create_file(path: Path) -> Generator[BinaryIO]:
     """A file to write to. It takes the place of one that was there; if something fails, that one stays."""
     with _writing(path) as part:
         if path.is_dir():
@@ -28,7 +28,7 @@ def new_file(path: Path) -> Generator[BinaryIO]:
 
 
 @contextmanager
-def new_folder(path: Path) -> Generator[Path]:
+def create_folder(path: Path) -> Generator[Path]:
     """A folder to fill. What is there already is left alone: only an empty folder is taken."""
     with _writing(path) as part:
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
@@ -41,7 +41,7 @@ def new_folder(path: Path) -> Generator[Path]:
             shutil.rmtree(part, ignore_errors=True)
 
 
-def local_path(target: str | os.PathLike[str]) -> Path:
+def parse_local_path(target: str | os.PathLike[str]) -> Path:
     """The path that is meant; object stores are none."""
     text = os.fspath(target)
     if "://" in text:

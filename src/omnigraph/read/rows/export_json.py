@@ -25,7 +25,7 @@ _WHOLE_NUMBER: Final = r"^-?\d+$"
 _FINITE: Final = 'JSON has no such number; format="parquet" can hold it'
 
 
-def record_lines(type_: NodeType | EdgeType, rows: pa.RecordBatch) -> Values:
+def to_json_lines(type_: NodeType | EdgeType, rows: pa.RecordBatch) -> Values:
     """One line for each row, with its end; blobs come as the texts that records give them in."""
     name = _json(type_.name)
     if isinstance(type_, EdgeType):
@@ -40,7 +40,7 @@ def record_lines(type_: NodeType | EdgeType, rows: pa.RecordBatch) -> Values:
     return compute("binary_join_element_wise", *pairs, _literal("}}\n"), _literal(""))
 
 
-def text_of(lines: Values) -> memoryview:
+def join_lines(lines: Values) -> memoryview:
     """Lines in one piece, as UTF-8: they lie behind one another already."""
     _, offsets, data = lines.buffers()
     if not len(lines) or offsets is None or data is None:

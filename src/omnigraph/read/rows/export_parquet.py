@@ -9,10 +9,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.read.rows.blobs import blob_bytes
-from omnigraph.read.rows.export_rows import whole_rows
-from omnigraph.read.rows.type_rows import TypeRows, blobs_of, shown_schema
-from omnigraph.read.rows.values import shown
+from omnigraph.read.rows.blobs import read_blob_bytes
+from omnigraph.read.rows.export_rows import read_export_rows
+from omnigraph.read.rows.type_rows import TypeRows, blob_properties_of, public_schema_of
+from omnigraph.read.rows.values import to_public_batch
 from omnigraph.storage.arrow_schema import arrow_schema
 
 FILE_BYTES: Final = 512 * 1024 * 1024
@@ -22,8 +22,7 @@ _GROUP_BYTES: Final = 32 * 1024 * 1024
 
 def write_parquet(rows: TypeRows, folder: Path) -> int:
     """Write all rows of a type into a folder of its own, and count them. There is one file at least."""
-    kind, _, name = rows.type.table_key.partition(":")
-    place = folder / kind / name
+    place = folder / rows.type.table_key.kind / rows.type.table_key.type_name
     place.mkdir(parents=True)
     schema = _schema(rows)
     groups = _groups(rows, schema)
@@ -41,7 +40,7 @@ def write_parquet(rows: TypeRows, folder: Path) -> int:
 
 def _schema(rows: TypeRows) -> pa.Schema:
     """The columns as they are shown, blobs as their bytes."""
-    schema, blobs = shown_schema(rows.type, arrow_schema(rows.type).names), blobs_of(rows.type)
+    schema, blobs = public_schema_of(rows.type, arrow_schema(rows.type).names), blob_properties_of(rows.type)
     for name in blobs:
         nullable = rows.type.properties[name].type.nullable
         schema = schema.set(schema.get_field_index(name), pa.field(name, pa.large_binary(), nullable))
@@ -51,8 +50,8 @@ def _schema(rows: TypeRows) -> pa.Schema:
 def _groups(rows: TypeRows, schema: pa.Schema) -> Iterator[pa.Table]:
     """The rows, as many together as make a good row group."""
     collected: list[pa.RecordBatch] = []
-    for piece in whole_rows(rows, blob_bytes):
-        collected.append(shown(piece, schema))
+    for piece in read_export_rows(rows, read_blob_bytes):
+        collected.append(to_public_batch(piece, schema))
         if sum(each.nbytes for each in collected) >= _GROUP_BYTES:
             yield pa.Table.from_batches(collected, schema)
             collected = []

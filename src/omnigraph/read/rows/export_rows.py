@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.read.rows.blobs import blob_sizes
-from omnigraph.read.rows.type_rows import TypeRows, blobs_of
+from omnigraph.read.rows.blobs import estimate_blob_sizes
+from omnigraph.read.rows.type_rows import TypeRows, blob_properties_of
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.pinned import Table
@@ -18,9 +18,9 @@ PIECE_BYTES: Final = 16 * 1024 * 1024
 """About how much a piece holds; a row is never divided."""
 
 
-def whole_rows(rows: TypeRows, fetch: Callable[[Table, str, pa.RecordBatch], Values]) -> Iterator[pa.RecordBatch]:
+def read_export_rows(rows: TypeRows, fetch: Callable[[Table, str, pa.RecordBatch], Values]) -> Iterator[pa.RecordBatch]:
     """All rows in all columns of their type's table; ``fetch`` gives the blobs of a column."""
-    columns, blobs = arrow_schema(rows.type).names, set(blobs_of(rows.type))
+    columns, blobs = arrow_schema(rows.type).names, set(blob_properties_of(rows.type))
     for batch in rows.read(columns, with_address=bool(blobs)):
         for piece in _pieces(batch, blobs):
             if rows.table is None or not blobs:
@@ -35,7 +35,7 @@ def _pieces(batch: pa.RecordBatch, blobs: set[str]) -> Iterator[pa.RecordBatch]:
         return
     weights = np.full(batch.num_rows, batch.nbytes / batch.num_rows)
     for name in blobs:
-        weights += blob_sizes(batch, name)
+        weights += estimate_blob_sizes(batch, name)
     numbers = np.cumsum(weights) // PIECE_BYTES
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):

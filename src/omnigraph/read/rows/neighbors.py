@@ -10,8 +10,14 @@ import pyarrow as pa
 from omnigraph.errors import ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.rows.scan import Key, id_of
-from omnigraph.read.rows.type_rows import edge_type, node_type, readable, rows_of, shown_schema
+from omnigraph.read.rows.scan import Key, resolve_id
+from omnigraph.read.rows.type_rows import (
+    open_type_rows,
+    public_schema_of,
+    require_edge_type,
+    require_node_type,
+    value_columns_of,
+)
 from omnigraph.storage.columns import Values, column_of, compute
 from omnigraph.storage.filters import AnyOf
 
@@ -30,13 +36,13 @@ def find_neighbors(
     """
     if direction not in _ENDS:
         raise ParameterError(f"direction is {direction!r}", hint=f"use {', '.join(get_args(Direction))}")
-    node = node_type(catalog, name)
-    id_ = id_of(node, key)
+    node = require_node_type(catalog, name)
+    id_ = resolve_id(node, key)
     edges = list(catalog.edges_of(node.name)) if edge is None else [_chosen(catalog, edge, node, direction)]
-    properties = [] if edge is None else [each for each in readable(edges[0]) if each in edges[0].properties]
+    properties = [] if edge is None else [each for each in value_columns_of(edges[0]) if each in edges[0].properties]
     schema = pa.schema([pa.field(text, pa.string(), nullable=False) for text in _TEXTS])
     if properties:
-        schema = pa.unify_schemas([schema, shown_schema(edges[0], properties)])
+        schema = pa.unify_schemas([schema, public_schema_of(edges[0], properties)])
     found = [
         rows
         for each in edges
@@ -46,7 +52,7 @@ def find_neighbors(
 
 
 def _chosen(catalog: Catalog, name: str, node: NodeType, direction: Direction) -> EdgeType:
-    edge = edge_type(catalog, name)
+    edge = require_edge_type(catalog, name)
     if not _ends(edge, node, direction):
         way = {"out": "begins", "in": "ends", "both": "begins or ends"}[direction]
         hint = f"{edge.name} goes from {edge.from_type} to {edge.to_type}"
@@ -71,7 +77,7 @@ def _edges_at(
     if not ends:
         return
     at_node = AnyOf(ends, pa.array([id_], pa.string()))
-    for rows in rows_of(snapshot, edge).read(["id", "src", "dst", *properties], [at_node]):
+    for rows in open_type_rows(snapshot, edge).read(["id", "src", "dst", *properties], [at_node]):
         source, target = column_of(rows, "src"), column_of(rows, "dst")
         leaves = compute("equal", source if "src" in ends else target, id_)
         if "src" not in ends:

@@ -14,9 +14,16 @@ from omnigraph.language.source import suggest_similar
 from omnigraph.language.values import ValueMismatch, convert_value
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.rows.conditions import Filter, columns_of, conditions_of
-from omnigraph.read.rows.type_rows import TypeRows, edge_type, node_type, rows_of, shown_schema, type_of
-from omnigraph.read.rows.values import python_rows, shown
+from omnigraph.read.rows.conditions import Filter, parse_filter, resolve_columns
+from omnigraph.read.rows.type_rows import (
+    TypeRows,
+    open_type_rows,
+    public_schema_of,
+    require_edge_type,
+    require_node_type,
+    require_type,
+)
+from omnigraph.read.rows.values import to_public_batch, to_python_rows
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values
 from omnigraph.storage.filters import AnyOf, Condition
@@ -46,7 +53,7 @@ class Scan:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for rows in self._rows.read(self._columns, self._conditions):
-            yield shown(rows, self.schema)
+            yield to_public_batch(rows, self.schema)
 
     def reader(self) -> pa.RecordBatchReader:
         """The rows in batches, as Arrow streams them."""
@@ -68,50 +75,50 @@ def scan_nodes(
     snapshot: Snapshot, catalog: Catalog, name: str, given: Filter | None, columns: Sequence[str] | None
 ) -> Scan:
     """The nodes of a type."""
-    return _scan(snapshot, node_type(catalog, name), given, columns)
+    return _scan(snapshot, require_node_type(catalog, name), given, columns)
 
 
 def scan_edges(
     snapshot: Snapshot, catalog: Catalog, name: str, given: Filter | None, columns: Sequence[str] | None
 ) -> Scan:
     """The edges of a type."""
-    return _scan(snapshot, edge_type(catalog, name), given, columns)
+    return _scan(snapshot, require_edge_type(catalog, name), given, columns)
 
 
 def _scan(snapshot: Snapshot, type_: NodeType | EdgeType, given: Filter | None, columns: Sequence[str] | None) -> Scan:
-    stored = columns_of(type_, columns)
+    stored = resolve_columns(type_, columns)
     return Scan(
-        shown_schema(type_, stored),
+        public_schema_of(type_, stored),
         snapshot.branch,
         snapshot.commit,
-        rows_of(snapshot, type_),
+        open_type_rows(snapshot, type_),
         tuple(stored),
-        tuple(conditions_of(type_, given)),
+        tuple(parse_filter(type_, given)),
     )
 
 
 # --------------------------------------------------------------------------------------------- one entity
 
 
-def get(
+def get_entity(
     snapshot: Snapshot, catalog: Catalog, name: str, key: Key, columns: Sequence[str] | None = None
 ) -> dict[str, object] | None:
     """One node or edge; None if there is none."""
-    type_ = type_of(catalog, name)
-    stored = columns_of(type_, columns)
-    schema = shown_schema(type_, stored)
-    for batch in rows_of(snapshot, type_).read(stored, [with_id(type_, key)]):
-        for found in python_rows(shown(batch, schema)):
+    type_ = require_type(catalog, name)
+    stored = resolve_columns(type_, columns)
+    schema = public_schema_of(type_, stored)
+    for batch in open_type_rows(snapshot, type_).read(stored, [build_id_condition(type_, key)]):
+        for found in to_python_rows(to_public_batch(batch, schema)):
             return found
     return None
 
 
-def with_id(type_: NodeType | EdgeType, key: Key) -> Condition:
+def build_id_condition(type_: NodeType | EdgeType, key: Key) -> Condition:
     """The condition that only one entity fulfils."""
-    return AnyOf(("id",), pa.array([id_of(type_, key)], pa.string()))
+    return AnyOf(("id",), pa.array([resolve_id(type_, key)], pa.string()))
 
 
-def id_of(type_: NodeType | EdgeType, key: Key) -> str:
+def resolve_id(type_: NodeType | EdgeType, key: Key) -> str:
     """The id that is meant: given as such, or made of the values of a key."""
     if isinstance(key, str):
         return key

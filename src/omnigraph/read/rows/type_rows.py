@@ -18,14 +18,14 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.rows.values import result_schema
+from omnigraph.read.rows.values import to_public_schema
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of
+from omnigraph.storage.columns import column_of
 from omnigraph.storage.filters import Condition
-from omnigraph.storage.missing import missing_column
+from omnigraph.storage.lagging_columns import read_declared_column
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 
-SHOWN: Final = {"src": "from", "dst": "to"}
+PUBLIC_NAMES: Final = {"src": "from", "dst": "to"}
 """The columns of a table that have another name outside."""
 
 
@@ -64,24 +64,18 @@ class TypeRows:
             return
         shown_last = [ROW_ADDRESS] if with_address else []
         for batch in batches:
-            found = {name: self._brought(batch, name, declared[name]) for name in wanted}
+            found = {name: read_declared_column(self.type, batch, name, declared[name]) for name in wanted}
             found |= {name: column_of(batch, name) for name in shown_last}
             yield _fulfilling(pa.RecordBatch.from_pydict(found), rest).select([*columns, *shown_last])
 
-    def _brought(self, batch: pa.RecordBatch, name: str, type_: pa.DataType) -> Values:
-        if name not in batch.schema.names:
-            return missing_column(self.type, name, batch.num_rows)
-        found = column_of(batch, name)
-        return found if found.type == type_ or pa.types.is_struct(type_) else found.cast(type_)
 
-
-def rows_of(snapshot: Snapshot, type_: NodeType | EdgeType) -> TypeRows:
+def open_type_rows(snapshot: Snapshot, type_: NodeType | EdgeType) -> TypeRows:
     """The rows of a type."""
     there = type_.table_key in snapshot.pins
     return TypeRows(type_, snapshot.table(type_.table_key) if there else None)
 
 
-def node_type(catalog: Catalog, name: str) -> NodeType:
+def require_node_type(catalog: Catalog, name: str) -> NodeType:
     """The node type of a name."""
     found = catalog.nodes.get(name)
     if found is None:
@@ -89,7 +83,7 @@ def node_type(catalog: Catalog, name: str) -> NodeType:
     return found
 
 
-def edge_type(catalog: Catalog, name: str) -> EdgeType:
+def require_edge_type(catalog: Catalog, name: str) -> EdgeType:
     """The edge type of a name, in any case."""
     found = catalog.edge(name)
     if found is None:
@@ -97,11 +91,15 @@ def edge_type(catalog: Catalog, name: str) -> EdgeType:
     return found
 
 
-def type_of(catalog: Catalog, name: str) -> NodeType | EdgeType:
+def require_type(catalog: Catalog, name: str) -> NodeType | EdgeType:
     """The type of a name, or of a table key; where a node and an edge type share the name, the node type."""
     if TableKey.is_key(name):
         key = TableKey(name)
-        return node_type(catalog, key.type_name) if key.kind == "node" else edge_type(catalog, key.type_name)
+        return (
+            require_node_type(catalog, key.type_name)
+            if key.kind == "node"
+            else require_edge_type(catalog, key.type_name)
+        )
     found = catalog.nodes.get(name) or catalog.edge(name)
     if found is None:
         raise _no_such("type", name, [*catalog.nodes, *catalog.edges])
@@ -139,25 +137,25 @@ def _in_one_piece(mask: pa.BooleanArray) -> pa.BooleanArray:
 # --------------------------------------------------------------------------------------------- as it is shown
 
 
-def readable(type_: NodeType | EdgeType) -> list[str]:
+def value_columns_of(type_: NodeType | EdgeType) -> list[str]:
     """The columns of a type's table that hold values: all but blobs."""
-    blobs = blobs_of(type_)
+    blobs = blob_properties_of(type_)
     return [name for name in arrow_schema(type_).names if name not in blobs]
 
 
-def blobs_of(type_: NodeType | EdgeType) -> list[str]:
+def blob_properties_of(type_: NodeType | EdgeType) -> list[str]:
     """The properties that are blobs."""
     return [each.name for each in type_.properties.values() if each.type.scalar is Scalar.BLOB]
 
 
-def shown_schema(type_: NodeType | EdgeType, columns: Iterable[str]) -> pa.Schema:
+def public_schema_of(type_: NodeType | EdgeType, columns: Iterable[str]) -> pa.Schema:
     """Columns of a type's table as they are seen outside: by other names, and as other types."""
     declared = arrow_schema(type_)
     fields = [cast("pa.Field[pa.DataType]", declared.field(name)) for name in columns]
-    types = result_schema(pa.schema(fields)).types
+    types = to_public_schema(pa.schema(fields)).types
     return pa.schema(
         [
-            pa.field(SHOWN.get(field.name, field.name), type_seen, field.nullable)
+            pa.field(PUBLIC_NAMES.get(field.name, field.name), type_seen, field.nullable)
             for field, type_seen in zip(fields, types, strict=True)
         ]
     )

@@ -20,7 +20,7 @@ Cell = TypeVar("Cell")
 _Scalars: TypeAlias = Callable[[Values], list[object]]
 
 
-def result_schema(schema: pa.Schema) -> pa.Schema:
+def to_public_schema(schema: pa.Schema) -> pa.Schema:
     """The columns of an answer as they are seen outside."""
     names_and_types = zip(schema.names, schema.types, strict=True)
     return pa.schema([pa.field(name, _shown_type(type_)) for name, type_ in names_and_types])
@@ -34,32 +34,32 @@ def _shown_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def shown(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows in the columns of :func:`result_schema`. The same milliseconds are looked at in another way."""
+def to_public_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows in the columns of :func:`to_public_schema`. The same milliseconds are looked at in another way."""
     columns = zip(cast("list[Values]", rows.columns), schema.types, strict=True)
     return pa.RecordBatch.from_arrays([column.view(type_) for column, type_ in columns], schema=schema)
 
 
-def python_rows(rows: pa.RecordBatch) -> list[dict[str, object]]:
+def to_python_rows(rows: pa.RecordBatch) -> list[dict[str, object]]:
     """Every row as a dict of Python values."""
-    return _dicts(rows.schema.names, [python_values(column) for column in cast("list[Values]", rows.columns)])
+    return _dicts(rows.schema.names, [to_python_values(column) for column in cast("list[Values]", rows.columns)])
 
 
-def json_rows(rows: pa.RecordBatch) -> list[dict[str, Json]]:
+def to_json_rows(rows: pa.RecordBatch) -> list[dict[str, Json]]:
     """Every row as the object that JSON shows."""
-    return _dicts(rows.schema.names, [json_values(column) for column in cast("list[Values]", rows.columns)])
+    return _dicts(rows.schema.names, [to_json_values(column) for column in cast("list[Values]", rows.columns)])
 
 
 def _dicts(names: list[str], columns: list[list[Cell]]) -> list[dict[str, Cell]]:
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def python_values(values: Values) -> list[object]:
+def to_python_values(values: Values) -> list[object]:
     """Python's own values: dates, aware datetimes in UTC, lists; vectors are lists of floats."""
     return _nested(values, _python_scalars, _python_scalars)
 
 
-def json_values(values: Values) -> list[Json]:
+def to_json_values(values: Values) -> list[Json]:
     """What JSON shows: dates and times as texts, a float that is no number by its name; in a vector it is null."""
     return cast("list[Json]", _nested(values, _json_scalars, _finite_or_null))
 

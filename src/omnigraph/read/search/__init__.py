@@ -1,8 +1,8 @@
 """Search in a query: words in texts, nearest vectors, fusion of rankings, and the providers of embeddings."""
 
-from omnigraph.read.search.embedding import Embedder, EmbeddingSettings, embedder, settings_of
-from omnigraph.read.search.scores import Ranking, Search, fuse, fused_rankings, top_ranked
-from omnigraph.read.search.vectors import Vector, distances
+from omnigraph.read.search.embedding import Embedder, EmbeddingSettings, create_embedder, resolve_embedding_settings
+from omnigraph.read.search.scores import Ranking, Search, execute_fuse, execute_top_ranked, rankings_of
+from omnigraph.read.search.vectors import Vector, compute_distances
 
 __all__ = [
     "Embedder",
@@ -10,10 +10,10 @@ __all__ = [
     "Ranking",
     "Search",
     "Vector",
-    "distances",
-    "embedder",
-    "fuse",
-    "fused_rankings",
-    "settings_of",
-    "top_ranked",
+    "compute_distances",
+    "create_embedder",
+    "execute_fuse",
+    "execute_top_ranked",
+    "rankings_of",
+    "resolve_embedding_settings",
 ]

@@ -66,7 +66,7 @@ class EmbeddingSettings:
         _check_number("attempts", self.attempts, above=0, whole=True)
 
 
-def settings_of(
+def resolve_embedding_settings(
     given: EmbeddingSettings | Mapping[str, object] | None, environment: Mapping[str, str] | None = None
 ) -> EmbeddingSettings:
     """The settings that were given, or those of the environment: ``OMNIGRAPH_EMBED_PROVIDER`` and its like."""
@@ -101,7 +101,7 @@ def _from_environment(environment: Mapping[str, str]) -> EmbeddingSettings:
         # What is no number is refused below, by its name.
         with suppress(ValueError):
             given["timeout"] = float(named["timeout"])
-    return settings_of(given)
+    return resolve_embedding_settings(given)
 
 
 def _check_number(name: str, value: object, above: float, *, whole: bool = False) -> None:
@@ -128,9 +128,9 @@ class Embedder:
         return _checked(self.client.embed(texts, dimension, self.model), len(texts), dimension)
 
 
-def embedder(settings: EmbeddingSettings | None, recorded: str | None) -> Embedder:
+def create_embedder(settings: EmbeddingSettings | None, recorded: str | None) -> Embedder:
     """What embeds for a property whose ``@embed`` may record a model; without settings, the environment decides."""
-    settings = settings_of(settings)
+    settings = resolve_embedding_settings(settings)
     if recorded is not None and settings.model not in (None, recorded):
         raise EmbeddingError(
             f"the vectors are of the model '{recorded}', and the provider is set to '{settings.model}'",

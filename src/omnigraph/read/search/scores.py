@@ -26,15 +26,24 @@ from omnigraph.language.query import (
     TextMatch,
     TextScore,
 )
-from omnigraph.language.query.plan import Count, Fuse, MatchPlan, NodeScan, TopRanked, inputs_of
+from omnigraph.language.query.plan import Count, Fuse, MatchPlan, NodeScan, TopRanked, walk_plan
 from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.language.values import ConstantValue
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.frames import Binding, Cache, Frame, Population, Positions, Request, condition_of, whole_table
-from omnigraph.read.search.embedding import EmbeddingSettings, embedder
-from omnigraph.read.search.fusion import Fused, fused, order_of, ranks_in
-from omnigraph.read.search.text import Words, texts_with
-from omnigraph.read.search.vectors import DISTANCE, Vector, distances, has_vector_index, nearest_rows
+from omnigraph.read.frames import (
+    Cache,
+    EntityColumn,
+    EntitySet,
+    EvaluationContext,
+    Frame,
+    Positions,
+    open_full_table,
+    to_condition,
+)
+from omnigraph.read.search.embedding import EmbeddingSettings, create_embedder
+from omnigraph.read.search.fusion import FusionResult, find_ranks, fuse_frames, sort_entities
+from omnigraph.read.search.text import TextQuery, search_text
+from omnigraph.read.search.vectors import DISTANCE, Vector, compute_distances, find_nearest_rows, has_vector_index
 from omnigraph.storage.columns import Values, column_of, compute
 from omnigraph.storage.filters import Condition
 from omnigraph.storage.pinned import Table
@@ -50,7 +59,7 @@ _FEW: Final = 2_000
 and 384 numbers: that is faster up to some 5,000 if the column is in memory, up to some 500 if rows are fetched."""
 
 
-class Asked(Protocol):
+class RankingContext(Protocol):
     """What a ranking needs of the reading that it belongs to."""
 
     @property
@@ -59,7 +68,7 @@ class Asked(Protocol):
         ...
 
     @property
-    def request(self) -> Request:
+    def request(self) -> EvaluationContext:
         """Its parameters."""
         ...
 
@@ -71,30 +80,30 @@ class Asked(Protocol):
 # --------------------------------------------------------------------------------------------- rows of a match
 
 
-def top_ranked(frame: Frame, plan: TopRanked, reading: Asked) -> Frame:
+def execute_top_ranked(frame: Frame, plan: TopRanked, reading: RankingContext) -> Frame:
     """The rows of the best entities, each row with the rank of its entity."""
     limit = None if plan.limit is None else reading.number(plan.limit)
     binding = frame.bindings[plan.ranking.target.variable]
     candidates, numbers = np.unique(binding.positions, return_inverse=True)
     conditions = _conditions(plan, reading.request)
-    best = reading.search.top(plan.ranking, binding.population, candidates, limit, conditions)
-    ranks = ranks_in(best, candidates)[numbers]
+    best = reading.search.rank_top(plan.ranking, binding.entities, candidates, limit, conditions)
+    ranks = find_ranks(best, candidates)[numbers]
     return replace(frame, ranks=ranks).filter(ranks >= 0)
 
 
-def fuse(first: Frame, second: Frame, plan: Fuse, reading: Asked) -> Frame:
+def execute_fuse(first: Frame, second: Frame, plan: Fuse, reading: RankingContext) -> Frame:
     """The rows of the entities that are best in both rankings together."""
     limit = None if plan.limit is None else reading.number(plan.limit)
-    frame, made = fused(first, second, plan.variable, reading.search.rank_constant(plan.k), limit)
-    reading.search.remember(plan, made)
+    frame, made = fuse_frames(first, second, plan.variable, reading.search.resolve_rank_constant(plan.k), limit)
+    reading.search.remember_fusion(plan, made)
     return frame
 
 
-def _conditions(plan: TopRanked, request: Request) -> Sequence[Condition] | None:
+def _conditions(plan: TopRanked, request: EvaluationContext) -> Sequence[Condition] | None:
     """The conditions that the ranked entities are all rows of, where there are no others: the storage may rank them."""
     if not isinstance(plan.input, NodeScan):
         return None
-    found = [condition_of(predicate, plan.input.variable, request) for predicate in plan.input.predicates]
+    found = [to_condition(predicate, plan.input.variable, request) for predicate in plan.input.predicates]
     return None if None in found else cast("list[Condition]", found)
 
 
@@ -118,7 +127,7 @@ class Search:
         self._parameters = parameters
         self._embedding = embedding
         self._vectors: dict[tuple[str, str, str], Vector] = {}
-        self._texts: dict[tuple[str, str, Words], pa.Table] = {}
+        self._texts: dict[tuple[str, str, TextQuery], pa.Table] = {}
         self._remembered: _Remembered | None = None
 
     def score(self, expression: Distance | TextMatch | TextScore | FusedScore, frame: Frame) -> Values:
@@ -127,19 +136,19 @@ class Search:
             return _numbers(self._fused_scores(expression, frame))
         binding = frame.bindings[expression.target.variable]
         entities, numbers = np.unique(binding.positions, return_inverse=True)
-        return self._of_entities(expression, binding.population, entities).take(numbers)
+        return self._of_entities(expression, binding.entities, entities).take(numbers)
 
-    def matches(self, expression: TextMatch, table_key: str) -> pa.StringArray:
+    def find_matching_ids(self, expression: TextMatch, table_key: str) -> pa.StringArray:
         """The ids of all rows of a table whose text matches."""
-        found = self.found(expression, table_key)
+        found = self.find_texts(expression, table_key)
         return pa.array([], pa.string()) if found is None else cast("pa.StringArray", column_of(found, "id"))
 
-    def found(self, expression: TextMatch | TextScore, table_key: str) -> pa.Table | None:
+    def find_texts(self, expression: TextMatch | TextScore, table_key: str) -> pa.Table | None:
         """The ids and scores of all rows of a table whose text matches; None where nothing is looked for."""
         words = self._words(expression)
         return None if words is None else self._found(table_key, expression.target.name, words)
 
-    def vector(self, ranking: Distance, table_key: str) -> Vector | None:
+    def resolve_vector(self, ranking: Distance, table_key: str) -> Vector | None:
         """The vector that is looked for: the one that is given, or that of a text."""
         value = self._value(ranking.query)
         if not isinstance(value, str):
@@ -149,10 +158,10 @@ class Search:
             self._vectors[key] = self._embedded(ranking, table_key, value)
         return self._vectors[key]
 
-    def top(
+    def rank_top(
         self,
         ranking: Ranking,
-        population: Population,
+        population: EntitySet,
         positions: Positions,
         limit: int | None,
         conditions: Sequence[Condition] | None = None,
@@ -167,28 +176,28 @@ class Search:
                 return found
         return _best(self._keys(ranking, population, positions), population, positions, limit)
 
-    def rank_constant(self, k: Expression) -> int:
+    def resolve_rank_constant(self, k: Expression) -> int:
         """The ``k`` of ``rrf``."""
         value = self._value(k)
         if not isinstance(value, int) or value < 1:
             raise ParameterError(f"the k of rrf is {value}", hint="give 1 or more")
         return value
 
-    def remember(self, plan: Fuse, scores: Fused) -> None:
+    def remember_fusion(self, plan: Fuse, scores: FusionResult) -> None:
         """Keep the fused scores that the result was ordered by, for whoever wants to see them."""
-        self._remembered = _Remembered(*fused_rankings(plan), self.rank_constant(plan.k), plan.variable, scores)
+        self._remembered = _Remembered(*rankings_of(plan), self.resolve_rank_constant(plan.k), plan.variable, scores)
 
     # ----------------------------------------------------------------------------------------- one entity each
 
     def _of_entities(
-        self, expression: Distance | TextMatch | TextScore, population: Population, entities: Positions
+        self, expression: Distance | TextMatch | TextScore, population: EntitySet, entities: Positions
     ) -> Values:
         match expression:
             case TextMatch():
                 words = self._words(expression)
                 if words is None:
                     return cast("Values", pa.nulls(len(entities), pa.bool_()))
-                ids = cast("Values", population.ids(entities))
+                ids = cast("Values", population.take_ids(entities))
                 found = self._found(population.table_key, expression.target.name, words)
                 return compute("is_in", ids, options=pc.SetLookupOptions(column_of(found, "id")))
             case TextScore():
@@ -196,30 +205,30 @@ class Search:
             case Distance():
                 return _numbers(self._keys(expression, population, entities))
 
-    def _keys(self, ranking: Ranking, population: Population, positions: Positions) -> Keys:
+    def _keys(self, ranking: Ranking, population: EntitySet, positions: Positions) -> Keys:
         if isinstance(ranking, Distance):
-            vector = self.vector(ranking, population.table_key)
+            vector = self.resolve_vector(ranking, population.table_key)
             if vector is None:
                 return np.full(len(positions), np.nan)
-            return distances(population.values(ranking.target.name, positions), vector)
+            return compute_distances(population.take_values(ranking.target.name, positions), vector)
         words = self._words(ranking)
         if words is None:
             return np.full(len(positions), np.nan)
         found = self._found(population.table_key, ranking.target.name, words)
-        at = _looked_up(population.ids(positions), found)
+        at = _looked_up(population.take_ids(positions), found)
         scores = column_of(found, SCORE).to_numpy(zero_copy_only=False).astype(np.float64)
         return -np.append(scores, np.nan)[at]
 
     def _nearest(
         self,
         ranking: Distance,
-        population: Population,
+        population: EntitySet,
         positions: Positions,
         limit: int,
         conditions: Sequence[Condition],
     ) -> Positions | None:
         """The best by Lance's index; None where it has none, or cannot be told which rows are meant."""
-        vector = self.vector(ranking, population.table_key)
+        vector = self.resolve_vector(ranking, population.table_key)
         filters = [condition.sql() for condition in conditions]
         if vector is None or None in filters or population.table_key not in self._snapshot.pins:
             return None
@@ -227,18 +236,18 @@ class Search:
         if not _has_columns(table, column, conditions) or not has_vector_index(table, column):
             return None
         where = " AND ".join(f"({text})" for text in filters) or None
-        rows = nearest_rows(table, column, vector, limit, where)
+        rows = find_nearest_rows(table, column, vector, limit, where)
         if rows is None:
             return None
-        at = _looked_up(population.ids(positions), rows)
+        at = _looked_up(population.take_ids(positions), rows)
         nearest = np.flatnonzero(at < rows.num_rows)
         keys = column_of(rows, DISTANCE).to_numpy()[at[nearest]]
         return _best(keys, population, positions[nearest], limit)
 
-    def _found(self, table_key: str, column: str, words: Words) -> pa.Table:
+    def _found(self, table_key: str, column: str, words: TextQuery) -> pa.Table:
         key = (table_key, column, words)
         if key not in self._texts:
-            self._texts[key] = texts_with(self._snapshot, table_key, column, words, self._cache)
+            self._texts[key] = search_text(self._snapshot, table_key, column, words, self._cache)
         return self._texts[key]
 
     # ----------------------------------------------------------------------------------------- what is looked for
@@ -247,31 +256,31 @@ class Search:
         assert isinstance(expression, Constant | ParameterValue), "what is looked for is the same for every row"
         return expression.value if isinstance(expression, Constant) else self._parameters[expression.name]
 
-    def _words(self, expression: TextMatch | TextScore) -> Words | None:
+    def _words(self, expression: TextMatch | TextScore) -> TextQuery | None:
         text = cast("str | None", self._value(expression.query))
         if text is None:
             return None
         if isinstance(expression, TextScore) or expression.function is not TextFunction.FUZZY:
-            return Words(text)
+            return TextQuery(text)
         given = expression.max_edits
         edits = _DEFAULT_EDITS if given is None else cast(int, self._value(given))
         if edits < 0:
             raise ParameterError(f"the edits of fuzzy are {edits}", hint="give 0 or more; 2 are usual")
-        return Words(text, edits)
+        return TextQuery(text, edits)
 
     def _embedded(self, ranking: Distance, table_key: str, text: str) -> Vector:
         declared = self._catalog.nodes[TableKey(table_key).type_name].properties[ranking.target.name]
         assert declared.type.dimension is not None
         recorded = declared.embedding.model if declared.embedding else None
-        return embedder(self._embedding, recorded).vectors([text], declared.type.dimension)[0]
+        return create_embedder(self._embedding, recorded).vectors([text], declared.type.dimension)[0]
 
     # ----------------------------------------------------------------------------------------- fused scores
 
     def _fused_scores(self, expression: FusedScore, frame: Frame) -> Keys:
         """Those that the result was ordered by; else those of a ranking of all nodes of the type."""
-        k, kept = self.rank_constant(expression.k), self._remembered
+        k, kept = self.resolve_rank_constant(expression.k), self._remembered
         if kept is not None and (kept.first, kept.second, kept.k) == (expression.first, expression.second, k):
-            return kept.scores.of(frame.bindings[kept.variable])
+            return kept.scores.scores_of(frame.bindings[kept.variable])
         shares = [
             self._share(arm, frame.bindings[arm.target.variable], k) for arm in (expression.first, expression.second)
         ]
@@ -279,14 +288,14 @@ class Search:
         total[np.isnan(shares).all(axis=0)] = np.nan
         return cast("Keys", total)
 
-    def _share(self, ranking: Ranking, binding: Binding, k: int) -> Keys:
+    def _share(self, ranking: Ranking, binding: EntityColumn, k: int) -> Keys:
         """What one ranking gives to the entity of each row; NaN to those without a rank."""
-        table_key = binding.population.table_key
+        table_key = binding.entities.table_key
         type_ = self._catalog.nodes[TableKey(table_key).type_name]
-        whole = whole_table(self._snapshot, table_key, type_, self._cache)
-        best = self.top(ranking, whole, np.arange(len(whole)), None)
+        whole = open_full_table(self._snapshot, table_key, type_, self._cache)
+        best = self.rank_top(ranking, whole, np.arange(len(whole)), None)
         entities, numbers = np.unique(binding.positions, return_inverse=True)
-        ranks = ranks_in(best, whole.locate(binding.population.ids(entities)))
+        ranks = find_ranks(best, whole.locate(binding.entities.take_ids(entities)))
         return np.where(ranks < 0, np.nan, 1 / (k + ranks + 1.0))[numbers]
 
 
@@ -298,20 +307,20 @@ class _Remembered:
     second: Ranking
     k: int
     variable: str
-    scores: Fused
+    scores: FusionResult
 
 
 # --------------------------------------------------------------------------------------------- steps
 
 
-def _best(keys: Keys, population: Population, positions: Positions, limit: int | None) -> Positions:
+def _best(keys: Keys, population: EntitySet, positions: Positions, limit: int | None) -> Positions:
     ranked = np.flatnonzero(~np.isnan(keys))
     if limit is not None and limit < len(ranked):
         if not limit:
             return positions[:0]
         worst = np.partition(keys[ranked], limit - 1)[limit - 1]
         ranked = ranked[keys[ranked] <= worst]
-    order = order_of(keys[ranked], population.ids(positions[ranked]))
+    order = sort_entities(keys[ranked], population.take_ids(positions[ranked]))
     return positions[ranked[order]][:limit]
 
 
@@ -330,17 +339,11 @@ def _has_columns(table: Table, column: str, conditions: Sequence[Condition]) -> 
     return {column, *(name for condition in conditions for name in condition.columns)} <= set(table.schema.names)
 
 
-def fused_rankings(plan: Fuse) -> tuple[Ranking, Ranking]:
+def rankings_of(plan: Fuse) -> tuple[Ranking, Ranking]:
     """The rankings that a fusion has in its arms."""
     return _ranking_of(plan.first), _ranking_of(plan.second)
 
 
 def _ranking_of(plan: MatchPlan) -> Ranking:
     """The ranking in one arm of a fusion: there is one."""
-    waiting = [plan]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, TopRanked):
-            return each.ranking
-        waiting += cast("Sequence[MatchPlan]", inputs_of(each))
-    raise AssertionError("every arm of a fusion ranks")
+    return next(each.ranking for each in walk_plan(plan) if isinstance(each, TopRanked))

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.frames import Cache, contents_of
+from omnigraph.read.frames import Cache, read_contents
 from omnigraph.storage import table as tables
 from omnigraph.storage.filters import quoted_name
 from omnigraph.storage.pinned import Access, Table
@@ -28,14 +28,14 @@ NOTHING_FOUND: Final = pa.schema([pa.field("id", pa.string()), pa.field(SCORE, p
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class TextQuery:
     """What is looked for: any of these words, each with at most so many letters changed, missing or too many."""
 
     text: str
     max_edits: int = 0
 
 
-def texts_with(snapshot: Snapshot, table_key: str, column: str, words: Words, cache: Cache) -> pa.Table:
+def search_text(snapshot: Snapshot, table_key: str, column: str, words: TextQuery, cache: Cache) -> pa.Table:
     """The ids and scores of the rows whose text matches."""
     if table_key not in snapshot.pins:
         return NOTHING_FOUND
@@ -45,12 +45,12 @@ def texts_with(snapshot: Snapshot, table_key: str, column: str, words: Words, ca
         return NOTHING_FOUND
     if _is_served(table, column, words):
         return words_found(table, column, words.text, max_edits=words.max_edits)
-    key = (contents_of(snapshot, table_key, cache), "texts", column)
-    private = cache.get(key, lambda: _indexed_in_memory(table, column), _size).table
+    key = (read_contents(snapshot, table_key, cache), "texts", column)
+    private = cache.get_or_make(key, lambda: _indexed_in_memory(table, column), _size).table
     return NOTHING_FOUND if private is None else words_found(private, _TEXT, words.text, max_edits=words.max_edits)
 
 
-def _is_served(table: Table, column: str, words: Words) -> bool:
+def _is_served(table: Table, column: str, words: TextQuery) -> bool:
     """Whether the table's own index will do. It must be complete for typing errors; else Lance reads what is beyond."""
     covered = sum(
         index.rows

@@ -32,7 +32,7 @@ _MOST_GONE: Final = 64
 """With so many entries of an index for each row that is there, looking at all rows is quicker."""
 
 
-def distances(vectors: Values, query: Vector) -> Distances:
+def compute_distances(vectors: Values, query: Vector) -> Distances:
     """How far each vector is from the query; NaN for a null."""
     found = np.full(len(vectors), np.nan)
     there = vectors.is_valid().to_numpy(zero_copy_only=False)
@@ -65,7 +65,7 @@ def has_vector_index(table: Table, column: str) -> bool:
     )
 
 
-def nearest_rows(table: Table, column: str, query: Vector, limit: int, where: str | None) -> pa.Table | None:
+def find_nearest_rows(table: Table, column: str, query: Vector, limit: int, where: str | None) -> pa.Table | None:
     """At least the ``limit`` nearest rows that match, and all that are as far as the last of them, with distances.
 
     None where single precision cannot tell them apart, or where too many rows that are gone take the places of others.
@@ -75,7 +75,7 @@ def nearest_rows(table: Table, column: str, query: Vector, limit: int, where: st
     count = limit + _SPARE
     while True:
         rows = vectors_near(table, column, query, count, where=where)
-        exact = distances(column_of(rows, column), query)
+        exact = compute_distances(column_of(rows, column), query)
         if rows.num_rows < count:
             # An index that is older than the last compaction still finds the rows that were deleted before it.
             matching = _matching(table, column, where)
