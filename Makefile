@@ -4,16 +4,24 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-all lint bench docs clean
+# Four workers on two cores: many tests wait for a process, a lock or a server. Tests of Spark share one of them.
+PYTEST := $(BIN)/pytest -n 4 --dist loadgroup
+
+.PHONY: demo test test-all test-fast lint bench docs clean
 
 demo: $(INSTALLED)  ## The main job, end to end, on the example project
 	$(BIN)/python examples/demo.py
 
-test: lint  ## Lint, types, layers, tests
-	$(BIN)/pytest -n 2 -m "not slow"
+test: $(INSTALLED)  ## One representative of every behaviour; lint, types and layers run beside the tests
+	@$(MAKE) --no-print-directory lint > .lint.log 2>&1 & lint=$$!; \
+	$(PYTEST) -m "not slow"; tests=$$?; \
+	wait $$lint; lint=$$?; cat .lint.log; exit $$((tests + lint))
 
-test-all: lint  ## The same, with the long fuzz, crash and load runs
-	OMNIGRAPH_FUZZ=large $(BIN)/pytest -n 2
+test-fast: $(INSTALLED)  ## For every save: no Spark, no killed processes, no servers
+	$(PYTEST) -m "not slow and not costly" --durations=5
+
+test-all: lint  ## Every kill, every pair, every long life
+	OMNIGRAPH_FUZZ=large $(PYTEST)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .

@@ -8,17 +8,36 @@ import warnings
 from collections.abc import Generator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
 
 import pytest
 
 from omnigraph.storage.location import Location, locate
+from tests import crash
 from tests.s3 import S3Server, serving
 from tests.s3_proxy import Proxy, proxying
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+COSTLY_FIXTURES: Final = frozenset({"spark", "s3_server", "s3_proxy", "warm"})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that start Java, servers or processes. Those of Spark share one worker, and so one warm JVM."""
+    for item in items:
+        test = cast("pytest.Function", item)
+        if "spark" in test.fixturenames:
+            test.add_marker(pytest.mark.xdist_group("spark"))
+        if COSTLY_FIXTURES.intersection(test.fixturenames) or _starts_processes(test.module):
+            test.add_marker(pytest.mark.costly)
+
+
+def _starts_processes(module: ModuleType) -> bool:
+    return any(getattr(value, "__module__", None) == crash.__name__ for value in vars(module).values())
 
 
 @pytest.fixture(scope="session")

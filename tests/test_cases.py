@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import pytest
 
@@ -39,6 +39,7 @@ from tests.case_expectations import (
 from tests.case_files import CASES, Case, Row, Section, Step, find_cases, read_case
 from tests.executors import EXECUTORS, LOCAL, Executor, Way, on_spark
 from tests.graphs import insert, rows_of, written
+from tests.selection import daily
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,12 +72,48 @@ class Kind:
     names: int = 0
 
 
+DAILY_ON_SPARK: Final = (
+    "aggregates-of-nothing",
+    "best-words-first",
+    "both-directions",
+    "closing-walk",
+    "dates-and-times",
+    "edge-conditions",
+    "edges-in-groups-and-order",
+    "empty-graph",
+    "floats-of-32-bits",
+    "fused-on-the-reached",
+    "join-by-property",
+    "nearest-of-the-reached",
+    "negation-with-its-own-part",
+    "negative-limit",
+    "null-is-a-group",
+    "old-commits",
+    "order-with-nulls",
+    "parallel-edges",
+    "product",
+    "sums-and-extremes",
+    "texts-by-bytes",
+    "ties-by-all-variables",
+    "up-to-three-hops",
+    "values-of-every-type",
+)
+"""One case for each operator, aggregate and kind of value. Each takes Spark a second or more."""
+
+
+def name_of_case(path: Path) -> str:
+    return str(path.relative_to(CASES))
+
+
 @pytest.mark.parametrize("path", find_cases(), ids=lambda path: str(path.relative_to(CASES)))
 def test_case(path: Path) -> None:
     assert_so(path, LOCAL)
 
 
-@pytest.mark.parametrize("path", find_cases("read"), ids=lambda path: str(path.relative_to(CASES)))
+@pytest.mark.parametrize(
+    "path",
+    daily(find_cases("read"), [CASES / "read" / f"{name}.case" for name in DAILY_ON_SPARK], name_of_case),
+)
 def test_case_on_spark(path: Path, spark: SparkSession) -> None:
     assert_so(path, on_spark(spark))
 

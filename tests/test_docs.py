@@ -24,6 +24,7 @@ from omnigraph.language.query import Severity, lint_queries
 from omnigraph.language.schema import check_schema, parse_schema
 from omnigraph.language.source import Source
 from tests.case_files import CASES
+from tests.selection import daily
 from tests.warm_cli import warm_commands
 
 ROOT = Path(__file__).parent.parent
@@ -105,7 +106,14 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
         yield folder
 
 
-@pytest.mark.parametrize("block", blocks("console"), ids=str)
+def starts_java(block: Block) -> bool:
+    """Whether a command of a block starts a JVM of its own, which takes half a minute beside other tests."""
+    return re.search(r"omnigraph pipeline (run|check)|--engine spark", block.text) is not None
+
+
+@pytest.mark.parametrize(
+    "block", daily(blocks("console"), [each for each in blocks("console") if not starts_java(each)])
+)
 def test_console_block(block: Block, examples: Path, warm: Path) -> None:
     for command, shown in commands(block.text):
         printed = run(command, examples, warm)

@@ -25,7 +25,7 @@ from omnigraph.storage.objects import Objects
 from tests.manifest.publishing import SCHEMA, commit_rows, make_graph, manifest_of, names
 
 
-@pytest.fixture(params=["s3", "ddb"])
+@pytest.fixture(params=["s3", pytest.param("ddb", marks=pytest.mark.slow)])
 def location(request: pytest.FixtureRequest) -> Location:
     return cast("Location", request.getfixturevalue(f"{request.param}_location"))
 

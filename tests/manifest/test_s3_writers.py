@@ -47,7 +47,7 @@ def heard(line: Pipe) -> object:
     return line.recv()
 
 
-@pytest.fixture(params=["s3", "ddb"])
+@pytest.fixture(params=["s3", pytest.param("ddb", marks=pytest.mark.slow)])
 def location(request: pytest.FixtureRequest) -> Location:
     return cast("Location", request.getfixturevalue(f"{request.param}_location"))
 

@@ -139,6 +139,7 @@ def kill_in_the_middle(cluster: Cluster, orders: Orders, who: Callable[[int], in
         assert len({news.process for news in driver.heard}) >= len(cluster.workers)
 
 
+@pytest.mark.slow
 def test_an_executor_is_killed_in_the_middle_of_a_load(
     cluster: Cluster, states: tuple[Shown, Shown], tmp_path: Path
 ) -> None:

@@ -9,16 +9,17 @@ from typing import cast
 import pytest
 
 from omnigraph.spark.load import incoming as load_incoming
-from omnigraph.write.load.load_operation import Mode
+from omnigraph.write.load.load_operation import LoadMode
 from tests import test_cases
 from tests.case_expectations import Mismatch
 from tests.case_files import CASES, Step, find_cases, read_case
+from tests.selection import daily
 from tests.test_cases import Kind, State
 
 
 def load_on_spark(state: State, step: Step) -> State:
     graph = test_cases._graph(state, step)
-    mode = cast(Mode, step.action.options.get("mode", "append"))
+    mode = cast(LoadMode, step.action.options.get("mode", "append"))
     file = state.folder / "case.jsonl"
     file.write_text(test_cases._text(step.action), "utf-8")
     result = test_cases._written(
@@ -27,13 +28,21 @@ def load_on_spark(state: State, step: Step) -> State:
     return test_cases._looked_at(replace(state, graph=graph, made=test_cases._made(result)), step)
 
 
+DAILY = ("all-problems-of-a-file", "composite-key-ends", "merge-on-a-branch")
+
+
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
-    "path", [path for path in find_cases() if path.parent.name == "load"], ids=lambda path: str(path.relative_to(CASES))
+    "path",
+    daily(
+        find_cases("load"),
+        [CASES / "load" / f"{name}.case" for name in DAILY],
+        test_cases.name_of_case,
+    ),
 )
 def test_case_on_spark(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The rules are to run on Spark, which few rows alone would not make them do.
-    monkeypatch.setattr(load_incoming, "FEW_ROWS", 0)
+    monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
     here = test_cases.KINDS["load",]
     there = Kind(load_on_spark, here.outcomes, here.options, here.names)
     monkeypatch.setattr(test_cases, "KINDS", {**test_cases.KINDS, ("load",): there})

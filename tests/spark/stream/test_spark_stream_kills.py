@@ -102,6 +102,7 @@ def known_to_spark(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "check" / "commits").glob("[0-9]*"))
 
 
+@pytest.mark.slow
 def test_killed_between_the_commit_and_what_spark_knows_of_it(spark: SparkSession, tmp_path: Path) -> None:
     graph = killed(tmp_path, "table.merge", "after", 2)
     assert (batches(graph), known_to_spark(tmp_path)) == ([0, 1], ["0"])

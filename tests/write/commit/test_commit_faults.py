@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from functools import cache
+from itertools import product
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import pytest
 
@@ -19,6 +20,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.storage.failpoints import Step, When, _arming
 from omnigraph.storage.locks import LockSettings
 from omnigraph.write.commit.section import WriteOperation
+from tests.selection import daily
 from tests.write.writers import (
     BY_NEXT,
     FLOCK,
@@ -106,9 +108,15 @@ def check(
     return told
 
 
-@pytest.mark.parametrize(("branch", "locks"), [("main", FLOCK), ("dev", FLOCK), ("main", LEASE)])
-@pytest.mark.parametrize("work", WRITERS.values(), ids=WRITERS)
-def test_one_fault_anywhere(template: Path, work: WriteOperation[None], branch: str, locks: LockSettings) -> None:
+PLACES: Final = (("main", FLOCK), ("dev", FLOCK), ("main", LEASE))
+
+
+@pytest.mark.parametrize(
+    ("writer", "place"),
+    daily(product(WRITERS, range(len(PLACES))), [(name, at % len(PLACES)) for at, name in enumerate(WRITERS)]),
+)
+def test_one_fault_anywhere(template: Path, writer: str, place: int) -> None:
+    work, (branch, locks) = WRITERS[writer], PLACES[place]
     told = [check(template, work, branch, locks, (fault,)) for fault in faults_in(template, work, branch, locks, ())]
     # One fault is always answered: it is taken back, or it had landed and is found.
     assert set(told) == {"committed", "failed"}

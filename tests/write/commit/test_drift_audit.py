@@ -19,6 +19,7 @@ from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.recovery import RECOVERY_ACTOR
 from omnigraph.write.commit.sidecars import Sidecar, SidecarPin, WriterKind, put_sidecar
 from tests.crash import every_crash, kill_at, record, run
+from tests.selection import daily
 from tests.write.writers import (
     BY_LAST,
     CITY,
@@ -101,7 +102,7 @@ def test_killed_before_it_told_of_the_drift_the_next_writer_tells(template: Path
     assert list_recoveries(manifest) == [discarded]
 
 
-@pytest.mark.parametrize("branch", BRANCHES)
+@pytest.mark.parametrize("branch", daily(BRANCHES, ["dev"]))
 def test_killed_anywhere_drift_is_discarded_and_told_once(template: Path, branch: str) -> None:
     before = shown(manifest_at(drifted(template, branch)), branch)
     steps = record(write_at, drifted(template, branch), NEXT, branch)

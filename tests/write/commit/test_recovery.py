@@ -189,7 +189,7 @@ def test_what_was_left_on_a_deleted_branch_is_discarded(template: Path) -> None:
 # --------------------------------------------------------------------------------------------- recovery that fails
 
 
-@pytest.mark.parametrize("locks", [FLOCK, LEASE], ids=["flock", "lease"])
+@pytest.mark.parametrize("locks", [FLOCK, pytest.param(LEASE, marks=pytest.mark.slow)], ids=["flock", "lease"])
 @pytest.mark.parametrize("commits", [0, 1, 2])
 def test_a_fault_anywhere_in_a_recovery_does_not_turn_it_round(
     template: Path, commits: int, locks: LockSettings
