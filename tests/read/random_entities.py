@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from omnigraph.language.query.typed import PropertyValue
 from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
 from omnigraph.language.values import ConstantValue, parse_date, parse_datetime, round_to_f32
-from omnigraph.read.frames.expressions import Request, Searched
-from omnigraph.read.frames.frame import Binding, Frame, Positions
+from omnigraph.read.frames.expressions import EvaluationContext, SearchExpression
+from omnigraph.read.frames.frame import EntityColumn, Frame, Positions
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values, column_of, to_list
 from tests.language.query.plan.plan_evaluator import Entity, Graph, Row
@@ -67,7 +67,7 @@ PROPERTIES: Mapping[str, ValueType] = {**SINGLE, **LISTS, **VECTOR}
 class NoSearch:
     """No search: what is tested here has no search functions."""
 
-    def score(self, expression: Searched, frame: Frame) -> Values:
+    def score(self, expression: SearchExpression, frame: Frame) -> Values:
         raise AssertionError(f"{type(expression).__name__} of {frame.num_rows} rows")
 
 
@@ -81,13 +81,13 @@ class Loaded:
     def __len__(self) -> int:
         return self.rows.num_rows
 
-    def identifies(self, column: str) -> bool:
+    def is_key(self, column: str) -> bool:
         return column == "id"
 
-    def ids(self, positions: Positions) -> pa.StringArray:
+    def take_ids(self, positions: Positions) -> pa.StringArray:
         return cast("pa.StringArray", column_of(self.rows, "id").take(positions))
 
-    def values(self, column: str, positions: Positions) -> Values:
+    def take_values(self, column: str, positions: Positions) -> Values:
         return column_of(self.rows, column).take(positions)
 
 
@@ -104,7 +104,7 @@ class Things:
     def frame(self) -> Frame:
         population = loaded(self.entities)
         ends = np.array(self.pairs, np.int64).reshape(-1, 2)
-        bindings = {"a": Binding(population, ends[:, 0].copy()), "b": Binding(population, ends[:, 1].copy())}
+        bindings = {"a": EntityColumn(population, ends[:, 0].copy()), "b": EntityColumn(population, ends[:, 1].copy())}
         return Frame(len(ends), bindings, None if self.weights is None else np.array(self.weights, np.int64))
 
     @property
@@ -119,8 +119,8 @@ class Things:
         return Graph({}, {}, self.parameters)
 
     @property
-    def request(self) -> Request:
-        return Request(self.parameters, 0, NoSearch())
+    def request(self) -> EvaluationContext:
+        return EvaluationContext(self.parameters, 0, NoSearch())
 
 
 def loaded(entities: Sequence[Entity]) -> Loaded:

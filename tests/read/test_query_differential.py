@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import Json
-from omnigraph.language.query import bind_parameters, compile_query
+from omnigraph.language.query import compile_query
 from omnigraph.language.query.typed import TypedRead
 from omnigraph.read.frames import Strategy
 from omnigraph.read.frames.cache import shared_cache
@@ -21,7 +21,7 @@ from omnigraph.read.match import counting, execute
 from omnigraph.read.match import expand as expanding
 from omnigraph.read.match import join as joining
 from omnigraph.read.match import scan_nodes as starting
-from omnigraph.read.query import QueryOptions, QueryRequest, query
+from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from omnigraph.read.result import assemble as answer
 from tests.model.query_model import Asked, expected
 from tests.read.query_worlds import CATALOG, Moment, World, new_world
@@ -32,7 +32,7 @@ WORLDS = 12 if LARGE else 5
 THRESHOLDS = {
     (counting, "_WORTH_COLLAPSING"): 1,
     (counting, "_ROWS_FOR_EACH"): 0,
-    (expanding, "_WORTH_PASSING_ON"): 1,
+    (expanding, "_WORTH_PROPAGATING"): 1,
     (execute, "_FIRST_PIECE"): 1,
     (execute, "_PIECE"): 3,
     (joining, "_AT_ONCE"): 3,
@@ -65,11 +65,12 @@ def thresholds(sizes: str) -> Generator[None]:
 
 def assert_answered(world: World, moment: Moment, read: Read, strategy: Strategy) -> None:
     """The answer is one that the model allows."""
-    typed = compile_query(read.text, CATALOG).typed
+    compiled = compile_query(read.text, CATALOG)
+    typed = compiled.typed
     assert isinstance(typed, TypedRead)
-    asked = Asked(moment.model, bind_parameters(typed.parameters, read.params), time.time_ns() // 1_000_000)
+    asked = Asked(moment.model, compiled.bind_parameters(read.params), time.time_ns() // 1_000_000)
     question = QueryRequest(read.text, params=read.params)
-    result = query(world.graph._manifest, question, moment.branch, moment.at, QueryOptions(strategy=strategy))
+    result = run_query(world.graph._manifest, question, moment.branch, moment.at, QueryOptions(strategy=strategy))
     found = cast("list[Mapping[str, Json]]", result.to_json()["rows"])
     allowed = expected(typed, asked)
     assert allowed.allows(found), f"by {strategy} on {moment.branch}: {found}\nis not among the allowed {allowed}"
@@ -88,7 +89,7 @@ def check(worlds: list[World], data: st.DataObject, reading: st.SearchStrategy[R
     place = -1 - data.draw(st.integers(0, len(world.moments) - 1), "moment, from the last")
     with thresholds(sizes):
         for strategy in Strategy:
-            shared_cache().drop_all()
+            shared_cache().clear()
             for _ in ("cold", "warm"):
                 assert_answered(world, world.moments[place], read, strategy)
 
@@ -136,7 +137,7 @@ def test_what_other_moments_left_in_memory_changes_nothing(worlds: list[World], 
     """Arrays of one version are made from those of another, and tables that nothing changed are shared."""
     world, read = drawn(worlds, data, reads())
     places = data.draw(st.lists(st.sampled_from(range(len(world.moments))), min_size=2, max_size=6, unique=True))
-    shared_cache().drop_all()
+    shared_cache().clear()
     for place in places if data.draw(st.booleans(), "in any order") else sorted(places):
         for strategy in (Strategy.ARRAYS, Strategy.AUTO):
             assert_answered(world, world.moments[place], read, strategy)

@@ -14,7 +14,7 @@ from omnigraph.read.frames import Strategy
 from omnigraph.read.frames.cache import shared_cache
 from omnigraph.read.match import counting
 from omnigraph.read.match import expand as expanding
-from omnigraph.read.query import QueryOptions, QueryRequest, query
+from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from tests.read.match.walked_graphs import Links, new_graph, people
 
 SIZE = 24
@@ -63,17 +63,17 @@ def known(pairs: list[tuple[str, str]]) -> Nodes:
 
 @pytest.fixture(params=[*Strategy, "every row worth counting"])
 def strategy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Strategy:
-    shared_cache().drop_all()
+    shared_cache().clear()
     if isinstance(request.param, Strategy):
         return request.param
     monkeypatch.setattr(counting, "_WORTH_COLLAPSING", 1)
-    monkeypatch.setattr(expanding, "_WORTH_PASSING_ON", 1)
+    monkeypatch.setattr(expanding, "_WORTH_PROPAGATING", 1)
     return Strategy.ARRAYS
 
 
 def asked(graph: Graph, strategy: Strategy, match: str, columns: str) -> list[tuple[object, ...]]:
     question = QueryRequest(f"query q() {{ match {{ {match} }} return {{ {columns} }} }}")
-    rows = query(graph._manifest, question, "main", manner=QueryOptions(strategy=strategy)).rows
+    rows = run_query(graph._manifest, question, "main", manner=QueryOptions(strategy=strategy)).rows
     return sorted(cast("list[tuple[str, ...]]", [tuple(row.values()) for row in rows]))
 
 

@@ -15,7 +15,7 @@ from omnigraph.graph import Graph
 from omnigraph.read.frames import Strategy
 from omnigraph.read.frames.cache import shared_cache
 from omnigraph.read.match import execute
-from omnigraph.read.query import QueryOptions, QueryRequest, query
+from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from tests import crash
 from tests.read.match.walked_graphs import Links, new_graph, people
 
@@ -60,8 +60,8 @@ def test_commits_that_land_meanwhile_are_not_seen(
     monkeypatch.setattr(execute, "_PIECE", 2)
     graph = ring(tmp_path, commits)
     asked = QueryRequest(TWO_HOPS)
-    before = query(graph._manifest, asked, "main").to_arrow()
-    result = query(graph._manifest, asked, "main", manner=QueryOptions(strategy=strategy))
+    before = run_query(graph._manifest, asked, "main").to_arrow()
+    result = run_query(graph._manifest, asked, "main", manner=QueryOptions(strategy=strategy))
     head = graph.commits()[0].id
     found: list[pa.RecordBatch] = []
     for number, batch in enumerate(result.batches(4)):
@@ -69,7 +69,7 @@ def test_commits_that_land_meanwhile_are_not_seen(
         if number < commits:
             change(graph, number)
             # What is in memory would hide a look at the wrong version.
-            shared_cache().drop_all()
+            shared_cache().clear()
     assert len(graph.commits()) > commits
     assert _sorted(pa.Table.from_batches(found)) == _sorted(before)
     assert before.num_rows == 4 * commits

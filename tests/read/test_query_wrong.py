@@ -17,12 +17,13 @@ from omnigraph.language.schema import parse_schema
 from omnigraph.manifest import contract
 from omnigraph.manifest.publisher import PublishRequest
 from omnigraph.read.frames import Strategy
-from omnigraph.read.query import QueryOptions, QueryRequest, query
+from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from tests.manifest.fence import intent, send
 from tests.read.match.walked_graphs import SCHEMA, Links, new_graph, people
 
 PEOPLE = "query people() { match { $p: Person } return { $p } }"
 TWO = PEOPLE + "\nquery cities() { match { $c: City } return { $c } }"
+LIMITED = "query some($n: I64) { match { $p: Person } return { $p } limit $n }"
 GONE = 'query gone() { delete Person where name = "ann" }'
 
 
@@ -60,6 +61,8 @@ REFUSED: list[tuple[Ask, type[OmniGraphError], str]] = [
         ParameterError,
         "an object of names and values",
     ),
+    (lambda g: g.query(LIMITED, params={"n": -1}), ParameterError, "limit $n is -1"),
+    (lambda g: g.explain(LIMITED, params={"n": -1}), ParameterError, "limit $n is -1"),
     (lambda g: g.query(PEOPLE).batches(0), ParameterError, "a batch of 0 rows"),
     (lambda g: g.explain(GONE), ParameterError, "'gone' is a mutation"),
     (lambda g: g.profile(PEOPLE, branch="side"), NotFound, "side"),
@@ -131,7 +134,7 @@ def test_more_rows_than_can_be_counted_are_refused_and_never_wrap_around(
 def asked(graph: Graph, text: str, at: str | None = None) -> list[list[dict[str, object]]]:
     """The rows by each strategy."""
     manner = [QueryOptions(strategy=strategy) for strategy in Strategy]
-    return [query(graph._manifest, QueryRequest(text), "main", at, each).rows for each in manner]
+    return [run_query(graph._manifest, QueryRequest(text), "main", at, each).rows for each in manner]
 
 
 def test_a_type_is_asked_for_only_since_it_exists(graph: Graph) -> None:

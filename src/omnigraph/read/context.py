@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
-from omnigraph.errors import ParameterError
 from omnigraph.language.query import Constant
 from omnigraph.language.query.plan import Count
 from omnigraph.language.schema import Catalog
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.frames import EntityTables, Request
-from omnigraph.read.profile import Recorder
+from omnigraph.read.frames import EvaluationContext, QueryTables
+from omnigraph.read.profile import ProfileRecorder
 from omnigraph.read.search import Search
 
 
@@ -18,10 +18,10 @@ from omnigraph.read.search import Search
 class QueryContext:
     """One query on one snapshot."""
 
-    tables: EntityTables
-    request: Request
+    tables: QueryTables
+    evaluation: EvaluationContext
     search: Search
-    recorder: Recorder
+    recorder: ProfileRecorder
 
     @property
     def snapshot(self) -> Snapshot:
@@ -33,10 +33,7 @@ class QueryContext:
         """The schema that the snapshot is read with."""
         return self.tables.catalog
 
-    def number(self, count: Count) -> int:
-        """A limit: a literal, or the value of a parameter."""
-        value = count.value if isinstance(count, Constant) else self.request.parameters[count.name]
-        if not isinstance(value, int) or value < 0:
-            name = "" if isinstance(count, Constant) else f" ${count.name}"
-            raise ParameterError(f"limit{name} is {value}", hint="a limit is a whole number, 0 or more")
-        return value
+    def resolve_count(self, count: Count) -> int:
+        """The value of a limit; it was checked when the parameters were bound."""
+        value = count.value if isinstance(count, Constant) else self.evaluation.parameters[count.name]
+        return cast(int, value)

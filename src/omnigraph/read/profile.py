@@ -6,38 +6,46 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
-from omnigraph.language.query.plan import Plan
+from omnigraph.language.query.plan import PlanOperator
 from omnigraph.read.frames import Frame
+
+_THEN: Final = ", then "
 
 
 @dataclass(slots=True)
-class Measured:
+class OperatorStats:
     """The work of one operator so far: its own time, the rows it gave, those that it kept in memory for them."""
 
     seconds: float = 0.0
     rows: int = 0
-    kept: int = 0
-    way: str = ""
+    frame_rows: int = 0
+    access_path: str = ""
 
-    def counted(self, frame: Frame) -> Frame:
+    def add_access_path(self, access_path: str) -> None:
+        """Note how rows are found. An operator that runs in pieces may change it on the way."""
+        if self.access_path.split(_THEN)[-1] != access_path:
+            self.access_path = _THEN.join(filter(None, (self.access_path, access_path)))
+
+    def add_frame(self, frame: Frame) -> Frame:
         """Add the rows of a frame, which is passed on as it is."""
-        self.rows += frame.total
-        self.kept += frame.num_rows
+        self.rows += frame.total_rows
+        self.frame_rows += frame.num_rows
         return frame
 
 
 @dataclass(frozen=True, slots=True)
-class Recorder:
+class ProfileRecorder:
     """Takes notes while a query runs, by the identity of the operator."""
 
-    notes: dict[int, Measured] = field(default_factory=dict[int, Measured])
-    _running: list[Measured] = field(default_factory=list[Measured])
+    stats: dict[int, OperatorStats] = field(default_factory=dict[int, OperatorStats])
+    _running: list[OperatorStats] = field(default_factory=list[OperatorStats])
 
     @contextmanager
-    def measuring(self, plan: Plan) -> Generator[Measured]:
+    def measure(self, plan: PlanOperator) -> Generator[OperatorStats]:
         """Add the time that is spent inside to an operator, and take it from the one that it runs inside of."""
-        note = self.notes.setdefault(id(plan), Measured())
+        note = self.stats.setdefault(id(plan), OperatorStats())
         self._running.append(note)
         begun = time.perf_counter()
         try:
@@ -49,6 +57,11 @@ class Recorder:
             if self._running:
                 self._running[-1].seconds -= spent
 
-    def of(self, plan: Plan) -> Measured:
+    def record_access_path(self, access_path: str) -> None:
+        """Note how the operator that runs now finds its rows."""
+        if self._running:
+            self._running[-1].add_access_path(access_path)
+
+    def stats_of(self, plan: PlanOperator) -> OperatorStats:
         """The notes on an operator; it may not have run at all."""
-        return self.notes.get(id(plan), Measured())
+        return self.stats.get(id(plan), OperatorStats())

@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnigraph.errors import ParameterError
-from omnigraph.language.query import TypedMutation, bind_parameters, compile_query
+from omnigraph.language.query import TypedMutation, compile_query
 from omnigraph.language.query.plan import ReadPlan, plan_read
 from omnigraph.language.source import Source
+from omnigraph.language.values import now_milliseconds
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.context import QueryContext
-from omnigraph.read.estimate import sizes_of
-from omnigraph.read.explain import Profile, explained
-from omnigraph.read.frames import EntityTables, Request, Strategy, shared_cache
-from omnigraph.read.profile import Recorder
-from omnigraph.read.result import Result, answer_schema, answered
+from omnigraph.read.estimate import table_sizes_of
+from omnigraph.read.explain import Profile, explain_plan
+from omnigraph.read.frames import EvaluationContext, QueryTables, Strategy, shared_cache
+from omnigraph.read.profile import ProfileRecorder
+from omnigraph.read.result import Result, execute_read, output_schema
 from omnigraph.read.search import EmbeddingSettings, Search
 
 
@@ -47,7 +48,7 @@ class PlannedQuery:
 
     name: str
     plan: ReadPlan
-    reading: QueryContext
+    context: QueryContext
 
 
 def plan_query(manifest: Manifest, snapshot: Snapshot, question: QueryRequest, manner: QueryOptions) -> PlannedQuery:
@@ -56,15 +57,17 @@ def plan_query(manifest: Manifest, snapshot: Snapshot, question: QueryRequest, m
     compiled = compile_query(question.source, catalog, question.name)
     if isinstance(compiled.typed, TypedMutation):
         raise ParameterError(f"'{compiled.name}' is a mutation", hint="run it with mutate")
-    parameters = bind_parameters(compiled.typed.parameters, question.params)
+    parameters = compiled.bind_parameters(question.params)
     search = Search(snapshot, catalog, shared_cache(), parameters, manner.embed)
-    request = Request(parameters, time.time_ns() // 1_000_000, search)
-    reach = EntityTables(snapshot, catalog, shared_cache(), manner.strategy)
-    reading = QueryContext(reach, request, search, Recorder())
-    return PlannedQuery(compiled.name, plan_read(compiled.typed, sizes_of(snapshot, catalog).weigh), reading)
+    request = EvaluationContext(parameters, now_milliseconds(), search)
+    reach = QueryTables(snapshot, catalog, shared_cache(), manner.strategy)
+    reading = QueryContext(reach, request, search, ProfileRecorder())
+    return PlannedQuery(
+        compiled.name, plan_read(compiled.typed, table_sizes_of(snapshot, catalog).estimate_scan), reading
+    )
 
 
-def query(
+def run_query(
     manifest: Manifest,
     question: QueryRequest,
     branch: str,
@@ -72,22 +75,22 @@ def query(
     manner: QueryOptions | None = None,
 ) -> Result:
     """Answer a query on one snapshot. The rows are made when they are asked for, from that same snapshot."""
-    return answer(plan_query(manifest, take_snapshot(manifest, branch, at), question, manner or QueryOptions()))
+    return execute_query(plan_query(manifest, take_snapshot(manifest, branch, at), question, manner or QueryOptions()))
 
 
-def answer(asked: PlannedQuery) -> Result:
+def execute_query(asked: PlannedQuery) -> Result:
     """The result of a planned query."""
-    snapshot = asked.reading.snapshot
+    snapshot = asked.context.snapshot
     return Result(
         asked.name,
-        answer_schema(asked.plan),
-        lambda: answered(asked.plan, asked.reading),
+        output_schema(asked.plan),
+        lambda: execute_read(asked.plan, asked.context),
         branch=snapshot.branch,
         commit=snapshot.commit,
     )
 
 
-def explain(
+def explain_query(
     manifest: Manifest,
     question: QueryRequest,
     branch: str,
@@ -96,10 +99,10 @@ def explain(
 ) -> str:
     """The plan that would run, with guesses; no row is read."""
     asked = plan_query(manifest, take_snapshot(manifest, branch, at), question, manner or QueryOptions())
-    return explained(asked.plan, asked.reading)
+    return explain_plan(asked.plan, asked.context)
 
 
-def profile(
+def profile_query(
     manifest: Manifest,
     question: QueryRequest,
     branch: str,
@@ -109,5 +112,5 @@ def profile(
     """Run a query and tell what each step of it took."""
     begun = time.perf_counter()
     asked = plan_query(manifest, take_snapshot(manifest, branch, at), question, manner or QueryOptions())
-    rows = sum(batch.num_rows for batch in answered(asked.plan, asked.reading))
-    return Profile(asked.plan, rows, time.perf_counter() - begun, asked.reading.recorder)
+    rows = sum(batch.num_rows for batch in execute_read(asked.plan, asked.context))
+    return Profile(asked.plan, rows, time.perf_counter() - begun, asked.context.recorder)

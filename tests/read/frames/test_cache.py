@@ -15,7 +15,7 @@ from omnigraph.read.frames.cache import Cache, shared_cache
 
 
 def keep(cache: Cache, key: str, nbytes: int) -> str:
-    return cache.get(key, lambda: key, lambda _: nbytes)
+    return cache.get_or_make(key, lambda: key, lambda _: nbytes)
 
 
 def test_the_least_recently_used_goes_first() -> None:
@@ -25,7 +25,7 @@ def test_the_least_recently_used_goes_first() -> None:
     keep(cache, "a", 10)
     assert cache.peek("b") == "b"
     keep(cache, "d", 10)
-    assert cache.known() == ("c", "a", "d")
+    assert cache.all_keys() == ("c", "a", "d")
     assert (cache.peek("b"), cache.nbytes) == (None, 30)
 
 
@@ -34,23 +34,23 @@ def test_one_large_value_makes_room_for_itself() -> None:
     for key in "abc":
         keep(cache, key, 10)
     keep(cache, "d", 25)
-    assert (cache.known(), cache.nbytes) == (("d",), 25)
+    assert (cache.all_keys(), cache.nbytes) == (("d",), 25)
 
 
 def test_a_value_beyond_the_budget_is_given_out_and_pushes_nothing_out() -> None:
     cache = Cache(budget=30)
     keep(cache, "a", 10)
     assert keep(cache, "b", 31) == "b"
-    assert (cache.known(), cache.nbytes) == (("a",), 10)
+    assert (cache.all_keys(), cache.nbytes) == (("a",), 10)
 
 
 def test_dropping_all_frees_the_budget() -> None:
     cache = Cache(budget=30)
     keep(cache, "a", 30)
-    cache.drop_all()
-    assert (cache.known(), cache.nbytes, cache.peek("a")) == ((), 0, None)
+    cache.clear()
+    assert (cache.all_keys(), cache.nbytes, cache.peek("a")) == ((), 0, None)
     keep(cache, "b", 30)
-    assert cache.known() == ("b",)
+    assert cache.all_keys() == ("b",)
 
 
 def test_threads_that_ask_at_once_get_one_value_made_once() -> None:
@@ -62,7 +62,7 @@ def test_threads_that_ask_at_once_get_one_value_made_once() -> None:
 
     def ask(number: int) -> list[object]:
         start.wait()
-        return [cache.get((number + shift) % 5, make, lambda _: 1) for shift in range(5)]
+        return [cache.get_or_make((number + shift) % 5, make, lambda _: 1) for shift in range(5)]
 
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(ask, range(8)))
@@ -79,20 +79,20 @@ def test_whoever_waits_for_a_value_that_fails_makes_it_himself() -> None:
         raise ValueError("no")
 
     with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(cache.get, "a", fail, len)
+        first = threads.submit(cache.get_or_make, "a", fail, len)
         assert asked.wait(10)
-        second = threads.submit(cache.get, "a", lambda: "made", len)
+        second = threads.submit(cache.get_or_make, "a", lambda: "made", len)
         go_on.set()
         assert second.result(10) == "made"
         with pytest.raises(ValueError, match="no"):
             first.result(10)
-    assert cache.known() == ("a",)
+    assert cache.all_keys() == ("a",)
 
 
 def test_making_a_value_may_ask_for_another() -> None:
     cache = Cache(budget=100)
-    assert cache.get("outer", lambda: keep(cache, "inner", 1) + "!", len) == "inner!"
-    assert set(cache.known()) == {"inner", "outer"}
+    assert cache.get_or_make("outer", lambda: keep(cache, "inner", 1) + "!", len) == "inner!"
+    assert set(cache.all_keys()) == {"inner", "outer"}
 
 
 @pytest.fixture
@@ -111,16 +111,16 @@ def test_many_threads_never_pass_the_budget_and_count_right() -> None:
     def ask(number: int) -> None:
         for step in range(300):
             key = (number * 7 + step * 3) % 23
-            assert cache.get(key, lambda key=key: key, lambda value: value) == key
+            assert cache.get_or_make(key, lambda key=key: key, lambda value: value) == key
             if step % 50 == 0 and number == 0:
-                cache.drop_all()
+                cache.clear()
             with lock:
                 over.extend([cache.nbytes] * (cache.nbytes > cache.budget))
 
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(ask, range(6)))
     assert over == []
-    assert cache.nbytes == sum(key for key in cache.known() if isinstance(key, int))
+    assert cache.nbytes == sum(key for key in cache.all_keys() if isinstance(key, int))
 
 
 def test_the_budget_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,8 +23,14 @@ from omnigraph.language.query.typed import (
     TextMatch,
 )
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.read.frames.expressions import Request, Searched, evaluate, fixed_value, shown_type
-from omnigraph.read.frames.frame import Binding, Frame
+from omnigraph.read.frames.expressions import (
+    EvaluationContext,
+    SearchExpression,
+    arrow_type_of,
+    evaluate,
+    evaluate_constant,
+)
+from omnigraph.read.frames.frame import EntityColumn, Frame
 from omnigraph.storage.columns import Values, to_list
 from tests.language.query.plan.plan_evaluator import value
 from tests.language.query.query_strategies import fuzzing
@@ -45,34 +51,36 @@ EXPRESSIONS: st.SearchStrategy[Expression] = (
 @given(things(), EXPRESSIONS)
 def test_an_expression_is_what_it_is_in_each_row(given_things: Things, expression: Expression) -> None:
     found = evaluate(expression, given_things.frame, given_things.request)
-    assert found.type == shown_type(expression)
+    assert found.type == arrow_type_of(expression)
     assert constants(found) == [value(expression, row, given_things.graph) for row in given_things.rows]
 
 
 def one_row(column: Values) -> Frame:
     rows = pa.Table.from_arrays([pa.array(["x"]), column], names=["id", "p"])
-    return Frame(1, {"v": Binding(Loaded(rows), np.zeros(1, np.int64))})
+    return Frame(1, {"v": EntityColumn(Loaded(rows), np.zeros(1, np.int64))})
 
 
 def test_a_table_that_lags_behind_the_schema_is_read_in_the_types_of_the_schema() -> None:
     narrow: Values = pa.array([7], pa.int32())
-    found = evaluate(PropertyValue("v", "p", ValueType(Scalar.I64)), one_row(narrow), Request({}, 0, NoSearch()))
+    found = evaluate(
+        PropertyValue("v", "p", ValueType(Scalar.I64)), one_row(narrow), EvaluationContext({}, 0, NoSearch())
+    )
     assert found.type == pa.int64()
     assert to_list(found) == [7]
 
 
 def test_now_is_the_time_of_the_request() -> None:
     now = Now(ValueType(Scalar.DATETIME))
-    assert fixed_value(now, Request({}, 1_700_000_000_123, NoSearch())) == 1_700_000_000_123
+    assert evaluate_constant(now, EvaluationContext({}, 1_700_000_000_123, NoSearch())) == 1_700_000_000_123
 
 
 class Lengths:
     """A search that scores every row with the number of rows, and remembers what it was asked."""
 
     def __init__(self) -> None:
-        self.asked: list[Searched] = []
+        self.asked: list[SearchExpression] = []
 
-    def score(self, expression: Searched, frame: Frame) -> Values:
+    def score(self, expression: SearchExpression, frame: Frame) -> Values:
         self.asked.append(expression)
         return pa.array([frame.num_rows] * frame.num_rows, pa.float32())
 
@@ -81,15 +89,15 @@ def test_search_functions_are_answered_by_the_search_and_widened() -> None:
     target = PropertyValue("v", "p", ValueType(Scalar.VECTOR, dimension=2))
     distance = Distance(target, Constant((0.0, 1.0), target.type), ValueType(Scalar.F64, nullable=True))
     search = Lengths()
-    found = evaluate(distance, one_row(pa.array(["text"])), Request({}, 0, search))
+    found = evaluate(distance, one_row(pa.array(["text"])), EvaluationContext({}, 0, search))
     assert (found.type, to_list(found)) == (pa.float64(), [1.0])
     assert search.asked == [distance]
     match = TextMatch(
         TextFunction.SEARCH, replace(target, type=STRING), Constant("x", STRING), None, ValueType(Scalar.BOOL)
     )
-    assert to_list(evaluate(match, one_row(pa.array(["text"])), Request({}, 0, search))) == [True]
+    assert to_list(evaluate(match, one_row(pa.array(["text"])), EvaluationContext({}, 0, search))) == [True]
 
 
 def test_a_column_of_the_result_has_no_value_in_a_match() -> None:
     with pytest.raises(AssertionError, match="ColumnValue"):
-        evaluate(ColumnValue("n", STRING), Frame(1), Request({}, 0, NoSearch()))
+        evaluate(ColumnValue("n", STRING), Frame(1), EvaluationContext({}, 0, NoSearch()))

@@ -26,9 +26,9 @@ from omnigraph.language.query.typed import (
 )
 from omnigraph.language.types import NUMBERS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue
-from omnigraph.read.frames.expressions import Request, Searched
-from omnigraph.read.frames.frame import Binding, Frame
-from omnigraph.read.frames.predicates import condition_of, holds
+from omnigraph.read.frames.expressions import EvaluationContext, SearchExpression
+from omnigraph.read.frames.frame import EntityColumn, Frame
+from omnigraph.read.frames.predicates import evaluate_predicate, to_condition
 from omnigraph.storage import table as tables
 from omnigraph.storage.columns import Values
 from omnigraph.storage.filters import MOST_LISTED, AnyOf
@@ -99,7 +99,7 @@ PREDICATES: st.SearchStrategy[Predicate] = ORDERED | MEMBERS | WITHIN | NULLS
 @given(things(), PREDICATES)
 def test_a_predicate_holds_where_it_is_true(given_things: Things, predicate: Predicate) -> None:
     expected = [plan_evaluator.holds(predicate, row, given_things.graph) for row in given_things.rows]
-    assert holds(predicate, given_things.frame, given_things.request).tolist() == expected
+    assert evaluate_predicate(predicate, given_things.frame, given_things.request).tolist() == expected
 
 
 @pytest.mark.parametrize("left", [name for name, type_ in SINGLE.items() if type_.is_number])
@@ -118,16 +118,16 @@ def test_numbers_of_two_columns_are_compared_exactly(left: str, right: str) -> N
     for operator in ORDERING:
         predicate = Compare(PropertyValue("a", left, SINGLE[left]), operator, PropertyValue("b", right, SINGLE[right]))
         expected = [plan_evaluator.holds(predicate, row, given_things.graph) for row in given_things.rows]
-        assert holds(predicate, given_things.frame, given_things.request).tolist() == expected, operator
+        assert evaluate_predicate(predicate, given_things.frame, given_things.request).tolist() == expected, operator
 
 
 def test_nothing_but_inequality_holds_beside_a_float_that_is_no_number() -> None:
     integers, floats = ValueType(Scalar.I64), ValueType(Scalar.F64)
     rows = pa.table({"id": ["x"], "i": pa.array([1], pa.int64()), "f": pa.array([float("nan")])})
-    frame = Frame(1, {"v": Binding(Rows(rows), np.zeros(1, np.int64))})
+    frame = Frame(1, {"v": EntityColumn(Rows(rows), np.zeros(1, np.int64))})
     found = {
         operator: bool(
-            holds(
+            evaluate_predicate(
                 Compare(PropertyValue("v", "i", integers), operator, PropertyValue("v", "f", floats)), frame, REQUEST
             )[0]
         )
@@ -151,25 +151,25 @@ class Rows:
     def __len__(self) -> int:
         return self.rows.num_rows
 
-    def identifies(self, column: str) -> bool:
+    def is_key(self, column: str) -> bool:
         return column == "id"
 
-    def ids(self, positions: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.StringArray:
+    def take_ids(self, positions: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.StringArray:
         return cast("pa.StringArray", self.rows["id"].combine_chunks().take(positions))
 
-    def values(self, column: str, positions: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Values:
+    def take_values(self, column: str, positions: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Values:
         self.asked += len(positions)
         return cast("Values", self.rows[column].combine_chunks().take(positions))
 
 
-REQUEST = Request({}, 0, NoSearch())
+REQUEST = EvaluationContext({}, 0, NoSearch())
 
 
 def test_an_entity_of_many_rows_is_asked_about_once() -> None:
     population = Rows(pa.table({"id": ["x", "y", "z"], "n": pa.array([1, 2, 3], pa.int64())}))
-    frame = Frame(1_000, {"v": Binding(population, np.arange(1_000) % 2)})
+    frame = Frame(1_000, {"v": EntityColumn(population, np.arange(1_000) % 2)})
     integer = ValueType(Scalar.I64)
-    mask = holds(
+    mask = evaluate_predicate(
         Compare(PropertyValue("v", "n", integer), ComparisonOperator.GREATER, Constant(1, integer)), frame, REQUEST
     )
     assert mask.tolist() == [False, True] * 500
@@ -179,7 +179,7 @@ def test_an_entity_of_many_rows_is_asked_about_once() -> None:
 class Sometimes:
     """A search in which only the first row matches, and of the second nothing is known."""
 
-    def score(self, expression: Searched, frame: Frame) -> Values:
+    def score(self, expression: SearchExpression, frame: Frame) -> Values:
         assert isinstance(expression, TextMatch)
         return pa.array([True, None, *[False] * (frame.num_rows - 2)], pa.bool_())
 
@@ -188,10 +188,12 @@ def test_a_text_predicate_is_answered_by_the_search_also_inside_a_comparison() -
     text, flag = ValueType(Scalar.STRING), ValueType(Scalar.BOOL)
     match = TextMatch(TextFunction.SEARCH, PropertyValue("v", "t", text), Constant("word", text), None, flag)
     population = Rows(pa.table({"id": ["x", "y", "z"]}))
-    frame = Frame(3, {"v": Binding(population, np.arange(3))})
-    request = Request({}, 0, Sometimes())
-    assert holds(match, frame, request).tolist() == [True, False, False]
-    assert holds(Compare(match, ComparisonOperator.EQUAL, Constant(False, flag)), frame, request).tolist() == [
+    frame = Frame(3, {"v": EntityColumn(population, np.arange(3))})
+    request = EvaluationContext({}, 0, Sometimes())
+    assert evaluate_predicate(match, frame, request).tolist() == [True, False, False]
+    assert evaluate_predicate(
+        Compare(match, ComparisonOperator.EQUAL, Constant(False, flag)), frame, request
+    ).tolist() == [
         False,
         False,
         True,
@@ -240,15 +242,15 @@ def test_lance_decides_what_is_pushed_as_a_mask_does(tmp_path: Path) -> None:
     population = loaded(everything())
     table = tables.create(str(tmp_path / "table"), population.rows, "test")
     ids = cast("list[str]", population.rows["id"].to_pylist())
-    frame = Frame(len(population), {"a": Binding(population, np.arange(len(population)))})
+    frame = Frame(len(population), {"a": EntityColumn(population, np.arange(len(population)))})
     pushed = 0
     for predicate in fixed_comparisons():
-        condition = condition_of(predicate, "a", REQUEST)
+        condition = to_condition(predicate, "a", REQUEST)
         if condition is None:
             assert isinstance(predicate, IsNull)
             assert not predicate.negated
             continue
-        expected = np.array(ids)[holds(predicate, frame, REQUEST)].tolist()
+        expected = np.array(ids)[evaluate_predicate(predicate, frame, REQUEST)].tolist()
         assert table.scan(["id"], filter=condition.sql()).read_all()["id"].to_pylist() == expected, predicate
         pushed += 1
     assert pushed > 500
@@ -273,14 +275,14 @@ NAME = PropertyValue("a", "name", STRING)
 )
 def test_what_a_scan_cannot_decide_is_not_pushed(predicate: Predicate) -> None:
     many = tuple(str(number) for number in range(MOST_LISTED + 1))
-    assert condition_of(predicate, "a", Request({"many": many}, 0, NoSearch())) is None
+    assert to_condition(predicate, "a", EvaluationContext({"many": many}, 0, NoSearch())) is None
 
 
 @pytest.mark.parametrize("items", [None, ("x", "y")])
 def test_a_list_of_texts_is_pushed_as_a_set(items: Sequence[str] | None) -> None:
     listed = ParameterValue("few", ValueType(Scalar.STRING, nullable=True, is_list=True))
-    request = Request({"few": None if items is None else tuple(items)}, 0, NoSearch())
-    condition = condition_of(Compare(listed, ComparisonOperator.CONTAINS, NAME), "a", request)
+    request = EvaluationContext({"few": None if items is None else tuple(items)}, 0, NoSearch())
+    condition = to_condition(Compare(listed, ComparisonOperator.CONTAINS, NAME), "a", request)
     assert condition is not None
     assert condition.columns == ("name",)
     if items is None:
@@ -291,6 +293,8 @@ def test_a_list_of_texts_is_pushed_as_a_set(items: Sequence[str] | None) -> None
 
 def test_the_time_of_the_request_is_pushed() -> None:
     born = PropertyValue("a", "born", TIME)
-    condition = condition_of(Compare(born, ComparisonOperator.LESS, Now(TIME)), "a", Request({}, 12_345, NoSearch()))
+    condition = to_condition(
+        Compare(born, ComparisonOperator.LESS, Now(TIME)), "a", EvaluationContext({}, 12_345, NoSearch())
+    )
     assert condition is not None
     assert "12345" in (condition.sql() or "")

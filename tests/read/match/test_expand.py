@@ -14,88 +14,81 @@ import pytest
 
 from omnigraph.errors import StorageError
 from omnigraph.graph import Graph
-from omnigraph.language.query.plan.operators import Connect, ConnectEdges, Cross, Expand, ExpandEdges, Scan
-from omnigraph.language.query.typed import Direction
-from omnigraph.read.frames import population as populations
+from omnigraph.language.query.plan.operators import Connect, ConnectEdges, Cross, Expand, ExpandEdges, NodeScan
+from omnigraph.language.query.typed import TraversalDirection
+from omnigraph.read.frames import entity_sets
 from omnigraph.read.frames.cache import Cache
-from omnigraph.read.frames.frame import Binding, Frame, Mask, Population, Positions
-from omnigraph.read.frames.population import SeenRows
-from omnigraph.read.match import traverse as expanding
-from omnigraph.read.match.traverse import (
-    EdgeSizes,
-    EntityTables,
-    Keep,
-    Strategy,
-    choose,
-    connect,
-    connect_edges,
-    expand,
-    expand_edges,
-    lookup_cost,
-)
+from omnigraph.read.frames.entity_sets import PartialTable, QueryTables, Strategy
+from omnigraph.read.frames.frame import EntityColumn, EntitySet, Frame, Mask, Positions
+from omnigraph.read.match import strategy as strategies
+from omnigraph.read.match import walk_context
+from omnigraph.read.match.expand import EntityFilter, connect, connect_edges, expand, expand_edges
+from omnigraph.read.match.strategy import EdgeSizes, choose_strategy, edge_walk_of, estimate_lookup
+from omnigraph.read.match.walk_context import load_walk_context
 from omnigraph.storage import table as tables
 from omnigraph.storage.columns import Values, to_list
 from tests.language.query.plan import plan_evaluator
 from tests.read.match.walked_graphs import Links, evaluated, ids_of, new_graph, people, random_graph
 
 Operator = Expand | ExpandEdges | Connect | ConnectEdges
-PEOPLE, CITIES = Scan("a", "Person", ()), Scan("a", "City", ())
-PAIRS = Cross(PEOPLE, Scan("b", "Person", ()))
-HOMES = Cross(PEOPLE, Scan("b", "City", ()))
+PEOPLE, CITIES = NodeScan("a", "Person", ()), NodeScan("a", "City", ())
+PAIRS = Cross(PEOPLE, NodeScan("b", "Person", ()))
+HOMES = Cross(PEOPLE, NodeScan("b", "City", ()))
 STRATEGIES = pytest.mark.parametrize("strategy", list(Strategy))
 
 
 def operators() -> Iterator[Operator]:
     """Every operator in every direction, near and far."""
     hops = [(1, 1), (1, 2), (2, 2), (1, 4), (2, 3), (3, 5), (2, 1)]
-    for direction, (least, most) in product(Direction, hops):
+    for direction, (least, most) in product(TraversalDirection, hops):
         yield Expand(PEOPLE, "a", "Knows", direction, "b", "Person", least, most, ())
         yield Connect(PAIRS, "a", "Knows", direction, "b", least, most)
-    for direction in Direction:
+    for direction in TraversalDirection:
         yield ExpandEdges(PEOPLE, "a", "Knows", direction, "e", (), "b", "Person", ())
         yield ConnectEdges(PAIRS, "a", "Knows", direction, "e", (), "b")
     for least in (1, 2):
-        yield Expand(PEOPLE, "a", "LivesIn", Direction.OUT, "b", "City", least, 1, ())
-        yield Expand(CITIES, "a", "LivesIn", Direction.IN, "b", "Person", least, 1, ())
-    yield ExpandEdges(PEOPLE, "a", "LivesIn", Direction.OUT, "e", (), "b", "City", ())
-    yield ExpandEdges(CITIES, "a", "LivesIn", Direction.IN, "e", (), "b", "Person", ())
-    yield Connect(HOMES, "a", "LivesIn", Direction.OUT, "b", 1, 1)
-    yield ConnectEdges(HOMES, "b", "LivesIn", Direction.IN, "e", (), "a")
+        yield Expand(PEOPLE, "a", "LivesIn", TraversalDirection.OUT, "b", "City", least, 1, ())
+        yield Expand(CITIES, "a", "LivesIn", TraversalDirection.IN, "b", "Person", least, 1, ())
+    yield ExpandEdges(PEOPLE, "a", "LivesIn", TraversalDirection.OUT, "e", (), "b", "City", ())
+    yield ExpandEdges(CITIES, "a", "LivesIn", TraversalDirection.IN, "e", (), "b", "Person", ())
+    yield Connect(HOMES, "a", "LivesIn", TraversalDirection.OUT, "b", 1, 1)
+    yield ConnectEdges(HOMES, "b", "LivesIn", TraversalDirection.IN, "e", (), "a")
 
 
-def stepped(frame: Frame, plan: Operator, reach: EntityTables, keep: Keep | None = None) -> Frame:
+def execute(frame: Frame, plan: Operator, tables: QueryTables, entity_filter: EntityFilter | None = None) -> Frame:
+    edges = load_walk_context(frame.bindings[plan.source], edge_walk_of(plan, tables.catalog), tables)
     match plan:
         case Expand():
-            return expand(frame, plan, reach, keep)
+            return expand(frame, plan, edges, entity_filter)
         case ExpandEdges():
-            return expand_edges(frame, plan, reach, keep)
+            return expand_edges(frame, plan, edges, entity_filter)
         case Connect():
-            return connect(frame, plan, reach)
+            return connect(frame, plan, edges)
         case ConnectEdges():
-            return connect_edges(frame, plan, reach, keep)
+            return connect_edges(frame, plan, edges, entity_filter)
 
 
-def reaching(graph: Graph, strategy: Strategy, kept: Cache | None = None) -> EntityTables:
-    return EntityTables(graph.snapshot(), graph.schema.catalog, kept or Cache(2**30), strategy)
+def reaching(graph: Graph, strategy: Strategy, kept: Cache | None = None) -> QueryTables:
+    return QueryTables(graph.snapshot(), graph.schema.catalog, kept or Cache(2**30), strategy)
 
 
-def scanned(plan: Scan | Cross, reach: EntityTables, *, seen: bool = False) -> Frame:
+def scanned(plan: NodeScan | Cross, reach: QueryTables, *, seen: bool = False) -> Frame:
     """All nodes that scans find, or all pairs of them."""
     if isinstance(plan, Cross):
-        assert isinstance(plan.left, Scan)
-        assert isinstance(plan.right, Scan)
+        assert isinstance(plan.left, NodeScan)
+        assert isinstance(plan.right, NodeScan)
         left, right = scanned(plan.left, reach, seen=seen), scanned(plan.right, reach, seen=not seen)
         one, other = np.divmod(np.arange(left.num_rows * right.num_rows), right.num_rows)
         return Frame(len(one), {**left.take(one).bindings, **right.take(other).bindings})
     type_ = reach.catalog.nodes[plan.node_type]
-    whole = reach.whole(type_)
+    whole = reach.full_table_of(type_)
     every = np.arange(len(whole))
     if not seen:
-        return Frame(len(whole), {plan.variable: Binding(whole, every)})
-    rows = SeenRows(reach.snapshot.table(type_.table_key), type_)
+        return Frame(len(whole), {plan.variable: EntityColumn(whole, every)})
+    rows = PartialTable(reach.snapshot.table(type_.table_key), type_)
     # In another order than in the table, so that no position can be taken for another by chance.
-    positions = rows.intern(pa.table({"id": whole.ids(every[::-1])}))
-    return Frame(len(whole), {plan.variable: Binding(rows, positions)})
+    positions = rows.intern(pa.table({"id": whole.take_ids(every[::-1])}))
+    return Frame(len(whole), {plan.variable: EntityColumn(rows, positions)})
 
 
 @cache
@@ -121,48 +114,48 @@ def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_every_operator_finds_what_the_plan_says(graph: Graph, strategy: Strategy, seen: bool) -> None:
     found = 0
     for plan in operators():
-        assert isinstance(plan.input, Scan | Cross)
+        assert isinstance(plan.input, NodeScan | Cross)
         reach = reaching(graph, strategy)
-        frame = stepped(scanned(plan.input, reach, seen=seen), plan, reach)
+        frame = execute(scanned(plan.input, reach, seen=seen), plan, reach)
         assert ids_of(frame) == expected(plan, graph), plan
         found += frame.num_rows
     assert found > 1_000
 
 
 def test_lists_of_many_ids_find_each_edge_once(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(populations, "MOST_LISTED", 3)
+    monkeypatch.setattr(entity_sets, "MOST_LISTED", 3)
     for limit in (3, 1):
-        monkeypatch.setattr(populations, "MOST_LISTED", limit)
+        monkeypatch.setattr(entity_sets, "MOST_LISTED", limit)
         for plan in operators():
-            assert isinstance(plan.input, Scan | Cross)
+            assert isinstance(plan.input, NodeScan | Cross)
             reach = reaching(graph, Strategy.INDEX)
-            assert ids_of(stepped(scanned(plan.input, reach), plan, reach)) == expected(plan, graph), plan
+            assert ids_of(execute(scanned(plan.input, reach), plan, reach)) == expected(plan, graph), plan
 
 
 @STRATEGIES
 def test_steps_follow_each_other_in_one_query(graph: Graph, strategy: Strategy) -> None:
-    first = Expand(PEOPLE, "a", "Knows", Direction.OUT, "b", "Person", 1, 2, ())
-    second = ExpandEdges(first, "b", "Knows", Direction.BOTH, "e", (), "c", "Person", ())
-    third = Connect(second, "c", "Knows", Direction.IN, "a", 1, 3)
-    fourth = Expand(third, "c", "LivesIn", Direction.OUT, "home", "City", 1, 1, ())
+    first = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 2, ())
+    second = ExpandEdges(first, "b", "Knows", TraversalDirection.BOTH, "e", (), "c", "Person", ())
+    third = Connect(second, "c", "Knows", TraversalDirection.IN, "a", 1, 3)
+    fourth = Expand(third, "c", "LivesIn", TraversalDirection.OUT, "home", "City", 1, 1, ())
     reach = reaching(graph, strategy)
     frame = scanned(PEOPLE, reach)
     for plan in (first, second, third, fourth):
-        frame = stepped(frame, plan, reach)
+        frame = execute(frame, plan, reach)
     assert frame.num_rows
     assert ids_of(frame) == expected(fourth, graph)
 
 
 def test_steps_that_change_their_way_in_between(graph: Graph) -> None:
-    first = Expand(PEOPLE, "a", "Knows", Direction.OUT, "b", "Person", 1, 1, ())
-    second = Expand(first, "b", "Knows", Direction.IN, "c", "Person", 1, 2, ())
-    third = ConnectEdges(second, "c", "Knows", Direction.OUT, "e", (), "a")
+    first = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 1, ())
+    second = Expand(first, "b", "Knows", TraversalDirection.IN, "c", "Person", 1, 2, ())
+    third = ConnectEdges(second, "c", "Knows", TraversalDirection.OUT, "e", (), "a")
     for ways in product((Strategy.ARRAYS, Strategy.INDEX), repeat=3):
         kept = Cache(2**30)
         reaches = [reaching(graph, way, kept) for way in ways]
         frame = scanned(PEOPLE, reaches[0])
         for plan, reach in zip((first, second, third), reaches, strict=True):
-            frame = stepped(frame, plan, reach)
+            frame = execute(frame, plan, reach)
         assert ids_of(frame) == expected(third, graph), ways
 
 
@@ -170,28 +163,28 @@ def test_steps_that_change_their_way_in_between(graph: Graph) -> None:
 def test_only_what_is_kept_is_reached_and_asked_about_once(graph: Graph, strategy: Strategy) -> None:
     asked: list[tuple[str, list[object]]] = []
 
-    def keep(population: Population, positions: Positions) -> Mask:
-        ids = to_list(_texts(population.ids(positions)))
+    def keep(population: EntitySet, positions: Positions) -> Mask:
+        ids = to_list(_texts(population.take_ids(positions)))
         asked.append((population.table_key, ids))
         if population.table_key.startswith("edge:"):
             return np.array([str(id_) > "0" for id_ in ids], np.bool_)
         return np.array([id_ in {"p1", "p2", "p5"} for id_ in ids], np.bool_)
 
-    plan = ExpandEdges(PEOPLE, "a", "Knows", Direction.OUT, "e", (), "b", "Person", ())
+    plan = ExpandEdges(PEOPLE, "a", "Knows", TraversalDirection.OUT, "e", (), "b", "Person", ())
     reach = reaching(graph, strategy)
-    frame = stepped(scanned(PEOPLE, reach), plan, reach, keep)
+    frame = execute(scanned(PEOPLE, reach), plan, reach, keep)
     assert ids_of(frame) == [row for row in expected(plan, graph) if dict(row)["b"] in {"p1", "p2", "p5"}]
     assert [key for key, _ in asked] == ["edge:Knows", "node:Person"]
     assert all(len(set(ids)) == len(ids) for _, ids in asked)
-    walked = Expand(PEOPLE, "a", "Knows", Direction.BOTH, "b", "Person", 1, 3, ())
-    frame = stepped(scanned(PEOPLE, reach), walked, reach, keep)
+    walked = Expand(PEOPLE, "a", "Knows", TraversalDirection.BOTH, "b", "Person", 1, 3, ())
+    frame = execute(scanned(PEOPLE, reach), walked, reach, keep)
     assert ids_of(frame) == [row for row in expected(walked, graph) if dict(row)["b"] in {"p1", "p2", "p5"}]
-    between = ConnectEdges(PAIRS, "a", "Knows", Direction.OUT, "e", (), "b")
+    between = ConnectEdges(PAIRS, "a", "Knows", TraversalDirection.OUT, "e", (), "b")
 
-    def none(_: Population, positions: Positions) -> Mask:
+    def none(_: EntitySet, positions: Positions) -> Mask:
         return np.zeros(len(positions), np.bool_)
 
-    assert stepped(scanned(PAIRS, reach), between, reach, none).num_rows == 0
+    assert execute(scanned(PAIRS, reach), between, reach, none).num_rows == 0
 
 
 def _texts(ids: pa.StringArray) -> Values:
@@ -200,11 +193,11 @@ def _texts(ids: pa.StringArray) -> Values:
 
 @STRATEGIES
 def test_rows_keep_their_weights_and_tags(graph: Graph, strategy: Strategy) -> None:
-    plan = Expand(PEOPLE, "a", "Knows", Direction.OUT, "b", "Person", 1, 2, ())
+    plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 2, ())
     reach = reaching(graph, strategy)
     plain = scanned(PEOPLE, reach)
     numbers = np.arange(plain.num_rows)
-    frame = stepped(Frame(plain.num_rows, plain.bindings, weights=numbers + 1, tags=numbers), plan, reach)
+    frame = execute(Frame(plain.num_rows, plain.bindings, weights=numbers + 1, tags=numbers), plan, reach)
     assert frame.tags is not None
     assert frame.weights is not None
     assert frame.tags.tolist() == frame.bindings["a"].positions.tolist()
@@ -214,13 +207,13 @@ def test_rows_keep_their_weights_and_tags(graph: Graph, strategy: Strategy) -> N
 @STRATEGIES
 def test_properties_of_what_was_reached(graph: Graph, strategy: Strategy) -> None:
     ages = {row["id"]: row["age"] for row in plan_rows(graph)}
-    plan = Expand(PEOPLE, "a", "Knows", Direction.OUT, "b", "Person", 1, 1, ())
+    plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 1, ())
     reach = reaching(graph, strategy)
-    found = stepped(scanned(PEOPLE, reach), plan, reach).bindings["b"]
-    assert to_list(found.population.values("age", found.positions)) == [
-        ages[id_] for id_ in to_list(_texts(found.population.ids(found.positions)))
+    found = execute(scanned(PEOPLE, reach), plan, reach).bindings["b"]
+    assert to_list(found.entities.take_values("age", found.positions)) == [
+        ages[id_] for id_ in to_list(_texts(found.entities.take_ids(found.positions)))
     ]
-    assert set(to_list(found.population.values("note", found.positions))) == {None}
+    assert set(to_list(found.entities.take_values("note", found.positions))) == {None}
 
 
 def plan_rows(graph: Graph) -> list[dict[str, object]]:
@@ -234,23 +227,23 @@ def test_a_graph_without_edges_and_one_without_rows(tmp_path: Path, strategy: St
         if names:
             graph.load(nodes={"Person": people(names), "City": pa.table({"name": ["here"]})})
         for plan in operators():
-            assert isinstance(plan.input, Scan | Cross)
+            assert isinstance(plan.input, NodeScan | Cross)
             reach = reaching(graph, strategy)
-            assert stepped(scanned(plan.input, reach), plan, reach).num_rows == 0
+            assert execute(scanned(plan.input, reach), plan, reach).num_rows == 0
 
 
 @STRATEGIES
 def test_branches_and_the_past_are_walked_as_they_are(tmp_path: Path, strategy: Strategy) -> None:
     graph = random_graph(tmp_path, 7)
-    plan = Expand(PEOPLE, "a", "Knows", Direction.BOTH, "b", "Person", 1, 2, ())
+    plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.BOTH, "b", "Person", 1, 2, ())
     kept, before, old = Cache(2**30), expected(plan, graph), graph.snapshot().commit
     assert old is not None
     graph.create_branch("side")
     graph.load(edges={"Knows": Links([("p10", "p11"), ("p11", "p0")]).table()})
     graph.mutate('query gone() { delete Person where name = "p3" }', branch="side")
     for snapshot in (graph.snapshot(), graph.snapshot("side"), graph.snapshot(at=old.id)):
-        reach = EntityTables(snapshot, graph.schema.catalog, kept, strategy)
-        found = ids_of(stepped(scanned(PEOPLE, reach), plan, reach))
+        reach = QueryTables(snapshot, graph.schema.catalog, kept, strategy)
+        found = ids_of(execute(scanned(PEOPLE, reach), plan, reach))
         if snapshot.branch == "side":
             assert found != before
             assert all("p3" not in dict(row).values() for row in found)
@@ -263,46 +256,46 @@ def test_branches_and_the_past_are_walked_as_they_are(tmp_path: Path, strategy: 
 
 def test_arrays_that_are_there_are_used_and_few_nodes_are_looked_up() -> None:
     large = EdgeSizes(edges=10_000_000, nodes=2_000_000, degree=10)
-    assert choose(1, large, loaded=True, indexed=True) is Strategy.ARRAYS
-    assert choose(1, large, loaded=False, indexed=True) is Strategy.INDEX
-    assert choose(1_000_000, large, loaded=False, indexed=True) is Strategy.ARRAYS
-    assert choose(1, EdgeSizes(1_000, 200, degree=10), loaded=False, indexed=False) is Strategy.ARRAYS
+    assert choose_strategy(1, large, loaded=True, indexed=True) is Strategy.ARRAYS
+    assert choose_strategy(1, large, loaded=False, indexed=True) is Strategy.INDEX
+    assert choose_strategy(1_000_000, large, loaded=False, indexed=True) is Strategy.ARRAYS
+    assert choose_strategy(1, EdgeSizes(1_000, 200, degree=10), loaded=False, indexed=False) is Strategy.ARRAYS
 
 
 def test_one_node_with_very_many_edges_is_not_looked_up() -> None:
     interests = EdgeSizes(edges=250_000, nodes=100_041, degree=250_000 / 41)
     people = EdgeSizes(edges=250_000, nodes=100_041, degree=2.5)
-    assert choose(1, interests, loaded=False, indexed=True) is Strategy.ARRAYS
-    assert choose(1, people, loaded=False, indexed=True) is Strategy.INDEX
+    assert choose_strategy(1, interests, loaded=False, indexed=True) is Strategy.ARRAYS
+    assert choose_strategy(1, people, loaded=False, indexed=True) is Strategy.INDEX
 
 
 def test_lookups_that_have_cost_as_much_as_arrays_are_given_up() -> None:
     large = EdgeSizes(edges=10_000_000, nodes=2_000_000, degree=10)
-    cost, spent, lookups = lookup_cost(10, large, indexed=True), 0.0, 0
-    while choose(10, large, loaded=False, indexed=True, spent=spent) is Strategy.INDEX:
+    cost, spent, lookups = estimate_lookup(10, large, indexed=True), 0.0, 0
+    while choose_strategy(10, large, loaded=False, indexed=True, spent=spent) is Strategy.INDEX:
         spent, lookups = spent + cost, lookups + 1
     assert 100 < lookups < 10_000
 
 
 def test_a_search_that_widens_goes_over_to_arrays(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     lists: list[int] = []
-    rows_with = populations.rows_with
+    rows_with = entity_sets.lookup_rows
 
     def counted(*args: object, **kwargs: object) -> pa.Table:
         lists.append(len(args[2]))  # pyright: ignore[reportArgumentType]  the values
         return rows_with(*args, **kwargs)  # pyright: ignore[reportArgumentType]  as they came
 
-    monkeypatch.setattr(expanding, "rows_with", counted)
-    monkeypatch.setattr(expanding, "_BUILT", 1.3e-3 / 33)
-    monkeypatch.setattr(expanding, "_NUMBERED", 0.0)
-    monkeypatch.setattr(expanding, "_SCANNED", 0.0)
-    plan = Expand(PEOPLE, "a", "Knows", Direction.OUT, "b", "Person", 1, 4, ())
+    monkeypatch.setattr(walk_context, "lookup_rows", counted)
+    monkeypatch.setattr(strategies, "_SECONDS_PER_BUILT_EDGE", 1.3e-3 / 33)
+    monkeypatch.setattr(strategies, "_SECONDS_PER_BUILT_NODE", 0.0)
+    monkeypatch.setattr(strategies, "_SECONDS_PER_SCANNED_EDGE", 0.0)
+    plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 4, ())
     reach = reaching(graph, Strategy.AUTO)
     frame = scanned(PEOPLE, reach).take(np.array([0]))
-    found = stepped(frame, plan, reach)
+    found = execute(frame, plan, reach)
     assert len(lists) == 1
     assert ids_of(found) == [row for row in expected(plan, graph) if dict(row)["a"] == "p0"]
-    assert not isinstance(found.bindings["b"].population, SeenRows)
+    assert not isinstance(found.bindings["b"].entities, PartialTable)
 
 
 # --------------------------------------------------------------------------------------------- what cannot be
@@ -311,22 +304,22 @@ def test_a_search_that_widens_goes_over_to_arrays(graph: Graph, monkeypatch: pyt
 @pytest.mark.parametrize("end", ["from", "to"])
 def test_an_edge_to_nowhere_is_an_error_by_arrays(tmp_path: Path, end: str) -> None:
     reach = dangling(tmp_path, end, Strategy.ARRAYS)
-    plan = Expand(PEOPLE, "a", "Knows", Direction.OUT, "b", "Person", 1, 1, ())
+    plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 1, ())
     with pytest.raises(
         StorageError, match=r"1 edges of 'Knows' have a (src|dst) that is no row of node:Person, 'gone'"
     ):
-        stepped(scanned(PEOPLE, reach), plan, reach)
+        execute(scanned(PEOPLE, reach), plan, reach)
 
 
 def test_an_edge_to_nowhere_is_an_error_by_lookups_as_soon_as_something_is_asked_of_it(tmp_path: Path) -> None:
     reach = dangling(tmp_path, "to", Strategy.INDEX)
-    plan = Expand(PEOPLE, "a", "Knows", Direction.OUT, "b", "Person", 1, 1, ())
-    found = stepped(scanned(PEOPLE, reach), plan, reach).bindings["b"]
+    plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 1, ())
+    found = execute(scanned(PEOPLE, reach), plan, reach).bindings["b"]
     with pytest.raises(StorageError, match="node:Person has no row 'gone'"):
-        found.population.values("age", found.positions)
+        found.entities.take_values("age", found.positions)
 
 
-def dangling(folder: Path, end: str, strategy: Strategy) -> EntityTables:
+def dangling(folder: Path, end: str, strategy: Strategy) -> QueryTables:
     """A graph with an edge behind the back of the rules: the table of the snapshot has it."""
     graph = new_graph(folder)
     graph.load(nodes={"Person": people(["p0", "p1"])}, edges={"Knows": Links([("p0", "p1")]).table()})
@@ -338,4 +331,4 @@ def dangling(folder: Path, end: str, strategy: Strategy) -> EntityTables:
     moved = tables.commit(table, staged, "op")
     snapshot = graph.snapshot()
     pins = {**snapshot.pins, "edge:Knows": replace(snapshot.pins["edge:Knows"], version=moved.version)}
-    return EntityTables(replace(snapshot, pins=pins), graph.schema.catalog, Cache(2**30), strategy)
+    return QueryTables(replace(snapshot, pins=pins), graph.schema.catalog, Cache(2**30), strategy)

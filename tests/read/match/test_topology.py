@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import StorageError
 from omnigraph.graph import Graph
-from omnigraph.language.query.typed import Direction
+from omnigraph.language.query.typed import TraversalDirection
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.match import topology
-from omnigraph.read.match.topology import Adjacency, adjacency, edges_of, has_adjacency
+from omnigraph.read.match.topology import Adjacency, find_edges, is_adjacency_loaded, load_adjacency
 from omnigraph.storage import table as tables
 from tests.deleting import delete_where
 from tests.graphs import rows_of
@@ -36,16 +36,20 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> Scans:
     return Scans(monkeypatch)
 
 
-def arrays(graph: Graph, cache: Cache, direction: Direction = Direction.OUT, edge: str = "Knows") -> Adjacency:
+def arrays(
+    graph: Graph, cache: Cache, direction: TraversalDirection = TraversalDirection.OUT, edge: str = "Knows"
+) -> Adjacency:
     catalog = graph.schema.catalog
-    return adjacency(graph.snapshot(), catalog.edges[edge], direction, distinct=False, catalog=catalog, cache=cache)
+    return load_adjacency(
+        graph.snapshot(), catalog.edges[edge], direction, distinct=False, catalog=catalog, cache=cache
+    )
 
 
 def steps_in(found: Adjacency, graph: Graph) -> list[Step]:
     """What arrays say, in ids of nodes and edges."""
     names = [str(row["id"]) for row in rows_of(graph, "Person")]
     edges = [str(row["id"]) for row in rows_of(graph, "Knows")]
-    begins, ends, by = edges_of(found, np.arange(found.num_nodes))
+    begins, ends, by = find_edges(found, np.arange(found.num_nodes))
     steps = zip(begins, ends, by, strict=True)
     return sorted((names[int(begin)], names[int(end)], edges[int(edge)]) for begin, end, edge in steps)
 
@@ -59,7 +63,7 @@ def test_arrays_are_built_once_and_every_direction_from_the_same_rows(graph: Gra
     found = arrays(graph, cache)
     assert scans.taken() == [33, 12]
     assert arrays(graph, cache) is found
-    for direction in Direction:
+    for direction in TraversalDirection:
         arrays(graph, cache, direction)
     assert scans.taken() == []
     assert steps_in(found, graph) == steps_of(graph)
@@ -68,12 +72,16 @@ def test_arrays_are_built_once_and_every_direction_from_the_same_rows(graph: Gra
 def test_whether_arrays_are_there(graph: Graph) -> None:
     cache, catalog, now = Cache(BUDGET), graph.schema.catalog, graph.snapshot()
 
-    def is_there(direction: Direction, edge: str = "Knows") -> bool:
-        return has_adjacency(now, catalog.edges[edge], direction, distinct=True, catalog=catalog, cache=cache)
+    def is_there(direction: TraversalDirection, edge: str = "Knows") -> bool:
+        return is_adjacency_loaded(now, catalog.edges[edge], direction, distinct=True, catalog=catalog, cache=cache)
 
-    assert not is_there(Direction.OUT)
-    arrays(graph, cache, Direction.IN)
-    assert (is_there(Direction.OUT), is_there(Direction.IN), is_there(Direction.OUT, "LivesIn")) == (True, True, False)
+    assert not is_there(TraversalDirection.OUT)
+    arrays(graph, cache, TraversalDirection.IN)
+    assert (
+        is_there(TraversalDirection.OUT),
+        is_there(TraversalDirection.IN),
+        is_there(TraversalDirection.OUT, "LivesIn"),
+    ) == (True, True, False)
 
 
 def test_added_edges_and_nodes_are_read_alone(graph: Graph, scans: Scans) -> None:
@@ -116,7 +124,9 @@ def test_a_node_that_went_without_its_edges_is_an_error(graph: Graph) -> None:
     moved = replace(now.pins["node:Person"], version=tables.commit(table, staged, "op").version)
     torn = replace(now, pins={**now.pins, "node:Person": moved})
     with pytest.raises(StorageError, match="no row of node:Person, 'p1'"):
-        adjacency(torn, catalog.edges["Knows"], Direction.OUT, distinct=False, catalog=catalog, cache=cache)
+        load_adjacency(
+            torn, catalog.edges["Knows"], TraversalDirection.OUT, distinct=False, catalog=catalog, cache=cache
+        )
 
 
 def test_edges_that_went_make_it_read_anew(graph: Graph, scans: Scans) -> None:
@@ -138,7 +148,7 @@ def test_without_a_budget_everything_is_read_every_time(graph: Graph, scans: Sca
     found = arrays(graph, cache)
     # Both ends ask for the ids at once; where one waits for the other they are read once.
     assert set(scans.taken()) == {33, 12}
-    assert cache.known() == ()
+    assert cache.all_keys() == ()
     assert steps_in(found, graph) == steps_of(graph)
 
 
@@ -153,9 +163,9 @@ def test_threads_share_one_build(graph: Graph, scans: Scans) -> None:
     cache, snapshot, catalog = Cache(BUDGET), graph.snapshot(), graph.schema.catalog
 
     def ask(number: int) -> Adjacency:
-        direction = list(Direction)[number % 3]
+        direction = list(TraversalDirection)[number % 3]
         edge = catalog.edges["Knows"]
-        return adjacency(snapshot, edge, direction, distinct=True, catalog=catalog, cache=cache)
+        return load_adjacency(snapshot, edge, direction, distinct=True, catalog=catalog, cache=cache)
 
     with ThreadPoolExecutor(6) as threads:
         found = list(threads.map(ask, range(18)))
@@ -200,7 +210,7 @@ def test_any_history_gives_what_a_fresh_build_gives(
                 pass
             case _:
                 graph.mutate(MUTATIONS[kind], params={"who": begin})
-        for direction in Direction:
+        for direction in TraversalDirection:
             kept, fresh = arrays(graph, cache, direction), arrays(graph, Cache(BUDGET), direction)
             assert kept.edges is not None
             assert fresh.edges is not None

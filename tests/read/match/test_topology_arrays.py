@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.language.query.typed import Direction
+from omnigraph.language.query.typed import TraversalDirection
 from omnigraph.read.frames.frame import Positions
 from omnigraph.read.match import topology
 from omnigraph.read.match.topology import (
     Adjacency,
-    edges_between,
-    edges_of,
-    has_pairs,
-    joined_pairs,
-    neighbours_of,
-    oriented,
-    sized,
-    spread,
+    are_neighbours,
+    build_adjacency,
+    find_edges,
+    find_edges_between,
+    find_neighbours,
+    orient_edges,
+    orient_sizes,
+    propagate_weights,
     walk,
 )
 from tests.language.query.plan import plan_evaluator
@@ -39,17 +39,17 @@ class Edges:
     num_destinations: int
     pairs: list[tuple[int, int]]
 
-    def arrays(self, direction: Direction, *, distinct: bool) -> Adjacency:
+    def arrays(self, direction: TraversalDirection, *, distinct: bool) -> Adjacency:
         ends = np.array(self.pairs, np.int32).reshape(-1, 2)
-        sizes = sized((self.num_sources, self.num_destinations), direction)
-        return joined_pairs(oriented(ends[:, 0], ends[:, 1], direction), sizes, distinct=distinct)
+        sizes = orient_sizes((self.num_sources, self.num_destinations), direction)
+        return build_adjacency(orient_edges(ends[:, 0], ends[:, 1], direction), sizes, distinct=distinct)
 
-    def steps(self, direction: Direction) -> Iterator[tuple[int, int, int]]:
+    def steps(self, direction: TraversalDirection) -> Iterator[tuple[int, int, int]]:
         """Where each step begins and ends, and by which edge."""
         for edge, (source, destination) in enumerate(self.pairs):
-            if direction is not Direction.IN:
+            if direction is not TraversalDirection.IN:
                 yield source, destination, edge
-            if direction is Direction.IN or (direction is Direction.BOTH and source != destination):
+            if direction is TraversalDirection.IN or (direction is TraversalDirection.BOTH and source != destination):
                 yield destination, source, edge
 
 
@@ -69,8 +69,8 @@ def between_two_types(draw: st.DrawFn) -> Edges:
     return Edges(sources, destinations, draw(st.lists(pair, max_size=20)))
 
 
-DIRECTIONS = st.sampled_from(list(Direction))
-ONE_WAY = st.sampled_from([Direction.OUT, Direction.IN])
+DIRECTIONS = st.sampled_from(list(TraversalDirection))
+ONE_WAY = st.sampled_from([TraversalDirection.OUT, TraversalDirection.IN])
 WALKS = st.one_of(st.tuples(within_one_type(), DIRECTIONS), st.tuples(between_two_types(), ONE_WAY))
 
 
@@ -81,16 +81,16 @@ def some(positions: int, numbers: list[int]) -> Positions:
 
 @settings(deadline=None)
 @given(WALKS, st.lists(st.integers(0, 100), max_size=12))
-def test_neighbours_and_edges_of_nodes(walked: tuple[Edges, Direction], numbers: list[int]) -> None:
+def test_neighbours_and_edges_of_nodes(walked: tuple[Edges, TraversalDirection], numbers: list[int]) -> None:
     edges, direction = walked
     plain, distinct = edges.arrays(direction, distinct=False), edges.arrays(direction, distinct=True)
     asked = some(plain.num_nodes, numbers)
     steps = list(edges.steps(direction))
     expected = [(row, end, edge) for row, node in enumerate(asked) for begin, end, edge in steps if begin == node]
-    found = list(zip(*(each.tolist() for each in edges_of(plain, asked)), strict=True))
+    found = list(zip(*(each.tolist() for each in find_edges(plain, asked)), strict=True))
     assert sorted(found) == sorted(expected)
     assert [step[:2] for step in found] == [step[:2] for step in sorted(expected)]
-    once = list(zip(*(each.tolist() for each in neighbours_of(distinct, asked)), strict=True))
+    once = list(zip(*(each.tolist() for each in find_neighbours(distinct, asked)), strict=True))
     assert once == sorted({(row, end) for row, end, _ in expected})
     counts = Counter(begin for begin, _, _ in steps)
     assert plain.degrees().tolist() == [counts[node] for node in range(plain.num_nodes)]
@@ -98,7 +98,9 @@ def test_neighbours_and_edges_of_nodes(walked: tuple[Edges, Direction], numbers:
 
 @settings(deadline=None)
 @given(WALKS, st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=12))
-def test_pairs_and_the_edges_between_them(walked: tuple[Edges, Direction], numbers: list[tuple[int, int]]) -> None:
+def test_pairs_and_the_edges_between_them(
+    walked: tuple[Edges, TraversalDirection], numbers: list[tuple[int, int]]
+) -> None:
     edges, direction = walked
     plain, distinct = edges.arrays(direction, distinct=False), edges.arrays(direction, distinct=True)
     if not plain.num_nodes or not plain.num_neighbours:
@@ -111,24 +113,24 @@ def test_pairs_and_the_edges_between_them(walked: tuple[Edges, Direction], numbe
         for begin, end, edge in edges.steps(direction)
         if (begin, end) == pair
     ]
-    rows, found = edges_between(plain, begins, ends)
+    rows, found = find_edges_between(plain, begins, ends)
     assert sorted(zip(rows.tolist(), found.tolist(), strict=True)) == sorted(between)
     expected = [row in {row for row, _ in between} for row in range(len(begins))]
-    assert has_pairs(distinct, begins, ends).tolist() == expected
+    assert are_neighbours(distinct, begins, ends).tolist() == expected
     beyond = np.full(len(begins), plain.num_neighbours + 3)
-    assert not has_pairs(distinct, begins, beyond).any()
+    assert not are_neighbours(distinct, begins, beyond).any()
 
 
 @settings(deadline=None)
 @given(WALKS, st.booleans(), st.lists(st.integers(0, 2**40), min_size=8, max_size=8))
-def test_weights_are_passed_on(walked: tuple[Edges, Direction], distinct: bool, numbers: list[int]) -> None:
+def test_weights_are_passed_on(walked: tuple[Edges, TraversalDirection], distinct: bool, numbers: list[int]) -> None:
     edges, direction = walked
     arrays = edges.arrays(direction, distinct=distinct)
     steps = [(begin, end) for begin, end, _ in edges.steps(direction)]
     steps = list(set(steps)) if distinct else steps
     given_ = np.array([numbers[node % 8] for node in range(arrays.num_nodes)], np.int64)
     received = [sum(numbers[begin % 8] for begin, end in steps if end == node) for node in range(arrays.num_neighbours)]
-    assert spread(arrays, given_).tolist() == received
+    assert propagate_weights(arrays, given_).tolist() == received
 
 
 @pytest.fixture(params=[(4_000_000, 2**26), (3, 2**26), (3, 11)], ids=["at once", "few steps", "few steps and marks"])
@@ -153,7 +155,7 @@ class TestWalks:
         within_one_type(), DIRECTIONS, st.integers(1, 4), st.integers(1, 5), st.lists(st.integers(0, 100), max_size=6)
     )
     def test_walks_as_the_plan_says(
-        self, edges: Edges, direction: Direction, minimum: int, maximum: int, numbers: list[int]
+        self, edges: Edges, direction: TraversalDirection, minimum: int, maximum: int, numbers: list[int]
     ) -> None:
         arrays, graph = edges.arrays(direction, distinct=True), naive(edges)
         sources = some(arrays.num_nodes, numbers)
@@ -169,7 +171,7 @@ class TestWalks:
 
     @settings(deadline=None)
     @given(between_two_types(), ONE_WAY)
-    def test_one_hop_between_two_types(self, edges: Edges, direction: Direction) -> None:
+    def test_one_hop_between_two_types(self, edges: Edges, direction: TraversalDirection) -> None:
         arrays = edges.arrays(direction, distinct=True)
         rows, found = walk(arrays, np.arange(arrays.num_nodes), 1, 1)
         steps = {(begin, end) for begin, end, _ in edges.steps(direction)}
@@ -179,4 +181,4 @@ class TestWalks:
 def test_sums_stay_exact_beyond_what_floats_hold() -> None:
     edges = Edges(3, 3, [(0, 2), (1, 2)])
     weights = np.array([2**60 + 1, 2**60 + 2, 0])
-    assert spread(edges.arrays(Direction.OUT, distinct=True), weights).tolist() == [0, 0, 2**61 + 3]
+    assert propagate_weights(edges.arrays(TraversalDirection.OUT, distinct=True), weights).tolist() == [0, 0, 2**61 + 3]

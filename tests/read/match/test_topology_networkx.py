@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.language.query.typed import Direction
-from omnigraph.read.match.topology import joined_pairs, oriented, walk
+from omnigraph.language.query.typed import TraversalDirection
+from omnigraph.read.match.topology import build_adjacency, orient_edges, walk
 
 
 class Networkx(Protocol):
@@ -31,8 +31,8 @@ def test_destinations_are_as_far_as_their_shortest_path(seed: int, maximum: int)
     pairs = np.random.default_rng(seed).integers(0, SIZE, (50, 2), np.int32)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     graph = networkx.MultiDiGraph([(int(begin), int(end)) for begin, end in pairs])
-    steps = oriented(pairs[:, 0], pairs[:, 1], Direction.OUT)
-    arrays = joined_pairs(steps, (SIZE, SIZE), distinct=True)
+    steps = orient_edges(pairs[:, 0], pairs[:, 1], TraversalDirection.OUT)
+    arrays = build_adjacency(steps, (SIZE, SIZE), distinct=True)
     start = int(pairs[0, 0])
     distances = networkx.single_source_shortest_path_length(graph, start, cutoff=maximum)
     for minimum in range(1, maximum + 1):

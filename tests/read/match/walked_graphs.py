@@ -102,7 +102,7 @@ def ids_of(frame: Frame) -> list[tuple[tuple[str, object], ...]]:
     """The rows of a frame as ids by variable, sorted; a row as often as it stands for."""
     frame = frame.take(np.repeat(np.arange(frame.num_rows), weights_of(frame)))
     columns = {
-        name: to_list(cast("Values", each.population.ids(each.positions)))
+        name: to_list(cast("Values", each.entities.take_ids(each.positions)))
         for name, each in sorted(frame.bindings.items())
     }
     return sorted(tuple(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))

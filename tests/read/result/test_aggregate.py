@@ -25,9 +25,9 @@ from omnigraph.language.query.typed import (
 )
 from omnigraph.language.types import FLOATS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue
-from omnigraph.read.frames.expressions import Request
-from omnigraph.read.frames.frame import Binding, Frame
-from omnigraph.read.result.aggregate import grouped
+from omnigraph.read.frames.expressions import EvaluationContext
+from omnigraph.read.frames.frame import EntityColumn, Frame
+from omnigraph.read.result.aggregate import group_rows
 from omnigraph.storage.columns import column_of
 from tests.language.query.plan.plan_evaluator import Row, _aggregate, value
 from tests.language.query.query_strategies import fuzzing
@@ -91,7 +91,7 @@ def test_groups_are_those_of_the_plain_evaluator(
     given_things: Things, keys: list[Expression], aggregated: list[Aggregate]
 ) -> None:
     expressions = [*keys, *aggregated]
-    table = grouped(given_things.frame, columns_of(expressions), given_things.request)
+    table = group_rows(given_things.frame, columns_of(expressions), given_things.request)
     rows = list(zip(*(constants(column_of(table, name)) for name in table.column_names), strict=True))
     groups = expected_groups(expressions, given_things)
     found = {row[: len(keys)]: row[len(keys) :] for row in rows}
@@ -111,11 +111,11 @@ def sums(
 ) -> tuple[float, float]:
     """The sum and the average of some values."""
     rows = pa.table({"id": [str(number) for number in range(len(values))], "n": pa.array(values, type_)})
-    bindings = {"v": Binding(Loaded(rows), np.arange(len(values)))}
+    bindings = {"v": EntityColumn(Loaded(rows), np.arange(len(values)))}
     frame = Frame(len(values), bindings, None if weights is None else np.array(weights, np.int64))
     number = PropertyValue("v", "n", ValueType(scalar))
     columns = columns_of([aggregate_of(function, number) for function in (SUM, AVG)])
-    table = grouped(frame, columns, Request({}, 0, NoSearch()))
+    table = group_rows(frame, columns, EvaluationContext({}, 0, NoSearch()))
     found = cast("dict[str, float]", table.to_pylist()[0])
     return found["0"], found["1"]
 
@@ -140,9 +140,9 @@ def test_an_average_of_large_integers_is_rounded_once() -> None:
 
 def test_counts_beyond_what_floats_hold_are_exact() -> None:
     rows = Loaded(pa.table({"id": ["x", "y"]}))
-    frame = Frame(2, {"v": Binding(rows, np.arange(2))}, np.array([2**53 + 1, 2], np.int64))
+    frame = Frame(2, {"v": EntityColumn(rows, np.arange(2))}, np.array([2**53 + 1, 2], np.int64))
     counted = columns_of([aggregate_of(COUNT, Identity("v", STRING))])
-    assert grouped(frame, counted, Request({}, 0, NoSearch())).to_pylist() == [{"0": 2**53 + 3}]
+    assert group_rows(frame, counted, EvaluationContext({}, 0, NoSearch())).to_pylist() == [{"0": 2**53 + 3}]
 
 
 # --------------------------------------------------------------------------------------------- what is read
@@ -153,21 +153,21 @@ class Watched(Loaded):
 
     asked: list[tuple[str, int]] = []  # noqa: RUF012  one for all, emptied by the test
 
-    def values(
+    def take_values(
         self, column: str, positions: np.ndarray[tuple[int], np.dtype[np.int64]]
     ) -> pa.Array[pa.Scalar[pa.DataType]]:
         self.asked.append((column, len(positions)))
-        return super().values(column, positions)
+        return super().take_values(column, positions)
 
 
 @pytest.mark.parametrize("distinct", [False, True])
 def test_a_key_is_read_once_for_each_entity_and_each_group(distinct: bool) -> None:
     Watched.asked.clear()
     population = Watched(pa.table({"id": list("abcdef"), "name": ["x", "y", "x", "y", "x", "y"]}))
-    frame = Frame(6_000, {"v": Binding(population, np.arange(6_000) % 4)})
+    frame = Frame(6_000, {"v": EntityColumn(population, np.arange(6_000) % 4)})
     name = PropertyValue("v", "name", STRING)
     counted = aggregate_of(COUNT, Identity("v", STRING), distinct=distinct)
-    table = grouped(frame, columns_of([name, counted]), Request({}, 0, NoSearch()))
+    table = group_rows(frame, columns_of([name, counted]), EvaluationContext({}, 0, NoSearch()))
     count = 2 if distinct else 3_000
     assert sorted(map(tuple, (row.values() for row in table.to_pylist()))) == [("x", count), ("y", count)]
     assert Watched.asked == [("name", 4), ("name", 2)]
@@ -176,7 +176,7 @@ def test_a_key_is_read_once_for_each_entity_and_each_group(distinct: bool) -> No
 def test_properties_of_a_node_that_is_a_key_itself_are_read_for_the_groups_only() -> None:
     Watched.asked.clear()
     population = Watched(pa.table({"id": ["a", "b"], "name": ["x", "x"]}))
-    frame = Frame(10, {"v": Binding(population, np.arange(10) % 2)})
+    frame = Frame(10, {"v": EntityColumn(population, np.arange(10) % 2)})
     columns = columns_of(
         [
             Identity("v", STRING),
@@ -184,7 +184,7 @@ def test_properties_of_a_node_that_is_a_key_itself_are_read_for_the_groups_only(
             aggregate_of(COUNT, Identity("v", STRING)),
         ]
     )
-    table = grouped(frame, columns, Request({}, 0, NoSearch()))
+    table = group_rows(frame, columns, EvaluationContext({}, 0, NoSearch()))
     assert table.to_pylist() == [{"0": "a", "1": "x", "2": 5}, {"0": "b", "1": "x", "2": 5}]
     assert Watched.asked == [("name", 2)]
 
@@ -194,13 +194,13 @@ def test_the_columns_have_the_types_of_the_language_also_without_rows() -> None:
     population = Loaded(
         pa.table({"id": pa.array([], pa.string()), "s": pa.array([], pa.string()), "n": pa.array([], pa.uint32())})
     )
-    frame = Frame(0, {"v": Binding(population, np.zeros(0, np.int64))})
+    frame = Frame(0, {"v": EntityColumn(population, np.zeros(0, np.int64))})
     text, number = PropertyValue("v", "s", texts), PropertyValue("v", "n", integers)
     arguments = [(COUNT, text), (SUM, number), (AVG, number), (MIN, number), (MAX, text)]
     aggregated = [aggregate_of(function, argument) for function, argument in arguments]
-    alone = grouped(frame, columns_of(aggregated), Request({}, 0, NoSearch()))
+    alone = group_rows(frame, columns_of(aggregated), EvaluationContext({}, 0, NoSearch()))
     assert alone.schema.types == [pa.int64(), pa.float64(), pa.float64(), pa.uint32(), pa.string()]
     assert [list(row.values()) for row in alone.to_pylist()] == [[0, None, None, None, None]]
-    by_text = grouped(frame, columns_of([text, *aggregated]), Request({}, 0, NoSearch()))
+    by_text = group_rows(frame, columns_of([text, *aggregated]), EvaluationContext({}, 0, NoSearch()))
     assert by_text.num_rows == 0
     assert by_text.schema.types == [pa.string(), *alone.schema.types]

@@ -14,69 +14,69 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.language.query.plan.operators import ByRank, Outer, Sort
-from omnigraph.language.query.typed import ColumnValue, Expression, Identity, Order, PropertyValue
+from omnigraph.language.query.typed import ColumnValue, Expression, Identity, PropertyValue, SortKey
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.read.frames.expressions import Request
-from omnigraph.read.frames.frame import Binding, Frame, Positions
-from omnigraph.read.result.order import sorted_groups, sorted_rows
+from omnigraph.read.frames.expressions import EvaluationContext
+from omnigraph.read.frames.frame import EntityColumn, Frame, Positions
+from omnigraph.read.result.order import sort_groups, sort_rows
 from omnigraph.storage.columns import Values
 from tests.language.query.plan.plan_evaluator import RANK, Row, _sorted
 from tests.language.query.query_strategies import fuzzing
 from tests.read.random_entities import SINGLE, TEXTS, Loaded, NoSearch, Things, loaded, properties_of, things
 
 STRING = ValueType(Scalar.STRING)
-REQUEST = Request({}, 0, NoSearch())
+REQUEST = EvaluationContext({}, 0, NoSearch())
 EXPRESSIONS: st.SearchStrategy[Expression] = properties_of(SINGLE) | st.just(Identity("a", STRING))
-KEYS = st.lists(st.builds(Order, EXPRESSIONS, st.booleans()), max_size=3)
+KEYS = st.lists(st.builds(SortKey, EXPRESSIONS, st.booleans()), max_size=3)
 LIMITS = st.none() | st.integers(0, 40)
 
 
 @fuzzing(300)
 @given(things(most_rows=30), KEYS, st.sampled_from([(), ("a",), ("a", "b")]), LIMITS)
 def test_rows_are_in_the_order_of_the_plain_evaluator(
-    given_things: Things, keys: list[Order], tie_break: tuple[str, ...], limit: int | None
+    given_things: Things, keys: list[SortKey], tie_break: tuple[str, ...], limit: int | None
 ) -> None:
     rows = [{**row, "row": number} for number, row in enumerate(given_things.rows)]
     expected = _sorted(Sort(Outer(()), tuple(keys), tie_break), rows, given_things.graph)
-    found = sorted_rows(given_things.frame, keys, tie_break, given_things.request, limit)
+    found = sort_rows(given_things.frame, keys, tie_break, given_things.request, limit)
     assert found.tolist() == [row["row"] for row in expected][:limit]
 
 
 @fuzzing(50)
 @given(
     things(most_rows=30),
-    st.lists(st.builds(Order, properties_of(SINGLE), st.booleans()), min_size=1, max_size=2),
+    st.lists(st.builds(SortKey, properties_of(SINGLE), st.booleans()), min_size=1, max_size=2),
     LIMITS,
 )
-def test_groups_are_sorted_by_their_columns(given_things: Things, keys: list[Order], limit: int | None) -> None:
+def test_groups_are_sorted_by_their_columns(given_things: Things, keys: list[SortKey], limit: int | None) -> None:
     table = loaded(given_things.entities).rows
     by_column = [
-        Order(ColumnValue(cast(PropertyValue, key.expression).name, key.expression.type), key.descending)
+        SortKey(ColumnValue(cast(PropertyValue, key.expression).name, key.expression.type), key.descending)
         for key in keys
     ]
     rows: list[Row] = [{**each.properties, "row": number} for number, each in enumerate(given_things.entities)]
     expected = _sorted(Sort(Outer(()), tuple(by_column), ()), rows, given_things.graph)
-    assert sorted_groups(table, by_column, limit).tolist() == [row["row"] for row in expected][:limit]
+    assert sort_groups(table, by_column, limit).tolist() == [row["row"] for row in expected][:limit]
 
 
 def test_ranks_come_first_where_there_is_a_ranking() -> None:
     population = Loaded(pa.table({"id": ["x", "y", "z"], "n": pa.array([3, 1, 2], pa.int64())}))
-    number = Order(PropertyValue("v", "n", ValueType(Scalar.I64)), descending=False)
+    number = SortKey(PropertyValue("v", "n", ValueType(Scalar.I64)), descending=False)
     ranks = np.array([1, 1, 0], np.int64)
-    frame = Frame(3, {"v": Binding(population, np.arange(3))}, ranks=ranks)
+    frame = Frame(3, {"v": EntityColumn(population, np.arange(3))}, ranks=ranks)
     rows: list[Row] = [
         {RANK: int(rank), "n": n, "row": row} for row, (rank, n) in enumerate(zip(ranks, [3, 1, 2], strict=True))
     ]
     assert [row["row"] for row in sorted(rows, key=lambda row: (row[RANK], row["n"]))] == [2, 1, 0]
-    assert sorted_rows(frame, (ByRank(), number), ("v",), REQUEST).tolist() == [2, 1, 0]
+    assert sort_rows(frame, (ByRank(), number), ("v",), REQUEST).tolist() == [2, 1, 0]
 
 
 def sorted_by(values: Values, type_: ValueType) -> list[int]:
     """The rows of a column in order; the ids run against the rows."""
     ids = [f"{number:05}" for number in reversed(range(len(values)))]
     population = AsGiven(pa.table({"id": ids}), values)
-    frame = Frame(len(values), {"v": Binding(population, np.arange(len(values)))})
-    return sorted_rows(frame, [Order(PropertyValue("v", "p", type_), descending=False)], ("v",), REQUEST).tolist()
+    frame = Frame(len(values), {"v": EntityColumn(population, np.arange(len(values)))})
+    return sort_rows(frame, [SortKey(PropertyValue("v", "p", type_), descending=False)], ("v",), REQUEST).tolist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class AsGiven(Loaded):
     table_key: str = field(init=False, default="node:Thing")
     column: Values = field(default_factory=lambda: pa.array([], pa.string()))
 
-    def values(self, column: str, positions: Positions) -> Values:
+    def take_values(self, column: str, positions: Positions) -> Values:
         assert (column, positions.tolist()) == ("p", list(range(len(self))))
         return self.column
 
@@ -124,8 +124,8 @@ def test_many_texts_are_sorted_by_their_bytes(length: int, limit: int | None) ->
     parts = [*TEXTS, None]
     stems = ["".join(chance.choices("ab\0é", k=length)) for _ in range(300)]
     texts = [None if (end := chance.choice(parts)) is None else chance.choice(stems) + end for _ in range(3_000)]
-    frame = Frame(len(texts), {"v": Binding(population_of(texts), np.arange(len(texts)))})
-    found = sorted_rows(frame, [Order(TEXT, descending=False)], ("v",), REQUEST, limit)
+    frame = Frame(len(texts), {"v": EntityColumn(population_of(texts), np.arange(len(texts)))})
+    found = sort_rows(frame, [SortKey(TEXT, descending=False)], ("v",), REQUEST, limit)
     expected = sorted(null_first(texts, np.arange(len(texts))))
     assert null_first(texts, found) == expected[:limit]
 
@@ -133,9 +133,9 @@ def test_many_texts_are_sorted_by_their_bytes(length: int, limit: int | None) ->
 def test_texts_that_many_rows_share_are_compared_once_for_each_entity() -> None:
     texts = [*TEXTS, None]
     population = population_of(texts)
-    frame = Frame(5_000, {"v": Binding(population, np.arange(5_000) * 7 % len(texts))})
+    frame = Frame(5_000, {"v": EntityColumn(population, np.arange(5_000) * 7 % len(texts))})
     positions = frame.bindings["v"].positions
-    found = sorted_rows(frame, [Order(TEXT, descending=True)], ("v",), REQUEST)
+    found = sort_rows(frame, [SortKey(TEXT, descending=True)], ("v",), REQUEST)
     expected = sorted(range(5_000), key=lambda row: int(positions[row]))
     expected.sort(key=lambda row: null_first(texts, positions[row : row + 1])[0][:2], reverse=True)
     assert found.tolist() == expected
@@ -149,18 +149,18 @@ class Counting(Loaded):
 
     asked: list[int] = []  # noqa: RUF012  one for all, emptied by the test
 
-    def ids(self, positions: Positions) -> pa.StringArray:
+    def take_ids(self, positions: Positions) -> pa.StringArray:
         self.asked.append(len(positions))
-        return super().ids(positions)
+        return super().take_ids(positions)
 
 
 def sorted_numbers(numbers: Values, limit: int | None) -> list[int]:
     Counting.asked.clear()
     ids = [f"{number:05}" for number in reversed(range(len(numbers)))]
     population = Counting(pa.Table.from_arrays([pa.array(ids), numbers], names=["id", "n"]))
-    frame = Frame(len(numbers), {"v": Binding(population, np.arange(len(numbers)))})
-    key = Order(PropertyValue("v", "n", ValueType(Scalar.I64, nullable=True)), descending=False)
-    return sorted_rows(frame, [key], ("v",), REQUEST, limit).tolist()
+    frame = Frame(len(numbers), {"v": EntityColumn(population, np.arange(len(numbers)))})
+    key = SortKey(PropertyValue("v", "n", ValueType(Scalar.I64, nullable=True)), descending=False)
+    return sort_rows(frame, [key], ("v",), REQUEST, limit).tolist()
 
 
 def test_ids_are_read_only_to_break_ties() -> None:

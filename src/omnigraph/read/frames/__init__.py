@@ -5,51 +5,66 @@ this room, under one budget.
 """
 
 from omnigraph.read.frames.cache import Cache, shared_cache
-from omnigraph.read.frames.contents import Contents, contents_of
-from omnigraph.read.frames.entity_tables import EntityTables, Strategy
-from omnigraph.read.frames.expressions import Fixed, Request, evaluate, fixed_value, shown_type
+from omnigraph.read.frames.contents import TableContents, read_contents
+from omnigraph.read.frames.entity_sets import (
+    FullTable,
+    PartialTable,
+    QueryTables,
+    SkiRental,
+    Strategy,
+    is_loaded,
+    lookup_rows,
+    open_full_table,
+)
+from omnigraph.read.frames.expressions import (
+    EvaluationContext,
+    QueryConstant,
+    arrow_type_of,
+    evaluate,
+    evaluate_constant,
+)
 from omnigraph.read.frames.frame import (
-    Binding,
+    EntityColumn,
+    EntitySet,
     Frame,
     Mask,
-    Population,
     Positions,
-    distinct,
-    no_rows,
-    one_below_the_other,
+    concat_frames,
+    empty_positions,
+    number_tuples,
 )
-from omnigraph.read.frames.lookup import Chunks, Places, places_of
-from omnigraph.read.frames.population import SeenRows, WholeTable, is_loaded, rows_with, whole_table
-from omnigraph.read.frames.predicates import condition_of, holds
+from omnigraph.read.frames.lookup import ChunkedValues, CompactPositions, find_positions
+from omnigraph.read.frames.predicates import evaluate_predicate, to_condition
 
 __all__ = [
-    "Binding",
     "Cache",
-    "Chunks",
-    "Contents",
-    "EntityTables",
-    "Fixed",
+    "ChunkedValues",
+    "CompactPositions",
+    "EntityColumn",
+    "EntitySet",
+    "EvaluationContext",
     "Frame",
+    "FullTable",
     "Mask",
-    "Places",
-    "Population",
+    "PartialTable",
     "Positions",
-    "Request",
-    "SeenRows",
+    "QueryConstant",
+    "QueryTables",
+    "SkiRental",
     "Strategy",
-    "WholeTable",
-    "condition_of",
-    "contents_of",
-    "distinct",
+    "TableContents",
+    "arrow_type_of",
+    "concat_frames",
+    "empty_positions",
     "evaluate",
-    "fixed_value",
-    "holds",
+    "evaluate_constant",
+    "evaluate_predicate",
+    "find_positions",
     "is_loaded",
-    "no_rows",
-    "one_below_the_other",
-    "places_of",
-    "rows_with",
+    "lookup_rows",
+    "number_tuples",
+    "open_full_table",
+    "read_contents",
     "shared_cache",
-    "shown_type",
-    "whole_table",
+    "to_condition",
 ]

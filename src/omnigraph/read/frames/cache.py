@@ -25,7 +25,7 @@ _CONTAINER_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 @dataclass(slots=True)
-class _Building:
+class _PendingValue:
     """A value that a thread is making while others wait for it."""
 
     finished: Event = field(default_factory=Event)
@@ -43,7 +43,7 @@ class Cache:
         self.budget = budget
         self._lock = Lock()
         self._entries: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
-        self._building: dict[Hashable, _Building] = {}
+        self._building: dict[Hashable, _PendingValue] = {}
         self._nbytes = 0
 
     @property
@@ -52,7 +52,7 @@ class Cache:
         with self._lock:
             return self._nbytes
 
-    def get(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
+    def get_or_make(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
         """The value of a key, made if it is not there. What is larger than the budget is given out, but not kept."""
         while True:
             with self._lock:
@@ -61,15 +61,15 @@ class Cache:
                     return cast(T, self._entries[key][0])
                 building = self._building.get(key)
                 if building is None:
-                    mine = self._building[key] = _Building()
+                    mine = self._building[key] = _PendingValue()
                     break
             building.finished.wait()
             if building.is_made:
                 return cast(T, building.value)
             # Whoever tried has failed and says so to its own caller: this caller's attempt is another one.
-        return self._made(key, mine, make, size)
+        return self._make(key, mine, make, size)
 
-    def _made(self, key: Hashable, building: _Building, make: Callable[[], T], size: Callable[[T], int]) -> T:
+    def _make(self, key: Hashable, building: _PendingValue, make: Callable[[], T], size: Callable[[T], int]) -> T:
         try:
             value = make()
             building.value, building.is_made = value, True
@@ -96,12 +96,12 @@ class Cache:
             found = self._entries.get(key)
         return None if found is None else found[0]
 
-    def known(self) -> tuple[Hashable, ...]:
+    def all_keys(self) -> tuple[Hashable, ...]:
         """The keys of all values that are there now."""
         with self._lock:
             return tuple(self._entries)
 
-    def drop_all(self) -> None:
+    def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._entries.clear()

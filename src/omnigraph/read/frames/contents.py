@@ -26,7 +26,7 @@ _BYTES_OF_PART: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FragmentContents:
     """One fragment: its files by name, and the rows that are left of it."""
 
     fragment: int
@@ -35,25 +35,25 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Contents:
+class TableContents:
     """The rows of one table version; equal for versions that hold the same rows in the same order and columns."""
 
     table_key: str
     columns: tuple[str, ...]
     """Name and type of each column of the table, which may lag behind the schema."""
-    parts: tuple[Part, ...]
+    fragments: tuple[FragmentContents, ...]
     indexed: frozenset[str] = frozenset()
     """The columns with a BTREE index; rows are the same without it."""
     num_rows: int = field(init=False)
     _digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        text = repr((self.table_key, self.columns, self.parts)).encode()
+        text = repr((self.table_key, self.columns, self.fragments)).encode()
         object.__setattr__(self, "_digest", blake2b(text, digest_size=16).digest())
-        object.__setattr__(self, "num_rows", sum(part.num_rows for part in self.parts))
+        object.__setattr__(self, "num_rows", sum(part.num_rows for part in self.fragments))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Contents) and self._digest == other._digest
+        return isinstance(other, TableContents) and self._digest == other._digest
 
     def __hash__(self) -> int:
         return hash(self._digest)
@@ -61,44 +61,44 @@ class Contents:
     @property
     def newest_fragment(self) -> int:
         """The fragment that was added last."""
-        return max((part.fragment for part in self.parts), default=-1)
+        return max((part.fragment for part in self.fragments), default=-1)
 
-    def extends(self, older: Contents) -> bool:
+    def extends(self, older: TableContents) -> bool:
         """Whether these are the rows of the other and then perhaps more: positions there mean the same rows here."""
         if self == older:
             return True
-        shared = len(older.parts)
+        shared = len(older.fragments)
         return (
             (self.table_key, self.columns) == (older.table_key, older.columns)
-            and self.parts[:shared] == older.parts
+            and self.fragments[:shared] == older.fragments
             # Compaction puts younger fragments before older ones, and then ids do not tell what was added.
-            and all(part.fragment > older.newest_fragment for part in self.parts[shared:])
+            and all(part.fragment > older.newest_fragment for part in self.fragments[shared:])
         )
 
 
-def contents_of(snapshot: Snapshot, table_key: str, cache: Cache) -> Contents:
+def read_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableContents:
     """What a table of a snapshot holds. The table is opened only the first time; one that is not there has no rows."""
     pin = snapshot.pins.get(table_key)
     if pin is None:
-        return Contents(table_key, (), ())
+        return TableContents(table_key, (), ())
 
-    def make() -> Contents:
-        return _read(table_key, snapshot.table(table_key))
+    def make() -> TableContents:
+        return _read_table(table_key, snapshot.table(table_key))
 
     if snapshot.commit is None:
         # Nothing but the id of a commit tells a graph from an earlier one at the same place.
         return make()
     key: Hashable = ("contents", snapshot.commit.id, table_key, pin.branch, pin.version, snapshot.hidden(table_key))
-    return cache.get(key, make, lambda made: _BYTES_OF_PART * (1 + len(made.parts)))
+    return cache.get_or_make(key, make, lambda made: _BYTES_OF_PART * (1 + len(made.fragments)))
 
 
-def _read(table_key: str, table: Table) -> Contents:
-    parts = tuple(_part(fragment) for fragment in fragments_of(table))
+def _read_table(table_key: str, table: Table) -> TableContents:
+    parts = tuple(_to_contents(fragment) for fragment in fragments_of(table))
     columns = tuple(f"{column.name} {column.type}" for column in cast("list[pa.Field[pa.DataType]]", table.schema))
     indexed = {index.columns[0] for index in table.indexes().values() if index.kind == IndexKind.BTREE}
-    return Contents(table_key, columns, parts, frozenset(indexed))
+    return TableContents(table_key, columns, parts, frozenset(indexed))
 
 
-def _part(fragment: Fragment) -> Part:
+def _to_contents(fragment: Fragment) -> FragmentContents:
     deletions = () if fragment.deletions is None else (fragment.deletions,)
-    return Part(fragment.id, (*fragment.files, *deletions), fragment.num_rows)
+    return FragmentContents(fragment.id, (*fragment.files, *deletions), fragment.num_rows)

@@ -29,30 +29,30 @@ from omnigraph.read.frames.frame import Frame
 from omnigraph.storage.arrow_schema import arrow_type, arrow_values
 from omnigraph.storage.columns import Values
 
-Fixed: TypeAlias = Constant | ParameterValue | Now
+QueryConstant: TypeAlias = Constant | ParameterValue | Now
 """Expressions that are the same in every row."""
-Searched: TypeAlias = Distance | TextMatch | TextScore | FusedScore
+SearchExpression: TypeAlias = Distance | TextMatch | TextScore | FusedScore
 """Expressions that only a search can answer."""
 
 
-class Scores(Protocol):
+class SearchScorer(Protocol):
     """The search behind a query."""
 
-    def score(self, expression: Searched, frame: Frame) -> Values:
+    def score(self, expression: SearchExpression, frame: Frame) -> Values:
         """One value for each row of the frame: a distance or a score, or whether a text matches."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class EvaluationContext:
     """What is the same for all rows of one query: its parameters, its time in milliseconds since 1970, its search."""
 
     parameters: Mapping[str, ConstantValue]
     now_ms: int
-    scores: Scores
+    scorer: SearchScorer
 
 
-def fixed_value(expression: Fixed, request: Request) -> ConstantValue:
+def evaluate_constant(expression: QueryConstant, request: EvaluationContext) -> ConstantValue:
     """The value of an expression that is the same in every row."""
     match expression:
         case Constant(value):
@@ -63,33 +63,33 @@ def fixed_value(expression: Fixed, request: Request) -> ConstantValue:
             return request.now_ms
 
 
-def evaluate(expression: Expression, frame: Frame, request: Request) -> Values:
+def evaluate(expression: Expression, frame: Frame, request: EvaluationContext) -> Values:
     """One value for each row, in the Arrow type of the expression."""
     match expression:
         case Constant() | ParameterValue() | Now():
-            return _repeated(fixed_value(expression, request), expression.type, frame.num_rows)
+            return _repeat(evaluate_constant(expression, request), expression.type, frame.num_rows)
         case PropertyValue(variable, name):
             binding = frame.bindings[variable]
-            return _typed(binding.population.values(name, binding.positions), expression)
+            return _cast_to_declared(binding.entities.take_values(name, binding.positions), expression)
         case Identity(variable):
             binding = frame.bindings[variable]
-            return cast("Values", binding.population.ids(binding.positions))
+            return cast("Values", binding.entities.take_ids(binding.positions))
         case Distance() | TextMatch() | TextScore() | FusedScore():
-            return _typed(request.scores.score(expression, frame), expression)
+            return _cast_to_declared(request.scorer.score(expression, frame), expression)
         case ColumnValue() | Aggregate():
             raise AssertionError(f"a {type(expression).__name__} has no value before rows are grouped")
 
 
-def shown_type(expression: Expression) -> pa.DataType:
+def arrow_type_of(expression: Expression) -> pa.DataType:
     """The Arrow type of the column that an expression makes."""
     return arrow_type(expression.type)
 
 
-def _repeated(value: ConstantValue, type_: ValueType, count: int) -> Values:
+def _repeat(value: ConstantValue, type_: ValueType, count: int) -> Values:
     return arrow_values(type_, [value]).take(np.zeros(count, np.int64))
 
 
-def _typed(values: Values, expression: Expression) -> Values:
+def _cast_to_declared(values: Values, expression: Expression) -> Values:
     # A table that lags behind the schema may hold narrower numbers.
-    wanted = shown_type(expression)
+    wanted = arrow_type_of(expression)
     return values if values.type.equals(wanted) else values.cast(wanted)

@@ -26,7 +26,7 @@ _SPARSE: Final = 4
 """An array of this many places for each row is filled faster than its rows are hashed."""
 
 
-class Population(Protocol):
+class EntitySet(Protocol):
     """Entities of one table at one version, numbered from 0; it may grow at its end while a query runs."""
 
     @property
@@ -36,28 +36,28 @@ class Population(Protocol):
 
     def __len__(self) -> int: ...
 
-    def identifies(self, column: str) -> bool:
+    def is_key(self, column: str) -> bool:
         """Whether no two of them can have the same value of a property, and each has one."""
         ...
 
-    def ids(self, positions: Positions) -> pa.StringArray:
+    def take_ids(self, positions: Positions) -> pa.StringArray:
         """The ids at some positions, in their order."""
         ...
 
-    def values(self, column: str, positions: Positions) -> Values:
+    def take_values(self, column: str, positions: Positions) -> Values:
         """A property of the entities at some positions, in their order; null where the table lacks the column."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class EntityColumn:
     """What a variable stands for in each row of a frame."""
 
-    population: Population
+    entities: EntitySet
     positions: Positions
 
 
-def _no_bindings() -> Mapping[str, Binding]:
+def _no_bindings() -> Mapping[str, EntityColumn]:
     return {}
 
 
@@ -70,7 +70,7 @@ class Frame:
     """
 
     num_rows: int
-    bindings: Mapping[str, Binding] = field(default_factory=_no_bindings)
+    bindings: Mapping[str, EntityColumn] = field(default_factory=_no_bindings)
     weights: Positions | None = None
     ranks: Positions | None = None
     tags: Positions | None = None
@@ -79,56 +79,56 @@ class Frame:
         """Some of the rows, in this order; a row may come several times."""
         return Frame(
             len(rows),
-            {name: Binding(each.population, each.positions[rows]) for name, each in self.bindings.items()},
-            _taken(self.weights, rows),
-            _taken(self.ranks, rows),
-            _taken(self.tags, rows),
+            {name: EntityColumn(each.entities, each.positions[rows]) for name, each in self.bindings.items()},
+            _take(self.weights, rows),
+            _take(self.ranks, rows),
+            _take(self.tags, rows),
         )
 
     def filter(self, mask: Mask) -> Frame:
         """The rows for which the mask is true."""
         return self if bool(mask.all()) else self.take(np.flatnonzero(mask))
 
-    def bind(self, variable: str, population: Population, positions: Positions) -> Frame:
+    def bind(self, variable: str, population: EntitySet, positions: Positions) -> Frame:
         """The same rows with one more variable."""
-        return replace(self, bindings={**self.bindings, variable: Binding(population, positions)})
+        return replace(self, bindings={**self.bindings, variable: EntityColumn(population, positions)})
 
-    def only(self, variables: Collection[str]) -> Frame:
+    def select(self, variables: Collection[str]) -> Frame:
         """The same rows without the other variables; their number stays."""
         return replace(self, bindings={name: each for name, each in self.bindings.items() if name in variables})
 
     @property
-    def total(self) -> int:
+    def total_rows(self) -> int:
         """How many rows it stands for."""
         return self.num_rows if self.weights is None else int(self.weights.sum())
 
 
-def _taken(column: Positions | None, rows: Positions) -> Positions | None:
+def _take(column: Positions | None, rows: Positions) -> Positions | None:
     return None if column is None else column[rows]
 
 
-def no_rows() -> Positions:
+def empty_positions() -> Positions:
     """No position at all."""
     return np.zeros(0, np.int64)
 
 
-def distinct(columns: Sequence[Positions]) -> tuple[Positions, Positions]:
+def number_tuples(columns: Sequence[Positions]) -> tuple[Positions, Positions]:
     """Number the distinct tuples of some columns: a row that has each, and for each row the number of its tuple."""
-    first, numbers = _numbered(columns[0])
+    first, numbers = _number_codes(columns[0])
     for column in columns[1:]:
         if len(first) == len(numbers):
             # Every row is apart already.
             break
         # Codes stay below the number of rows times the largest position, so they never overflow.
-        first, numbers = _numbered(numbers * (int(column.max(initial=0)) + 1) + column)
+        first, numbers = _number_codes(numbers * (int(column.max(initial=0)) + 1) + column)
     return first, numbers
 
 
-def _numbered(codes: Positions) -> tuple[Positions, Positions]:
+def _number_codes(codes: Positions) -> tuple[Positions, Positions]:
     """The same of one column; nothing is sorted, which would take far longer."""
     size = int(codes.max(initial=0)) + 1
     if size > _SPARSE * (len(codes) + 1):
-        return _numbered(value_codes(cast("Values", pa.array(codes))))
+        return _number_codes(value_codes(cast("Values", pa.array(codes))))
     row_of = np.full(size, -1, np.int64)
     # Of several rows with the same code the first one stays, because it is written last.
     row_of[codes[::-1]] = np.arange(len(codes))[::-1]
@@ -138,7 +138,7 @@ def _numbered(codes: Positions) -> tuple[Positions, Positions]:
     return first, row_of[codes]
 
 
-def one_below_the_other(frames: Sequence[Frame]) -> Frame:
+def concat_frames(frames: Sequence[Frame]) -> Frame:
     """Frames with the same variables in the same populations as one."""
     first, *rest = frames
     if not rest:
@@ -146,16 +146,16 @@ def one_below_the_other(frames: Sequence[Frame]) -> Frame:
     return Frame(
         sum(frame.num_rows for frame in frames),
         {
-            name: Binding(each.population, np.concatenate([frame.bindings[name].positions for frame in frames]))
+            name: EntityColumn(each.entities, np.concatenate([frame.bindings[name].positions for frame in frames]))
             for name, each in first.bindings.items()
         },
-        _stacked_weights(frames),
-        _stacked([frame.ranks for frame in frames]),
-        _stacked([frame.tags for frame in frames]),
+        _concat_weights(frames),
+        _concat_columns([frame.ranks for frame in frames]),
+        _concat_columns([frame.tags for frame in frames]),
     )
 
 
-def _stacked_weights(frames: Sequence[Frame]) -> Positions | None:
+def _concat_weights(frames: Sequence[Frame]) -> Positions | None:
     if all(frame.weights is None for frame in frames):
         return None
     ones = [np.ones(frame.num_rows, np.int64) for frame in frames]
@@ -164,6 +164,6 @@ def _stacked_weights(frames: Sequence[Frame]) -> Positions | None:
     )
 
 
-def _stacked(columns: Sequence[Positions | None]) -> Positions | None:
+def _concat_columns(columns: Sequence[Positions | None]) -> Positions | None:
     present = [column for column in columns if column is not None]
     return np.concatenate(present) if present else None

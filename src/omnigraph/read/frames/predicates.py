@@ -27,10 +27,10 @@ from omnigraph.language.query import (
 from omnigraph.language.query.plan import variables_of
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
-from omnigraph.read.frames.expressions import Fixed, Request, evaluate, fixed_value
-from omnigraph.read.frames.frame import Binding, Frame, Mask, Positions
+from omnigraph.read.frames.expressions import EvaluationContext, QueryConstant, evaluate, evaluate_constant
+from omnigraph.read.frames.frame import EntityColumn, Frame, Mask, Positions
 from omnigraph.storage.arrow_schema import arrow_values
-from omnigraph.storage.columns import Values, column_of, compute, is_among, to_list, truths, with_one_zero
+from omnigraph.storage.columns import Values, column_of, compute, is_among, normalize_zero, to_list, truths
 from omnigraph.storage.filters import AnyOf, Compared, Condition, Either, comparison
 
 _Numbers: TypeAlias = npt.NDArray[np.int64 | np.uint64 | np.float64]
@@ -39,89 +39,95 @@ _Signs: TypeAlias = npt.NDArray[np.int8]
 _COLUMN: Final = "compared"
 
 
-def holds(predicate: Predicate, frame: Frame, request: Request) -> Mask:
+def evaluate_predicate(predicate: Predicate, frame: Frame, request: EvaluationContext) -> Mask:
     """For each row whether the predicate is true; where it is unknown it is not."""
     variables = variables_of(predicate)
     if len(variables) == 1:
         (variable,) = variables
         binding = frame.bindings[variable]
-        if frame.num_rows > len(binding.population):
-            return _holds_by_entity(predicate, variable, binding, request)
-    return _holds(predicate, frame, request)
+        if frame.num_rows > len(binding.entities):
+            return _evaluate_by_entity(predicate, variable, binding, request)
+    return _evaluate_by_row(predicate, frame, request)
 
 
-def _holds_by_entity(predicate: Predicate, variable: str, binding: Binding, request: Request) -> Mask:
+def _evaluate_by_entity(predicate: Predicate, variable: str, binding: EntityColumn, request: EvaluationContext) -> Mask:
     """The same for fewer entities than rows: each is asked about once."""
-    satisfied = np.zeros(len(binding.population), np.bool_)
+    satisfied = np.zeros(len(binding.entities), np.bool_)
     satisfied[binding.positions] = True
     positions = np.flatnonzero(satisfied)
-    entities = Frame(len(positions), {variable: Binding(binding.population, positions)})
-    satisfied[positions] = _holds(predicate, entities, request)
+    entities = Frame(len(positions), {variable: EntityColumn(binding.entities, positions)})
+    satisfied[positions] = _evaluate_by_row(predicate, entities, request)
     return satisfied[binding.positions]
 
 
-def _holds(predicate: Predicate, frame: Frame, request: Request) -> Mask:
+def _evaluate_by_row(predicate: Predicate, frame: Frame, request: EvaluationContext) -> Mask:
     match predicate:
         case IsNull():
             return _is_null(predicate.operand, frame, request) != predicate.negated
         case TextMatch():
             return truths(evaluate(predicate, frame, request))
         case Compare(left, operator, right):
-            if isinstance(left, Fixed) and isinstance(right, Fixed):
-                found = _fixed_holds(fixed_value(left, request), operator, fixed_value(right, request))
+            if isinstance(left, QueryConstant) and isinstance(right, QueryConstant):
+                found = _compare_constants(
+                    evaluate_constant(left, request), operator, evaluate_constant(right, request)
+                )
                 return np.full(frame.num_rows, found)
-            if isinstance(right, Fixed):
+            if isinstance(right, QueryConstant):
                 values = evaluate(left, frame, request)
-                return _column_holds(values, left.type, operator, fixed_value(right, request))
-            if isinstance(left, Fixed):
+                return _compare_column_with_value(values, left.type, operator, evaluate_constant(right, request))
+            if isinstance(left, QueryConstant):
                 values = evaluate(right, frame, request)
-                return _value_holds(fixed_value(left, request), operator, values, right.type)
+                return _compare_value_with_column(evaluate_constant(left, request), operator, values, right.type)
             values = (evaluate(left, frame, request), evaluate(right, frame, request))
-            return _columns_hold(values[0], left.type, operator, values[1])
+            return _compare_columns(values[0], left.type, operator, values[1])
 
 
-def _is_null(operand: Expression, frame: Frame, request: Request) -> Mask:
-    if isinstance(operand, Fixed):
-        return np.full(frame.num_rows, fixed_value(operand, request) is None)
+def _is_null(operand: Expression, frame: Frame, request: EvaluationContext) -> Mask:
+    if isinstance(operand, QueryConstant):
+        return np.full(frame.num_rows, evaluate_constant(operand, request) is None)
     return truths(compute("is_null", evaluate(operand, frame, request)))
 
 
 # --------------------------------------------------------------------------------------------- pushed into a scan
 
 
-def condition_of(predicate: Predicate, variable: str, request: Request) -> Condition | None:
+def to_condition(predicate: Predicate, variable: str, request: EvaluationContext) -> Condition | None:
     """The predicate as a condition that a scan of the variable's table can decide; None where only a mask can.
 
     No such condition matches null, so a table that lacks one of its columns has no row for it.
     """
-    condition = _condition(predicate, variable, request)
+    condition = _convert(predicate, variable, request)
     return None if condition is None or condition.sql() is None else condition
 
 
-def _condition(predicate: Predicate, variable: str, request: Request) -> Condition | None:
+def _convert(predicate: Predicate, variable: str, request: EvaluationContext) -> Condition | None:
     match predicate:
         case IsNull(PropertyValue(of, name, type_), negated=True) if of == variable:
             return Compared(name, type_, None)
-        case Compare(PropertyValue(of, name, type_), operator, right) if of == variable and isinstance(right, Fixed):
+        case Compare(PropertyValue(of, name, type_), operator, right) if of == variable and isinstance(
+            right, QueryConstant
+        ):
             if operator not in _MIRRORED:
                 return None
-            return comparison(name, type_, operator, fixed_value(right, request)) or Either(name)
-        case Compare(left, operator, PropertyValue(of, name, type_)) if of == variable and isinstance(left, Fixed):
-            value = fixed_value(left, request)
+            return comparison(name, type_, operator, evaluate_constant(right, request)) or Either(name)
+        case Compare(left, operator, PropertyValue(of, name, type_)) if of == variable and isinstance(
+            left, QueryConstant
+        ):
+            value = evaluate_constant(left, request)
             if operator in _MIRRORED:
                 return comparison(name, type_, _MIRRORED[operator], value) or Either(name)
-            return _membership(name, type_, value) if left.type.is_list else None
+            return _to_membership(name, type_, value) if left.type.is_list else None
         case _:
             return None
 
 
-def _membership(column: str, type_: ValueType, items: ConstantValue) -> Condition:
+def _to_membership(column: str, type_: ValueType, items: ConstantValue) -> Condition:
     """One of the items of a list is what the column holds."""
     if items is None:
         return Either(column)
     if type_.scalar is Scalar.STRING:
         return AnyOf((column,), pa.array(cast("tuple[str, ...]", items), pa.string()))
-    return Either(column, tuple(_equations(column, type_, items)))
+    return Either(column, tuple(_equalities(column, type_, items)))
 
 
 # --------------------------------------------------------------------------------------------- one side fixed
@@ -136,7 +142,7 @@ _MIRRORED: Final[Mapping[ComparisonOperator, ComparisonOperator]] = {
 }
 """``a < b`` is ``b > a``; also the operators that compare two single values."""
 
-_MEANINGS: Final[Mapping[ComparisonOperator, Callable[[object, object], bool]]] = {
+_PYTHON_OPERATORS: Final[Mapping[ComparisonOperator, Callable[[object, object], bool]]] = {
     ComparisonOperator.EQUAL: operators.eq,
     ComparisonOperator.NOT_EQUAL: operators.ne,
     ComparisonOperator.LESS: cast("Callable[[object, object], bool]", operators.lt),
@@ -148,18 +154,22 @@ _MEANINGS: Final[Mapping[ComparisonOperator, Callable[[object, object], bool]]] 
 }
 
 
-def _fixed_holds(left: ConstantValue, operator: ComparisonOperator, right: ConstantValue) -> bool:
+def _compare_constants(left: ConstantValue, operator: ComparisonOperator, right: ConstantValue) -> bool:
     # Python compares integers with floats exactly, and texts in the order of their UTF-8 bytes.
-    return left is not None and right is not None and _MEANINGS[operator](left, right)
+    return left is not None and right is not None and _PYTHON_OPERATORS[operator](left, right)
 
 
-def _column_holds(values: Values, type_: ValueType, operator: ComparisonOperator, value: ConstantValue) -> Mask:
+def _compare_column_with_value(
+    values: Values, type_: ValueType, operator: ComparisonOperator, value: ConstantValue
+) -> Mask:
     """``column operator value``."""
     if value is None:
         return np.zeros(len(values), np.bool_)
     if type_.is_list:
-        items, rows = _flat(values)
-        return _any(rows[_column_holds(items, type_.item, ComparisonOperator.EQUAL, value)], len(values))
+        items, rows = _flatten(values)
+        return _mark_rows(
+            rows[_compare_column_with_value(items, type_.item, ComparisonOperator.EQUAL, value)], len(values)
+        )
     if operator in _TEXT_KERNELS:
         return truths(compute(_TEXT_KERNELS[operator], values, options=pc.MatchSubstringOptions(cast(str, value))))
     condition = comparison(_COLUMN, type_, operator, value)
@@ -169,20 +179,22 @@ def _column_holds(values: Values, type_: ValueType, operator: ComparisonOperator
     return truths(column_of(pa.table({_COLUMN: mask}), _COLUMN))
 
 
-def _value_holds(value: ConstantValue, operator: ComparisonOperator, values: Values, type_: ValueType) -> Mask:
+def _compare_value_with_column(
+    value: ConstantValue, operator: ComparisonOperator, values: Values, type_: ValueType
+) -> Mask:
     """``value operator column``."""
     if value is None:
         return np.zeros(len(values), np.bool_)
     if isinstance(value, tuple):
-        found = [equation.value for equation in _equations(_COLUMN, type_, value)]
-        members = with_one_zero(arrow_values(type_, found))
-        return truths(cast("Values", is_among(with_one_zero(values), members)))
+        found = [equation.value for equation in _equalities(_COLUMN, type_, value)]
+        members = normalize_zero(arrow_values(type_, found))
+        return truths(cast("Values", is_among(normalize_zero(values), members)))
     if operator in _TEXT_KERNELS:
-        return _texts_hold(cast("Values", pa.repeat(pa.scalar(value, pa.string()), len(values))), operator, values)
-    return _column_holds(values, type_, _MIRRORED[operator], value)
+        return _match_texts(cast("Values", pa.repeat(pa.scalar(value, pa.string()), len(values))), operator, values)
+    return _compare_column_with_value(values, type_, _MIRRORED[operator], value)
 
 
-def _equations(column: str, type_: ValueType, items: ConstantValue) -> Iterator[Compared]:
+def _equalities(column: str, type_: ValueType, items: ConstantValue) -> Iterator[Compared]:
     """What a column must be equal to for each item of a list; items that it can never hold are left out."""
     for item in cast("tuple[ConstantValue, ...]", items):
         equation = comparison(column, type_, ComparisonOperator.EQUAL, item)
@@ -196,46 +208,46 @@ _TEXT_KERNELS: Final = {ComparisonOperator.CONTAINS: "match_substring", Comparis
 # --------------------------------------------------------------------------------------------- two columns
 
 
-def _columns_hold(left: Values, type_: ValueType, operator: ComparisonOperator, right: Values) -> Mask:
+def _compare_columns(left: Values, type_: ValueType, operator: ComparisonOperator, right: Values) -> Mask:
     if type_.is_list:
-        items, rows = _flat(left)
-        return _any(rows[_compared(items, ComparisonOperator.EQUAL, right.take(rows))], len(left))
+        items, rows = _flatten(left)
+        return _mark_rows(rows[_compare_values(items, ComparisonOperator.EQUAL, right.take(rows))], len(left))
     if operator in _TEXT_KERNELS:
-        return _texts_hold(left, operator, right)
-    return _compared(left, operator, right)
+        return _match_texts(left, operator, right)
+    return _compare_values(left, operator, right)
 
 
-def _flat(lists: Values) -> tuple[Values, Positions]:
+def _flatten(lists: Values) -> tuple[Values, Positions]:
     """All elements of lists, and the row that each is of."""
     parents = compute("list_parent_indices", lists)
     return compute("list_flatten", lists), parents.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
 
 
-def _any(rows: Positions, count: int) -> Mask:
+def _mark_rows(rows: Positions, count: int) -> Mask:
     found = np.zeros(count, np.bool_)
     found[rows] = True
     return found
 
 
-def _texts_hold(left: Values, operator: ComparisonOperator, right: Values) -> Mask:
+def _match_texts(left: Values, operator: ComparisonOperator, right: Values) -> Mask:
     known = truths(compute("and", compute("is_valid", left), compute("is_valid", right)))
     rows = np.flatnonzero(known)
     # Arrow searches all rows for one text only, and NumPy stumbles over the character 0.
-    found = map(_MEANINGS[operator], to_list(left.take(rows)), to_list(right.take(rows)))
+    found = map(_PYTHON_OPERATORS[operator], to_list(left.take(rows)), to_list(right.take(rows)))
     known[known] = np.fromiter(found, np.bool_, len(rows))
     return known
 
 
-def _compared(left: Values, operator: ComparisonOperator, right: Values) -> Mask:
+def _compare_values(left: Values, operator: ComparisonOperator, right: Values) -> Mask:
     if left.type.equals(right.type):
         return truths(compute(_KERNELS[operator], left, right))
     common = _common_type(left.type, right.type)
     if common is not None:
         return truths(compute(_KERNELS[operator], left.cast(common), right.cast(common)))
-    if not _is_first(left.type, right.type):
-        return _compared(right, _MIRRORED[operator], left)
+    if not _is_order_of_signs(left.type, right.type):
+        return _compare_values(right, _MIRRORED[operator], left)
     known = truths(compute("and", compute("is_valid", left), compute("is_valid", right)))
-    return known & _OF_SIGNS[operator](_signs(_numbers(left), _numbers(right)))
+    return known & _SIGN_TESTS[operator](_signs(_numbers(left), _numbers(right)))
 
 
 def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -251,7 +263,7 @@ def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def _is_first(one: pa.DataType, other: pa.DataType) -> bool:
+def _is_order_of_signs(one: pa.DataType, other: pa.DataType) -> bool:
     """Whether two columns without a common type stand as :func:`_signs` takes them."""
     return pa.types.is_integer(one) and (pa.types.is_floating(other) or pa.types.is_uint64(other))
 
@@ -288,7 +300,7 @@ def _sign(left: _Numbers, right: _Numbers) -> _Signs:
     return (left > right).astype(np.int8) - (left < right).astype(np.int8)
 
 
-_OF_SIGNS: Final[Mapping[ComparisonOperator, Callable[[_Signs], Mask]]] = {
+_SIGN_TESTS: Final[Mapping[ComparisonOperator, Callable[[_Signs], Mask]]] = {
     ComparisonOperator.EQUAL: lambda signs: signs == 0,
     ComparisonOperator.NOT_EQUAL: lambda signs: signs != 0,
     ComparisonOperator.LESS: lambda signs: signs == -1,

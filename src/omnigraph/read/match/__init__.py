@@ -1,21 +1,21 @@
 """The operators of a match: scan nodes, expand along edges, join, filter, count. Each takes frames and gives frames."""
 
-from omnigraph.read.match.counting import by_position
-from omnigraph.read.match.execute import matched, matched_in_pieces
-from omnigraph.read.match.expand import way_of_edges
-from omnigraph.read.match.join import comparison_of
-from omnigraph.read.match.liveness import Leaf, StepPlan, needed_by, spine_of
-from omnigraph.read.match.scan_nodes import way_of_scan
+from omnigraph.read.match.counting import count_by_position
+from omnigraph.read.match.execute import execute_match, stream_match
+from omnigraph.read.match.join import find_join_comparison
+from omnigraph.read.match.liveness import Leaf, StepPlan, build_spine, needed_variables
+from omnigraph.read.match.scan_nodes import describe_scan_access
+from omnigraph.read.match.strategy import describe_edge_access
 
 __all__ = [
     "Leaf",
     "StepPlan",
-    "by_position",
-    "comparison_of",
-    "matched",
-    "matched_in_pieces",
-    "needed_by",
-    "spine_of",
-    "way_of_edges",
-    "way_of_scan",
+    "build_spine",
+    "count_by_position",
+    "describe_edge_access",
+    "describe_scan_access",
+    "execute_match",
+    "find_join_comparison",
+    "needed_variables",
+    "stream_match",
 ]

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from omnigraph.errors import Unsupported
-from omnigraph.read.frames import Binding, Frame, Positions, distinct
+from omnigraph.read.frames import EntityColumn, Frame, Positions, number_tuples
 from omnigraph.read.match.liveness import Variables
 
 _WORTH_COLLAPSING: Final = 1_000
@@ -20,32 +20,32 @@ _MOST_EXACT: Final = 2.0**53
 _MOST: Final = 2.0**63
 
 
-def reduced(frame: Frame, needed: Variables) -> Frame:
+def reduce_frame(frame: Frame, needed: Variables) -> Frame:
     """The frame without the variables that nobody asks for; equal rows become one, where that is sure to pay."""
     if frame.weights is not None:
         check_countable(float(frame.weights.sum(dtype=np.float64)))
     dropped = any(name not in needed for name in frame.bindings)
-    frame = frame.only(needed)
+    frame = frame.select(needed)
     if frame.ranks is not None or not (dropped or not frame.bindings):
         return frame
     if frame.tags is not None:
-        return frame if frame.bindings else _tags_once(frame, frame.tags)
+        return frame if frame.bindings else _deduplicate_tags(frame, frame.tags)
     if not frame.bindings:
-        return counted(frame.total)
+        return make_counted_frame(frame.total_rows)
     if frame.num_rows < _WORTH_COLLAPSING:
         return frame
     if len(frame.bindings) > 1:
-        return _tuples_once(frame) if _is_repetitive(frame) else frame
+        return _collapse_tuples(frame) if _is_repetitive(frame) else frame
     (variable, binding), *_ = frame.bindings.items()
-    return _collapsed(frame, variable, binding)
+    return _collapse_column(frame, variable, binding)
 
 
-def counted(total: int) -> Frame:
+def make_counted_frame(total: int) -> Frame:
     """Rows without any variable, of which only the number is known."""
     return Frame(1, weights=np.array([total], np.int64)) if total else Frame(0)
 
 
-def _tags_once(frame: Frame, tags: Positions) -> Frame:
+def _deduplicate_tags(frame: Frame, tags: Positions) -> Frame:
     # A negation asks whether there is a row for a tag, not how many.
     once = np.unique(tags)
     return Frame(len(once), tags=once) if len(once) < frame.num_rows else Frame(len(tags), tags=tags)
@@ -53,25 +53,25 @@ def _tags_once(frame: Frame, tags: Positions) -> Frame:
 
 def _is_repetitive(frame: Frame) -> bool:
     """Whether many rows must be equal to others, since their entities cannot be combined in so many ways."""
-    return _ROWS_FOR_EACH * prod(len(binding.population) for binding in frame.bindings.values()) <= frame.num_rows
+    return _ROWS_FOR_EACH * prod(len(binding.entities) for binding in frame.bindings.values()) <= frame.num_rows
 
 
-def _tuples_once(frame: Frame) -> Frame:
-    first, numbers = distinct([binding.positions for binding in frame.bindings.values()])
-    return replace(frame.take(first), weights=by_position(numbers, frame.weights, len(first)))
+def _collapse_tuples(frame: Frame) -> Frame:
+    first, numbers = number_tuples([binding.positions for binding in frame.bindings.values()])
+    return replace(frame.take(first), weights=count_by_position(numbers, frame.weights, len(first)))
 
 
-def _collapsed(frame: Frame, variable: str, binding: Binding) -> Frame:
-    if len(binding.population) <= 4 * frame.num_rows:
-        numbers = by_position(binding.positions, frame.weights, len(binding.population))
+def _collapse_column(frame: Frame, variable: str, binding: EntityColumn) -> Frame:
+    if len(binding.entities) <= 4 * frame.num_rows:
+        numbers = count_by_position(binding.positions, frame.weights, len(binding.entities))
         positions = np.flatnonzero(numbers)
-        return Frame(len(positions), {variable: Binding(binding.population, positions)}, numbers[positions])
+        return Frame(len(positions), {variable: EntityColumn(binding.entities, positions)}, numbers[positions])
     positions, inverse = np.unique(binding.positions, return_inverse=True)
-    numbers = by_position(inverse, frame.weights, len(positions))
-    return Frame(len(positions), {variable: Binding(binding.population, positions)}, numbers)
+    numbers = count_by_position(inverse, frame.weights, len(positions))
+    return Frame(len(positions), {variable: EntityColumn(binding.entities, positions)}, numbers)
 
 
-def by_position(positions: Positions, weights: Positions | None, size: int) -> Positions:
+def count_by_position(positions: Positions, weights: Positions | None, size: int) -> Positions:
     """For each of ``size`` positions how many rows it has."""
     if weights is None:
         return np.bincount(positions, minlength=size)
@@ -87,7 +87,7 @@ def weights_of(frame: Frame) -> Positions:
     return np.ones(frame.num_rows, np.int64) if frame.weights is None else frame.weights
 
 
-def times(frame: Frame, numbers: Positions) -> Frame:
+def multiply_rows(frame: Frame, numbers: Positions) -> Frame:
     """Every row as often as its number says; rows with none go."""
     weights = weights_of(frame)
     check_countable(float((weights.astype(np.float64) * numbers).sum()))

@@ -1,87 +1,189 @@
-"""Steps along edges as a query takes them: with the conditions on what they reach, and only as far as rows are needed.
+"""The operators that follow edges: Expand, ExpandEdges, Connect and ConnectEdges, on frames.
 
-A destination that nobody asks for is counted, not made. Where a step leaves nothing of a row but its destination, the
-rows are not made one by one either: every node passes the number of its rows on to its neighbours.
+Rows are only made as far as later operators need them. A destination that nothing needs is counted. Where only the
+destination is needed, each node passes the number of its rows on to its neighbours instead of making them one by one.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from omnigraph.language.query import Predicate
 from omnigraph.language.query.plan import Connect, ConnectEdges, Expand, ExpandEdges
+from omnigraph.language.schema import TableKey
 from omnigraph.read.context import QueryContext
-from omnigraph.read.frames import Binding, Frame, Mask, Population, Positions
-from omnigraph.read.match.counting import times
+from omnigraph.read.frames import EntityColumn, EntitySet, Frame, Mask, Positions, Strategy
+from omnigraph.read.match.counting import check_countable, count_by_position, multiply_rows
 from omnigraph.read.match.liveness import Variables
-from omnigraph.read.match.scan_nodes import fulfilling
-from omnigraph.read.match.traverse import Keep, connect_edges, destination_counts, expand, expand_edges, passed_on, way
+from omnigraph.read.match.scan_nodes import evaluate_entity_predicates
+from omnigraph.read.match.strategy import edge_walk_of
+from omnigraph.read.match.topology import (
+    Adjacency,
+    are_neighbours,
+    find_edges,
+    find_edges_between,
+    find_neighbours,
+    propagate_weights,
+    walk,
+)
+from omnigraph.read.match.walk_context import WalkContext, load_walk_context, to_positions_in
 
-_WORTH_PASSING_ON: Final = 1_000
-"""Fewer rows are made one by one in less time than it takes to touch every edge of a type."""
+_WORTH_PROPAGATING: Final = 1_000
+"""With fewer rows, making each is faster than touching every edge of the type."""
+
+EntityFilter: TypeAlias = Callable[[EntitySet, Positions], Mask]
+"""For distinct entities, nodes or edges, whether they satisfy the predicates of an operator."""
 
 
-def expanded(frame: Frame, plan: Expand, needed: Variables, reading: QueryContext) -> Frame:
-    """The rows of an :class:`Expand`, as far as the ``needed`` variables tell them apart."""
+# --------------------------------------------------------------------------------------------- operators
+
+
+def execute_expand(frame: Frame, plan: Expand, needed: Variables, context: QueryContext) -> Frame:
+    """Return the rows of an :class:`Expand`, as far as the ``needed`` variables tell them apart."""
+    edges = _load_edges(frame, plan, context)
     if plan.destination not in needed and not plan.predicates:
-        return times(frame, destination_counts(frame, plan, reading.tables))
-    if _leaves_only_destinations(frame, plan, needed):
-        numbered = passed_on(frame, plan, reading.tables)
-        if numbered is not None:
-            return _numbered(numbered, plan, reading)
-    keep = _keep({f"node:{plan.destination_type}": (plan.destination, plan.predicates)}, reading)
-    return expand(frame, plan, reading.tables, keep)
+        return multiply_rows(frame, _count_destinations(plan, edges))
+    if edges.strategy is Strategy.ARRAYS and _leaves_only_destinations(frame, plan, needed):
+        return _propagate_rows(frame, plan, edges, context)
+    nodes = TableKey.of_node(plan.destination_type)
+    return expand(frame, plan, edges, _make_filter({nodes: (plan.destination, plan.predicates)}, context))
+
+
+def execute_expand_edges(frame: Frame, plan: ExpandEdges, context: QueryContext) -> Frame:
+    """Return the rows of an :class:`ExpandEdges`."""
+    conditions = {
+        TableKey.of_node(plan.destination_type): (plan.destination, plan.predicates),
+        TableKey.of_edge(plan.edge_type): (plan.edge_variable, plan.edge_predicates),
+    }
+    return expand_edges(frame, plan, _load_edges(frame, plan, context), _make_filter(conditions, context))
+
+
+def execute_connect(frame: Frame, plan: Connect, context: QueryContext) -> Frame:
+    """Return the rows of a :class:`Connect`."""
+    return connect(frame, plan, _load_edges(frame, plan, context))
+
+
+def execute_connect_edges(frame: Frame, plan: ConnectEdges, context: QueryContext) -> Frame:
+    """Return the rows of a :class:`ConnectEdges`."""
+    conditions = {TableKey.of_edge(plan.edge_type): (plan.edge_variable, plan.edge_predicates)}
+    return connect_edges(frame, plan, _load_edges(frame, plan, context), _make_filter(conditions, context))
+
+
+def _load_edges(
+    frame: Frame, plan: Expand | ExpandEdges | Connect | ConnectEdges, context: QueryContext
+) -> WalkContext:
+    edges = load_walk_context(frame.bindings[plan.source], edge_walk_of(plan, context.catalog), context.tables)
+    context.recorder.record_access_path(edges.strategy)
+    return edges
 
 
 def _leaves_only_destinations(frame: Frame, plan: Expand, needed: Variables) -> bool:
     is_alone = set(frame.bindings) == {plan.source} and plan.source not in needed
     is_plain = frame.tags is None and frame.ranks is None and plan.minimum == plan.maximum == 1
-    return is_alone and is_plain and frame.num_rows >= _WORTH_PASSING_ON
+    return is_alone and is_plain and frame.num_rows >= _WORTH_PROPAGATING
 
 
-def _numbered(numbered: Binding, plan: Expand, reading: QueryContext) -> Frame:
-    numbers = numbered.positions
+def _propagate_rows(frame: Frame, plan: Expand, edges: WalkContext, context: QueryContext) -> Frame:
+    """Return the destinations of all rows, each once, weighted by the number of rows that reach it."""
+    weights = count_by_position(edges.sources, frame.weights, edges.adjacency.num_nodes)
+    check_countable(float((weights.astype(np.float64) * edges.adjacency.degrees()).sum()))
+    numbers = propagate_weights(edges.adjacency, weights)
     reached = np.flatnonzero(numbers)
     if plan.predicates:
-        population, variable = numbered.population, plan.destination
-        reached = reached[fulfilling(population, reached, variable, plan.predicates, reading)]
-    return Frame(len(reached), {plan.destination: Binding(numbered.population, reached)}, numbers[reached])
+        mask = evaluate_entity_predicates(edges.nodes, reached, plan.destination, plan.predicates, context)
+        reached = reached[mask]
+    return Frame(len(reached), {plan.destination: EntityColumn(edges.nodes, reached)}, numbers[reached])
 
 
-def expanded_edges(frame: Frame, plan: ExpandEdges, reading: QueryContext) -> Frame:
-    """The rows of an :class:`ExpandEdges`."""
-    keep = _keep(
-        {
-            f"node:{plan.destination_type}": (plan.destination, plan.predicates),
-            f"edge:{plan.edge_type}": (plan.edge_variable, plan.edge_predicates),
-        },
-        reading,
-    )
-    return expand_edges(frame, plan, reading.tables, keep)
-
-
-def connected_edges(frame: Frame, plan: ConnectEdges, reading: QueryContext) -> Frame:
-    """The rows of a :class:`ConnectEdges`."""
-    keep = _keep({f"edge:{plan.edge_type}": (plan.edge_variable, plan.edge_predicates)}, reading)
-    return connect_edges(frame, plan, reading.tables, keep)
-
-
-def way_of_edges(plan: Expand | ExpandEdges | Connect | ConnectEdges, rows: float, reading: QueryContext) -> str:
-    """How the edges of so many rows would be found, in a word."""
-    return way(plan, rows, reading.tables)
-
-
-def _keep(conditions: dict[str, tuple[str, tuple[Predicate, ...]]], reading: QueryContext) -> Keep | None:
-    """What decides on an entity that is reached; None, where nothing is asked of any."""
+def _make_filter(
+    conditions: Mapping[TableKey, tuple[str, tuple[Predicate, ...]]], context: QueryContext
+) -> EntityFilter | None:
+    """Make a filter from the variable and the predicates for each table; None if there are no predicates."""
     if not any(predicates for _, predicates in conditions.values()):
         return None
 
-    def keep(population: Population, positions: Positions) -> Mask:
-        variable, predicates = conditions[population.table_key]
+    def satisfies(entities: EntitySet, positions: Positions) -> Mask:
+        variable, predicates = conditions[entities.table_key]
         if not predicates:
             return np.ones(len(positions), np.bool_)
-        return fulfilling(population, positions, variable, predicates, reading)
+        return evaluate_entity_predicates(entities, positions, variable, predicates, context)
 
-    return keep
+    return satisfies
+
+
+# --------------------------------------------------------------------------------------------- steps on frames
+
+
+def expand(frame: Frame, plan: Expand, edges: WalkContext, entity_filter: EntityFilter | None = None) -> Frame:
+    """Extend each row by the destinations around its source that pass the filter."""
+    reachable, starts = _find_reachable(plan, edges)
+    rows, destinations = find_neighbours(reachable, starts)
+    mask = _apply_filter(entity_filter, edges.nodes, destinations)
+    rows, destinations = (rows, destinations) if mask is None else (rows[mask], destinations[mask])
+    return frame.take(rows).bind(plan.destination, edges.nodes, destinations)
+
+
+def expand_edges(
+    frame: Frame, plan: ExpandEdges, edges: WalkContext, entity_filter: EntityFilter | None = None
+) -> Frame:
+    """Extend each row by the edges at its source and their other ends, where both pass the filter."""
+    rows, destinations, found = find_edges(edges.adjacency, edges.sources)
+    mask = _apply_filter(entity_filter, edges.edges, found)
+    if mask is not None:
+        rows, destinations, found = rows[mask], destinations[mask], found[mask]
+    mask = _apply_filter(entity_filter, edges.nodes, destinations)
+    if mask is not None:
+        rows, destinations, found = rows[mask], destinations[mask], found[mask]
+    extended = frame.take(rows).bind(plan.edge_variable, edges.edges, found)
+    return extended.bind(plan.destination, edges.nodes, destinations)
+
+
+def connect(frame: Frame, plan: Connect, edges: WalkContext) -> Frame:
+    """Keep the rows whose destination is reachable from their source."""
+    reachable, starts = _find_reachable(plan, edges)
+    destinations = to_positions_in(frame.bindings[plan.destination], edges.nodes)
+    return frame.filter(are_neighbours(reachable, starts, destinations))
+
+
+def connect_edges(
+    frame: Frame, plan: ConnectEdges, edges: WalkContext, entity_filter: EntityFilter | None = None
+) -> Frame:
+    """Extend each row by the edges between its source and its destination that pass the filter."""
+    destinations = to_positions_in(frame.bindings[plan.destination], edges.nodes)
+    rows, found = find_edges_between(edges.adjacency, edges.sources, destinations)
+    mask = _apply_filter(entity_filter, edges.edges, found)
+    rows, found = (rows, found) if mask is None else (rows[mask], found[mask])
+    return frame.take(rows).bind(plan.edge_variable, edges.edges, found)
+
+
+def _count_destinations(plan: Expand, edges: WalkContext) -> Positions:
+    reachable, starts = _find_reachable(plan, edges)
+    return reachable.degrees()[starts]
+
+
+def _find_reachable(plan: Expand | Connect, edges: WalkContext) -> tuple[Adjacency, Positions]:
+    """Return an adjacency from each source to all nodes within the hops of the plan, and each row's place in it."""
+    if plan.minimum == plan.maximum == 1:
+        return edges.adjacency, edges.sources
+    distinct, numbers = np.unique(edges.sources, return_inverse=True)
+    at, found = walk(edges.adjacency, distinct, plan.minimum, plan.maximum)
+    counts = np.bincount(at, minlength=len(distinct))
+    indptr = np.concatenate([np.zeros(1, np.int32), np.cumsum(counts, dtype=np.int32)])
+    return Adjacency(indptr, found.astype(np.int32), None, edges.adjacency.num_neighbours), numbers
+
+
+def _apply_filter(entity_filter: EntityFilter | None, entities: EntitySet, positions: Positions) -> Mask | None:
+    """Return for each position whether its entity passes; each entity is evaluated once. None: all pass."""
+    if entity_filter is None:
+        return None
+    if len(entities) <= 4 * len(positions):
+        passes = np.zeros(len(entities), np.bool_)
+        passes[positions] = True
+        distinct = np.flatnonzero(passes)
+        passes[distinct] = entity_filter(entities, distinct)
+        return passes[positions]
+    distinct, numbers = np.unique(positions, return_inverse=True)
+    return entity_filter(entities, distinct)[numbers]

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import Unsupported
-from omnigraph.language.query import Compare, Comparison
+from omnigraph.language.query import Compare, ComparisonOperator
 from omnigraph.language.query.plan import Cross, Select, variables_of
 from omnigraph.read.context import QueryContext
-from omnigraph.read.frames import Frame, Positions, evaluate, holds, one_below_the_other
-from omnigraph.read.match.counting import check_countable, times, weights_of
-from omnigraph.read.match.liveness import StepPlan, bound_by
+from omnigraph.read.frames import Frame, Positions, concat_frames, evaluate, evaluate_predicate
+from omnigraph.read.match.counting import check_countable, multiply_rows, weights_of
+from omnigraph.read.match.liveness import StepPlan, all_bound_variables
 from omnigraph.storage.columns import Values, value_codes
 
 _MOST_ROWS: Final = 2**31
@@ -21,15 +21,15 @@ _AT_ONCE: Final = 1_000_000
 """Pairs that are made and compared together, where a comparison is no equation of equal types."""
 
 
-def crossed(left: Frame, right: Frame) -> Frame:
+def cross_frames(left: Frame, right: Frame) -> Frame:
     """Every row of the left with every row of the right."""
-    check_countable(float(left.total) * right.total)
+    check_countable(float(left.total_rows) * right.total_rows)
     if left.num_rows * right.num_rows > _MOST_ROWS:
         raise Unsupported(
             f"a product of {left.num_rows:,} and {right.num_rows:,} rows does not fit into memory",
             hint="connect the two parts by an edge or a comparison, or read the rows in batches, without order",
         )
-    return _paired(
+    return _pair_rows(
         left,
         right,
         np.repeat(np.arange(left.num_rows), right.num_rows),
@@ -37,52 +37,58 @@ def crossed(left: Frame, right: Frame) -> Frame:
     )
 
 
-def comparison_of(product: Cross, above: StepPlan) -> Compare | None:
+def find_join_comparison(product: Cross, above: StepPlan) -> Compare | None:
     """The comparison of the two sides of a product that stands right above it, if it is one."""
     if not isinstance(above, Select) or not isinstance(above.predicate, Compare):
         return None
-    compare, left, right = above.predicate, bound_by(product.left), bound_by(product.right)
+    compare, left, right = above.predicate, all_bound_variables(product.left), all_bound_variables(product.right)
     one, other = variables_of(compare.left), variables_of(compare.right)
     if one and other and ((one <= left and other <= right) or (one <= right and other <= left)):
         return compare
     return None
 
 
-def joined(left: Frame, right: Frame, compare: Compare, reading: QueryContext) -> Frame:
+def join_frames(left: Frame, right: Frame, compare: Compare, reading: QueryContext) -> Frame:
     """The rows of a product that fulfil a comparison of its sides; where it is equality, the others are never made."""
     ours, theirs = compare.left, compare.right
     if not variables_of(ours) <= left.bindings.keys():
         ours, theirs = theirs, ours
-    if compare.operator is Comparison.EQUAL and ours.type.scalar is theirs.type.scalar and not ours.type.is_list:
-        values = (evaluate(ours, left, reading.request), evaluate(theirs, right, reading.request))
-        return _paired(left, right, *_equal_pairs(*values))
+    if (
+        compare.operator is ComparisonOperator.EQUAL
+        and ours.type.scalar is theirs.type.scalar
+        and not ours.type.is_list
+    ):
+        values = (evaluate(ours, left, reading.evaluation), evaluate(theirs, right, reading.evaluation))
+        return _pair_rows(left, right, *_find_equal_pairs(*values))
     at_once = max(1, _AT_ONCE // max(1, right.num_rows))
-    products = (crossed(_rows(left, begin, at_once), right) for begin in range(0, max(1, left.num_rows), at_once))
-    return one_below_the_other([each.filter(holds(compare, each, reading.request)) for each in products])
+    products = (
+        cross_frames(_slice_frame(left, begin, at_once), right) for begin in range(0, max(1, left.num_rows), at_once)
+    )
+    return concat_frames([each.filter(evaluate_predicate(compare, each, reading.evaluation)) for each in products])
 
 
-def _rows(frame: Frame, begin: int, count: int) -> Frame:
+def _slice_frame(frame: Frame, begin: int, count: int) -> Frame:
     return frame.take(np.arange(begin, min(begin + count, frame.num_rows)))
 
 
-def _paired(left: Frame, right: Frame, left_rows: Positions, right_rows: Positions) -> Frame:
+def _pair_rows(left: Frame, right: Frame, left_rows: Positions, right_rows: Positions) -> Frame:
     one, other = left.take(left_rows), right.take(right_rows)
     return Frame(
         len(left_rows),
         {**one.bindings, **other.bindings},
-        _multiplied(one, other),
+        _multiply_weights(one, other),
         one.ranks if one.ranks is not None else other.ranks,
         one.tags,
     )
 
 
-def _multiplied(one: Frame, other: Frame) -> Positions | None:
+def _multiply_weights(one: Frame, other: Frame) -> Positions | None:
     if one.weights is None and other.weights is None:
         return None
-    return times(one, weights_of(other)).weights
+    return multiply_rows(one, weights_of(other)).weights
 
 
-def _equal_pairs(left: Values, right: Values) -> tuple[Positions, Positions]:
+def _find_equal_pairs(left: Values, right: Values) -> tuple[Positions, Positions]:
     """The rows of two columns that hold the same value; nulls equal nothing."""
     codes = value_codes(pa.concat_arrays([left, right]))
     ours, theirs = codes[: len(left)], codes[len(left) :]

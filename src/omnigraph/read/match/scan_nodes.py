@@ -13,24 +13,24 @@ from typing import Final, TypeGuard, cast
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.language.query import Comparison, Predicate, TextMatch
-from omnigraph.language.query.plan import Scan
+from omnigraph.language.query import ComparisonOperator, Predicate, TextMatch
+from omnigraph.language.query.plan import NodeScan
 from omnigraph.language.schema import NodeType
 from omnigraph.language.types import INTEGERS, Scalar
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import (
-    Binding,
+    EntityColumn,
+    EntitySet,
     Frame,
+    FullTable,
     Mask,
-    Population,
+    PartialTable,
     Positions,
-    SeenRows,
     Strategy,
-    WholeTable,
-    condition_of,
-    holds,
+    evaluate_predicate,
     is_loaded,
-    whole_table,
+    open_full_table,
+    to_condition,
 )
 from omnigraph.storage.arrow_schema import arrow_type
 from omnigraph.storage.columns import column_of, truths
@@ -42,58 +42,60 @@ _SMALL: Final = 20_000
 """A table of so few rows is read whole, whatever is asked of it: the next query finds it in memory."""
 
 
-def scanned(plan: Scan, reading: QueryContext) -> Frame:
+def execute_scan(plan: NodeScan, reading: QueryContext) -> Frame:
     """The nodes that fulfil the predicates of a scan."""
     type_ = reading.catalog.nodes[plan.node_type]
-    pushed, rest = _divided(plan, reading, type_)
+    pushed, rest = _split_predicates(plan, reading, type_)
     texts = [predicate for predicate in rest if isinstance(predicate, TextMatch)]
-    pushed += [AnyOf(("id",), reading.search.matches(text, type_.table_key)) for text in texts]
+    pushed += [AnyOf(("id",), reading.search.find_matching_ids(text, type_.table_key)) for text in texts]
     rest = [predicate for predicate in rest if not isinstance(predicate, TextMatch)]
-    if _is_by_storage(pushed, type_, reading):
-        population, positions = _filtered_by_storage(pushed, type_, reading)
+    if _should_push_down(pushed, type_, reading):
+        population, positions = _filter_in_storage(pushed, type_, reading)
     else:
-        whole = whole_table(reading.snapshot, type_.table_key, type_, reading.tables.cache)
-        population, positions = whole, _filtered_in_memory(pushed, whole)
-    frame = Frame(len(positions), {plan.variable: Binding(population, positions)})
-    return kept(frame, plan.variable, rest, reading)
+        whole = open_full_table(reading.snapshot, type_.table_key, type_, reading.tables.cache)
+        population, positions = whole, _filter_in_memory(pushed, whole)
+    frame = Frame(len(positions), {plan.variable: EntityColumn(population, positions)})
+    return filter_by_predicates(frame, plan.variable, rest, reading)
 
 
-def kept(frame: Frame, variable: str, predicates: Sequence[Predicate], reading: QueryContext) -> Frame:
+def filter_by_predicates(frame: Frame, variable: str, predicates: Sequence[Predicate], reading: QueryContext) -> Frame:
     """The rows whose entity fulfils conditions that speak of one variable."""
     if not predicates or not frame.num_rows:
         return frame
     binding = frame.bindings[variable]
-    return frame.filter(fulfilling(binding.population, binding.positions, variable, predicates, reading))
+    return frame.filter(evaluate_entity_predicates(binding.entities, binding.positions, variable, predicates, reading))
 
 
-def fulfilling(
-    population: Population, positions: Positions, variable: str, predicates: Sequence[Predicate], reading: QueryContext
+def evaluate_entity_predicates(
+    population: EntitySet, positions: Positions, variable: str, predicates: Sequence[Predicate], reading: QueryContext
 ) -> Mask:
     """For each position whether its entity fulfils the predicates; each entity is looked at once."""
     if len(positions) > len(population):
         every = np.arange(len(population))
-        return fulfilling(population, every, variable, predicates, reading)[positions]
-    frame = Frame(len(positions), {variable: Binding(population, positions)})
-    masks = [holds(predicate, frame, reading.request) for predicate in predicates]
+        return evaluate_entity_predicates(population, every, variable, predicates, reading)[positions]
+    frame = Frame(len(positions), {variable: EntityColumn(population, positions)})
+    masks = [evaluate_predicate(predicate, frame, reading.evaluation) for predicate in predicates]
     return reduce(np.logical_and, masks)
 
 
-def _divided(plan: Scan, reading: QueryContext, type_: NodeType) -> tuple[list[Condition], list[Predicate]]:
+def _split_predicates(
+    plan: NodeScan, reading: QueryContext, type_: NodeType
+) -> tuple[list[Condition], list[Predicate]]:
     """The predicates that the storage can decide, and the others."""
     pushed: list[Condition] = []
     rest: list[Predicate] = []
     for predicate in plan.predicates:
-        condition = condition_of(predicate, plan.variable, reading.request)
+        condition = to_condition(predicate, plan.variable, reading.evaluation)
         if condition is None:
             rest.append(predicate)
         else:
-            pushed += [*_as_id(condition, type_), condition]
+            pushed += [*_to_id_condition(condition, type_), condition]
     return pushed, rest
 
 
-def _as_id(condition: Condition, type_: NodeType) -> list[Condition]:
+def _to_id_condition(condition: Condition, type_: NodeType) -> list[Condition]:
     """An equation with the key says what the id is, and ids have an index."""
-    if not isinstance(condition, Compared) or condition.operator is not Comparison.EQUAL:
+    if not isinstance(condition, Compared) or condition.operator is not ComparisonOperator.EQUAL:
         return []
     if type_.key != (condition.column,) or condition.type.scalar not in _ID_IS_KEY:
         return []
@@ -102,12 +104,12 @@ def _as_id(condition: Condition, type_: NodeType) -> list[Condition]:
     return [AnyOf(("id",), pa.array([text], pa.string()))]
 
 
-def _is_by_storage(conditions: Sequence[Condition], type_: NodeType, reading: QueryContext) -> bool:
+def _should_push_down(conditions: Sequence[Condition], type_: NodeType, reading: QueryContext) -> bool:
     """Whether the storage is asked for the rows that fulfil the conditions."""
-    return bool(conditions) and not _is_worth_loading(type_, reading) and _are_for_storage(conditions, type_, reading)
+    return bool(conditions) and not _should_load_table(type_, reading) and _can_push_down(conditions, type_, reading)
 
 
-def _is_worth_loading(type_: NodeType, reading: QueryContext) -> bool:
+def _should_load_table(type_: NodeType, reading: QueryContext) -> bool:
     pin = reading.snapshot.pins.get(type_.table_key)
     if pin is None or reading.tables.strategy is Strategy.ARRAYS:
         return True
@@ -116,7 +118,7 @@ def _is_worth_loading(type_: NodeType, reading: QueryContext) -> bool:
     return pin.row_count <= _SMALL or is_loaded(reading.snapshot, type_.table_key, reading.tables.cache)
 
 
-def _are_for_storage(conditions: Sequence[Condition], type_: NodeType, reading: QueryContext) -> bool:
+def _can_push_down(conditions: Sequence[Condition], type_: NodeType, reading: QueryContext) -> bool:
     """Whether the storage can decide them all. It refuses values that a column which lags behind cannot hold."""
     if any(condition.sql() is None for condition in conditions):
         return False
@@ -127,12 +129,12 @@ def _are_for_storage(conditions: Sequence[Condition], type_: NodeType, reading: 
     return all(there[name].equals(arrow_type(type_.properties[name].type)) for name in known)
 
 
-def _filtered_by_storage(
+def _filter_in_storage(
     conditions: Sequence[Condition], type_: NodeType, reading: QueryContext
-) -> tuple[SeenRows, Positions]:
+) -> tuple[PartialTable, Positions]:
     table = reading.snapshot.table(type_.table_key)
     there = set(table.schema.names)
-    seen = reading.tables.seen_rows(type_)
+    seen = reading.tables.partial_table_of(type_)
     if any(column not in there for condition in conditions for column in condition.columns):
         # A table that lags behind the schema has nulls in that column, and they match nothing.
         return seen, np.zeros(0, np.int64)
@@ -141,31 +143,31 @@ def _filtered_by_storage(
     return seen, seen.intern(rows)
 
 
-def _filtered_in_memory(conditions: Sequence[Condition], whole: WholeTable) -> Positions:
+def _filter_in_memory(conditions: Sequence[Condition], whole: FullTable) -> Positions:
     """The rows of a table in memory that fulfil conditions. Ids say where a row is; the others are asked about it."""
-    ids = [condition.values for condition in conditions if _is_of_id(condition)]
-    positions = _located(ids, whole) if ids else np.arange(len(whole))
+    ids = [condition.values for condition in conditions if _is_id_condition(condition)]
+    positions = _intersect_ids(ids, whole) if ids else np.arange(len(whole))
     for condition in conditions:
-        if not _is_of_id(condition):
-            rows = pa.table({column: whole.values(column, positions) for column in condition.columns})
+        if not _is_id_condition(condition):
+            rows = pa.table({column: whole.take_values(column, positions) for column in condition.columns})
             mask = pa.table({"holds": condition.mask(rows)})
             positions = positions[truths(column_of(mask, "holds"))]
     return positions
 
 
-def _is_of_id(condition: Condition) -> TypeGuard[AnyOf]:
+def _is_id_condition(condition: Condition) -> TypeGuard[AnyOf]:
     return isinstance(condition, AnyOf) and condition.columns == ("id",)
 
 
-def _located(ids: Sequence[pa.StringArray], whole: WholeTable) -> Positions:
+def _intersect_ids(ids: Sequence[pa.StringArray], whole: FullTable) -> Positions:
     found = [np.unique(located[located >= 0]) for located in (whole.locate(each) for each in ids)]
     return reduce(lambda one, other: one[np.isin(one, other)], found)
 
 
-def way_of_scan(plan: Scan, reading: QueryContext) -> str:
+def describe_scan_access(plan: NodeScan, reading: QueryContext) -> str:
     """How the nodes of a scan would be found, in a few words."""
     type_ = reading.catalog.nodes[plan.node_type]
-    pushed, _ = _divided(plan, reading, type_)
-    if not _is_by_storage(pushed, type_, reading):
+    pushed, _ = _split_predicates(plan, reading, type_)
+    if not _should_push_down(pushed, type_, reading):
         return "in memory" if is_loaded(reading.snapshot, type_.table_key, reading.tables.cache) else "read whole"
-    return "by id" if any(map(_is_of_id, pushed)) else "filtered by the storage"
+    return "by id" if any(map(_is_id_condition, pushed)) else "filtered by the storage"

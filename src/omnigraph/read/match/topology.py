@@ -17,20 +17,20 @@ import pyarrow as pa
 from scipy.sparse import csr_array
 
 from omnigraph.errors import StorageError, Unsupported
-from omnigraph.language.query import Direction
+from omnigraph.language.query import TraversalDirection
 from omnigraph.language.schema import Catalog, EdgeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import (
     Cache,
-    Chunks,
-    Contents,
+    ChunkedValues,
+    CompactPositions,
+    FullTable,
     Mask,
-    Places,
     Positions,
-    WholeTable,
-    contents_of,
-    no_rows,
-    whole_table,
+    TableContents,
+    empty_positions,
+    open_full_table,
+    read_contents,
 )
 
 _MOST_STEPS: Final = 2**31 - 1
@@ -50,9 +50,9 @@ class Adjacency:
     there, parallel ones in any order. Without ``edges`` each neighbour is there once.
     """
 
-    indptr: Places
-    neighbours: Places
-    edges: Places | None
+    indptr: CompactPositions
+    neighbours: CompactPositions
+    edges: CompactPositions | None
     num_neighbours: int
     """How many nodes could be neighbours."""
 
@@ -82,110 +82,120 @@ class Adjacency:
 
 
 @dataclass(frozen=True, slots=True)
-class EndsKey:
+class EdgeEndsKey:
     """The ends of the edges of a version, in the cache."""
 
-    edges: Contents
-    sources: Contents
-    destinations: Contents
+    edges: TableContents
+    sources: TableContents
+    destinations: TableContents
 
 
 @dataclass(frozen=True, slots=True)
 class AdjacencyKey:
     """Arrays in the cache."""
 
-    ends: EndsKey
-    direction: Direction
+    ends: EdgeEndsKey
+    direction: TraversalDirection
     distinct: bool
 
 
-def adjacency(
-    snapshot: Snapshot, edge: EdgeType, direction: Direction, *, distinct: bool, catalog: Catalog, cache: Cache
+def load_adjacency(
+    snapshot: Snapshot, edge: EdgeType, direction: TraversalDirection, *, distinct: bool, catalog: Catalog, cache: Cache
 ) -> Adjacency:
     """The arrays of an edge type, walked in a direction; with ``distinct`` without parallel edges."""
-    tables = _tables(snapshot, edge, catalog, cache)
+    tables = _open_tables(snapshot, edge, catalog, cache)
 
     def make() -> Adjacency:
         if 2 * tables.edges.num_rows > _MOST_STEPS:
             raise Unsupported(f"'{edge.name}' has too many edges to be held in memory", hint="ask from fewer nodes")
-        ends = _ends(tables, snapshot, edge, cache)
-        sizes = sized((len(tables.sources), len(tables.destinations)), direction)
-        return joined_pairs(oriented(ends.sources, ends.destinations, direction), sizes, distinct=distinct)
+        ends = _load_ends(tables, snapshot, edge, cache)
+        sizes = orient_sizes((len(tables.sources), len(tables.destinations)), direction)
+        return build_adjacency(orient_edges(ends.sources, ends.destinations, direction), sizes, distinct=distinct)
 
-    return cache.get(AdjacencyKey(tables.key, direction, distinct), make, lambda made: made.nbytes)
+    return cache.get_or_make(AdjacencyKey(tables.key, direction, distinct), make, lambda made: made.nbytes)
 
 
-def has_adjacency(
-    snapshot: Snapshot, edge: EdgeType, direction: Direction, *, distinct: bool, catalog: Catalog, cache: Cache
+def is_adjacency_loaded(
+    snapshot: Snapshot, edge: EdgeType, direction: TraversalDirection, *, distinct: bool, catalog: Catalog, cache: Cache
 ) -> bool:
     """Whether the arrays are in memory, or can be made from what is there without reading."""
-    key = _tables(snapshot, edge, catalog, cache).key
+    key = _open_tables(snapshot, edge, catalog, cache).key
     return any(cache.peek(each) is not None for each in (AdjacencyKey(key, direction, distinct), key))
 
 
 @dataclass(frozen=True, slots=True)
-class _Tables:
+class _TopologyTables:
     """The versions that arrays are derived from."""
 
-    edges: Contents
-    sources: WholeTable
-    destinations: WholeTable
+    edges: TableContents
+    sources: FullTable
+    destinations: FullTable
 
     @property
-    def key(self) -> EndsKey:
-        return EndsKey(self.edges, self.sources.contents, self.destinations.contents)
+    def key(self) -> EdgeEndsKey:
+        return EdgeEndsKey(self.edges, self.sources.contents, self.destinations.contents)
 
 
-def _tables(snapshot: Snapshot, edge: EdgeType, catalog: Catalog, cache: Cache) -> _Tables:
+def _open_tables(snapshot: Snapshot, edge: EdgeType, catalog: Catalog, cache: Cache) -> _TopologyTables:
     nodes = [catalog.nodes[name] for name in (edge.from_type, edge.to_type)]
-    sources, destinations = (whole_table(snapshot, node.table_key, node, cache) for node in nodes)
-    return _Tables(contents_of(snapshot, edge.table_key, cache), sources, destinations)
+    sources, destinations = (open_full_table(snapshot, node.table_key, node, cache) for node in nodes)
+    return _TopologyTables(read_contents(snapshot, edge.table_key, cache), sources, destinations)
 
 
-def oriented(sources: Places, destinations: Places, direction: Direction) -> tuple[Places, Places, Places]:
+def orient_edges(
+    sources: CompactPositions, destinations: CompactPositions, direction: TraversalDirection
+) -> tuple[CompactPositions, CompactPositions, CompactPositions]:
     """Edges as they are walked: where each step begins and ends, and by which edge. Loops go both ways once."""
     every = np.arange(len(sources), dtype=np.int32)
     match direction:
-        case Direction.OUT:
+        case TraversalDirection.OUT:
             return sources, destinations, every
-        case Direction.IN:
+        case TraversalDirection.IN:
             return destinations, sources, every
-        case Direction.BOTH:
+        case TraversalDirection.BOTH:
             back = np.flatnonzero(sources != destinations).astype(np.int32)
             begins = np.concatenate([sources, destinations[back]])
             return begins, np.concatenate([destinations, sources[back]]), np.concatenate([every, back])
 
 
-def sized(sizes: tuple[int, int], direction: Direction) -> tuple[int, int]:
+def orient_sizes(sizes: tuple[int, int], direction: TraversalDirection) -> tuple[int, int]:
     """The numbers of nodes where steps begin and end, from those at the source and the destination of edges."""
-    return (sizes[1], sizes[0]) if direction is Direction.IN else sizes
+    return (sizes[1], sizes[0]) if direction is TraversalDirection.IN else sizes
 
 
-def joined_pairs(steps: tuple[Places, Places, Places], sizes: tuple[int, int], *, distinct: bool) -> Adjacency:
+def build_adjacency(
+    steps: tuple[CompactPositions, CompactPositions, CompactPositions], sizes: tuple[int, int], *, distinct: bool
+) -> Adjacency:
     """The arrays of steps in any order: where each begins and ends, and by which edge."""
     begins, ends, edges = steps
     num_nodes, num_neighbours = sizes
     # Sorted by where they end and then, keeping that order, by where they begin.
-    to, order, by_end = _counted(ends, begins, num_neighbours)
-    indptr, places, neighbours = _counted(
+    to, order, by_end = _counting_sort(ends, begins, num_neighbours)
+    indptr, places, neighbours = _counting_sort(
         by_end, np.repeat(np.arange(num_neighbours, dtype=np.int32), np.diff(to)), num_nodes
     )
     if distinct:
-        return _without_repeats(indptr, neighbours, num_neighbours)
+        return _remove_parallel_edges(indptr, neighbours, num_neighbours)
     return Adjacency(indptr, neighbours, edges[order[places]], num_neighbours)
 
 
-def _counted(keys: Places, values: Places, size: int) -> tuple[Places, Places, Places]:
+def _counting_sort(
+    keys: CompactPositions, values: CompactPositions, size: int
+) -> tuple[CompactPositions, CompactPositions, CompactPositions]:
     """Values sorted by keys below ``size``, equal keys in their order: where each key begins, the order, the values."""
     if not len(keys):
         return np.zeros(size + 1, np.int32), keys, values
     # To transpose a matrix with one entry in each row is a counting sort of its columns.
     rows = csr_array((values, keys, np.arange(len(keys) + 1, dtype=np.int32)), shape=(len(keys), size))
     columns = rows.tocsc()
-    return cast("Places", columns.indptr), cast("Places", columns.indices), cast("Places", columns.data)
+    return (
+        cast("CompactPositions", columns.indptr),
+        cast("CompactPositions", columns.indices),
+        cast("CompactPositions", columns.data),
+    )
 
 
-def _without_repeats(indptr: Places, neighbours: Places, num_neighbours: int) -> Adjacency:
+def _remove_parallel_edges(indptr: CompactPositions, neighbours: CompactPositions, num_neighbours: int) -> Adjacency:
     is_first = np.ones(len(neighbours), np.bool_)
     np.not_equal(neighbours[1:], neighbours[:-1], out=is_first[1:])
     begins = indptr[:-1]
@@ -200,68 +210,70 @@ def _without_repeats(indptr: Places, neighbours: Places, num_neighbours: int) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Ends:
+class _EdgeEnds:
     """Where each edge begins and ends, in the order of its table."""
 
-    sources: Places
-    destinations: Places
+    sources: CompactPositions
+    destinations: CompactPositions
 
     @property
     def nbytes(self) -> int:
         return self.sources.nbytes + self.destinations.nbytes
 
 
-def _ends(tables: _Tables, snapshot: Snapshot, edge: EdgeType, cache: Cache) -> _Ends:
-    def make() -> _Ends:
-        known, since = _known_ends(tables, cache)
-        blocks = [known, *_read(tables, snapshot, edge, since)]
+def _load_ends(tables: _TopologyTables, snapshot: Snapshot, edge: EdgeType, cache: Cache) -> _EdgeEnds:
+    def make() -> _EdgeEnds:
+        known, since = _find_older_ends(tables, cache)
+        blocks = [known, *_read_ends(tables, snapshot, edge, since)]
         if len(blocks) == 1:
             return known
         sources = np.concatenate([block.sources for block in blocks])
-        return _Ends(sources, np.concatenate([block.destinations for block in blocks]))
+        return _EdgeEnds(sources, np.concatenate([block.destinations for block in blocks]))
 
-    return cache.get(tables.key, make, lambda made: made.nbytes)
+    return cache.get_or_make(tables.key, make, lambda made: made.nbytes)
 
 
-def _known_ends(tables: _Tables, cache: Cache) -> tuple[_Ends, Contents | None]:
+def _find_older_ends(tables: _TopologyTables, cache: Cache) -> tuple[_EdgeEnds, TableContents | None]:
     """The ends of the most edges that are known from older versions, and what these were."""
-    keys = [key for key in cache.known() if isinstance(key, EndsKey) and tables.edges.extends(key.edges)]
+    keys = [key for key in cache.all_keys() if isinstance(key, EdgeEndsKey) and tables.edges.extends(key.edges)]
     for key in sorted(keys, key=lambda key: key.edges.num_rows, reverse=True):
-        known = cast("_Ends | None", cache.peek(key))
+        known = cast("_EdgeEnds | None", cache.peek(key))
         if known is not None:
-            sources = _moved(known.sources, key.sources, tables.sources)
-            destinations = _moved(known.destinations, key.destinations, tables.destinations)
+            sources = _translate_positions(known.sources, key.sources, tables.sources)
+            destinations = _translate_positions(known.destinations, key.destinations, tables.destinations)
             if sources is not None and destinations is not None:
-                return _Ends(sources, destinations), key.edges
+                return _EdgeEnds(sources, destinations), key.edges
     nothing = np.zeros(0, np.int32)
-    return _Ends(nothing, nothing), None
+    return _EdgeEnds(nothing, nothing), None
 
 
-def _moved(places: Places, older: Contents, nodes: WholeTable) -> Places | None:
+def _translate_positions(places: CompactPositions, older: TableContents, nodes: FullTable) -> CompactPositions | None:
     """Places in an older version of a node table as places in this one; None if that cannot be told from memory."""
     if nodes.contents.extends(older):
         return places
-    ids = nodes.known_ids(older)
+    ids = nodes.cached_ids_of(older)
     if ids is None:
         return None
     moved = nodes.locate(ids).astype(np.int32)[places]
     return moved if moved.min(initial=0) >= 0 else None
 
 
-def _read(tables: _Tables, snapshot: Snapshot, edge: EdgeType, since: Contents | None) -> Iterator[_Ends]:
+def _read_ends(
+    tables: _TopologyTables, snapshot: Snapshot, edge: EdgeType, since: TableContents | None
+) -> Iterator[_EdgeEnds]:
     if tables.edges.num_rows == (0 if since is None else since.num_rows):
         return
     after = None if since is None else since.newest_fragment
     reader = snapshot.table(edge.table_key).scan(["src", "dst"], after_fragment=after)
-    for rows in _blocks(reader):
+    for rows in _combine_batches(reader):
         # Arrow lets go of the interpreter while it looks, so the two columns take the time of one.
         with ThreadPoolExecutor(2) as threads:
-            sources = threads.submit(_located, tables.sources, rows, "src", edge)
-            destinations = threads.submit(_located, tables.destinations, rows, "dst", edge)
-            yield _Ends(sources.result(), destinations.result())
+            sources = threads.submit(_locate_nodes, tables.sources, rows, "src", edge)
+            destinations = threads.submit(_locate_nodes, tables.destinations, rows, "dst", edge)
+            yield _EdgeEnds(sources.result(), destinations.result())
 
 
-def _blocks(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+def _combine_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
     batches: list[pa.RecordBatch] = []
     count = 0
     for batch in reader:
@@ -274,8 +286,8 @@ def _blocks(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(batches)
 
 
-def _located(nodes: WholeTable, rows: pa.Table, column: str, edge: EdgeType) -> Places:
-    texts = cast("Chunks", rows[column])
+def _locate_nodes(nodes: FullTable, rows: pa.Table, column: str, edge: EdgeType) -> CompactPositions:
+    texts = cast("ChunkedValues", rows[column])
     at = nodes.locate(texts).astype(np.int32, copy=False)
     missing = np.flatnonzero(at < 0)
     if len(missing):
@@ -291,29 +303,29 @@ def _located(nodes: WholeTable, rows: pa.Table, column: str, edge: EdgeType) -> 
 # --------------------------------------------------------------------------------------------- asking
 
 
-def neighbours_of(arrays: Adjacency, positions: Positions) -> tuple[Positions, Positions]:
+def find_neighbours(arrays: Adjacency, positions: Positions) -> tuple[Positions, Positions]:
     """All neighbours of the nodes at some positions: the place among the positions, and the neighbour, row by row."""
-    rows, flat = _spans(arrays.indptr[positions], arrays.indptr[positions + 1])
+    rows, flat = _expand_ranges(arrays.indptr[positions], arrays.indptr[positions + 1])
     return rows, arrays.neighbours[flat].astype(np.int64)
 
 
-def edges_of(arrays: Adjacency, positions: Positions) -> tuple[Positions, Positions, Positions]:
-    """As :func:`neighbours_of`, with the edge that leads to each."""
+def find_edges(arrays: Adjacency, positions: Positions) -> tuple[Positions, Positions, Positions]:
+    """As :func:`find_neighbours`, with the edge that leads to each."""
     assert arrays.edges is not None
-    rows, flat = _spans(arrays.indptr[positions], arrays.indptr[positions + 1])
+    rows, flat = _expand_ranges(arrays.indptr[positions], arrays.indptr[positions + 1])
     return rows, arrays.neighbours[flat].astype(np.int64), arrays.edges[flat].astype(np.int64)
 
 
-def edges_between(arrays: Adjacency, sources: Positions, destinations: Positions) -> tuple[Positions, Positions]:
+def find_edges_between(arrays: Adjacency, sources: Positions, destinations: Positions) -> tuple[Positions, Positions]:
     """All edges from a source to the destination beside it: the place of the pair, and the edge."""
     assert arrays.edges is not None
-    rows, flat = _spans(
-        _first_at_least(arrays, sources, destinations), _first_at_least(arrays, sources, destinations + 1)
+    rows, flat = _expand_ranges(
+        _lower_bounds(arrays, sources, destinations), _lower_bounds(arrays, sources, destinations + 1)
     )
     return rows, arrays.edges[flat].astype(np.int64)
 
 
-def has_pairs(arrays: Adjacency, sources: Positions, destinations: Positions) -> Mask:
+def are_neighbours(arrays: Adjacency, sources: Positions, destinations: Positions) -> Mask:
     """For each source and the destination beside it whether they are neighbours; a destination may be unknown."""
     known = np.flatnonzero(destinations < arrays.num_neighbours)
     found = np.zeros(len(sources), np.bool_)
@@ -322,12 +334,14 @@ def has_pairs(arrays: Adjacency, sources: Positions, destinations: Positions) ->
     return found
 
 
-def spread(arrays: Adjacency, weights: Positions) -> Positions:
+def propagate_weights(arrays: Adjacency, weights: Positions) -> Positions:
     """Pass the weight of each node on to each of its neighbours: what they receive together."""
     return cast("Positions", arrays.matrix.T @ weights)
 
 
-def _spans(begins: Places | Positions, ends: Places | Positions) -> tuple[Positions, Positions]:
+def _expand_ranges(
+    begins: CompactPositions | Positions, ends: CompactPositions | Positions
+) -> tuple[Positions, Positions]:
     """All places from a begin up to the end beside it, and which of the spans each place is from."""
     counts = (ends - begins).astype(np.int64)
     rows = np.repeat(np.arange(len(counts)), counts)
@@ -335,7 +349,7 @@ def _spans(begins: Places | Positions, ends: Places | Positions) -> tuple[Positi
     return rows, np.arange(len(rows)) + shifts[rows]
 
 
-def _first_at_least(arrays: Adjacency, sources: Positions, wanted: Positions) -> Positions:
+def _lower_bounds(arrays: Adjacency, sources: Positions, wanted: Positions) -> Positions:
     """Where among the neighbours of each source the first is that is not below the wanted one: binary searches."""
     low, high = arrays.indptr[sources].astype(np.int64), arrays.indptr[sources + 1].astype(np.int64)
     for _ in range(int((high - low).max(initial=0)).bit_length()):
@@ -355,32 +369,32 @@ def walk(arrays: Adjacency, sources: Positions, minimum: int, maximum: int) -> t
     ``arrays`` have no parallel edges. The sources are taken together, as many as can be marked at once.
     """
     if minimum > maximum or not len(sources) or not arrays.num_nodes:
-        return no_rows(), no_rows()
+        return empty_positions(), empty_positions()
     if maximum == 1:
-        return neighbours_of(arrays, sources)
+        return find_neighbours(arrays, sources)
     at_once = min(len(sources), max(1, _MARKS // arrays.num_nodes))
     is_visited = np.zeros(at_once * arrays.num_nodes, np.bool_)
     begins = range(0, len(sources), at_once)
-    parts = [_walked(arrays, sources[begin : begin + at_once], minimum, maximum, is_visited) for begin in begins]
+    parts = [_walk_block(arrays, sources[begin : begin + at_once], minimum, maximum, is_visited) for begin in begins]
     places = [codes // arrays.num_nodes + begin for begin, codes in zip(begins, parts, strict=True)]
     return np.concatenate(places), np.concatenate([codes % arrays.num_nodes for codes in parts])
 
 
-def _walked(arrays: Adjacency, sources: Positions, minimum: int, maximum: int, is_visited: Mask) -> Positions:
+def _walk_block(arrays: Adjacency, sources: Positions, minimum: int, maximum: int, is_visited: Mask) -> Positions:
     """Breadth first from some sources at once. A pair of a source and a node is one number; no pair is marked yet."""
     frontiers = [np.arange(len(sources)) * arrays.num_nodes + sources]
     loops: list[Positions] = []
     is_visited[frontiers[0]] = True
     while len(frontiers) <= maximum and len(frontiers[-1]):
-        steps = [_hop(arrays, part, is_visited) for part in _parts(arrays, frontiers[-1])]
+        steps = [_hop(arrays, part, is_visited) for part in _split_frontier(arrays, frontiers[-1])]
         if len(frontiers) == minimum:
             # A node one hop nearer is a destination of this hop by its loop alone; any later one is by itself.
             loops = [each for _, each in steps]
-        frontiers.append(np.concatenate([no_rows(), *(each for each, _ in steps)]))
+        frontiers.append(np.concatenate([empty_positions(), *(each for each, _ in steps)]))
     for frontier in frontiers:
         # Clearing what was touched is far cheaper than memory that was never touched.
         is_visited[frontier] = False
-    codes = np.concatenate([no_rows(), *frontiers[minimum:], *loops])
+    codes = np.concatenate([empty_positions(), *frontiers[minimum:], *loops])
     codes.sort()
     return codes
 
@@ -389,7 +403,7 @@ def _hop(arrays: Adjacency, frontier: Positions, is_visited: Mask) -> tuple[Posi
     """The pairs not visited yet that lie one hop ahead, now visited, and the pairs that a loop leads back to."""
     size = arrays.num_nodes
     nodes = frontier % size
-    rows, neighbours = neighbours_of(arrays, nodes)
+    rows, neighbours = find_neighbours(arrays, nodes)
     codes = (frontier - nodes)[rows] + neighbours
     loops = codes[neighbours == nodes[rows]]
     fresh = codes[~is_visited[codes]]
@@ -399,7 +413,7 @@ def _hop(arrays: Adjacency, frontier: Positions, is_visited: Mask) -> tuple[Posi
     return fresh, loops
 
 
-def _parts(arrays: Adjacency, frontier: Positions) -> list[Positions]:
+def _split_frontier(arrays: Adjacency, frontier: Positions) -> list[Positions]:
     """A frontier in pieces that take a bounded number of steps each."""
     nodes = frontier % arrays.num_nodes
     steps = np.cumsum(arrays.indptr[nodes + 1] - arrays.indptr[nodes], dtype=np.int64)

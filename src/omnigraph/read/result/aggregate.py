@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.language.query import Aggregate, AggregateFunction, Column, Expression, Identity, PropertyValue
+from omnigraph.language.query import Aggregate, AggregateFunction, Expression, Identity, PropertyValue, ResultColumn
 from omnigraph.language.query.plan import variables_of
-from omnigraph.read.frames import Frame, Mask, Positions, Request, distinct, evaluate, shown_type
-from omnigraph.read.match import by_position
+from omnigraph.read.frames import EvaluationContext, Frame, Mask, Positions, arrow_type_of, evaluate, number_tuples
+from omnigraph.read.match import count_by_position
 from omnigraph.storage.columns import Values, column_of, compute, places, value_codes
 
 _MOST_EXACT: Final = 2**53
@@ -27,18 +27,18 @@ _MOST_EXACT: Final = 2**53
 _BEYOND_I64: Final = 2**63
 
 
-def grouped(frame: Frame, columns: Sequence[Column], request: Request) -> pa.Table:
+def group_rows(frame: Frame, columns: Sequence[ResultColumn], request: EvaluationContext) -> pa.Table:
     """One row per group, in no particular order; without plain columns exactly one, also of no rows."""
     keys = [column.expression for column in columns if not isinstance(column.expression, Aggregate)]
-    groups = _groups(keys, frame, request)
+    groups = _find_groups(keys, frame, request)
     representatives = frame.take(groups.first)
     arrays = [
-        _aggregated(column.expression, frame, groups, request)
+        _aggregate(column.expression, frame, groups, request)
         if isinstance(column.expression, Aggregate)
         else evaluate(column.expression, representatives, request)
         for column in columns
     ]
-    schema = pa.schema([pa.field(column.name, shown_type(column.expression)) for column in columns])
+    schema = pa.schema([pa.field(column.name, arrow_type_of(column.expression)) for column in columns])
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
@@ -46,7 +46,7 @@ def grouped(frame: Frame, columns: Sequence[Column], request: Request) -> pa.Tab
 
 
 @dataclass(frozen=True, slots=True)
-class _Groups:
+class _RowGroups:
     """Rows in groups: the number of each row's group, how many there are, and a row of each if there are keys."""
 
     numbers: Positions
@@ -54,15 +54,15 @@ class _Groups:
     first: Positions
 
 
-def _groups(keys: Sequence[Expression], frame: Frame, request: Request) -> _Groups:
+def _find_groups(keys: Sequence[Expression], frame: Frame, request: EvaluationContext) -> _RowGroups:
     if not keys:
-        return _Groups(np.zeros(frame.num_rows, np.int64), 1, np.zeros(0, np.int64))
+        return _RowGroups(np.zeros(frame.num_rows, np.int64), 1, np.zeros(0, np.int64))
     entities = [key for key in keys if _is_entity(key, frame)]
     shown = frozenset[str]().union(*map(variables_of, entities))
     # The properties of a variable that is grouped by itself tell nothing more about its groups.
     others = [key for key in keys if key not in entities and not (variables_of(key) and variables_of(key) <= shown)]
-    first, numbers = distinct([_codes(key, frame, request) for key in (*entities, *others)])
-    return _Groups(numbers, len(first), first)
+    first, numbers = number_tuples([_encode_expression(key, frame, request) for key in (*entities, *others)])
+    return _RowGroups(numbers, len(first), first)
 
 
 def _is_entity(expression: Expression, frame: Frame) -> bool:
@@ -71,31 +71,31 @@ def _is_entity(expression: Expression, frame: Frame) -> bool:
         case Identity():
             return True
         case PropertyValue(variable, name):
-            return frame.bindings[variable].population.identifies(name)
+            return frame.bindings[variable].entities.is_key(name)
         case _:
             return False
 
 
-def _codes(expression: Expression, frame: Frame, request: Request) -> Positions:
+def _encode_expression(expression: Expression, frame: Frame, request: EvaluationContext) -> Positions:
     """A number for each row, the same for equal values; 0 for null."""
     variables = variables_of(expression)
     if _is_entity(expression, frame):
         (variable,) = variables
         return frame.bindings[variable].positions + 1
     if not variables:
-        return _encoded(evaluate(expression, frame, request))
-    first, numbers = distinct([frame.bindings[name].positions for name in variables])
-    return _encoded(evaluate(expression, frame.only(variables).take(first), request))[numbers]
+        return _encode_values(evaluate(expression, frame, request))
+    first, numbers = number_tuples([frame.bindings[name].positions for name in variables])
+    return _encode_values(evaluate(expression, frame.select(variables).take(first), request))[numbers]
 
 
-def _encoded(values: Values) -> Positions:
+def _encode_values(values: Values) -> Positions:
     is_list = pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type)
-    return value_codes(_spelled(values) if is_list else values) + 1
+    return value_codes(_serialize_lists(values) if is_list else values) + 1
 
 
-def _spelled(lists: Values) -> Values:
+def _serialize_lists(lists: Values) -> Values:
     """Lists as bytes that are the same for the same elements."""
-    elements = _encoded(compute("list_flatten", lists))
+    elements = _encode_values(compute("list_flatten", lists))
     lengths = compute("coalesce", compute("list_value_length", lists), pa.scalar(0, pa.int32()))
     ends = np.cumsum(lengths.to_numpy(zero_copy_only=False), dtype=np.int64) * elements.itemsize
     buffers = [None, pa.py_buffer(np.append(0, ends).tobytes()), pa.py_buffer(elements.tobytes())]
@@ -107,7 +107,7 @@ def _spelled(lists: Values) -> Values:
 
 
 @dataclass(frozen=True, slots=True)
-class _Present:
+class _PresentValues:
     """The values of an argument that are not null, with the group of each and how often it counts."""
 
     values: Values
@@ -117,78 +117,78 @@ class _Present:
 
     def counts(self) -> Positions:
         """How many values each group has."""
-        return by_position(self.numbers, self.weights, self.groups)
+        return count_by_position(self.numbers, self.weights, self.groups)
 
 
-def _aggregated(aggregate: Aggregate, frame: Frame, groups: _Groups, request: Request) -> Values:
+def _aggregate(aggregate: Aggregate, frame: Frame, groups: _RowGroups, request: EvaluationContext) -> Values:
     function, argument = aggregate.function, aggregate.argument
     if function is AggregateFunction.COUNT and aggregate.distinct:
-        return _column(_distinct_counts(argument, frame, groups, request))
+        return _to_column(_count_distinct(argument, frame, groups, request))
     if function is AggregateFunction.COUNT and isinstance(argument, Identity):
-        return _column(by_position(groups.numbers, frame.weights, groups.count))
-    present = _present(evaluate(argument, frame, request), frame, groups)
+        return _to_column(count_by_position(groups.numbers, frame.weights, groups.count))
+    present = _drop_nulls(evaluate(argument, frame, request), frame, groups)
     match function:
         case AggregateFunction.COUNT:
-            return _column(present.counts())
+            return _to_column(present.counts())
         case AggregateFunction.SUM:
-            return _column(_sums(present), missing=present.counts() == 0)
+            return _to_column(_sum_values(present), missing=present.counts() == 0)
         case AggregateFunction.AVG:
-            return _column(_means(present), missing=present.counts() == 0)
+            return _to_column(_average_values(present), missing=present.counts() == 0)
         case AggregateFunction.MIN | AggregateFunction.MAX:
-            return _text_extremes(function, present) if _is_text(present) else _extremes(function, present)
+            return _find_text_extremes(function, present) if _is_text(present) else _find_extremes(function, present)
 
 
-def _present(values: Values, frame: Frame, groups: _Groups) -> _Present:
+def _drop_nulls(values: Values, frame: Frame, groups: _RowGroups) -> _PresentValues:
     if not values.null_count:
-        return _Present(values, groups.numbers, frame.weights, groups.count)
+        return _PresentValues(values, groups.numbers, frame.weights, groups.count)
     rows = places(compute("is_valid", values))
     weights = None if frame.weights is None else frame.weights[rows]
-    return _Present(values.take(rows), groups.numbers[rows], weights, groups.count)
+    return _PresentValues(values.take(rows), groups.numbers[rows], weights, groups.count)
 
 
-def _column(results: npt.NDArray[np.generic], missing: Mask | None = None) -> Values:
+def _to_column(results: npt.NDArray[np.generic], missing: Mask | None = None) -> Values:
     return cast("Values", pa.array(results, mask=missing))
 
 
-def _distinct_counts(argument: Expression, frame: Frame, groups: _Groups, request: Request) -> Positions:
+def _count_distinct(argument: Expression, frame: Frame, groups: _RowGroups, request: EvaluationContext) -> Positions:
     """How many different values each group has; rows are compared by what they stand for, before any is counted."""
-    codes = _codes(argument, frame, request)
-    first, _ = distinct([groups.numbers, codes])
+    codes = _encode_expression(argument, frame, request)
+    first, _ = number_tuples([groups.numbers, codes])
     return np.bincount(groups.numbers[first[codes[first] > 0]], minlength=groups.count)
 
 
 # --------------------------------------------------------------------------------------------- sums
 
 
-def _sums(present: _Present) -> npt.NDArray[np.float64]:
+def _sum_values(present: _PresentValues) -> npt.NDArray[np.float64]:
     if _are_floats(present):
-        return _float_sums(present)
-    return _integer_sums(present).astype(np.float64)
+        return _sum_floats(present)
+    return _sum_integers(present).astype(np.float64)
 
 
-def _means(present: _Present) -> npt.NDArray[np.float64]:
+def _average_values(present: _PresentValues) -> npt.NDArray[np.float64]:
     counts = np.maximum(present.counts(), 1)
     if _are_floats(present):
-        return _float_sums(present) / counts
-    sums = _integer_sums(present)
+        return _sum_floats(present) / counts
+    sums = _sum_integers(present)
     if max(np.abs(sums).max(initial=0), counts.max(initial=0)) <= _MOST_EXACT:
         return sums / counts
     # Python divides integers of any size and rounds once.
     return (sums.astype(np.object_) / counts.astype(np.object_)).astype(np.float64)
 
 
-def _are_floats(present: _Present) -> bool:
+def _are_floats(present: _PresentValues) -> bool:
     return pa.types.is_floating(present.values.type)
 
 
-def _float_sums(present: _Present) -> npt.NDArray[np.float64]:
+def _sum_floats(present: _PresentValues) -> npt.NDArray[np.float64]:
     numbers = present.values.to_numpy(zero_copy_only=False).astype(np.float64)
     with np.errstate(over="ignore"):
         weighed = numbers if present.weights is None else numbers * present.weights
     return cast("npt.NDArray[np.float64]", np.bincount(present.numbers, weighed, present.groups))
 
 
-def _integer_sums(present: _Present) -> npt.NDArray[np.int64]:
+def _sum_integers(present: _PresentValues) -> npt.NDArray[np.int64]:
     """Exact sums: as Python's integers, which have no limit but are slow, where they could be too large for others."""
     numbers = present.values.to_numpy(zero_copy_only=False)
     largest = max(-int(numbers.min(initial=0)), int(numbers.max(initial=0)))
@@ -205,32 +205,32 @@ def _integer_sums(present: _Present) -> npt.NDArray[np.int64]:
 # --------------------------------------------------------------------------------------------- smallest, largest
 
 
-def _extremes(function: AggregateFunction, present: _Present) -> Values:
+def _find_extremes(function: AggregateFunction, present: _PresentValues) -> Values:
     numbers = present.values.to_numpy(zero_copy_only=False)
     smallest = function is AggregateFunction.MIN
-    results = np.full(present.groups, _end(numbers.dtype, highest=smallest), numbers.dtype)
+    results = np.full(present.groups, _identity_of_extreme(numbers.dtype, highest=smallest), numbers.dtype)
     (np.minimum if smallest else np.maximum).at(results, present.numbers, numbers)
-    return _column(results, missing=np.bincount(present.numbers, minlength=present.groups) == 0)
+    return _to_column(results, missing=np.bincount(present.numbers, minlength=present.groups) == 0)
 
 
-def _end(dtype: np.dtype[np.generic], *, highest: bool) -> float:
+def _identity_of_extreme(dtype: np.dtype[np.generic], *, highest: bool) -> float:
     if np.issubdtype(dtype, np.floating):
         return np.inf if highest else -np.inf
     limits = np.iinfo(cast("np.dtype[np.int64]", dtype))
     return limits.max if highest else limits.min
 
 
-def _is_text(present: _Present) -> bool:
+def _is_text(present: _PresentValues) -> bool:
     return pa.types.is_string(present.values.type)
 
 
-def _text_extremes(function: AggregateFunction, present: _Present) -> Values:
+def _find_text_extremes(function: AggregateFunction, present: _PresentValues) -> Values:
     """The first or last text of each group by its bytes."""
     name = "min" if function is AggregateFunction.MIN else "max"
-    columns = [_column(present.numbers), present.values]
+    columns = [_to_column(present.numbers), present.values]
     rows = pa.Table.from_arrays(columns, names=["group", "text"])
     found = rows.group_by("group", use_threads=False).aggregate([("text", name)])
     place = compute(
-        "index_in", _column(np.arange(present.groups)), options=pc.SetLookupOptions(column_of(found, "group"))
+        "index_in", _to_column(np.arange(present.groups)), options=pc.SetLookupOptions(column_of(found, "group"))
     )
     return column_of(found, f"text_{name}").take(cast("pa.Int32Array", place))

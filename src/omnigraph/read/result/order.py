@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.language.query import ColumnValue, Expression, Identity, Order
+from omnigraph.language.query import ColumnValue, Expression, Identity, SortKey
 from omnigraph.language.query.plan import ByRank, variables_of
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.read.frames import Frame, Mask, Positions, Request, distinct, evaluate, shown_type
+from omnigraph.read.frames import EvaluationContext, Frame, Mask, Positions, arrow_type_of, evaluate, number_tuples
 from omnigraph.storage.columns import Values, column_of, compute, truths
 
 _Codes: TypeAlias = npt.NDArray[np.uint64]
@@ -41,7 +41,7 @@ _TEXT: Final = ValueType(Scalar.STRING)
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
+class _SortKey:
     """A sort key: its values for some rows, and its direction."""
 
     values: Callable[[Positions | None], Values]
@@ -53,52 +53,56 @@ class _Key:
         return ~pass_(places) if self.descending else pass_(places)
 
 
-def sorted_rows(
-    frame: Frame, keys: Sequence[Order | ByRank], tie_break: Sequence[str], request: Request, limit: int | None = None
+def sort_rows(
+    frame: Frame,
+    keys: Sequence[SortKey | ByRank],
+    tie_break: Sequence[str],
+    request: EvaluationContext,
+    limit: int | None = None,
 ) -> Positions:
     """The rows of a frame in order, or the first of them; each once, whatever its weight."""
-    ties = [Order(Identity(variable, _TEXT), descending=False) for variable in tie_break]
-    return _sorted(frame.num_rows, [_frame_key(frame, key, request) for key in (*keys, *ties)], limit)
+    ties = [SortKey(Identity(variable, _TEXT), descending=False) for variable in tie_break]
+    return _sort(frame.num_rows, [_make_frame_key(frame, key, request) for key in (*keys, *ties)], limit)
 
 
-def sorted_groups(table: pa.Table, keys: Sequence[Order | ByRank], limit: int | None = None) -> Positions:
+def sort_groups(table: pa.Table, keys: Sequence[SortKey | ByRank], limit: int | None = None) -> Positions:
     """The rows of grouped columns in order, or the first of them; nothing breaks ties."""
-    return _sorted(table.num_rows, [_column_key(table, key) for key in keys], limit)
+    return _sort(table.num_rows, [_make_column_key(table, key) for key in keys], limit)
 
 
 # --------------------------------------------------------------------------------------------- keys
 
 
-def _frame_key(frame: Frame, key: Order | ByRank, request: Request) -> _Key:
-    if isinstance(key, Order):
+def _make_frame_key(frame: Frame, key: SortKey | ByRank, request: EvaluationContext) -> _SortKey:
+    if isinstance(key, SortKey):
         expression = key.expression
-        asked = frame.only(variables_of(expression))
-        return _Key(
-            lambda rows: _values(expression, asked if rows is None else asked.take(rows), request), key.descending
+        asked = frame.select(variables_of(expression))
+        return _SortKey(
+            lambda rows: _evaluate_key(expression, asked if rows is None else asked.take(rows), request), key.descending
         )
     ranks = frame.ranks
     assert ranks is not None, "a ranking below gives every row its rank"
-    return _Key(lambda rows: cast("Values", pa.array(ranks if rows is None else ranks[rows])))
+    return _SortKey(lambda rows: cast("Values", pa.array(ranks if rows is None else ranks[rows])))
 
 
-def _column_key(table: pa.Table, key: Order | ByRank) -> _Key:
-    assert isinstance(key, Order)
+def _make_column_key(table: pa.Table, key: SortKey | ByRank) -> _SortKey:
+    assert isinstance(key, SortKey)
     assert isinstance(key.expression, ColumnValue), "groups are sorted by their columns"
     column = column_of(table, key.expression.name)
-    return _Key(lambda rows: column if rows is None else column.take(rows), key.descending)
+    return _SortKey(lambda rows: column if rows is None else column.take(rows), key.descending)
 
 
-def _values(expression: Expression, frame: Frame, request: Request) -> Values:
+def _evaluate_key(expression: Expression, frame: Frame, request: EvaluationContext) -> Values:
     """The values of a key; of a text that many rows share through their entity, numbers in its order."""
     variables = variables_of(expression)
-    populations = [frame.bindings[name].population for name in variables]
-    if not pa.types.is_string(shown_type(expression)) or frame.num_rows <= sum(map(len, populations)):
+    populations = [frame.bindings[name].entities for name in variables]
+    if not pa.types.is_string(arrow_type_of(expression)) or frame.num_rows <= sum(map(len, populations)):
         return evaluate(expression, frame, request)
-    first, numbers = distinct([frame.bindings[name].positions for name in variables])
-    return _text_ranks(evaluate(expression, frame.take(first), request)).take(numbers)
+    first, numbers = number_tuples([frame.bindings[name].positions for name in variables])
+    return _rank_texts(evaluate(expression, frame.take(first), request)).take(numbers)
 
 
-def _text_ranks(texts: Values) -> Values:
+def _rank_texts(texts: Values) -> Values:
     """Numbers in the order of texts, equal for equal ones; null for null."""
     ranks = compute("rank", texts, options=pc.RankOptions("ascending", tiebreaker="dense"))
     return compute("if_else", compute("is_valid", texts), ranks, pa.scalar(None, pa.uint64()))
@@ -107,62 +111,62 @@ def _text_ranks(texts: Values) -> Values:
 # --------------------------------------------------------------------------------------------- rows in order
 
 
-def _sorted(count: int, keys: Sequence[_Key], limit: int | None) -> Positions:
+def _sort(count: int, keys: Sequence[_SortKey], limit: int | None) -> Positions:
     """The numbers of the first rows in the order of the keys; ties that all keys leave stay as they stand."""
     wanted = count if limit is None else min(limit, count)
     if not keys or not wanted:
         return np.arange(wanted)
     # Rows of the same run are tied so far. Only the last run may reach beyond what is wanted.
-    rows = _candidates(count, keys[0], wanted)
+    rows = _find_candidates(count, keys[0], wanted)
     runs = np.zeros(len(rows), np.int64)
     place_of = np.empty(count, np.int64)
     for key in keys:
-        tied = _tied(runs)
+        tied = _find_tied(runs)
         if not len(tied):
             break
         values = key.values(rows[tied])
         place_of[rows[tied]] = np.arange(len(tied))
-        for pass_ in _passes(values):
-            tied = _tied(runs)
+        for pass_ in _make_passes(values):
+            tied = _find_tied(runs)
             if not len(tied):
                 break
-            rows, runs = _refined(rows, runs, tied, key.codes(pass_, place_of[rows[tied]]), wanted)
+            rows, runs = _refine(rows, runs, tied, key.codes(pass_, place_of[rows[tied]]), wanted)
     return rows[:wanted]
 
 
-def _candidates(count: int, key: _Key, wanted: int) -> Positions:
+def _find_candidates(count: int, key: _SortKey, wanted: int) -> Positions:
     """The rows that can be among the first, by what the first key tells at a glance."""
     rows = np.arange(count)
     if wanted == count:
         return rows
-    codes = key.codes(next(_passes(key.values(None))), rows)
-    return np.flatnonzero(codes <= _smallest(codes, wanted))
+    codes = key.codes(next(_make_passes(key.values(None))), rows)
+    return np.flatnonzero(codes <= _find_threshold(codes, wanted))
 
 
-def _smallest(codes: _Codes, wanted: int) -> np.uint64:
+def _find_threshold(codes: _Codes, wanted: int) -> np.uint64:
     """The greatest of the smallest so many codes."""
     return np.partition(codes, wanted - 1)[wanted - 1]
 
 
-def _tied(runs: Positions) -> Positions:
+def _find_tied(runs: Positions) -> Positions:
     """The places of rows that are not alone in their run."""
     same = runs[1:] == runs[:-1]
     return np.flatnonzero(np.append(same, False) | np.append(False, same))
 
 
-def _refined(
+def _refine(
     rows: Positions, runs: Positions, tied: Positions, codes: _Codes, wanted: int
 ) -> tuple[Positions, Positions]:
     """Sort the tied rows by their codes, each within its run; rows that cannot be among the wanted ones go."""
     if len(rows) > wanted:
         begin = int(np.count_nonzero(runs < runs[-1]))
         last = np.count_nonzero(tied < begin)
-        kept = codes[last:] <= _smallest(codes[last:], wanted - begin)
+        kept = codes[last:] <= _find_threshold(codes[last:], wanted - begin)
         rows, codes = np.append(rows[:begin], rows[begin:][kept]), np.append(codes[:last], codes[last:][kept])
         runs, tied = runs[: len(rows)], tied[: len(codes)]
-    order = _order(codes)
+    order = _radix_sort(codes)
     if runs[-1]:
-        order = order[_order(runs[tied][order].view(np.uint64))]
+        order = order[_radix_sort(runs[tied][order].view(np.uint64))]
     rows[tied], codes = rows[tied][order], codes[order]
     begins_run = np.diff(runs, prepend=runs[0]) != 0
     begins_run[tied[1:]] |= codes[1:] != codes[:-1]
@@ -171,7 +175,7 @@ def _refined(
     return rows[:end], runs[:end]
 
 
-def _order(codes: _Codes) -> Positions:
+def _radix_sort(codes: _Codes) -> Positions:
     """A stable sort by digits of 16 bits, for which NumPy counts instead of comparing."""
     rest = codes - codes.min()
     order = np.arange(len(codes))
@@ -185,19 +189,19 @@ def _order(codes: _Codes) -> Positions:
 # --------------------------------------------------------------------------------------------- codes
 
 
-def _passes(values: Values) -> Iterator[_Pass]:
+def _make_passes(values: Values) -> Iterator[_Pass]:
     """What tells values apart, the most telling first: whether they are null, then what they are."""
     valid = truths(compute("is_valid", values))
     if values.null_count:
         yield lambda places: valid[places].astype(np.uint64)
     if pa.types.is_string(values.type):
-        yield from _text_passes(values, valid)
+        yield from _make_text_passes(values, valid)
         return
-    codes = _number_codes(values)
+    codes = _encode_numbers(values)
     yield lambda places: codes[places]
 
 
-def _number_codes(values: Values) -> _Codes:
+def _encode_numbers(values: Values) -> _Codes:
     if pa.types.is_temporal(values.type):
         values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
     if values.null_count:
@@ -214,7 +218,7 @@ def _number_codes(values: Values) -> _Codes:
             return numbers.astype(np.uint64)
 
 
-def _text_passes(texts: Values, valid: Mask) -> Iterator[_Pass]:
+def _make_text_passes(texts: Values, valid: Mask) -> Iterator[_Pass]:
     """Some bytes after the other; what is tied after many of them is left to Arrow."""
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(cast("bytes", offsets), np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(
@@ -226,15 +230,15 @@ def _text_passes(texts: Values, valid: Mask) -> Iterator[_Pass]:
     chunks = np.lib.stride_tricks.sliding_window_view(np.append(held, np.zeros(_CHUNK, np.uint8)), _CHUNK)
     longest = int(lengths.max(initial=0))
     for done in range(0, min(longest, _CHUNK * _CHUNKS), _CHUNK):
-        yield partial(_chunk_codes, chunks, begins + done, lengths - done)
+        yield partial(_encode_chunk, chunks, begins + done, lengths - done)
     if longest > _CHUNK * _CHUNKS:
-        yield lambda places: _number_codes(_text_ranks(texts.take(places)))
+        yield lambda places: _encode_numbers(_rank_texts(texts.take(places)))
     else:
         # A text that only goes on with characters 0 has had the same codes.
         yield lambda places: lengths[places].astype(np.uint64)
 
 
-def _chunk_codes(chunks: npt.NDArray[np.uint8], begins: Positions, lengths: Positions, places: Positions) -> _Codes:
+def _encode_chunk(chunks: npt.NDArray[np.uint8], begins: Positions, lengths: Positions, places: Positions) -> _Codes:
     """The next bytes of texts as one number, with zeros after the end."""
     left = np.clip(lengths[places], 0, _CHUNK)
     found = chunks[np.where(left, begins[places], 0)].view(">u8")[:, 0].astype(np.uint64)

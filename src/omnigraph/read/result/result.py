@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Json, ParameterError, Unsupported
 from omnigraph.manifest.history import Commit
-from omnigraph.read.rows import json_rows, python_rows, result_schema, shown
+from omnigraph.read.rows import to_json_rows, to_public_batch, to_public_schema, to_python_rows
 
 if TYPE_CHECKING:
     import pandas
@@ -41,7 +41,7 @@ class Result:
         commit: Commit | None,
     ) -> None:
         self.query_name = query_name
-        self.schema = result_schema(schema)
+        self.schema = to_public_schema(schema)
         self.branch = branch
         self.commit = commit
         self._make = make
@@ -54,7 +54,7 @@ class Result:
     @cached_property
     def rows(self) -> list[dict[str, object]]:
         """Every row as a dict of Python values; a datetime is aware, in UTC."""
-        return [row for batch in self._table.to_batches() for row in python_rows(batch)]
+        return [row for batch in self._table.to_batches() for row in to_python_rows(batch)]
 
     @property
     def row_count(self) -> int:
@@ -67,7 +67,7 @@ class Result:
     def __iter__(self) -> Iterator[dict[str, object]]:
         """The rows one after the other, computed in batches that are not kept."""
         for batch in self.batches():
-            yield from python_rows(batch)
+            yield from to_python_rows(batch)
 
     def batches(self, size: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows in Arrow batches of this many, the last one smaller; what is not asked for is not computed."""
@@ -107,7 +107,7 @@ class Result:
 
     def to_json(self) -> dict[str, Json]:
         """The object that the command line and the server give for a query."""
-        rows = [row for batch in self._table.to_batches() for row in json_rows(batch)]
+        rows = [row for batch in self._table.to_batches() for row in to_json_rows(batch)]
         return {
             "query_name": self.query_name,
             "columns": self.columns,
@@ -123,7 +123,7 @@ class Result:
     def _repr_html_(self) -> str:
         """The first rows as a table, for notebooks."""
         first = next(self.batches(_SHOWN_ROWS + 1), None)
-        rows = [] if first is None else json_rows(first)
+        rows = [] if first is None else to_json_rows(first)
         head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
         body = "".join(
             f"<tr>{''.join(f'<td>{_cell(value)}</td>' for value in row.values())}</tr>" for row in rows[:_SHOWN_ROWS]
@@ -140,7 +140,7 @@ class Result:
             yield from self._table.to_batches()
             return
         for batch in self._make():
-            yield shown(batch, self.schema)
+            yield to_public_batch(batch, self.schema)
 
     def _batches(self, size: int) -> Iterator[pa.RecordBatch]:
         waiting = self.schema.empty_table()

@@ -18,12 +18,12 @@ from omnigraph.errors import StorageError
 from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.frames import population as populations
+from omnigraph.read.frames import entity_sets
 from omnigraph.read.frames.cache import Cache
-from omnigraph.read.frames.contents import contents_of
+from omnigraph.read.frames.contents import read_contents
+from omnigraph.read.frames.entity_sets import FullTable, PartialTable, is_loaded, open_full_table
 from omnigraph.read.frames.frame import Positions
-from omnigraph.read.frames.lookup import Sorted, places_of, sorted_texts
-from omnigraph.read.frames.population import SeenRows, WholeTable, is_loaded, whole_table
+from omnigraph.read.frames.lookup import SortedTexts, find_positions, sort_texts
 from omnigraph.storage.columns import Values, to_list
 from tests.graphs import rows_of
 from tests.read.match.walked_graphs import SCHEMA, Scans, people
@@ -48,9 +48,9 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> Scans:
     return Scans(monkeypatch)
 
 
-def whole(graph: Graph, cache: Cache, snapshot: Snapshot | None = None, name: str = "Person") -> WholeTable:
+def whole(graph: Graph, cache: Cache, snapshot: Snapshot | None = None, name: str = "Person") -> FullTable:
     type_ = graph.schema.catalog.nodes[name]
-    return whole_table(snapshot or graph.snapshot(), type_.table_key, type_, cache)
+    return open_full_table(snapshot or graph.snapshot(), type_.table_key, type_, cache)
 
 
 def texts(*ids: str) -> Values:
@@ -61,8 +61,8 @@ def at(*positions: int) -> Positions:
     return np.array(positions, np.int64)
 
 
-def ids_in(table: WholeTable) -> list[object]:
-    return to_list(table.column("id"))
+def ids_in(table: FullTable) -> list[object]:
+    return to_list(table.load_column("id"))
 
 
 # --------------------------------------------------------------------------------------------- whole tables
@@ -71,36 +71,36 @@ def ids_in(table: WholeTable) -> list[object]:
 def test_ids_properties_and_places(graph: Graph, cache: Cache) -> None:
     table = whole(graph, cache)
     assert (table.table_key, len(table)) == ("node:Person", 40)
-    assert to_list(cast("Values", table.ids(at(3, 0, 3)))) == ["p3", "p0", "p3"]
-    assert to_list(table.values("age", at(39, 1))) == [39, 1]
+    assert to_list(cast("Values", table.take_ids(at(3, 0, 3)))) == ["p3", "p0", "p3"]
+    assert to_list(table.take_values("age", at(39, 1))) == [39, 1]
     assert table.locate(texts("p7", "nobody", "p0", "p7")).tolist() == [7, -1, 0, 7]
     assert len(table.locate(texts())) == 0
     assert table.locate(texts(*reversed(NAMES), "x")).tolist() == [*reversed(range(40)), -1]
-    assert table.values("age", at()).type == pa.int32()
+    assert table.take_values("age", at()).type == pa.int32()
 
 
 def test_a_column_is_read_once_for_all_readers(graph: Graph, cache: Cache, scans: Scans) -> None:
-    whole(graph, cache).column("age")
+    whole(graph, cache).load_column("age")
     assert scans.taken() == [40]
     for _ in range(3):
-        whole(graph, cache).column("age")
-        whole(graph, cache).values("age", at(1))
+        whole(graph, cache).load_column("age")
+        whole(graph, cache).take_values("age", at(1))
     assert scans.taken() == []
 
 
 def test_few_values_are_fetched_alone_until_that_has_cost_as_much_as_the_column(
     graph: Graph, cache: Cache, scans: Scans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(populations, "_READ", (1.0, 0.0, 0.0))
-    monkeypatch.setattr(populations, "_TAKE", (0.3, 0.0))
+    monkeypatch.setattr(entity_sets, "_READ", (1.0, 0.0, 0.0))
+    monkeypatch.setattr(entity_sets, "_TAKE", (0.3, 0.0))
     graph.mutate('query gone() { delete Person where name = "p5" }')
     table = whole(graph, cache)
     expected = [row["age"] for row in rows_of(graph, "Person")]
     scans.taken()
     for _ in range(3):
-        assert to_list(table.values("age", at(38, 4, 5, 4))) == [expected[each] for each in (38, 4, 5, 4)]
+        assert to_list(table.take_values("age", at(38, 4, 5, 4))) == [expected[each] for each in (38, 4, 5, 4)]
     assert scans.taken() == []
-    assert to_list(table.values("age", at(38, 4))) == [expected[38], expected[4]]
+    assert to_list(table.take_values("age", at(38, 4))) == [expected[38], expected[4]]
     assert scans.taken() == [39]
 
 
@@ -114,20 +114,20 @@ def test_whether_a_table_is_loaded(graph: Graph, cache: Cache) -> None:
 
 def test_a_table_that_is_not_there_yet_is_empty(graph: Graph, cache: Cache) -> None:
     type_ = graph.schema.catalog.nodes["Person"]
-    table = whole_table(graph.snapshot(), "node:Nothing", type_, cache)
+    table = open_full_table(graph.snapshot(), "node:Nothing", type_, cache)
     assert (len(table), ids_in(table), table.locate(texts("a")).tolist()) == (0, [], [-1])
 
 
 def test_added_rows_are_read_alone(graph: Graph, cache: Cache, scans: Scans) -> None:
     before = whole(graph, cache)
-    before.column("id")
-    before.column("age")
+    before.load_column("id")
+    before.load_column("age")
     scans.taken()
     graph.load(nodes={"Person": people(["q0", "q1"], first_age=70)})
     scans.taken()
     table = whole(graph, cache)
     assert ids_in(table) == [*NAMES, "q0", "q1"]
-    assert to_list(table.column("age"))[-2:] == [70, 71]
+    assert to_list(table.load_column("age"))[-2:] == [70, 71]
     assert scans.taken() == [2, 2]
     assert ids_in(before) == NAMES
     assert table.locate(texts("q1", "p3")).tolist() == [41, 3]
@@ -142,7 +142,7 @@ def test_added_rows_are_read_alone(graph: Graph, cache: Cache, scans: Scans) -> 
     ids=["delete", "update"],
 )
 def test_rows_that_went_make_it_read_anew(graph: Graph, cache: Cache, scans: Scans, change: str) -> None:
-    whole(graph, cache).column("id")
+    whole(graph, cache).load_column("id")
     graph.mutate(change)
     table = whole(graph, cache)
     expected = [row["id"] for row in rows_of(graph, "Person")]
@@ -153,7 +153,7 @@ def test_rows_that_went_make_it_read_anew(graph: Graph, cache: Cache, scans: Sca
 
 def test_versions_with_the_same_rows_share_what_is_in_memory(graph: Graph, cache: Cache, scans: Scans) -> None:
     first = whole(graph, cache)
-    first.column("id")
+    first.load_column("id")
     graph.create_branch("side")
     graph.load([{"type": "City", "data": {"name": "here"}}])
     graph.load(nodes={"City": pa.table({"name": ["there"]})}, indexes="always")
@@ -202,9 +202,9 @@ def test_branches_that_lost_different_rows_are_told_apart(graph: Graph, cache: C
 
 
 def test_an_index_is_known_and_changes_no_contents(graph: Graph, cache: Cache) -> None:
-    before = contents_of(graph.snapshot(), "node:Person", cache)
+    before = read_contents(graph.snapshot(), "node:Person", cache)
     graph.load(nodes={"Person": people(["q0"])}, indexes="always")
-    after = contents_of(graph.snapshot(), "node:Person", cache)
+    after = read_contents(graph.snapshot(), "node:Person", cache)
     assert (before.indexed, after.indexed) == (frozenset(), {"id"})
     assert (after.extends(before), before.extends(after), after == before) == (True, False, False)
 
@@ -237,7 +237,7 @@ def test_any_history_gives_what_a_fresh_look_gives(
         rows = rows_of(graph, "Person")
         table, ids = whole(graph, cache), [row["id"] for row in rows]
         assert ids_in(table) == ids
-        assert to_list(table.column("age")) == [row["age"] for row in rows]
+        assert to_list(table.load_column("age")) == [row["age"] for row in rows]
         assert table.locate(texts(*cast("list[str]", ids))).tolist() == list(range(len(ids)))
 
 
@@ -248,24 +248,24 @@ def test_any_history_gives_what_a_fresh_look_gives(
 @settings(deadline=None)
 def test_texts_are_found_with_and_without_an_order(known: list[str], wanted: list[str]) -> None:
     expected = [known.index(text) if text in known else -1 for text in [*wanted, *known]]
-    order = sorted_texts(texts(*known))
+    order = sort_texts(texts(*known))
     assert order.locate(texts(*wanted, *known)).tolist() == expected
-    assert places_of(texts(*wanted, *known), texts(*known)).tolist() == expected
-    assert populations._found(texts(*wanted, *known), texts(*known)).tolist() == expected
+    assert find_positions(texts(*wanted, *known), texts(*known)).tolist() == expected
+    assert entity_sets._locate_few(texts(*wanted, *known), texts(*known)).tolist() == expected
 
 
 def test_an_order_is_made_when_looking_through_has_cost_as_much(
     graph: Graph, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(populations, "_SORT", 3.5 * populations._LOOK)
+    monkeypatch.setattr(entity_sets, "_SORT", 3.5 * entity_sets._LOOK)
     made: list[Values] = []
-    make = populations.sorted_texts
+    make = entity_sets.sort_texts
 
-    def counted(known: Values) -> Sorted:
+    def counted(known: Values) -> SortedTexts:
         made.append(known)
         return make(known)
 
-    monkeypatch.setattr(populations, "sorted_texts", counted)
+    monkeypatch.setattr(entity_sets, "sort_texts", counted)
     for looks in range(1, 10):
         assert whole(graph, cache).locate(texts("p9", "no")).tolist() == [9, -1]
         assert len(made) == (1 if looks >= 4 else 0)
@@ -274,8 +274,8 @@ def test_an_order_is_made_when_looking_through_has_cost_as_much(
 # --------------------------------------------------------------------------------------------- rows seen by a query
 
 
-def seen_people(graph: Graph) -> SeenRows:
-    return SeenRows(graph.snapshot().table("Person"), graph.schema.catalog.nodes["Person"])
+def seen_people(graph: Graph) -> PartialTable:
+    return PartialTable(graph.snapshot().table("Person"), graph.schema.catalog.nodes["Person"])
 
 
 def rows(ids: Sequence[str], **columns: Values) -> pa.Table:
@@ -288,7 +288,7 @@ def test_rows_are_numbered_as_they_come(graph: Graph) -> None:
     assert seen.intern(rows([])).tolist() == []
     assert seen.intern(rows(["p2", "p1", "p2", "p3"])).tolist() == [2, 1, 2, 3]
     assert (len(seen), seen.table_key) == (4, "node:Person")
-    assert to_list(cast("Values", seen.ids(at(3, 0)))) == ["p3", "p7"]
+    assert to_list(cast("Values", seen.take_ids(at(3, 0)))) == ["p3", "p7"]
 
 
 def test_what_rows_bring_is_not_fetched_again(graph: Graph, scans: Scans) -> None:
@@ -296,41 +296,45 @@ def test_what_rows_bring_is_not_fetched_again(graph: Graph, scans: Scans) -> Non
     # Another age than in the table shows where the answer comes from.
     seen.intern(rows(["p7", "p1"], age=pa.array([70, None], pa.int64())))
     seen.intern(rows(["p2"]))
-    assert to_list(seen.values("age", at(1, 0, 0))) == [None, 70, 70]
+    assert to_list(seen.take_values("age", at(1, 0, 0))) == [None, 70, 70]
     assert scans.taken() == []
-    assert to_list(seen.values("age", at(2, 1, 0, 2))) == [2, None, 70, 2]
+    assert to_list(seen.take_values("age", at(2, 1, 0, 2))) == [2, None, 70, 2]
     assert scans.taken() == [1]
     seen.intern(rows(["p9", "p8"]))
-    assert to_list(seen.values("age", at(4, 3))) == [8, 9]
+    assert to_list(seen.take_values("age", at(4, 3))) == [8, 9]
     assert scans.taken() == [2]
-    assert to_list(seen.values("age", np.arange(5))) == [70, None, 2, 9, 8]
+    assert to_list(seen.take_values("age", np.arange(5))) == [70, None, 2, 9, 8]
     assert scans.taken() == []
-    assert seen.values("age", at(0)).type == pa.int32()
+    assert seen.take_values("age", at(0)).type == pa.int32()
 
 
 @pytest.mark.parametrize("listed", [1, 7, 1_000], ids=["one scan", "lists", "one list"])
 def test_many_rows_are_fetched_in_lists_or_by_one_scan(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, listed: int
 ) -> None:
-    monkeypatch.setattr(populations, "MOST_LISTED", listed)
+    monkeypatch.setattr(entity_sets, "MOST_LISTED", listed)
     seen = seen_people(graph)
     seen.intern(rows(NAMES[::-1]))
-    assert to_list(seen.values("age", np.arange(40))) == list(range(40))[::-1]
+    assert to_list(seen.take_values("age", np.arange(40))) == list(range(40))[::-1]
 
 
 def test_a_column_that_the_table_lacks_is_null(graph: Graph, cache: Cache) -> None:
     wider = parse_schema(SCHEMA.replace("age: I32?", "age: I32?  nick: String?"))
     type_ = wider.catalog.nodes["Person"]
-    seen = SeenRows(graph.snapshot().table("Person"), type_)
+    seen = PartialTable(graph.snapshot().table("Person"), type_)
     seen.intern(rows(["p1", "p2"]))
-    table = whole_table(graph.snapshot(), "node:Person", type_, cache)
-    for values in (seen.values("nick", at(1, 0)), table.values("nick", at(1, 0)), table.column("nick").slice(0, 2)):
+    table = open_full_table(graph.snapshot(), "node:Person", type_, cache)
+    for values in (
+        seen.take_values("nick", at(1, 0)),
+        table.take_values("nick", at(1, 0)),
+        table.load_column("nick").slice(0, 2),
+    ):
         assert (to_list(values), values.type) == ([None, None], pa.string())
 
 
 def test_an_entity_without_a_row_is_an_error(graph: Graph) -> None:
     seen = seen_people(graph)
     seen.intern(rows(["p1", "nobody"]))
-    assert to_list(seen.values("age", at(0))) == [1]
+    assert to_list(seen.take_values("age", at(0))) == [1]
     with pytest.raises(StorageError, match="node:Person has no row 'nobody'"):
-        seen.values("age", at(0, 1))
+        seen.take_values("age", at(0, 1))

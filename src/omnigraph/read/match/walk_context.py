@@ -1,0 +1,151 @@
+"""The adjacency that one operator walks: arrays of the whole edge type, or arrays of the edges that lookups found.
+
+Both strategies end in arrays, so each operator is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import StorageError
+from omnigraph.read.frames import (
+    CompactPositions,
+    EntityColumn,
+    FullTable,
+    PartialTable,
+    Positions,
+    QueryTables,
+    Strategy,
+    empty_positions,
+    lookup_rows,
+)
+from omnigraph.read.match.strategy import EdgeWalk, should_look_up
+from omnigraph.read.match.topology import Adjacency, build_adjacency, load_adjacency, orient_edges
+from omnigraph.storage.columns import Values, column_of
+
+
+@dataclass(frozen=True, slots=True)
+class WalkContext:
+    """The adjacency of one operator, the position of each row's source in it, and the entities at its positions."""
+
+    adjacency: Adjacency
+    sources: Positions
+    nodes: FullTable | PartialTable
+    """The nodes that neighbours are positions in."""
+    edges: FullTable | PartialTable
+
+    @property
+    def strategy(self) -> Strategy:
+        """How the edges were found."""
+        return Strategy.INDEX if isinstance(self.nodes, PartialTable) else Strategy.ARRAYS
+
+
+def load_walk_context(sources: EntityColumn, walk: EdgeWalk, tables: QueryTables) -> WalkContext:
+    """Load the edges that a walk from some sources follows, by the cheaper strategy."""
+    if should_look_up(walk, min(len(sources.positions), len(sources.entities)), tables):
+        found = _look_up_edges(sources, walk, tables)
+        if found is not None:
+            return found
+    begin, end = walk.end_types(tables.catalog)
+    adjacency = load_adjacency(
+        tables.snapshot,
+        walk.edge,
+        walk.direction,
+        distinct=walk.distinct,
+        catalog=tables.catalog,
+        cache=tables.cache,
+    )
+    return WalkContext(
+        adjacency,
+        to_positions_in(sources, tables.full_table_of(begin)),
+        tables.full_table_of(end),
+        tables.full_table_of(walk.edge),
+    )
+
+
+def to_positions_in(column: EntityColumn, entities: FullTable | PartialTable) -> Positions:
+    """Translate the positions of a column to positions in another set of entities of the same table."""
+    if column.entities == entities:
+        return column.positions
+    distinct, numbers = np.unique(column.positions, return_inverse=True)
+    ids = column.entities.take_ids(distinct)
+    if isinstance(entities, PartialTable):
+        return entities.intern(pa.table({"id": ids}))[numbers]
+    at = entities.locate(ids)
+    missing = np.flatnonzero(at < 0)
+    if len(missing):
+        example = ids[int(missing[0])].as_py()
+        raise StorageError(f"{entities.table_key} has no row '{example}', which was found before")
+    return at[numbers]
+
+
+# --------------------------------------------------------------------------------------------- lookups
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundEdges:
+    """Edges that a lookup found, as positions in the partial tables of the query."""
+
+    sources: Positions
+    destinations: Positions
+    edges: Positions
+
+
+def _look_up_edges(column: EntityColumn, walk: EdgeWalk, tables: QueryTables) -> WalkContext | None:
+    """Look up the edges within reach of the sources, hop by hop. Return None once arrays would cost less."""
+    begin, end = (tables.partial_table_of(type_) for type_ in walk.end_types(tables.catalog))
+    sources = to_positions_in(column, begin)
+    frontier, visited = np.unique(sources), empty_positions()
+    hops: list[_FoundEdges] = []
+    for hop in range(walk.hops):
+        if hop and not should_look_up(walk, len(frontier), tables):
+            return None
+        found = _find_edges_at(begin.take_ids(frontier), walk, tables)
+        hops.append(found)
+        visited = np.union1d(visited, frontier)
+        # Beyond one hop both ends are of one type, so the next frontier may be at either end.
+        frontier = np.setdiff1d(np.concatenate([found.sources, found.destinations]), visited)
+        if not len(frontier):
+            break
+    begins, ends, order = orient_edges(
+        _concat_positions([hop.sources for hop in hops]),
+        _concat_positions([hop.destinations for hop in hops]),
+        walk.direction,
+    )
+    edges = _concat_positions([hop.edges for hop in hops])[order]
+    adjacency = build_adjacency((begins, ends, edges), (len(begin), len(end)), distinct=walk.distinct)
+    return WalkContext(adjacency, sources, end, tables.partial_table_of(walk.edge))
+
+
+def _concat_positions(parts: Sequence[Positions]) -> CompactPositions:
+    return np.concatenate([empty_positions(), *parts]).astype(np.int32)
+
+
+def _find_edges_at(nodes: pa.StringArray, walk: EdgeWalk, tables: QueryTables) -> _FoundEdges:
+    """Look up the edges that begin a hop at some nodes."""
+    edge = walk.edge
+    if edge.table_key not in tables.snapshot.pins:
+        return _FoundEdges(empty_positions(), empty_positions(), empty_positions())
+    table = tables.snapshot.table(edge.table_key)
+    columns = ("src", "dst") if walk.distinct else ("id", "src", "dst")
+    rows = lookup_rows(table, walk.lookup_columns, cast("Values", nodes), columns)
+    if walk.distinct:
+        edges = np.arange(rows.num_rows)
+    else:
+        # An edge is found twice if both of its ends are in the frontier.
+        edges, first = np.unique(tables.partial_table_of(edge).intern(rows.select(["id"])), return_index=True)
+        rows = rows.take(first)
+    return _FoundEdges(
+        _intern_ends(rows, "src", tables.partial_table_of(tables.catalog.nodes[edge.from_type])),
+        _intern_ends(rows, "dst", tables.partial_table_of(tables.catalog.nodes[edge.to_type])),
+        edges,
+    )
+
+
+def _intern_ends(rows: pa.Table, column: str, nodes: PartialTable) -> Positions:
+    return nodes.intern(pa.table({"id": column_of(rows, column)}))
