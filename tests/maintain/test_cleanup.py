@@ -14,7 +14,7 @@ import omnigraph
 from omnigraph.errors import HistoryGone, ParameterError
 from omnigraph.graph import Graph
 from omnigraph.maintain.cleanup import Cleaned, cleanup, parse_age
-from omnigraph.maintain.leftovers import ReclaimKind
+from omnigraph.maintain.orphans import ReclaimKind
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.rows import MAIN
 from omnigraph.storage import table as tables

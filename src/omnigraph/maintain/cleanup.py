@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from omnigraph.errors import NotFound, ParameterError
-from omnigraph.maintain.leftovers import (
+from omnigraph.maintain.orphans import (
     STALE_AFTER,
     DatasetFiles,
     OrphanFile,

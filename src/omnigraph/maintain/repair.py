@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 from ulid import ULID
 
 from omnigraph.errors import HistoryGone, NotFound, RecoveryError
-from omnigraph.maintain.moved import relocate_branches
+from omnigraph.maintain.relocation import relocate_branches
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import StorageError
+from omnigraph.language.values import to_microseconds
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.lineage import CREATED_VERSION, merge_bases
@@ -28,7 +29,6 @@ from omnigraph.storage.columns import column_of, to_list
 READER_GRACE: Final = timedelta(hours=1)
 """How long whoever reads may go on with what was the newest commit when it began."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
@@ -86,8 +86,8 @@ def plan_retention(manifest: Manifest, policy: RetentionPolicy, now: datetime) -
 
 def _own(view: View, policy: RetentionPolicy, now: datetime) -> Iterator[tuple[str, CommitRecord]]:
     """The commits that stay of those that were made on a branch, and its head, which may be older than the branch."""
-    youngest_to_go = _micros(now - policy.younger_than) if policy.younger_than is not None else None
-    in_use_since = _micros(now - policy.grace)
+    youngest_to_go = to_microseconds(now - policy.younger_than) if policy.younger_than is not None else None
+    in_use_since = to_microseconds(now - policy.grace)
     newer_in_use = True
     for place, commit in enumerate(view.history.newest_first()):
         is_own = (commit.branch or MAIN) == view.branch
@@ -185,7 +185,3 @@ def _first_manifest_versions(
             # Nobody knows which of them a commit needs.
             first[name] = 0
     return first
-
-
-def _micros(instant: datetime) -> int:
-    return (instant - _EPOCH) // timedelta(microseconds=1)

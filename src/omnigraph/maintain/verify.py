@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from omnigraph.errors import HistoryGone, NotFound, OmniGraphError, Violation
-from omnigraph.maintain.leftovers import (
+from omnigraph.maintain.orphans import (
     STALE_AFTER,
     OrphanFile,
     ReclaimKind,
@@ -24,7 +24,7 @@ from omnigraph.maintain.leftovers import (
     list_dataset_files,
     sum_file_sizes,
 )
-from omnigraph.maintain.moved import find_relocated_files
+from omnigraph.maintain.relocation import find_relocated_files
 from omnigraph.maintain.repair import Drift, find_drift
 from omnigraph.maintain.verify_blobs import check_blobs
 from omnigraph.maintain.verify_rules import MOST_VIOLATIONS, check_rules
@@ -209,7 +209,7 @@ def _heads(found: _Verification) -> None:
 
 def _head(found: _Verification, snapshot: Snapshot) -> None:
     read = check_rules(snapshot.catalog(), snapshot)
-    found.rows += sum(read.rows.values())
+    found.rows += sum(read.rows.public_values())
     for key, error in read.unreadable.items():
         found.add(FindingKind.UNREADABLE, _place(snapshot.branch, snapshot.pins[key]), error.message, _FROM_A_COPY)
     for key, count in read.rows.items():

@@ -5,7 +5,7 @@ The changes are made on the table itself, without commits of the graph: a snapsh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias, cast
@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from omnigraph.graph import Graph
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.changes.changed_rows import ChangedRows, Op, changed_rows
+from omnigraph.read.changes.compare_rows import ChangedRows, Op
+from omnigraph.read.changes.compare_snapshots import read_changes
 from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, to_list
@@ -223,6 +224,13 @@ def told(parts: list[ChangedRows]) -> dict[str, tuple[Op, str, str]]:
     return found
 
 
+def changed_parts(
+    before: Snapshot, after: Snapshot, table_key: str = KEY, columns: Sequence[str] | None = None
+) -> list[ChangedRows]:
+    """All changes of one table."""
+    return [part for parts in read_changes(before, after, table_key, columns) for part in parts]
+
+
 def compare(history: History, before: State, after: State) -> None:
-    parts = list(changed_rows(history.snapshot(before), history.snapshot(after), KEY))
+    parts = changed_parts(history.snapshot(before), history.snapshot(after))
     assert told(parts) == expected(before.rows, after.rows)

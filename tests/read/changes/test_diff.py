@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import omnigraph
 from omnigraph.errors import HistoryGone, NotFound, ParameterError
 from omnigraph.graph import Graph
-from omnigraph.read.changes.changed_rows import Op
+from omnigraph.read.changes.compare_rows import Op
 from omnigraph.read.changes.diff import Diff, EntityChange, TypeChanges
 from omnigraph.storage import table as tables
 from tests.graphs import rows_of

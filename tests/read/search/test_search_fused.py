@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.errors import ParameterError
 from omnigraph.graph import Graph
 from omnigraph.language.query.plan.operators import Fuse, NodeScan, TopRanked
-from omnigraph.language.query.typed import Constant, FusedScore, ParameterValue
+from omnigraph.language.query.typed import Constant, FusedScore
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.frames.entity_sets import FullTable, PartialTable
 from omnigraph.read.frames.frame import EntityColumn, Frame
@@ -164,10 +163,3 @@ def test_what_neither_ranking_has_has_no_score(tmp_path: Path) -> None:
     graph = documents(tmp_path, [{"code": "a"}, {"code": "b", "vec": [1.0, 1.0]}])
     found = searching(graph).search.score(RRF, frame_of(seen(graph, ["a", "b"])))
     assert to_list(found) == [None, 1 / 61]
-
-
-@pytest.mark.parametrize("k", [0, -3])
-def test_k_is_at_least_one(docs: Graph, k: int) -> None:
-    expression = FusedScore(NEAR, WORDS, ParameterValue("k", I64), NUMBER)
-    with pytest.raises(ParameterError, match=f"the k of rrf is {k}"):
-        searching(docs, {"k": k}).search.score(expression, frame_of(whole(docs)))

@@ -1,14 +1,8 @@
-"""What differs between two snapshots: which rows, as a diff, and as a feed of commits."""
+"""Find what differs between two snapshots: changed rows, diffs for users, and the change feed of a branch."""
 
 from omnigraph.read.changes.candidates import CandidateFragment, CandidateRows
-from omnigraph.read.changes.changed_rows import (
-    ChangedRows,
-    compare_sides,
-    find_changed_tables,
-    find_table_candidates,
-    read_changes,
-)
-from omnigraph.read.changes.compare import DiffSide
+from omnigraph.read.changes.compare_rows import ChangedRows, DiffSide, compare_sides
+from omnigraph.read.changes.compare_snapshots import find_changed_tables, find_table_candidates, read_changes
 from omnigraph.read.changes.cursor import BASELINE_HINT, CURSOR_PREFIX
 from omnigraph.read.changes.diff import Diff, compute_diff, read_diff_records
 from omnigraph.read.changes.equality import Mask, compare_values

@@ -22,9 +22,9 @@ from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.tags import tag_names
-from omnigraph.read.changes.changed_rows import Op, compare_sides, find_changed_tables, read_changes, resolve_types
-from omnigraph.read.changes.compare import DiffSide
-from omnigraph.read.changes.images import (
+from omnigraph.read.changes.compare_rows import DiffSide, Op, compare_sides
+from omnigraph.read.changes.compare_snapshots import find_changed_tables, read_changes, resolve_types
+from omnigraph.read.changes.entity_images import (
     JSON,
     PYTHON,
     EntityImages,

@@ -23,7 +23,7 @@ from omnigraph.manifest.references import Reference, resolve
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot, pins_of
 from omnigraph.manifest.state import View, extend_view, read_view
-from omnigraph.read.changes.changed_rows import find_changed_tables
+from omnigraph.read.changes.compare_snapshots import find_changed_tables
 from omnigraph.read.changes.cursor import BASELINE_HINT, Cursor, decode_cursor
 from omnigraph.read.changes.diff import Diff, EntityChange, TypeChanges
 

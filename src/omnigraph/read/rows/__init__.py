@@ -1,6 +1,12 @@
 """Reading without a query: the rows of a type, one entity, its neighbours, its blobs, and exports."""
 
-from omnigraph.read.rows.blobs import (
+from omnigraph.read.rows.conditions import Filter, parse_filter
+from omnigraph.read.rows.export import ExportResult, Format, Target, export_lines, export_to, plan_export
+from omnigraph.read.rows.export_files import create_file
+from omnigraph.read.rows.neighbors import Direction, find_neighbors
+from omnigraph.read.rows.public_values import to_json_rows, to_public_batch, to_public_schema, to_python_rows
+from omnigraph.read.rows.scan import Key, Scan, get_entity, scan_edges, scan_nodes
+from omnigraph.read.rows.stored_blobs import (
     EXTERNAL_BLOB,
     INLINE_PREFIX,
     BlobDescriptor,
@@ -15,11 +21,6 @@ from omnigraph.read.rows.blobs import (
     read_writable_blobs,
     to_blob_array,
 )
-from omnigraph.read.rows.conditions import Filter, parse_filter
-from omnigraph.read.rows.export import ExportResult, Format, Target, export_lines, export_to, plan_export
-from omnigraph.read.rows.export_files import create_file
-from omnigraph.read.rows.neighbors import Direction, find_neighbors
-from omnigraph.read.rows.scan import Key, Scan, get_entity, scan_edges, scan_nodes
 from omnigraph.read.rows.type_rows import (
     PUBLIC_NAMES,
     TypeRows,
@@ -31,7 +32,6 @@ from omnigraph.read.rows.type_rows import (
     require_type,
     value_columns_of,
 )
-from omnigraph.read.rows.values import to_json_rows, to_public_batch, to_public_schema, to_python_rows
 
 __all__ = [
     "EXTERNAL_BLOB",

@@ -17,10 +17,10 @@ from omnigraph.errors import ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, split_by_kind
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.rows.blobs import read_blob_texts
 from omnigraph.read.rows.export_files import create_file, create_folder, parse_local_path
 from omnigraph.read.rows.export_json import join_lines, to_json_lines
 from omnigraph.read.rows.export_rows import read_export_rows
+from omnigraph.read.rows.stored_blobs import read_blob_texts
 from omnigraph.read.rows.type_rows import TypeRows, open_type_rows, require_type
 from omnigraph.storage.columns import Values, to_list
 

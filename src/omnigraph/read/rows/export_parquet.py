@@ -9,10 +9,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.read.rows.blobs import read_blob_bytes
 from omnigraph.read.rows.export_rows import read_export_rows
+from omnigraph.read.rows.public_values import to_public_batch
+from omnigraph.read.rows.stored_blobs import read_blob_bytes
 from omnigraph.read.rows.type_rows import TypeRows, blob_properties_of, public_schema_of
-from omnigraph.read.rows.values import to_public_batch
 from omnigraph.storage.arrow_schema import arrow_schema
 
 FILE_BYTES: Final = 512 * 1024 * 1024

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.read.rows.blobs import estimate_blob_sizes
+from omnigraph.read.rows.stored_blobs import estimate_blob_sizes
 from omnigraph.read.rows.type_rows import TypeRows, blob_properties_of
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of

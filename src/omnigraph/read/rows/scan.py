@@ -15,6 +15,7 @@ from omnigraph.language.values import ValueMismatch, convert_value
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows.conditions import Filter, parse_filter, resolve_columns
+from omnigraph.read.rows.public_values import to_public_batch, to_python_rows
 from omnigraph.read.rows.type_rows import (
     TypeRows,
     open_type_rows,
@@ -23,7 +24,6 @@ from omnigraph.read.rows.type_rows import (
     require_node_type,
     require_type,
 )
-from omnigraph.read.rows.values import to_public_batch, to_python_rows
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values
 from omnigraph.storage.filters import AnyOf, Condition

@@ -18,7 +18,7 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.rows.values import to_public_schema
+from omnigraph.read.rows.public_values import to_public_schema
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.filters import Condition

@@ -11,7 +11,7 @@ import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
-from omnigraph.read.changes.changed_rows import changed_rows
+from omnigraph.read.changes.compare_snapshots import read_changes
 from omnigraph.storage import table as tables
 from tests import crash
 from tests.storage.tables import put
@@ -32,7 +32,7 @@ def diff_and_watch(uri: str, before: int, after: int) -> tuple[int, int]:
     graph = omnigraph.open(uri)
     table = graph.snapshot().table("Page")
     older, newer = (graph.snapshot().showing({KEY: table.at(version)}) for version in (before, after))
-    list(changed_rows(graph.snapshot().showing({KEY: table.at(before + 1)}), older, KEY))
+    list(read_changes(graph.snapshot().showing({KEY: table.at(before + 1)}), older, KEY))
     start, peak, done = _private_memory(), 0, threading.Event()
 
     def watch() -> None:
@@ -42,7 +42,7 @@ def diff_and_watch(uri: str, before: int, after: int) -> tuple[int, int]:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    changed = sum(part.num_rows for part in changed_rows(older, newer, KEY))
+    changed = sum(part.num_rows for parts in read_changes(older, newer, KEY) for part in parts)
     done.set()
     watcher.join()
     return changed, peak - start

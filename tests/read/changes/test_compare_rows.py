@@ -19,11 +19,10 @@ from hypothesis import strategies as st
 
 import omnigraph
 from omnigraph.graph import Graph
-from omnigraph.read.changes import candidates as touched
-from omnigraph.read.changes import compare as side_by_side
-from omnigraph.read.changes import id_ranges as sorting
+from omnigraph.read.changes import candidates, compare_rows, id_ranges
 from omnigraph.read.changes.candidates import find_candidates
-from omnigraph.read.changes.changed_rows import ChangedRows, Op, changed_rows, find_changed_tables
+from omnigraph.read.changes.compare_rows import ChangedRows, Op
+from omnigraph.read.changes.compare_snapshots import find_changed_tables
 from omnigraph.storage import fragments
 from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_schema
@@ -39,6 +38,7 @@ from tests.read.changes.table_histories import (
     State,
     as_table,
     change,
+    changed_parts,
     compare,
     expected,
     replace,
@@ -75,9 +75,9 @@ def small() -> Iterator[None]:
 
 
 def make_small(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sorting, "HELD_BYTES", 200)
-    patch.setattr(side_by_side, "ROWS_AT_ONCE", 2)
-    patch.setattr(touched, "ROWS_AT_ONCE", 3)
+    patch.setattr(id_ranges, "HELD_BYTES", 200)
+    patch.setattr(compare_rows, "ROWS_AT_ONCE", 2)
+    patch.setattr(candidates, "ROWS_AT_ONCE", 3)
     patch.setattr(fragments, "_FEW", 1)
 
 
@@ -147,7 +147,7 @@ def filled(history: History, *ids: str) -> dict[str, Row]:
 
 
 def changes(history: History, before: State, after: State) -> list[ChangedRows]:
-    return list(changed_rows(history.snapshot(before), history.snapshot(after), KEY))
+    return changed_parts(history.snapshot(before), history.snapshot(after))
 
 
 def ids_of(part: ChangedRows) -> list[str]:
@@ -287,9 +287,9 @@ def test_a_type_that_one_side_has_not(history: History) -> None:
     without = dataclasses.replace(full, pins={})
     for before, after, op in ((without, full, Op.INSERTED), (full, without, Op.DELETED)):
         assert find_changed_tables(before, after) == (KEY,)
-        (part,) = changed_rows(before, after, KEY)
+        (part,) = changed_parts(before, after)
         assert (part.op, part.num_rows) == (op, len(rows))
-        (part,) = changed_rows(before, after, KEY, ["id", "count"])
+        (part,) = changed_parts(before, after, KEY, ["id", "count"])
         assert part.rows.schema.names == ["id", "count"]
 
 
@@ -308,9 +308,9 @@ def test_tables_that_did_not_change_are_not_opened(tmp_path: Path) -> None:
     graph.mutate('query q() { insert B { name: "b" } }')
     after = graph.snapshot()
     assert find_changed_tables(before, after) == ("node:B",)
-    assert list(changed_rows(before, after, "node:A")) == []
+    assert changed_parts(before, after, "node:A") == []
     assert [*before._opened, *after._opened] == []
-    assert len(list(changed_rows(before, after, "node:B"))) == 1
+    assert len(changed_parts(before, after, "node:B")) == 1
 
 
 def test_what_is_read_follows_what_changed(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_what_is_read_follows_what_changed(tmp_path: Path) -> None:
         old, new = (open_table(uri, None, version, access) for version in versions)
         before, after = (graph.snapshot().showing({"node:P": table}) for table in (old, new))
         old.storage_calls()
-        changed = sum(part.num_rows for part in changed_rows(before, after, "node:P"))
+        changed = sum(part.num_rows for part in changed_parts(before, after, "node:P"))
         return changed, old.storage_calls().read_bytes
 
     whole = open_table(uri, None, first.version)

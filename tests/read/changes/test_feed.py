@@ -17,7 +17,7 @@ from omnigraph.errors import ChangeGap, NotFound, ParameterError, StorageError
 from omnigraph.graph import Graph
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.manifest import handle
-from omnigraph.read.changes.changed_rows import Op
+from omnigraph.read.changes.compare_rows import Op
 from omnigraph.read.changes.feed import ChangeBlock
 from omnigraph.storage.location import Location
 from tests.manifest.fence import compact

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Json
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.read.changes.changed_rows import ChangedRows, Op
+from omnigraph.read.changes.compare_rows import ChangedRows, Op
 from omnigraph.read.changes.equality import compare_values
 from omnigraph.read.rows import (
     PUBLIC_NAMES,

@@ -1,0 +1,81 @@
+"""Compare two snapshots: which tables changed, and which rows of one table, with their before and after images.
+
+Tables of the same version are not opened. Of the others, only rows that can differ are read (see ``candidates.py``),
+one range of ids at a time (see ``id_ranges.py``). They are matched by id and compared by value, so a row that was
+rewritten unchanged, moved by a compaction or restored is not a change.
+
+A property that only one of the two schemas has counts as null on the other side, among the rows that can differ: a
+schema change that leaves the files of a table alone does not change its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from omnigraph.errors import NotFound
+from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.changes.candidates import CandidateRows, find_candidates, select_all_rows
+from omnigraph.read.changes.compare_rows import ChangedRows, DiffSide, compare_sides
+
+
+def find_changed_tables(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
+    """Return the sorted keys of the tables that have different versions in the two snapshots; opens no table.
+
+    A lagging branch may still have a table whose type is in neither schema: nobody sees its rows, so it is left out.
+    """
+    keys = {key for key in {*before.pins, *after.pins} if _version_of(before, key) != _version_of(after, key)}
+    known = {type_.table_key for side in (before, after) for type_ in side.catalog().types()} if keys else set[str]()
+    return tuple(sorted(keys & known))
+
+
+def _version_of(snapshot: Snapshot, table_key: str) -> tuple[str, str | None, int] | None:
+    """The folder, branch and version of a table in a snapshot; None if the snapshot does not have it."""
+    pin = snapshot.pins.get(table_key)
+    return None if pin is None else (pin.location, pin.branch, pin.version)
+
+
+def read_changes(
+    before: Snapshot, after: Snapshot, table_key: str, columns: Sequence[str] | None = None
+) -> Iterator[tuple[ChangedRows, ...]]:
+    """Yield the changes of one table in groups of ascending ids, each with at most one part for each op.
+
+    ``columns`` are the columns of the images; without blobs among them, no blob is read for an image.
+    """
+    if _version_of(before, table_key) != _version_of(after, table_key):
+        yield from compare_sides(table_key, *find_table_candidates(before, after, table_key).sides(), columns)
+
+
+@dataclass(frozen=True, slots=True)
+class TableCandidates:
+    """The rows of one table that may differ, on both sides, and its type on each. A side may have no table."""
+
+    before: CandidateRows | None
+    after: CandidateRows | None
+    types: tuple[NodeType | EdgeType, NodeType | EdgeType]
+
+    def sides(self) -> tuple[DiffSide, DiffSide]:
+        """Return both sides of the comparison."""
+        return DiffSide(self.before, self.types[0]), DiffSide(self.after, self.types[1])
+
+
+def find_table_candidates(before: Snapshot, after: Snapshot, table_key: str) -> TableCandidates:
+    """Find the rows of one table that may differ. Only metadata is read."""
+    types = resolve_types(before, after, table_key)
+    if _version_of(before, table_key) == _version_of(after, table_key):
+        return TableCandidates(None, None, types)
+    old, new = (snapshot.table(table_key) if table_key in snapshot.pins else None for snapshot in (before, after))
+    if old is not None and new is not None:
+        return TableCandidates(*find_candidates(old, new), types)
+    olds, news = (None if table is None else select_all_rows(table) for table in (old, new))
+    return TableCandidates(olds, news, types)
+
+
+def resolve_types(before: Snapshot, after: Snapshot, table_key: str) -> tuple[NodeType | EdgeType, NodeType | EdgeType]:
+    """Return the type on each side. A side whose schema lacks it has no rows, and is given the type of the other."""
+    old, new = (snapshot.catalog().find_type(table_key) for snapshot in (before, after))
+    known = old or new
+    if known is None:
+        raise NotFound(f"neither schema has the type of '{table_key}'", details={"table_key": table_key})
+    return old or known, new or known
