@@ -174,7 +174,7 @@ def test_a_child_comes_before_its_parents_whatever_the_clocks_say(
     stocked: Stocked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with og.open(stocked.path) as graph, monkeypatch.context() as patch:
-        patch.setattr("omnigraph.manifest.publisher.time.time_ns", lambda: 0)
+        patch.setattr("omnigraph.language.values.time.time_ns", lambda: 0)
         merged = merge(graph, BRANCH, "main")
         assert graph.commit(merged).created_at < graph.commit(stocked.branch_head).created_at
         assert [commit.id for commit in graph.ancestry()] == [

@@ -12,6 +12,7 @@ from omnigraph.cli.render.graph import MAIN, CommitDetails, CommitListing
 from omnigraph.cli.render.history import HistoryDrawing
 from omnigraph.cli.render.write import RecoveryListing
 from omnigraph.cli.session import session_of
+from omnigraph.language.values import parse_instant
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
@@ -123,10 +124,7 @@ def read_filters(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def _find_commits(graph: Graph, branch: str, limit: int, filters: dict[str, str]) -> list[Commit]:
-    # A late import: it loads Lance.
-    from omnigraph.manifest.references import instant_of
-
-    since, until = (instant_of(filters[key]) if key in filters else None for key in ("since", "until"))
+    since, until = (parse_instant(filters[key]) if key in filters else None for key in ("since", "until"))
     made_on = filters.get("branch")
     asked = limit if made_on is None else None
     commits = graph.commits(branch, asked, filters.get("actor"), since, until)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 import re
 import struct
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from typing import Protocol, TypeAlias, cast, runtime_checkable
+from typing import Final, Protocol, TypeAlias, cast, runtime_checkable
 
+from omnigraph.errors import ParameterError
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
 
@@ -33,13 +35,17 @@ _DATETIME = re.compile(
     re.ASCII,
 )
 _INTEGER = re.compile(r"-?\d{1,20}", re.ASCII)
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
-_DAY = 86_400_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY: Final = _EPOCH.toordinal()
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_MICROSECOND: Final = timedelta(microseconds=1)
 _MAX_PRINTED_BITS = 128
-_LAST_DAY = date.max.toordinal() - _EPOCH_DAY
-_FIRST_DAY = date.min.toordinal() - _EPOCH_DAY
+
+MILLISECONDS_PER_DAY: Final = 86_400_000
+FIRST_DAY: Final = date.min.toordinal() - _EPOCH_DAY
+LAST_DAY: Final = date.max.toordinal() - _EPOCH_DAY
+FIRST_MILLISECOND: Final = FIRST_DAY * MILLISECONDS_PER_DAY
+LAST_MILLISECOND: Final = (LAST_DAY + 1) * MILLISECONDS_PER_DAY - 1
 
 
 class ValueMismatch(Exception):
@@ -51,7 +57,51 @@ class ValueMismatch(Exception):
         self.hint = hint
 
 
-# ------------------------------------------------------------------------------------------------ dates
+# ------------------------------------------------------------------------------------------------ instants
+
+
+def to_days(day: date) -> int:
+    """Return the days since 1970."""
+    return day.toordinal() - _EPOCH_DAY
+
+
+def from_days(days: int) -> date:
+    """Return the date that many days after 1970-01-01."""
+    return date.fromordinal(days + _EPOCH_DAY)
+
+
+def to_milliseconds(instant: datetime) -> int:
+    """Return the milliseconds since 1970 UTC, rounded down."""
+    # The difference of a pandas timestamp divides to an integer of NumPy.
+    return int((instant - _EPOCH) // _MILLISECOND)
+
+
+def from_milliseconds(milliseconds: int) -> datetime:
+    """Return the instant, in UTC, that many milliseconds after 1970."""
+    return _EPOCH + milliseconds * _MILLISECOND
+
+
+def to_microseconds(instant: datetime) -> int:
+    """Return the microseconds since 1970 UTC."""
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def from_microseconds(microseconds: int) -> datetime:
+    """Return the instant, in UTC, that many microseconds after 1970; ``OverflowError`` beyond the year 9999."""
+    return _EPOCH + microseconds * _MICROSECOND
+
+
+def now_milliseconds() -> int:
+    """Return the current time in milliseconds since 1970 UTC."""
+    return time.time_ns() // 1_000_000
+
+
+def now_microseconds() -> int:
+    """Return the current time in microseconds since 1970 UTC."""
+    return time.time_ns() // 1000
+
+
+# ------------------------------------------------------------------------------------------------ date texts
 
 
 def parse_date(text: str) -> int:
@@ -59,7 +109,7 @@ def parse_date(text: str) -> int:
     found = _DATE.fullmatch(text)
     if found is not None:
         with suppress(ValueError):  # the 30th of February is refused like any other text
-            return date(*map(int, found.groups())).toordinal() - _EPOCH_DAY
+            return to_days(date(*map(int, found.groups())))
     raise ValueMismatch(f"'{text}' is not a date", f"write {DATE_FORM}")
 
 
@@ -74,10 +124,19 @@ def parse_datetime(text: str) -> int:
     minutes = int(found["hour"] or 0) * 60 + int(found["minute"] or 0) - _zone_minutes(found["zone"])
     seconds = int(found["second"] or 0)
     fraction = int((found["fraction"] or "").ljust(3, "0")[:3])
-    instant = parse_date(found["date"]) * _DAY + minutes * 60_000 + seconds * 1000 + fraction
-    if not _FIRST_DAY * _DAY <= instant < (_LAST_DAY + 1) * _DAY:
+    instant = parse_date(found["date"]) * MILLISECONDS_PER_DAY + minutes * 60_000 + seconds * 1000 + fraction
+    if not FIRST_MILLISECOND <= instant <= LAST_MILLISECOND:
         raise ValueMismatch(f"'{text}' is outside the years 1 to 9999 in UTC", "write an earlier or later time")
     return instant
+
+
+def parse_instant(text: str) -> datetime:
+    """Read an ISO 8601 date or time that names a moment in history; without a zone it is UTC."""
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ParameterError(f"'{text}' is no date or time", hint="write 2024-05-01 or 2024-05-01T10:00Z") from error
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 def _zone_minutes(zone: str | None) -> int:
@@ -129,7 +188,7 @@ def _unwrap(value: object) -> object:
     if isinstance(value, _ArrowValue):
         # as_py of a date64 drops the time of day.
         milliseconds = getattr(value, "value", None) if type(value).__name__ == "Date64Scalar" else None
-        return value.as_py() if milliseconds is None else _EPOCH + cast(int, milliseconds) * _MILLISECOND
+        return value.as_py() if milliseconds is None else from_milliseconds(cast(int, milliseconds))
     return value.tolist() if isinstance(value, _NumpyValue) else value
 
 
@@ -213,7 +272,7 @@ def _convert_date(value: object, to: ValueType) -> int:
         return parse_date(value)
     if not isinstance(value, date) or isinstance(value, datetime):
         raise _mismatch(value, to)
-    return value.toordinal() - _EPOCH_DAY
+    return to_days(value)
 
 
 def _convert_datetime(value: object, to: ValueType) -> int:
@@ -223,9 +282,9 @@ def _convert_datetime(value: object, to: ValueType) -> int:
         # Asked first, because the NaT of pandas has no zone and refuses to tell its offset.
         if value.tzinfo is None or value.utcoffset() is None:
             raise ValueMismatch("this datetime has no time zone", "write value.replace(tzinfo=UTC)")
-        return int((value - _EPOCH) // _MILLISECOND)
+        return to_milliseconds(value)
     if isinstance(value, date):
-        return (value.toordinal() - _EPOCH_DAY) * _DAY
+        return to_days(value) * MILLISECONDS_PER_DAY
     raise _mismatch(value, to)
 
 

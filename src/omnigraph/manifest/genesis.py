@@ -6,12 +6,11 @@ is whole, and one that does not is told to be unfinished.
 
 from __future__ import annotations
 
-import time
-
 from ulid import ULID
 
 from omnigraph.errors import AlreadyExists, ConflictError, HistoryGone, NotFound, StorageError, Unsupported
 from omnigraph.language.schema import EdgeType, NodeType, Schema, table_directory
+from omnigraph.language.values import now_microseconds
 from omnigraph.manifest import contract, migrations
 from omnigraph.manifest.handle import Manifest, refuse_file
 from omnigraph.manifest.rows import (
@@ -145,5 +144,5 @@ def _genesis(location: Location, schema: Schema, actor: str | None) -> list[Row]
         directory = table_directory(type_.table_key)
         file = manifest_file(location, directory, None, 1)
         rows += [Registration(type_.table_key, directory), TableVersion(type_.table_key, 1, None, 0, file)]
-    commit = CommitRecord(str(ULID()), None, 1, time.time_ns() // 1000, actor=actor, schema_ir_hash=schema.hash)
+    commit = CommitRecord(str(ULID()), None, 1, now_microseconds(), actor=actor, schema_ir_hash=schema.hash)
     return [*rows, commit, HeadPointer(MAIN, commit.id, None), SchemaHead(schema.hash)]

@@ -7,7 +7,6 @@ be lost without notice. Nothing else in the system makes data visible.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from omnigraph.errors import (
     PublishContention,
     StorageError,
 )
+from omnigraph.language.values import now_microseconds
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import (
     MAIN,
@@ -229,7 +229,7 @@ def _schema_head(manifest: Manifest, view: View, request: PublishRequest, commit
 
 def _commit_row(view: View, intent: CommitIntent) -> CommitRecord:
     parent = view.history.head()
-    now = time.time_ns() // 1000
+    now = now_microseconds()
     return CommitRecord(
         intent.commit_id,
         None if view.branch == MAIN else view.branch,

@@ -75,8 +75,8 @@ def rewritten(texts: Values, chosen: Values, rewrite: Callable[[str], str]) -> V
     return pa.array(found, texts.type)
 
 
-def with_one_zero(values: Values) -> Values:
-    """The values, 0.0 for -0.0: the two are equal, but not as members of a set or a dictionary."""
+def normalize_zero(values: Values) -> Values:
+    """Return the values with 0.0 for -0.0: Arrow tells the two apart in sets and dictionaries, comparisons do not."""
     return compute("add", values, pa.scalar(0, values.type)) if pa.types.is_floating(values.type) else values
 
 
@@ -88,7 +88,7 @@ class _Encoded(Protocol):
 
 def value_codes(values: Values) -> npt.NDArray[np.int64]:
     """A number for each value, the same for equal ones and none below 0; -1 for null."""
-    encoded = cast("_Encoded", compute("dictionary_encode", with_one_zero(values)))
+    encoded = cast("_Encoded", compute("dictionary_encode", normalize_zero(values)))
     codes = compute("coalesce", encoded.indices, pa.scalar(-1, pa.int32()))
     return codes.to_numpy(zero_copy_only=False).astype(np.int64)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import date
 from typing import Final, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 
 from omnigraph.language.query import ComparisonOperator
 from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
-from omnigraph.language.values import ConstantValue, round_to_f32
+from omnigraph.language.values import ConstantValue, from_days, round_to_f32
 from omnigraph.storage.arrow_schema import arrow_values
 
 MOST_LISTED: Final = 2_000
@@ -28,7 +27,6 @@ _MOST_JOINED: Final = 50
 """Conditions side by side nest in the engine, one level for each."""
 
 Mask: TypeAlias = pa.BooleanArray
-_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _LEAST_I64: Final = -(2**63)
 
 
@@ -223,7 +221,7 @@ def _literal(value: ConstantValue, scalar: Scalar) -> str:
         case bool():
             return "true" if value else "false"
         case int() if scalar is Scalar.DATE:
-            return f"DATE '{date.fromordinal(value + _EPOCH_DAY).isoformat()}'"
+            return f"DATE '{from_days(value).isoformat()}'"
         case int() if scalar is Scalar.DATETIME:
             # A timestamp would be compared in nanoseconds, which end in the year 2262.
             return f"arrow_cast({value}, 'Date64')"

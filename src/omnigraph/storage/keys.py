@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.language.schema import NodeType
-from omnigraph.storage.columns import Rows, Values, as_text, column_of, compute, joined, rewritten
+from omnigraph.storage.columns import Rows, Values, as_text, column_of, compute, joined, normalize_zero, rewritten
 from omnigraph.storage.json_text import json_strings
 
 
@@ -53,8 +53,8 @@ def _finite(values: Values) -> Values:
 
 
 def _float_text(values: Values) -> pa.StringArray:
-    # Adding zero turns -0.0 into 0.0. Arrow gives the shortest text that reads back, but with exponents.
-    texts = cast("Values", as_text(compute("add", values, pa.scalar(0, values.type))))
+    # Arrow gives the shortest text that reads back, but with exponents.
+    texts = cast("Values", as_text(normalize_zero(values)))
     with_exponent = compute("match_substring", texts, options=pc.MatchSubstringOptions("e"))
     written = rewritten(texts, with_exponent, lambda text: format(Decimal(text), "f"))
     return cast("pa.StringArray", written)

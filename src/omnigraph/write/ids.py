@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-import time
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+
+from omnigraph.language.values import now_milliseconds
 
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS: Final = np.frombuffer("".join(a + b for a in _CROCKFORD for b in _CROCKFORD).encode(), np.uint16)
@@ -19,7 +20,7 @@ _FIXED_PAIRS: Final = _ULID_LENGTH // 2 - _COUNTED_PAIRS
 
 def generate_ids(count: int) -> pa.StringArray:
     """Fresh ULIDs, each greater than the one before."""
-    moment = time.time_ns() // 1_000_000
+    moment = now_milliseconds()
     # Of the 80 random bits the lower half is counted up; its top bit starts clear, so that it never overflows.
     fixed = (moment << _HALF_BITS) | secrets.randbits(_HALF_BITS)
     counted = np.uint64(secrets.randbits(_HALF_BITS - 1)) + np.arange(count, dtype=np.uint64)

@@ -1,19 +1,18 @@
-"""The phases of a commit, under the branch's lock: sidecar (A), table commits (B), publish (C), sidecar away (D).
+"""The four durable phases of a commit, under the branch's lock.
 
-A writer that fails between A and C takes back what it did, or says that nobody knows how it ended. One that dies is
-brought to an end by whoever takes the lock next.
+A: put the sidecar. B: commit each table. C: publish. D: delete the sidecar. A writer that fails between A and C rolls
+back, or raises ``OutcomeUnknown``. A writer that dies is finished by whoever takes the lock next (:mod:`.recovery`).
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
 from omnigraph.errors import ConflictError, ExpectedVersionMismatch, OmniGraphError, OutcomeUnknown, StorageError
-from omnigraph.language.schema import TableKey
+from omnigraph.language.values import now_microseconds
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
@@ -26,7 +25,7 @@ from omnigraph.storage.locks import Held, LeaseLost
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
 from omnigraph.write.commit.operation import CommitOptions, CommitResult, Outcome, PreparedWrite, WriteOperation
-from omnigraph.write.commit.recovery import RECOVERY_ACTOR, roll_back
+from omnigraph.write.commit.recovery import roll_back
 from omnigraph.write.commit.sidecars import (
     ROLLBACK,
     Adoption,
@@ -39,13 +38,14 @@ from omnigraph.write.commit.sidecars import (
     put_sidecar,
     read_sidecar,
 )
+from omnigraph.write.commit.table_heads import RECOVERY_ACTOR
 
 _log = logging.getLogger("omnigraph")
 
 
 @dataclass(frozen=True, slots=True)
 class CommitAttempt(Generic[Outcome]):
-    """One call of :func:`commit`: ids that are minted once, whatever has to be repeated."""
+    """One call of :func:`commit`. Its ids are minted once, however often steps are repeated."""
 
     manifest: Manifest
     operation: WriteOperation[Outcome]
@@ -53,12 +53,12 @@ class CommitAttempt(Generic[Outcome]):
     operation_id: str
     commit_id: str
     incarnation: str | None
-    started_at: int = field(default_factory=lambda: time.time_ns() // 1000)
+    started_at: int = field(default_factory=now_microseconds)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitSection(Generic[Outcome]):
-    """What is known under the lock."""
+    """An attempt that holds the lock: the snapshot it was prepared on, and what is staged."""
 
     attempt: CommitAttempt[Outcome]
     held: Held
@@ -68,27 +68,27 @@ class CommitSection(Generic[Outcome]):
 
     @property
     def written_tables(self) -> list[str]:
-        """The tables that are written."""
+        """The keys of the tables that are written."""
         return [change.table_key for change in self.prepared.changes]
 
     @property
     def read_set(self) -> list[str]:
-        """The tables whose versions must be those of the basis: written, adopted and read."""
+        """The keys of the tables that must show the rows of the basis: written, read and adopted ones."""
         return sorted({*self.written_tables, *self.prepared.reads, *(pin.table_key for pin in self.prepared.adopted)})
 
     def list_expected_versions(self, view: View) -> dict[str, int]:
-        """The versions that a publish stands on, those of tables that are not shown yet or not any more too."""
-        comes_or_goes = {*(each.table_key for each in self.prepared.created), *self.prepared.dropped}
-        return {table_key: view.tables.version_of(table_key) for table_key in {*self.read_set, *comes_or_goes}}
+        """Return the versions that the publish compares: of the read set, and of created and dropped tables."""
+        created_or_dropped = {*(each.table_key for each in self.prepared.created), *self.prepared.dropped}
+        return {table_key: view.tables.version_of(table_key) for table_key in {*self.read_set, *created_or_dropped}}
 
     def list_tombstones(self, view: View) -> tuple[Tombstone, ...]:
-        """What hides the tables that are dropped: the last version of each, and one that this commit may make."""
+        """Return what hides each dropped table: its last version, and one more that this commit may make."""
         return tuple(Tombstone(key, view.tables.version_of(key) + 1) for key in self.prepared.dropped)
 
 
 @dataclass(frozen=True, slots=True)
 class _StagedTable:
-    """One table that is about to be committed: where it stands and what is staged on it."""
+    """One table that is about to be committed: its pin, the table at the pin, and what is staged on it."""
 
     pin: Pin
     table: Table
@@ -97,115 +97,120 @@ class _StagedTable:
 
 
 def run_phases(section: CommitSection[Outcome], view: View, owned: Mapping[str, Table]) -> CommitResult[Outcome]:
-    """Commit and publish. ``owned`` are the tables that the branch has as its own, which stand at their pins."""
-    ready = _ready(section, view, owned)
-    if not ready:
-        prepared = section.prepared
-        return (
-            _published_alone(section, view) if prepared.has_manifest_changes else CommitResult(None, prepared.outcome)
-        )
-    attempt = section.attempt
-    sidecar = _sidecar(section, view, ready)
+    """Commit the tables and publish them. ``owned`` are the tables of the branch, which are at their pins."""
+    attempt, outcome = section.attempt, section.prepared.outcome
+    staged_tables = _stage_tables(section, view, owned)
+    if not staged_tables:
+        return _publish_alone(section, view) if section.prepared.has_manifest_changes else CommitResult(None, outcome)
+    sidecar = _build_sidecar(section, view, staged_tables)
     section.held.check()
-    put_sidecar(attempt.manifest.objects, sidecar)
+    put_sidecar(attempt.manifest.objects, sidecar)  # phase A
     try:
-        updates = [_committed(section, each) for each in ready]
-        sidecar = _confirmed(section, sidecar, updates)
-        published = _published(section, view, updates)
+        updates = [_commit_table(section, each) for each in staged_tables]  # phase B
+        sidecar = _confirm_merge(section, sidecar, updates)
+        published = _publish(section, view, updates)  # phase C
     except LeaseLost as lost:
         raise OutcomeUnknown(attempt.commit_id, f"the lock was lost in the middle of a commit: {lost}") from lost
     except (CommitRefused, HeadMoved) as moved:
         landed = _give_up(section, sidecar)
         if landed is None:
-            raise _conflict(moved, ready) from moved
-        return CommitResult(landed, section.prepared.outcome)
+            raise _conflict(moved, staged_tables) from moved
+        return CommitResult(landed, outcome)
     except BaseException as error:
         landed = _give_up(section, sidecar)
         if landed is None or not isinstance(error, Exception):
             raise
-        return CommitResult(landed, section.prepared.outcome)
+        return CommitResult(landed, outcome)
     if published.status == "replayed":
         _give_up(section, sidecar)
-        return CommitResult(published.commit, section.prepared.outcome, replayed=True)
+        return CommitResult(published.commit, outcome, replayed=True)
     if published.commit.actor != RECOVERY_ACTOR or attempt.options.actor == RECOVERY_ACTOR:
-        _clear(section, sidecar)
-    return CommitResult(published.commit, section.prepared.outcome)
+        _clear_sidecar(section, sidecar)  # phase D
+    return CommitResult(published.commit, outcome)
 
 
-def _ready(section: CommitSection[Outcome], view: View, owned: Mapping[str, Table]) -> list[_StagedTable]:
-    """Fork what has to be forked, stage what is not staged on the current pin, leave out what changes nothing."""
+# --------------------------------------------------------------------------------------------- before phase A
+
+
+def _stage_tables(section: CommitSection[Outcome], view: View, owned: Mapping[str, Table]) -> list[_StagedTable]:
+    """Fork inherited tables and stage what is not staged on the current pin. Leave out changes that change nothing."""
     manifest, pins = section.attempt.manifest, pins_of(view)
-    ready: list[_StagedTable] = []
+    staged_tables: list[_StagedTable] = []
     for change in section.prepared.changes:
         pin = pins[change.table_key]
         table = owned.get(change.table_key) or fork_table(manifest, section.held, section.attempt.options.branch, pin)
-        known = section.staged.get(change.table_key)
-        fits = known is not None and (known.branch, known.version) == (table.branch, table.version)
-        staged = known if fits else change.stage(table)
+        staged = _find_staged(section, change.table_key, table) or change.stage(table)
         if staged is not None:
-            ready.append(_StagedTable(pin, table, staged))
+            staged_tables.append(_StagedTable(pin, table, staged))
     for each in section.prepared.created:
         table = each.open_home(section.held)
-        known = section.staged.get(each.table_key)
-        fits = known is not None and (known.branch, known.version) == (table.branch, table.version)
+        staged = _find_staged(section, each.table_key, table) or each.stage(table)
         pin = Pin(each.table_key, each.location, table.version, table.branch, 0)
-        ready.append(_StagedTable(pin, table, known if known is not None and fits else each.stage(table), is_new=True))
-    return ready
+        staged_tables.append(_StagedTable(pin, table, staged, is_new=True))
+    return staged_tables
 
 
-def _sidecar(section: CommitSection[Outcome], view: View, ready: list[_StagedTable]) -> Sidecar:
-    attempt, terms = section.attempt, section.attempt.options
+def _find_staged(section: CommitSection[Outcome], table_key: str, table: Table) -> Staged | None:
+    """Return what was staged before the lock, if it was staged on this very version."""
+    staged = section.staged.get(table_key)
+    is_current = staged is not None and (staged.branch, staged.version) == (table.branch, table.version)
+    return staged if is_current else None
+
+
+def _build_sidecar(section: CommitSection[Outcome], view: View, staged_tables: list[_StagedTable]) -> Sidecar:
+    attempt, options = section.attempt, section.attempt.options
     head = view.history.head()
     return Sidecar(
-        attempt.operation_id,
-        attempt.started_at,
-        None if terms.branch == MAIN else terms.branch,
-        terms.actor,
-        attempt.operation.kind,
-        tuple(
+        operation_id=attempt.operation_id,
+        started_at=attempt.started_at,
+        branch=None if options.branch == MAIN else options.branch,
+        actor_id=options.actor,
+        writer_kind=attempt.operation.kind,
+        tables=tuple(
             SidecarPin(
-                each.pin.table_key,
-                attempt.manifest.location.join(each.pin.location),
-                each.pin.version,
-                each.staged.committed_version,
-                each.table.branch,
+                table_key=each.pin.table_key,
+                table_path=attempt.manifest.location.join(each.pin.location),
+                expected_version=each.pin.version,
+                post_commit_pin=each.staged.committed_version,
+                table_branch=each.table.branch,
                 transaction_uuid=each.staged.transaction_uuid,
             )
-            for each in ready
+            for each in staged_tables
             if not each.is_new
         ),
-        merge_source_commit_id=terms.merged_parent,
+        merge_source_commit_id=options.merged_parent,
         commit_id=attempt.commit_id,
         parent_commit_id=head.id if head else None,
-        if_commit=terms.if_commit,
-        txn=terms.txn,
+        if_commit=options.if_commit,
+        txn=options.txn,
         read_set=section.list_expected_versions(view),
-        schema_ir_hash=terms.schema_ir_hash,
+        schema_ir_hash=options.schema_ir_hash,
         branch_incarnation=attempt.incarnation,
-        message=terms.message,
+        message=options.message,
         adopted=tuple(Adoption(pin.table_key, pin.version, pin.row_count) for pin in section.prepared.adopted),
         additional_registrations=tuple(
             SidecarRegistration(each.pin.table_key, each.pin.location, each.table.branch, each.staged.committed_version)
-            for each in ready
+            for each in staged_tables
             if each.is_new
         ),
-        tombstones=tuple(
-            SidecarTombstone(TableKey(each.table_key), each.version) for each in section.list_tombstones(view)
-        ),
+        tombstones=tuple(SidecarTombstone(each.table_key, each.version) for each in section.list_tombstones(view)),
         replaces_schema=section.prepared.schema and section.prepared.schema.replaces,
     )
 
 
-def _committed(section: CommitSection[Outcome], ready: _StagedTable) -> TableVersion:
+# --------------------------------------------------------------------------------------------- phase B
+
+
+def _commit_table(section: CommitSection[Outcome], staged_table: _StagedTable) -> TableVersion:
     section.held.check()
-    table = tables.commit(ready.table, ready.staged, section.attempt.operation_id)
-    return entry_of(section.attempt.manifest, ready.pin, table)
+    table = tables.commit(staged_table.table, staged_table.staged, section.attempt.operation_id)
+    return entry_of(section.attempt.manifest, staged_table.pin, table)
 
 
-def _confirmed(section: CommitSection[Outcome], sidecar: Sidecar, updates: list[TableVersion]) -> Sidecar:
-    """A merge says in its sidecar that every table was committed: without that, release 0.8 takes it back.
+def _confirm_merge(section: CommitSection[Outcome], sidecar: Sidecar, updates: list[TableVersion]) -> Sidecar:
+    """Write into the sidecar of a merge that every table was committed, or else release 0.8 would roll it back.
 
-    That release does not know of adopted versions, so a merge that has some is never said to be complete.
+    That release does not know adopted versions, so a merge that has some is never confirmed.
     """
     if sidecar.writer_kind is not WriterKind.BRANCH_MERGE or sidecar.adopted:
         return sidecar
@@ -216,27 +221,20 @@ def _confirmed(section: CommitSection[Outcome], sidecar: Sidecar, updates: list[
     return replace(sidecar, tables=confirmed)
 
 
-def _published_alone(section: CommitSection[Outcome], view: View) -> CommitResult[Outcome]:
-    """Publish where no table is committed: one write, all or nothing, so there is nothing to write down before."""
-    attempt = section.attempt
-    try:
-        published = _published(section, view, [])
-    except (LeaseLost, StorageError) as error:
-        landed = _landed(attempt)
-        if landed is None:
-            raise OutcomeUnknown(
-                attempt.commit_id, f"whether the commit was published is not known: {error}"
-            ) from error
-        return CommitResult(landed, section.prepared.outcome)
-    return CommitResult(published.commit, section.prepared.outcome, replayed=published.status == "replayed")
+# --------------------------------------------------------------------------------------------- phase C
 
 
-def _published(section: CommitSection[Outcome], view: View, updates: list[TableVersion]) -> Published:
-    attempt, terms, prepared = section.attempt, section.attempt.options, section.prepared
+def _publish(section: CommitSection[Outcome], view: View, updates: list[TableVersion]) -> Published:
+    attempt, options, prepared = section.attempt, section.attempt.options, section.prepared
     schema = prepared.schema
     request = PublishRequest(
         CommitIntent(
-            attempt.commit_id, terms.schema_ir_hash, terms.actor, terms.message, terms.merged_parent, terms.txn
+            attempt.commit_id,
+            options.schema_ir_hash,
+            options.actor,
+            options.message,
+            options.merged_parent,
+            options.txn,
         ),
         registrations=tuple(Registration(each.table_key, each.location) for each in prepared.created),
         updates=(*updates, *(standing_entry(attempt.manifest, pin) for pin in prepared.adopted)),
@@ -244,33 +242,51 @@ def _published(section: CommitSection[Outcome], view: View, updates: list[TableV
         new_schema=None if schema is None else schema.schema_ir_hash,
         replaces_schema=None if schema is None else schema.replaces,
         expected=section.list_expected_versions(view),
-        if_commit=terms.if_commit,
+        if_commit=options.if_commit,
         incarnation=attempt.incarnation,
     )
-    published = publish(attempt.manifest, section.held, terms.branch, request)
+    published = publish(attempt.manifest, section.held, options.branch, request)
     assert published is not None
     return published
 
 
-def _clear(section: CommitSection[Outcome], sidecar: Sidecar) -> None:
+def _publish_alone(section: CommitSection[Outcome], view: View) -> CommitResult[Outcome]:
+    """Publish without table commits. That is one atomic write and needs no sidecar."""
+    attempt = section.attempt
+    try:
+        published = _publish(section, view, [])
+    except (LeaseLost, StorageError) as error:
+        landed = _find_own_commit(attempt)
+        if landed is None:
+            raise OutcomeUnknown(attempt.commit_id, f"the commit may or may not be published: {error}") from error
+        return CommitResult(landed, section.prepared.outcome)
+    return CommitResult(published.commit, section.prepared.outcome, replayed=published.status == "replayed")
+
+
+# --------------------------------------------------------------------------------------------- phase D
+
+
+def _clear_sidecar(section: CommitSection[Outcome], sidecar: Sidecar) -> None:
     try:
         delete_sidecar(section.attempt.manifest.objects, sidecar)
     except OmniGraphError as error:
-        # The commit is durable: reporting a failure would be wrong. The next writer clears it.
+        # The commit is durable, so this is no failure. The next writer deletes the sidecar.
         _log.warning("the sidecar of commit %s could not be removed yet: %s", sidecar.commit_id, error)
 
 
+# --------------------------------------------------------------------------------------------- failure in phase B or C
+
+
 def _give_up(section: CommitSection[Outcome], sidecar: Sidecar) -> CommitRecord | None:
-    """The way out of a failed phase B or C: the commit, if it landed after all; None when all was taken back."""
+    """Roll back a failed phase B or C. Return the commit if it was published after all, else None."""
     attempt = section.attempt
     try:
-        mine = read_sidecar(attempt.manifest.objects, sidecar.operation_id)
-        if mine is None:
-            # Somebody finished it for us: touch nothing, and look which way it went.
-            return _landed(attempt)
+        if read_sidecar(attempt.manifest.objects, sidecar.operation_id) is None:
+            # Somebody finished the operation: touch nothing, and look which way it went.
+            return _find_own_commit(attempt)
         section.held.check()
         put_sidecar(attempt.manifest.objects, replace(sidecar, decision=ROLLBACK))
-        landed = _landed(attempt)
+        landed = _find_own_commit(attempt)
         if landed is not None:
             return landed
         rolled_back = roll_back(attempt.manifest, section.held, attempt.options.branch, sidecar)
@@ -279,17 +295,19 @@ def _give_up(section: CommitSection[Outcome], sidecar: Sidecar) -> CommitRecord 
         section.held.check()
         delete_sidecar(attempt.manifest.objects, sidecar)
     except (OmniGraphError, CommitRefused, HeadMoved, LeaseLost) as error:
-        raise OutcomeUnknown(attempt.commit_id, f"the write failed and could not be taken back yet: {error}") from error
+        raise OutcomeUnknown(
+            attempt.commit_id, f"the write failed and could not be rolled back yet: {error}"
+        ) from error
     return None
 
 
-def _landed(attempt: CommitAttempt[Outcome]) -> CommitRecord | None:
+def _find_own_commit(attempt: CommitAttempt[Outcome]) -> CommitRecord | None:
     return attempt.manifest.view(attempt.options.branch, with_lineage=True).history.find(attempt.commit_id)
 
 
-def _conflict(moved: CommitRefused | HeadMoved, ready: list[_StagedTable]) -> ConflictError:
-    keys = {each.table.subject: each.pin for each in ready}
-    pin = keys.get(moved.subject)
+def _conflict(moved: CommitRefused | HeadMoved, staged_tables: list[_StagedTable]) -> ConflictError:
+    pins = {each.table.subject: each.pin for each in staged_tables}
+    pin = pins.get(moved.subject)
     if pin is None or isinstance(moved, CommitRefused):
         return ConflictError(f"another writer changed the table first: {moved}", hint="read again and retry")
     return ExpectedVersionMismatch(pin.table_key, moved.expected - 1, moved.actual - 1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from decimal import Decimal
 from itertools import chain
 from typing import Final, TypeVar, cast
@@ -20,20 +19,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.language.types import FLOATS, INTEGERS, Scalar, ValueType
-from omnigraph.language.values import DATE_FORM, DATETIME_FORM, ConstantValue, ValueMismatch, convert_value
-from omnigraph.read.rows import BlobValue, blob_array
+from omnigraph.language.values import (
+    DATE_FORM,
+    DATETIME_FORM,
+    FIRST_DAY,
+    FIRST_MILLISECOND,
+    LAST_DAY,
+    LAST_MILLISECOND,
+    MILLISECONDS_PER_DAY,
+    ConstantValue,
+    ValueMismatch,
+    convert_value,
+)
+from omnigraph.read.rows import BlobValue, to_blob_array
 from omnigraph.storage.arrow_schema import arrow_field, arrow_type, arrow_values
 from omnigraph.storage.columns import Values, absent, compute, places, to_list
-from omnigraph.write.blobs import NotBase64, blob_of
+from omnigraph.write.blobs import NotBase64, parse_blob
 
 Item = TypeVar("Item")
 
-_DAY: Final = 86_400_000
-_FIRST_DAY: Final = date.min.toordinal() - date(1970, 1, 1).toordinal()
-_LAST_DAY: Final = date.max.toordinal() - date(1970, 1, 1).toordinal()
 _TEMPORAL: Final = {
-    Scalar.DATE: (_FIRST_DAY, _LAST_DAY),
-    Scalar.DATETIME: (_FIRST_DAY * _DAY, (_LAST_DAY + 1) * _DAY - 1),
+    Scalar.DATE: (FIRST_DAY, LAST_DAY),
+    Scalar.DATETIME: (FIRST_MILLISECOND, LAST_MILLISECOND),
 }
 _TEMPORAL_FORMS: Final = {
     Scalar.DATE: f"a text {DATE_FORM} or days",
@@ -175,11 +182,11 @@ def _blobs(values: Iterable[object]) -> Converted:
     for row, value in enumerate(values):
         try:
             text = convert_value(value, ValueType(Scalar.BLOB, nullable=True))
-            found.append(None if text is None else blob_of(cast(str, text)))
+            found.append(None if text is None else parse_blob(cast(str, text)))
         except (ValueMismatch, NotBase64) as mismatch:
             found.append(None)
             mismatches.append(Mismatch(row, value, f"{mismatch}; give a URI or 'base64:...'"))
-    return Converted(blob_array(found), tuple(mismatches))
+    return Converted(to_blob_array(found), tuple(mismatches))
 
 
 # --------------------------------------------------------------------------------------------- lists and vectors
@@ -288,13 +295,13 @@ def _from_arrow_times(column: Values, type_: ValueType) -> Converted:
     if pa.types.is_date64(column.type):
         milliseconds = column.cast(pa.int64())
     elif pa.types.is_date32(column.type):
-        milliseconds = pc.multiply(column.cast(pa.int32()).cast(pa.int64()), pa.scalar(_DAY))
+        milliseconds = pc.multiply(column.cast(pa.int32()).cast(pa.int64()), pa.scalar(MILLISECONDS_PER_DAY))
     else:
         floored = compute("floor_temporal", column, options=pc.RoundTemporalOptions(unit="millisecond"))
         milliseconds = floored.cast(pa.timestamp("ms")).cast(pa.int64())
     if scalar is Scalar.DATETIME:
         return _whole_instants(cast("Values", milliseconds), type_)
-    days = pc.divide(milliseconds, pa.scalar(_DAY))
+    days = pc.divide(milliseconds, pa.scalar(MILLISECONDS_PER_DAY))
     return _whole_days(cast("Values", milliseconds), cast("Values", days), type_)
 
 
@@ -314,7 +321,7 @@ def _whole_instants(milliseconds: Values, type_: ValueType) -> Converted:
 
 def _whole_days(milliseconds: Values, days: Values, type_: ValueType) -> Converted:
     """Days, where a time of day is a mismatch."""
-    whole = compute("equal", compute("multiply", days, pa.scalar(_DAY)), milliseconds)
+    whole = compute("equal", compute("multiply", days, pa.scalar(MILLISECONDS_PER_DAY)), milliseconds)
     if _all(whole):
         return _whole_instants(days, type_)
     kept = _whole_instants(compute("if_else", whole, days, pa.scalar(None, pa.int64())), type_)
@@ -342,7 +349,7 @@ def _from_arrow_blobs(column: Values) -> Converted:
     if _is_text(column.type):
         return _blobs(to_list(column))
     contents = cast("list[bytes | None]", to_list(column))
-    return Converted(blob_array([None if data is None else _inline(data) for data in contents]))
+    return Converted(to_blob_array([None if data is None else _inline(data) for data in contents]))
 
 
 def _inline(data: bytes) -> BlobValue:

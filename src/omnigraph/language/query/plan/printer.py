@@ -6,7 +6,6 @@ The text is stable: case files compare it, and ``omnigraph query --explain`` pri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, date, datetime, timedelta
 
 from omnigraph.language.query.ast import ANONYMOUS
 from omnigraph.language.query.plan.operators import (
@@ -60,11 +59,10 @@ from omnigraph.language.query.typed import (
 )
 from omnigraph.language.syntax import quote_string
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.language.values import ConstantValue
+from omnigraph.language.values import ConstantValue, from_days, from_milliseconds
 
 _ARROWS = {TraversalDirection.OUT: ("-", "->"), TraversalDirection.IN: ("<-", "-"), TraversalDirection.BOTH: ("-", "-")}
 _WIDEST = 80
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def print_plan(plan: PlanOperator | TypedMutation, notes: Callable[[PlanOperator], str] | None = None) -> str:
@@ -245,9 +243,9 @@ def _literal(value: ConstantValue, of: ValueType) -> str:
         case str():
             return quote_string(value)
         case int() if of.scalar is Scalar.DATE:
-            return f'date("{date(1970, 1, 1) + timedelta(days=value)}")'
+            return f'date("{from_days(value)}")'
         case int() if of.scalar is Scalar.DATETIME:
-            moment = (_EPOCH + timedelta(milliseconds=value)).isoformat(timespec="milliseconds")
+            moment = from_milliseconds(value).isoformat(timespec="milliseconds")
             return f'datetime("{moment.replace("+00:00", "Z")}")'
         case _:
             return str(value)
