@@ -24,7 +24,7 @@ from omnigraph.errors import (
 from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.maintain.cleanup import cleanup
-from omnigraph.maintain.leftovers import Kind
+from omnigraph.maintain.orphans import ReclaimKind
 from omnigraph.manifest import contract
 from omnigraph.manifest.opening import ADOPTED
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
@@ -307,15 +307,15 @@ def test_the_rows_of_a_dropped_type_go_when_no_commit_shows_them(graph: Graph, h
         assert graph.nodes("City", at=before).to_arrow().num_rows == 501
         load(graph, {"type": "Person", "data": {"name": "dee"}})
         kept = cleanup(graph._manifest, 3, grace=timedelta(0), confirm=True)
-        assert Kind.DROPPED not in {each.kind for each in kept.reclaimed}
+        assert ReclaimKind.DROPPED not in {each.kind for each in kept.reclaimed}
         assert graph.nodes("City", at=before).to_arrow().num_rows == 501
         preview = cleanup(graph._manifest, 1, grace=timedelta(0))
         done = cleanup(graph._manifest, 1, grace=timedelta(0), confirm=True)
         for found in (preview, done):
-            assert {each.kind: each.count for each in found.reclaimed}[Kind.DROPPED] == 2
+            assert {each.kind: each.count for each in found.reclaimed}[ReclaimKind.DROPPED] == 2
         assert done.bytes > with_rows / 2
         again = cleanup(graph._manifest, 1, grace=timedelta(0), confirm=True)
-        assert Kind.DROPPED not in {each.kind for each in again.reclaimed}
+        assert ReclaimKind.DROPPED not in {each.kind for each in again.reclaimed}
     assert size_of(graph, location) < with_rows / 5
     assert graph.verify().findings == ()
     graph.apply_schema(BEFORE)

@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph.errors import ConflictError, MergeConflicts, PreconditionFailed
 from omnigraph.graph import Graph
-from omnigraph.write.commit.section import CAUGHT_UP
+from omnigraph.write.commit.section import CATCH_UP_MESSAGE
 from tests.write.evolve.evolving import BEFORE, head, load, make, people, with_change
 
 OTHER = {
@@ -69,7 +69,7 @@ def test_catching_up_is_a_commit_of_its_own_and_happens_once(graph: Graph) -> No
     graph.apply_schema(OTHER["note"])
     for name in ("eve", "fay"):
         graph.mutate(f'query q() {{ insert Person {{ name: "{name}", note: "n" }} }}', branch="dev")
-    assert [commit.message for commit in graph.commits("dev")][:4] == [None, None, CAUGHT_UP, None]
+    assert [commit.message for commit in graph.commits("dev")][:4] == [None, None, CATCH_UP_MESSAGE, None]
     assert graph.apply_schema(BEFORE).applied
     with graph.transaction("dev") as tx:
         tx.mutate('query q() { update Person set { age: 9 } where name = "eve" }')

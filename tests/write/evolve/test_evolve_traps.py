@@ -9,8 +9,8 @@ import pytest
 import omnigraph
 from omnigraph.errors import ConflictError, Unsupported
 from omnigraph.graph import Graph
-from omnigraph.read.changes.changed_rows import Op
-from omnigraph.write.commit.section import CAUGHT_UP
+from omnigraph.read.changes.compare_rows import Op
+from omnigraph.write.commit.section import CATCH_UP_MESSAGE
 from tests.write.evolve.evolving import BEFORE, head, load, make, people, with_change
 
 WITHOUT_NICK = with_change("  nick: String?\n", "")
@@ -144,7 +144,7 @@ def test_a_branch_that_is_two_schemas_behind(graph: Graph, step: str) -> None:
     assert shown["dev"].keys() == people(graph)["ann"].keys()
     assert {name: row for name, row in shown.items() if name != "dev"} == people(graph)
     graph.mutate('query q() { update Person set { city: "rome" } where name = "dev" }', branch="dev")
-    assert [commit.message for commit in graph.commits("dev")][:2] == [None, CAUGHT_UP]
+    assert [commit.message for commit in graph.commits("dev")][:2] == [None, CATCH_UP_MESSAGE]
     assert people(graph, "dev") == {**shown, "dev": {**shown["dev"], "city": "rome"}}
     assert graph.verify().findings == ()
 

@@ -20,7 +20,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph import Graph
 from omnigraph.write.load import load_operation as load_work
-from omnigraph.write.load.load_operation import Mode
+from omnigraph.write.load.load_operation import LoadMode
 from omnigraph.write.load.run import LoadResult
 from tests import crash
 from tests.graphs import rows_of, written
@@ -69,7 +69,7 @@ def branch(request: pytest.FixtureRequest, fleet: Graph) -> str:
         ("overwrite", {"v2": "new", "v8": "eight"}),
     ],
 )
-def test_each_mode_on_each_branch(fleet: Graph, branch: str, mode: Mode, expected: dict[str, str]) -> None:
+def test_each_mode_on_each_branch(fleet: Graph, branch: str, mode: LoadMode, expected: dict[str, str]) -> None:
     other = "v9" if mode == "append" else "v2"
     records = [vessel("v8", "eight"), vessel(other, "nine" if mode == "append" else "new")]
     if mode == "overwrite":
@@ -100,7 +100,7 @@ def test_append_is_strict(fleet: Graph) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
-def test_a_key_twice_in_one_load_is_an_error_that_names_both(fleet: Graph, mode: Mode) -> None:
+def test_a_key_twice_in_one_load_is_an_error_that_names_both(fleet: Graph, mode: LoadMode) -> None:
     before = written(fleet)
     with pytest.raises(ValidationError) as caught:
         fleet.load([vessel("v7"), vessel("v8"), vessel("v7")], mode=mode)
@@ -208,7 +208,7 @@ def test_a_txn_is_loaded_once_whatever_the_data(fleet: Graph) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
-def test_two_retries_at_once_load_once(fleet: Graph, mode: Mode, staged_at: str) -> None:
+def test_two_retries_at_once_load_once(fleet: Graph, mode: LoadMode, staged_at: str) -> None:
     records = [vessel("v1", "x"), vessel("v2"), vessel("v3")] if mode != "append" else [vessel("v9", "x")]
 
     def load() -> LoadResult:

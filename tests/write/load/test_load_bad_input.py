@@ -15,7 +15,7 @@ import pytest
 from omnigraph.errors import InputError, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.write.load import sources
-from omnigraph.write.load.load_operation import Mode
+from omnigraph.write.load.load_operation import LoadMode
 from tests.graphs import rows_of, written
 
 MOST_SHOWN = 1_000
@@ -26,7 +26,7 @@ def port(code: str, **data: object) -> str:
     return json.dumps({"type": "Port", "data": {"code": code, "name": "n", **data}})
 
 
-def refused(graph: Graph, source: object, mode: Mode = "append", branch: str = "main") -> ValidationError:
+def refused(graph: Graph, source: object, mode: LoadMode = "append", branch: str = "main") -> ValidationError:
     before = written(graph, branch)
     with pytest.raises(ValidationError) as caught:
         graph.load(source, mode=mode, branch=branch)  # pyright: ignore[reportArgumentType]  of any kind
@@ -45,7 +45,7 @@ def refused(graph: Graph, source: object, mode: Mode = "append", branch: str = "
     ids=["no JSON", "check", "range", "twice", "no end"],
 )
 def test_one_bad_line_among_many_blocks_loads_nothing(
-    fleet: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, branch: str, bad: str
+    fleet: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: LoadMode, branch: str, bad: str
 ) -> None:
     monkeypatch.setattr(sources, "BLOCK_BYTES", 200)
     if branch != "main":
@@ -101,7 +101,7 @@ def parquet_bytes() -> bytes:
     ids=["array", "indented", "csv", "html", "parquet", "binary", "zeros", "lone cr", "one line", "cut"],
 )
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_file_that_is_no_jsonl(fleet: Graph, tmp_path: Path, content: bytes, mode: Mode) -> None:
+def test_a_file_that_is_no_jsonl(fleet: Graph, tmp_path: Path, content: bytes, mode: LoadMode) -> None:
     path = tmp_path / "file.jsonl"
     path.write_bytes(content)
     found = refused(fleet, path, mode)

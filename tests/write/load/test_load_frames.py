@@ -23,9 +23,9 @@ from omnigraph.language.schema import parse_schema
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.write.load.conversion import from_arrow, from_values
-from omnigraph.write.load.frames import read_frame
-from omnigraph.write.load.intake import Draft, admit
+from omnigraph.write.load.data_frames import read_frame
 from omnigraph.write.load.records import read_records
+from omnigraph.write.load.validation import RawBatch, validate_batch
 from tests.graphs import rows_of, written
 
 WIDE = parse_schema(
@@ -39,7 +39,7 @@ def wide(**columns: Values | Sequence[object]) -> pa.Table:
     count = len(next(iter(columns.values())))
     table = pa.table({"key": list(range(count)), **columns})
     (draft,) = read_frame(WIDE, WIDE.nodes["Wide"], "nodes['Wide']", table)
-    admitted = admit(draft)
+    admitted = validate_batch(draft)
     assert [each.violations for each in admitted.rejected] == []
     return pa.Table.from_batches([admitted.rows])
 
@@ -145,7 +145,7 @@ def test_values_that_do_not_fit_name_column_and_row(
 ) -> None:
     table = pa.table({"key": [0, 1], **column})
     (draft,) = read_frame(WIDE, WIDE.nodes["Wide"], "nodes['Wide']", table)
-    admitted = admit(draft)
+    admitted = validate_batch(draft)
     ((found,),) = [each.violations for each in admitted.rejected]
     assert (found.file, found.line, found.id, found.property, found.rule) == (
         "nodes['Wide']", 2, "1", next(iter(column)), rule,
@@ -236,7 +236,7 @@ def test_instants_come_out_of_every_unit_as_they_went_in(days: list[int], unit: 
 def test_a_record_and_a_frame_give_the_same_row() -> None:
     data = {"key": 4, "i": 3, "d": 0.5, "day": "2001-05-04", "at": "2024-01-01T08:00:00.001Z", "words": ["x"]}
     (draft,) = read_records(WIDE, io.StringIO(json.dumps({"type": "Wide", "data": data}) + "\n"))
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, RawBatch)
     frame = pa.Table.from_pylist([data])
     (other,) = read_frame(WIDE, WIDE.nodes["Wide"], "frame", frame)
-    assert admit(draft).rows == admit(other).rows
+    assert validate_batch(draft).rows == validate_batch(other).rows

@@ -16,23 +16,23 @@ from omnigraph.graph import Graph
 from omnigraph.storage.failpoints import recording
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
-from omnigraph.write.commit.section import HANDED_OVER
-from omnigraph.write.load import gather as gathering
+from omnigraph.write.commit.section import HANDOFF_MESSAGE
+from omnigraph.write.load import row_buffer as gathering
 from omnigraph.write.load import sources
-from omnigraph.write.load.load_operation import Mode
+from omnigraph.write.load.load_operation import LoadMode
 from omnigraph.write.load.run import LoadResult
 from tests import crash
 from tests.graphs import rows_of, written
 from tests.write.mutation.interleaving import meanwhile
 
 PORT_SCHEMA = "node Port { code: String @key  name: String }"
-MODES: tuple[Mode, ...] = ("append", "merge", "overwrite")
+MODES: tuple[LoadMode, ...] = ("append", "merge", "overwrite")
 
 
 @pytest.fixture(autouse=True)
 def every_record_is_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each record is staged by itself, as if it were a block of a large file."""
-    monkeypatch.setattr(gathering, "MOST_HELD", 0)
+    monkeypatch.setattr(gathering, "MAX_BUFFERED_BYTES", 0)
     monkeypatch.setattr(sources, "BLOCK_RECORDS", 1)
 
 
@@ -83,7 +83,7 @@ def test_rows_are_staged_while_the_input_is_read(fleet: Graph) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "merge"])
-def test_rows_are_not_written_again_on_a_newer_version(fleet: Graph, mode: Mode) -> None:
+def test_rows_are_not_written_again_on_a_newer_version(fleet: Graph, mode: LoadMode) -> None:
     before = data_files(fleet)
     with meanwhile(lambda: fleet.mutate('query q() { insert Port { code: "other", name: "o" } }'), "table.audit"):
         fleet.load([port("a"), port("b"), port("c")], mode=mode)
@@ -129,14 +129,14 @@ def test_a_check_of_many_rows_writes_nothing(fleet: Graph) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_branch_takes_its_tables_over_before_many_rows_are_staged(fleet: Graph, mode: Mode) -> None:
+def test_a_branch_takes_its_tables_over_before_many_rows_are_staged(fleet: Graph, mode: LoadMode) -> None:
     fleet.create_branch("june")
     before = written(fleet)
     records = [port("a"), {"edge": "CallsAt", "from": "v1", "to": "a"}]
     result = fleet.load(records, mode=mode, branch="june", actor="act-ann")
     loaded, forked, *_ = fleet.commits("june")
     assert result.commit == loaded
-    assert (forked.message, forked.actor, forked.txn) == (HANDED_OVER, "act-ann", None)
+    assert (forked.message, forked.actor, forked.txn) == (HANDOFF_MESSAGE, "act-ann", None)
     assert ports(fleet, "june") == ({"a": "n"} if mode == "overwrite" else {**PORTS, "a": "n"})
     assert [fleet.snapshot("june").pins[key].branch for key in ("node:Port", "edge:CallsAt", "node:Vessel")] == [
         "june",
@@ -146,7 +146,7 @@ def test_a_branch_takes_its_tables_over_before_many_rows_are_staged(fleet: Graph
     assert rows_of(fleet, "Port", "june", forked.id) == rows_of(fleet, "Port")
     assert written(fleet) == before
     fleet.load([port("b")], branch="june")
-    assert [each.message for each in fleet.commits("june")].count(HANDED_OVER) == 1
+    assert [each.message for each in fleet.commits("june")].count(HANDOFF_MESSAGE) == 1
 
 
 def test_a_load_that_fails_takes_no_table_over(fleet: Graph) -> None:
@@ -193,7 +193,7 @@ def test_a_branch_that_is_made_anew_while_rows_are_staged_is_a_conflict(fleet: G
 
 def load_a_lot(uri: str, branch: str) -> LoadResult:
     """A load for a process that may die."""
-    gathering.MOST_HELD = 0  # pyright: ignore[reportConstantRedefinition]  the process is made for this call
+    gathering.MAX_BUFFERED_BYTES = 0  # pyright: ignore[reportConstantRedefinition]  the process is made for this call
     records = [port("a"), port("p1", "new"), {"edge": "CallsAt", "from": "v1", "to": "a"}]
     return omnigraph.open(uri).load(records, mode="merge", branch=branch, txn=("import", 1))
 

@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.errors import ValidationError, Violation
 from omnigraph.graph import Graph
-from omnigraph.write.load.quarantine import rejected_load
+from omnigraph.write.load.quarantine import build_load_error
 from tests.graphs import written
 
 # Unique values, cardinality and ends are three rules, on three types, and each is broken in both files.
@@ -67,6 +67,6 @@ def test_rows_that_stand_in_no_file_come_last_by_type_and_id(fleet: Graph) -> No
 
 def test_the_first_of_them_is_the_one_in_the_message() -> None:
     late, early = (Violation("Tows", "ends", name, "a.jsonl", line) for name, line in (("late", 7), ("early", 3)))
-    error = rejected_load([Violation("Port", "key", "nowhere"), late, early])
+    error = build_load_error([Violation("Port", "key", "nowhere"), late, early])
     assert error.message == "a.jsonl:3: early (and 2 more)"
     assert [each.message for each in error.violations] == ["early", "late", "nowhere"]

@@ -16,8 +16,8 @@ from omnigraph.errors import NotFound, ParameterError, StorageError, ValidationE
 from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.write.load import sources
-from omnigraph.write.load.intake import Draft, admit
 from omnigraph.write.load.records import read_records
+from omnigraph.write.load.validation import RawBatch, validate_batch
 from tests.graphs import rows_of, written
 
 PORT = b'{"type":"Port","data":{"code":"p9","name":"Riga"}}'
@@ -264,7 +264,7 @@ def wide(*data: dict[str, object] | str) -> pa.Table:
     catalog = parse_schema(WIDE).catalog
     lines = [each if isinstance(each, str) else json.dumps({"type": "Wide", "data": each}) for each in data]
     drafts = list(read_records(catalog, io.BytesIO("\n".join(lines).encode())))
-    admitted = [admit(draft) for draft in drafts if isinstance(draft, Draft)]
+    admitted = [validate_batch(draft) for draft in drafts if isinstance(draft, RawBatch)]
     assert [each.violations for found in admitted for each in found.rejected] == []
     return pa.Table.from_batches([each.rows for each in admitted])
 
@@ -327,8 +327,8 @@ def test_values_that_do_not_fit(data: str, rule: str) -> None:
     good = '{"type": "Wide", "data": {"key": 1, "day": "2001-05-04", "words": ["x"], "vec": [1, 2]}}'
     bad = f'{{"type": "Wide", "data": {{"key": 2, {data}}}}}'
     (draft,) = read_records(parse_schema(WIDE).catalog, io.StringIO(f"{good}\n{bad}\n{good}\n"))
-    assert isinstance(draft, Draft)
-    admitted = admit(draft)
+    assert isinstance(draft, RawBatch)
+    admitted = validate_batch(draft)
     assert admitted.rows.num_rows == 2
     assert [(each.record, [one.rule for one in each.violations]) for each in admitted.rejected] == [(bad, [rule])]
     assert admitted.rejected[0].violations[0].line == 2

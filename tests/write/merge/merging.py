@@ -23,9 +23,9 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.write.commit.section import CommitOptions, PreparedWrite, commit
 from omnigraph.write.commit.sidecars import WriterKind
-from omnigraph.write.mutation.run import Begun, checked
-from omnigraph.write.mutation.staging import Staging
-from omnigraph.write.mutation.statements import Affected
+from omnigraph.write.mutation.run import MutationProgress, prepare_changes
+from omnigraph.write.mutation.staging import StagingArea
+from omnigraph.write.mutation.statements import AffectedCounts
 from tests.graphs import written
 from tests.model.merge_model import Entity
 
@@ -49,18 +49,18 @@ class Edit:
     kind: WriterKind = WriterKind.MUTATION
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> PreparedWrite[Affected]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[AffectedCounts]:
         """As a mutation would."""
-        staging = Staging(snapshot)
+        staging = StagingArea(snapshot)
         for type_, rows in ((self.catalog.nodes["Person"], self.people), (self.catalog.edges["Knows"], self.knows)):
             gone = [id_ for id_, row in rows.items() if row is None]
             table = staging.table(type_)
             if gone:
-                table.remove(pa.array(gone, pa.string()))
+                table.delete(pa.array(gone, pa.string()))
             put = [_row(type_.name, id_, row) for id_, row in rows.items() if row is not None]
             if put:
-                table.put(pa.Table.from_pylist(put, schema=arrow_schema(type_)))
-        return checked(self.catalog, Begun(staging))
+                table.upsert(pa.Table.from_pylist(put, schema=arrow_schema(type_)))
+        return prepare_changes(self.catalog, MutationProgress(staging))
 
 
 def _row(type_: str, id_: str, row: Mapping[str, object]) -> dict[str, object]:

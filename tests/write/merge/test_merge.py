@@ -17,9 +17,9 @@ from omnigraph.errors import (
 )
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
-from omnigraph.read.changes import compare as side_by_side
+from omnigraph.read.changes import compare_rows
 from omnigraph.storage.failpoints import When
-from omnigraph.write.commit.section import HANDED_OVER
+from omnigraph.write.commit.section import HANDOFF_MESSAGE
 from omnigraph.write.commit.sidecars import Sidecar, WriterKind, list_sidecars
 from omnigraph.write.merge import deltas as merge_deltas
 from omnigraph.write.merge import engine as merge_means
@@ -324,8 +324,8 @@ def test_a_merge_of_no_table_is_found_if_its_answer_is_lost_and_unknown_if_it_fa
 
 @pytest.mark.parametrize("held", [2, 1_000_000])
 def test_many_stretches_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int) -> None:
-    monkeypatch.setattr(side_by_side, "ROWS_AT_ONCE", 3)
-    monkeypatch.setattr(merge_deltas, "MOST_ROWS_HELD", held)
+    monkeypatch.setattr(compare_rows, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(merge_deltas, "MAX_ROWS_IN_MEMORY", held)
     names = [f"p{number:02}" for number in range(60)]
     graph = make(tmp_path, {name: person(0) for name in names})
     graph.create_branch("dev")
@@ -340,13 +340,13 @@ def test_many_stretches_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_large_merge_into_a_branch_publishes_its_forks_first(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_means, "MANY_ROWS", 0)
+    monkeypatch.setattr(merge_means, "LONG_STAGING_ROWS", 0)
     for branch in ("dev", "other"):
         graph.create_branch(branch)
     theirs = edit(graph, "dev", people={"dan": person(4)})
     graph.merge("dev", "other")
     merged, forked = graph.commits("other", limit=2)
-    assert (merged.parents, forked.message) == ((forked.id, theirs.id), HANDED_OVER)
+    assert (merged.parents, forked.message) == ((forked.id, theirs.id), HANDOFF_MESSAGE)
     assert graph.snapshot("other").pin("Person").branch == "other"
     expected = state(graph, "dev")
     graph.delete_branch("dev")

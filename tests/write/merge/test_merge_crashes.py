@@ -18,7 +18,7 @@ from omnigraph.graph import Graph
 from omnigraph.manifest.history import Commit
 from omnigraph.storage.failpoints import Step, When
 from omnigraph.storage.locks import LockSettings
-from omnigraph.write.commit.audit import RecoveryKind, recoveries
+from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.sidecars import list_sidecars
 from tests.crash import every_crash, fresh_copy, kill_at, record, run
 from tests.model.merge_model import Entity
@@ -182,7 +182,7 @@ def go_on(death: Death, locks: LockSettings | None) -> None:
     assert state(graph, branch) == {**outcome, ("Person", "next"): person(1)}
     assert_settled(graph._manifest, branch)
     kind = RecoveryKind.ROLLED_FORWARD if death.complete else RecoveryKind.ROLLED_BACK
-    assert [(each.operation_id, each.kind) for each in recoveries(graph._manifest)] == [
+    assert [(each.operation_id, each.kind) for each in list_recoveries(graph._manifest)] == [
         (each.operation_id, kind) for each in left
     ]
     source = death.scenario.source

@@ -12,7 +12,7 @@ import yaml
 from omnigraph.errors import MergeConflicts, NotFound, ParameterError, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.write.merge.resolution_file import read_resolution, write_resolution
-from omnigraph.write.merge.three_way import By
+from omnigraph.write.merge.three_way import MergeBy
 from tests.graphs import written
 from tests.write.merge.merging import edit, knows, make, person, state
 
@@ -28,7 +28,7 @@ def graph(tmp_path: Path) -> Graph:
     return graph
 
 
-def dry_run(graph: Graph, path: Path, by: By = "row", known: Path | None = None) -> Path:
+def dry_run(graph: Graph, path: Path, by: MergeBy = "row", known: Path | None = None) -> Path:
     """The file of a dry run."""
     found = graph.merge("dev", by=by, dry_run=True, resolve=known)
     with path.open("w") as file:

@@ -25,9 +25,9 @@ from omnigraph.storage import filters, locating
 from omnigraph.storage import table as tables
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
-from omnigraph.write.commit.section import Change, CommitOptions, PreparedWrite, commit
+from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, commit
 from omnigraph.write.commit.sidecars import WriterKind
-from omnigraph.write.mutation.run import retried
+from omnigraph.write.mutation.run import retry_on_conflict
 from tests.graphs import rows_of, written
 from tests.write.mutation.interleaving import meanwhile
 
@@ -130,7 +130,7 @@ def test_only_a_conflict_is_worth_another_attempt(error: Exception, attempts: in
         raise error
 
     with pytest.raises(type(error)):
-        retried(attempt, 2)
+        retry_on_conflict(attempt, 2)
     assert len(made) == attempts
 
 
@@ -280,7 +280,7 @@ class OldRows:
 
     def prepare(self, snapshot: object) -> PreparedWrite[None]:
         del snapshot
-        return PreparedWrite((Change(self._table_key, self._stage),), frozenset(), None)
+        return PreparedWrite((TableChange(self._table_key, self._stage),), frozenset(), None)
 
     def _stage(self, table: Table) -> Staged | None:
         return tables.append(table, pa.Table.from_pylist(self._rows, schema=table.schema))

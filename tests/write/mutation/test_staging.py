@@ -9,24 +9,24 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.language.query.ast import Comparison
+from omnigraph.language.query.ast import ComparisonOperator
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.storage import table as tables
 from omnigraph.storage.filters import AnyOf, Condition, comparison
 from omnigraph.storage.pinned import ROW_ADDRESS
 from omnigraph.storage.staging import Kind
-from omnigraph.write.mutation.staging import PendingTable, Staging
+from omnigraph.write.mutation.staging import PendingTable, StagingArea
 from omnigraph.write.rules.changed_table import RowLocations
 from tests.deleting import delete_where
 
 
 @pytest.fixture
-def staging(fleet: Graph) -> Staging:
-    return Staging(fleet.snapshot())
+def staging(fleet: Graph) -> StagingArea:
+    return StagingArea(fleet.snapshot())
 
 
 @pytest.fixture
-def ports(fleet: Graph, staging: Staging) -> PendingTable:
+def ports(fleet: Graph, staging: StagingArea) -> PendingTable:
     """Two ports: p1 Oslo, 12.5 deep, and p2 Kiel."""
     return staging.table(fleet.schema.catalog.nodes["Port"])
 
@@ -40,7 +40,7 @@ def ids(*values: str) -> pa.StringArray:
     return pa.array(values, pa.string())
 
 
-def named(name: str, word: Comparison = Comparison.EQUAL) -> Condition:
+def named(name: str, word: ComparisonOperator = ComparisonOperator.EQUAL) -> Condition:
     condition = comparison("name", ValueType(Scalar.STRING), word, name)
     assert condition is not None
     return condition
@@ -54,44 +54,44 @@ def names(table: pa.Table) -> dict[str, str]:
 
 def committed(ports: PendingTable) -> dict[str, str]:
     """The rows of the table once the change is committed."""
-    staged = ports.change().stage(ports.pinned)
+    staged = ports.to_change().stage(ports.pinned)
     table = ports.pinned if staged is None else tables.commit(ports.pinned, staged, "test")
     return names(table.scan().read_all())
 
 
 def test_the_last_row_of_an_id_counts(ports: PendingTable) -> None:
-    ports.put(rows(ports, p1="one", p8="eight"))
-    ports.put(rows(ports, p1="two"))
+    ports.upsert(rows(ports, p1="one", p8="eight"))
+    ports.upsert(rows(ports, p1="two"))
     assert names(ports.rows) == {"p8": "eight", "p1": "two"}
     assert committed(ports) == {"p1": "two", "p2": "Kiel", "p8": "eight"}
 
 
 def test_pending_rows_hide_committed_ones(ports: PendingTable) -> None:
-    ports.put(rows(ports, p1="Bergen"))
-    assert ports.find(named("Oslo")).to_pylist() == []
-    assert ports.find(named("Bergen")).to_pylist() == ["p1"]
-    assert names(ports.matching(named("A", Comparison.GREATER))) == {"p1": "Bergen", "p2": "Kiel"}
+    ports.upsert(rows(ports, p1="Bergen"))
+    assert ports.find_ids(named("Oslo")).to_pylist() == []
+    assert ports.find_ids(named("Bergen")).to_pylist() == ["p1"]
+    assert names(ports.read_matching(named("A", ComparisonOperator.GREATER))) == {"p1": "Bergen", "p2": "Kiel"}
 
 
 def test_removed_rows_are_not_found(ports: PendingTable) -> None:
-    ports.put(rows(ports, p8="eight"))
-    ports.remove(ids("p1", "p8"))
-    assert ports.find(named("A", Comparison.GREATER)).to_pylist() == ["p2"]
-    assert ports.find(AnyOf(("id",), ids("p1", "p2", "p8"))).to_pylist() == ["p2"]
+    ports.upsert(rows(ports, p8="eight"))
+    ports.delete(ids("p1", "p8"))
+    assert ports.find_ids(named("A", ComparisonOperator.GREATER)).to_pylist() == ["p2"]
+    assert ports.find_ids(AnyOf(("id",), ids("p1", "p2", "p8"))).to_pylist() == ["p2"]
     assert committed(ports) == {"p2": "Kiel"}
 
 
 def test_what_is_put_back_is_not_removed(ports: PendingTable) -> None:
-    ports.remove(ids("p1"))
-    ports.put(rows(ports, p1="again"))
-    assert ports.removed.to_pylist() == []
+    ports.delete(ids("p1"))
+    ports.upsert(rows(ports, p1="again"))
+    assert ports.deleted_ids.to_pylist() == []
     assert committed(ports) == {"p1": "again", "p2": "Kiel"}
 
 
 def test_a_row_that_is_read_whole_is_written_as_it_was(ports: PendingTable) -> None:
     before = ports.pinned.scan().read_all().sort_by("id")
-    ports.put(ports.matching(named("A", Comparison.GREATER)))
-    staged = ports.change().stage(ports.pinned)
+    ports.upsert(ports.read_matching(named("A", ComparisonOperator.GREATER)))
+    staged = ports.to_change().stage(ports.pinned)
     assert staged is not None
     after = tables.commit(ports.pinned, staged, "test").scan().read_all().sort_by("id")
     assert after.to_pylist() == before.to_pylist()
@@ -117,12 +117,12 @@ def test_one_change_is_one_lance_operation(
     rows_after: int,
 ) -> None:
     if removed:
-        ports.remove(ids(*removed))
+        ports.delete(ids(*removed))
     if added:
-        ports.add(rows(ports, **added))
+        ports.insert(rows(ports, **added))
     if put:
-        ports.put(rows(ports, **put))
-    staged = ports.change().stage(ports.pinned)
+        ports.upsert(rows(ports, **put))
+    staged = ports.to_change().stage(ports.pinned)
     assert (staged.kind if staged else None) == kind
     table = ports.pinned if staged is None else tables.commit(ports.pinned, staged, "test")
     assert table.count_rows() == rows_after
@@ -130,8 +130,8 @@ def test_one_change_is_one_lance_operation(
 
 
 def test_a_change_fits_a_newer_version_too(ports: PendingTable) -> None:
-    ports.put(rows(ports, p8="mine"))
-    change = ports.change()
+    ports.upsert(rows(ports, p8="mine"))
+    change = ports.to_change()
     assert change.stage(ports.pinned) is not None
     other = tables.append(ports.pinned, rows(ports, p8="theirs"))
     assert other is not None
@@ -142,9 +142,9 @@ def test_a_change_fits_a_newer_version_too(ports: PendingTable) -> None:
 
 
 def test_where_rows_were_seen_counts_for_that_version_only(ports: PendingTable) -> None:
-    ports.put(rows(ports, p1="Bergen"))
+    ports.upsert(rows(ports, p1="Bergen"))
     lying = ports.pinned.scan(["id"], filter="id = 'p1'", with_row_address=True).read_all()[ROW_ADDRESS].to_numpy()
-    change = ports.change(RowLocations(ports.pinned, lying))
+    change = ports.to_change(RowLocations(ports.pinned, lying))
     staged = change.stage(ports.pinned)
     assert staged is not None
     assert (staged.kind, staged.updated) == (Kind.UPSERT, 1)
@@ -157,19 +157,19 @@ def test_where_rows_were_seen_counts_for_that_version_only(ports: PendingTable) 
     assert names(tables.commit(newer, staged, "test").scan().read_all()) == {"p1": "Bergen", "p2": "Kiel"}
 
 
-def test_a_copy_goes_its_own_way(fleet: Graph, staging: Staging, ports: PendingTable) -> None:
-    ports.put(rows(ports, p8="eight"))
+def test_a_copy_goes_its_own_way(fleet: Graph, staging: StagingArea, ports: PendingTable) -> None:
+    ports.upsert(rows(ports, p8="eight"))
     copy = staging.copy().table(fleet.schema.catalog.nodes["Port"])
-    copy.put(rows(ports, p9="nine"))
-    copy.remove(ids("p1"))
+    copy.upsert(rows(ports, p9="nine"))
+    copy.delete(ids("p1"))
     assert names(ports.rows) == {"p8": "eight"}
-    assert ports.removed.to_pylist() == []
+    assert ports.deleted_ids.to_pylist() == []
     assert names(copy.rows) == {"p8": "eight", "p9": "nine"}
 
 
-def test_tables_whose_rows_decided_are_known(fleet: Graph, staging: Staging) -> None:
+def test_tables_whose_rows_decided_are_known(fleet: Graph, staging: StagingArea) -> None:
     catalog = fleet.schema.catalog
-    staging.find(catalog.nodes["Port"], named("Oslo"))
+    staging.find_ids(catalog.nodes["Port"], named("Oslo"))
     staging.table(catalog.nodes["Vessel"])
     assert staging.reads == {"node:Port"}
-    assert list(staging.touched()) == []
+    assert list(staging.list_changed()) == []

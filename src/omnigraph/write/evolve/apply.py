@@ -21,10 +21,15 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.schema_lock import lock_for_0_8
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.locks import Held, refs_lock
-from omnigraph.write.commit import CommitOptions, NewSchema, PreparedWrite, WriterKind, commit, heal_branch
-from omnigraph.write.evolve.refusals import refuse_foreign, refuse_hard_drops, refuse_renames, refuse_unsupported
-from omnigraph.write.evolve.rules import check_validated
-from omnigraph.write.evolve.tables import Evolution, drop_history
+from omnigraph.write.commit import CommitOptions, PreparedWrite, SchemaChange, WriterKind, commit, heal_branch
+from omnigraph.write.evolve.refusals import (
+    refuse_hard_drops,
+    refuse_renames,
+    refuse_unrelated_schema,
+    refuse_unsupported,
+)
+from omnigraph.write.evolve.rules import check_new_rules
+from omnigraph.write.evolve.schema_migration import SchemaMigration, drop_history
 from omnigraph.write.executor import LOCAL, Executor
 
 _MESSAGE: Final = "schema changed"
@@ -48,7 +53,7 @@ class SchemaChangeOptions:
 
     allow_data_loss: bool = False
     rewrite_ids: bool = False
-    runner: Executor = LOCAL
+    executor: Executor = LOCAL
 
 
 def plan_schema(manifest: Manifest, source: str | Path | Source, *, allow_data_loss: bool = False) -> MigrationPlan:
@@ -69,21 +74,21 @@ def apply_schema(
         refuse_unsupported(plan, new, source)
         if new.hash == old.hash and not manner.rewrite_ids:
             return SchemaApplied(applied=False, commit=None, steps=())
-        refuse_foreign(plan, old)
+        refuse_unrelated_schema(plan, old)
         refuse_renames(manifest, plan)
         refuse_hard_drops(manifest, plan)
         with lock_for_0_8(manifest, refs):
-            return _applied(manifest, refs, old, new, manner, terms)
+            return _commit_schema(manifest, refs, old, new, manner, terms)
 
 
-def _applied(
+def _commit_schema(
     manifest: Manifest, refs: Held, old: Schema, new: Schema, manner: SchemaChangeOptions, terms: CommitOptions
 ) -> SchemaApplied:
     for schema in (old, new):
         # A graph of release 0.8 may never have kept the one that it has.
         refs.check()
         contract.keep_schema(manifest.objects, schema)
-    work = Evolve(manifest, new, manner)
+    work = SchemaChangeOperation(manifest, new, manner)
     made = commit(manifest, work, replace(terms, schema_ir_hash=new.hash, message=terms.message or _MESSAGE))
     plan = made.outcome
     if made.commit is None:
@@ -94,23 +99,23 @@ def _applied(
 
 
 @dataclass(frozen=True, slots=True)
-class Evolve:
+class SchemaChangeOperation:
     """The step to a schema, as work. What is written meanwhile is looked at again: it must fit the new rules too."""
 
     manifest: Manifest
     new: Schema
-    manner: SchemaChangeOptions
+    options: SchemaChangeOptions
     kind: WriterKind = WriterKind.SCHEMA_APPLY
     strict: bool = False
 
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[MigrationPlan]:
         """Check the rows against rules that they were never held against, then say what becomes of each table."""
         old = opening.schema_of(self.manifest, snapshot.schema_ir_hash)
-        plan = plan_migration(old.ir, self.new.ir, allow_data_loss=self.manner.allow_data_loss)
-        manner = self.manner
-        evolution = Evolution(self.manifest, snapshot, self.new.catalog, plan, manner.rewrite_ids, manner.runner)
-        check_validated(evolution)
-        changes, created, dropped = evolution.changes(), evolution.created(), evolution.dropped()
-        schema = None if old.hash == self.new.hash else NewSchema(self.new.hash, old.hash)
+        plan = plan_migration(old.ir, self.new.ir, allow_data_loss=self.options.allow_data_loss)
+        manner = self.options
+        migration = SchemaMigration(self.manifest, snapshot, self.new.catalog, plan, manner.rewrite_ids, manner.executor)
+        check_new_rules(migration)
+        changes, created, dropped = migration.list_changes(), migration.list_created(), migration.list_dropped()
+        schema = None if old.hash == self.new.hash else SchemaChange(self.new.hash, old.hash)
         every = frozenset(snapshot.pins)
         return PreparedWrite(changes, every, plan, created=created, dropped=dropped, schema=schema)

@@ -15,6 +15,7 @@ from omnigraph.language.schema import (
     RenameProperty,
     RenameType,
     Schema,
+    TableKey,
     UnsupportedChange,
 )
 from omnigraph.language.source import Source, Span
@@ -24,7 +25,7 @@ from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.manifest.snapshot import Pin, open_pin, pins_of
 from omnigraph.manifest.state import View
 from omnigraph.manifest.tags import list_tags
-from omnigraph.write.evolve.tables import hard_drops
+from omnigraph.write.evolve.schema_migration import find_hard_drops
 
 UNSUPPORTED = "OG-MF-100"
 
@@ -34,17 +35,19 @@ def refuse_unsupported(plan: MigrationPlan, new: Schema, source: str | Path | So
     if plan.unsupported:
         name = source.name if isinstance(source, Source) else str(source) if isinstance(source, Path) else None
         text = Source(new.text, name)
-        raise SchemaError([_problem(text, step) for step in plan.unsupported])
+        raise SchemaError([_to_problem(text, step) for step in plan.unsupported])
 
 
-def _problem(text: Source, step: UnsupportedChange) -> Problem:
+def _to_problem(text: Source, step: UnsupportedChange) -> Problem:
     hint = "keep it as it was, or export the graph, change the records, and load them into a new one"
     if step.code == REQUIRED_WITHOUT_DEFAULT:
         hint = 'give it a value for the rows that are there, with @default("..."), or let it be null, with a ?'
-    return text.problem(step.code or UNSUPPORTED, f"{step.entity}: {step.reason}", _place(text.text, step.entity), hint)
+    return text.problem(
+        step.code or UNSUPPORTED, f"{step.entity}: {step.reason}", _find_declaration(text.text, step.entity), hint
+    )
 
 
-def _place(text: str, entity: str) -> Span:
+def _find_declaration(text: str, entity: str) -> Span:
     """Where a type, or a property of it, is declared; the beginning, where it is not any more."""
     kind, _, rest = entity.partition(":")
     name, _, member = rest.partition(".")
@@ -55,7 +58,7 @@ def _place(text: str, entity: str) -> Span:
     return Span(*owner.span(1)) if inside is None else Span(*inside.span())
 
 
-def refuse_foreign(plan: MigrationPlan, old: Schema) -> None:
+def refuse_unrelated_schema(plan: MigrationPlan, old: Schema) -> None:
     """A schema that leaves nothing of the one before is most likely meant for another graph."""
     dropped = [step for step in plan.steps if isinstance(step, DropType) and step.mode is DropMode.SOFT]
     if dropped and len(dropped) == len(list(old.catalog.types())):
@@ -69,7 +72,7 @@ def refuse_renames(manifest: Manifest, plan: MigrationPlan) -> None:
     """What a branch holds under an old name would not be found under the new one: it has to be merged before."""
     renamed = {_old_key(step): step for step in plan.steps if isinstance(step, RenameType | RenameProperty)}
     # The properties of a type that gets another name too are still in its old table.
-    new_names = {f"{s.type_kind}:{s.to}": f"{s.type_kind}:{s.from_}" for s in plan.steps if isinstance(s, RenameType)}
+    new_names = {s.new_key: s.old_key for s in plan.steps if isinstance(s, RenameType)}
     for branch in branch_names(manifest)[1:] if renamed else []:
         shown = manifest.view(branch).tables.visible()
         for key, step in renamed.items():
@@ -82,8 +85,8 @@ def refuse_renames(manifest: Manifest, plan: MigrationPlan) -> None:
                 )
 
 
-def _old_key(step: RenameType | RenameProperty) -> str:
-    return f"{step.type_kind}:{step.from_ if isinstance(step, RenameType) else step.type_name}"
+def _old_key(step: RenameType | RenameProperty) -> TableKey:
+    return step.old_key if isinstance(step, RenameType) else step.table_key
 
 
 def refuse_hard_drops(manifest: Manifest, plan: MigrationPlan) -> None:
@@ -91,23 +94,23 @@ def refuse_hard_drops(manifest: Manifest, plan: MigrationPlan) -> None:
 
     The newest commit of main is the one that the drop follows: that it shows the rows until then is no obstacle.
     """
-    keys = {key for key in hard_drops(plan) if _ever_had_rows(manifest, key)}
+    keys = {key for key in find_hard_drops(plan) if _had_rows(manifest, key)}
     if not keys:
         return
     for branch in branch_names(manifest)[1:]:
         who = f"branch '{branch}'"
-        _refuse_shown(manifest, keys, manifest.view(branch), who, f"delete {who} first")
+        _refuse_visible(manifest, keys, manifest.view(branch), who, f"delete {who} first")
     for tag in list_tags(manifest):
         commit = manifest.view(tag.branch, with_lineage=True).history.find(tag.commit)
         if commit is not None:
             who = f"tag '{tag.name}'"
             view = manifest.view_at(tag.branch, commit.manifest_version)
-            _refuse_shown(manifest, keys, view, who, f"delete {who} first")
+            _refuse_visible(manifest, keys, view, who, f"delete {who} first")
     for branch in branch_names(manifest):
         _refuse_commits(manifest, keys, branch)
 
 
-def _ever_had_rows(manifest: Manifest, table_key: str) -> bool:
+def _had_rows(manifest: Manifest, table_key: str) -> bool:
     condition = f"object_type = '{TABLE_VERSION}' AND table_key = '{table_key}' AND row_count > 0"
     return any(names_any(manifest, branch, condition) for branch in branch_names(manifest))
 
@@ -125,12 +128,12 @@ def _refuse_commits(manifest: Manifest, keys: set[str], branch: str) -> None:
         except HistoryGone:
             # All that came before went as well.
             return
-        _refuse_shown(manifest, keys, view, f"commit {commit.id}", way_out)
+        _refuse_visible(manifest, keys, view, f"commit {commit.id}", way_out)
 
 
-def _refuse_shown(manifest: Manifest, keys: set[str], view: View, who: str, way_out: str) -> None:
+def _refuse_visible(manifest: Manifest, keys: set[str], view: View, who: str, way_out: str) -> None:
     for key, pin in pins_of(view).items():
-        if key in keys and pin.row_count and _is_there(manifest, pin):
+        if key in keys and pin.row_count and _is_readable(manifest, pin):
             raise ConflictError(
                 f"{key} cannot be dropped with its history: {who} shows it",
                 hint=f"{way_out}, or drop it without allowing data loss",
@@ -138,7 +141,7 @@ def _refuse_shown(manifest: Manifest, keys: set[str], view: View, who: str, way_
             )
 
 
-def _is_there(manifest: Manifest, pin: Pin) -> bool:
+def _is_readable(manifest: Manifest, pin: Pin) -> bool:
     try:
         open_pin(manifest, pin)
     except (HistoryGone, NotFound):

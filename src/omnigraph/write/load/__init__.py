@@ -1,59 +1,91 @@
 """Loads: records and frames of any size, read once, checked against every rule, made one commit."""
 
 from omnigraph.write.load.conversion import can_convert
-from omnigraph.write.load.frames import BATCH_ROWS, Frame, Shape, can_be_end, frame_types, reader_of, shape_of
-from omnigraph.write.load.gather import MOST_HELD
-from omnigraph.write.load.incoming import HeldRows, Home, IncomingRows, StagedRows, rows_again, whole_rows
-from omnigraph.write.load.intake import Admitted, Draft, Rejected, admit
-from omnigraph.write.load.load_operation import HERE, IncomingTable, Mode, stage_rows
-from omnigraph.write.load.places import Numbers, Place
-from omnigraph.write.load.quarantine import MOST_VIOLATIONS, Collected, RejectedRow, Target, rejected_row, target_of
-from omnigraph.write.load.records import found_in
-from omnigraph.write.load.run import Engine, Indexes, Input, Intake, LoadOptions, LoadResult, OnError, Read, load
-from omnigraph.write.load.sources import Lines, Source
+from omnigraph.write.load.data_frames import (
+    BATCH_ROWS,
+    ArrowStream,
+    ColumnMapping,
+    can_be_end,
+    map_columns,
+    open_frame,
+    resolve_frame_types,
+)
+from omnigraph.write.load.incoming_rows import (
+    FragmentTarget,
+    IncomingRows,
+    InMemoryRows,
+    StagedRows,
+    attach_blobs,
+    to_reader,
+)
+from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, IncomingTable, LoadMode, stage_rows
+from omnigraph.write.load.positions import RecordPosition, RowNumbers
+from omnigraph.write.load.quarantine import (
+    MOST_VIOLATIONS,
+    RejectsLine,
+    RejectsTarget,
+    ViolationCollector,
+    choose_rejects_target,
+    to_rejects_line,
+)
+from omnigraph.write.load.records import parse_block
+from omnigraph.write.load.row_buffer import MAX_BUFFERED_BYTES
+from omnigraph.write.load.run import (
+    Engine,
+    IndexPolicy,
+    LoadContext,
+    LoadInput,
+    LoadOptions,
+    LoadResult,
+    OnError,
+    ParsedInput,
+    load,
+)
+from omnigraph.write.load.sources import LineBlock, RecordSource
+from omnigraph.write.load.validation import RawBatch, RejectedRecord, ValidatedBatch, validate_batch
 
 __all__ = [
     "BATCH_ROWS",
-    "HERE",
-    "MOST_HELD",
+    "LOCAL_LOAD_ENGINE",
+    "MAX_BUFFERED_BYTES",
     "MOST_VIOLATIONS",
-    "Admitted",
-    "Collected",
-    "Draft",
+    "ArrowStream",
+    "ColumnMapping",
     "Engine",
-    "Frame",
-    "HeldRows",
-    "Home",
+    "FragmentTarget",
+    "InMemoryRows",
     "IncomingRows",
     "IncomingTable",
-    "Indexes",
-    "Input",
-    "Intake",
-    "Lines",
+    "IndexPolicy",
+    "LineBlock",
+    "LoadContext",
+    "LoadInput",
+    "LoadMode",
     "LoadOptions",
     "LoadResult",
-    "Mode",
-    "Numbers",
     "OnError",
-    "Place",
-    "Read",
-    "Rejected",
-    "RejectedRow",
-    "Shape",
-    "Source",
+    "ParsedInput",
+    "RawBatch",
+    "RecordPosition",
+    "RecordSource",
+    "RejectedRecord",
+    "RejectsLine",
+    "RejectsTarget",
+    "RowNumbers",
     "StagedRows",
-    "Target",
-    "admit",
+    "ValidatedBatch",
+    "ViolationCollector",
+    "attach_blobs",
     "can_be_end",
     "can_convert",
-    "found_in",
-    "frame_types",
+    "choose_rejects_target",
     "load",
-    "reader_of",
-    "rejected_row",
-    "rows_again",
-    "shape_of",
+    "map_columns",
+    "open_frame",
+    "parse_block",
+    "resolve_frame_types",
     "stage_rows",
-    "target_of",
-    "whole_rows",
+    "to_reader",
+    "to_rejects_line",
+    "validate_batch",
 ]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from omnigraph.errors import KeyConflict, ValidationError, Violation
 from omnigraph.language.schema import Catalog, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.rows import SHOWN
+from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, to_list
@@ -23,26 +23,34 @@ from omnigraph.storage.locating import addresses_of
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
 from omnigraph.storage.table import Addresses
-from omnigraph.write.commit import Change, PreparedWrite, WriterKind
+from omnigraph.write.commit import PreparedWrite, TableChange, WriterKind
 from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
-from omnigraph.write.load.incoming import IncomingRows
-from omnigraph.write.load.intake import Rejected
-from omnigraph.write.load.places import Numbers, Place
-from omnigraph.write.load.quarantine import MOST_VIOLATIONS, Delivery, record_texts, rejected_load
-from omnigraph.write.rules import Arrival, Checked, Counts, Image, check_changes, key_text, rule_columns
+from omnigraph.write.load.incoming_rows import IncomingRows
+from omnigraph.write.load.positions import RecordPosition, RowNumbers
+from omnigraph.write.load.quarantine import MOST_VIOLATIONS, RejectDelivery, build_load_error, format_records
+from omnigraph.write.load.validation import RejectedRecord
+from omnigraph.write.rules import (
+    IncomingMode,
+    RowChanges,
+    RuleCheckResult,
+    ViolationCounts,
+    check_changes,
+    format_key,
+    list_rule_columns,
+)
 
-Mode: TypeAlias = Literal["append", "merge", "overwrite"]
+LoadMode: TypeAlias = Literal["append", "merge", "overwrite"]
 _MOST_LOOKED_AT: Final = 10_000
 """Of what goes wrong with the other rows of a load that fails anyway, so much is looked at."""
-_ARRIVALS: Final[Mapping[Mode, Arrival]] = {
-    "append": Arrival.INSERT,
-    "merge": Arrival.UPSERT,
-    "overwrite": Arrival.OVERWRITE,
+_ARRIVALS: Final[Mapping[LoadMode, IncomingMode]] = {
+    "append": IncomingMode.INSERT,
+    "merge": IncomingMode.UPSERT,
+    "overwrite": IncomingMode.OVERWRITE,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadOutcome:
     """What a load does on a snapshot: rows by table key, and what it turns away."""
 
     rows: Mapping[str, int]
@@ -55,8 +63,8 @@ class IncomingTable:
     """The incoming rows of one table but those of some ids, and how they meet the rows that are there."""
 
     rows: IncomingRows
-    arrival: Arrival
-    without: Values
+    arrival: IncomingMode
+    excluded_ids: Values
 
     @property
     def table_key(self) -> str:
@@ -69,7 +77,7 @@ class LoadEngine(Protocol):
 
     def check(
         self, catalog: Catalog, snapshot: Snapshot, coming: Sequence[IncomingTable], limit: int | None
-    ) -> Checked:
+    ) -> RuleCheckResult:
         """Run the set rules that these rows could break; at most ``limit`` violations are given."""
         ...
 
@@ -78,23 +86,23 @@ class LoadEngine(Protocol):
         ...
 
 
-class _Here:
+class LocalLoadEngine:
     """Everything is done in this process."""
 
     def check(
         self, catalog: Catalog, snapshot: Snapshot, coming: Sequence[IncomingTable], limit: int | None
-    ) -> Checked:
+    ) -> RuleCheckResult:
         return check_changes(catalog, snapshot, (_image(catalog, each) for each in coming), limit)
 
     def stage(self, table: Table, coming: IncomingTable) -> Staged | None:
         return stage_rows(table, coming)
 
 
-HERE: Final = _Here()
+LOCAL_LOAD_ENGINE: Final = LocalLoadEngine()
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadOperation:
     """The work of one load. With a quarantine, what breaks a rule goes there; else it fails the load.
 
     A ``trial`` finds everything that is wrong, and delivers nothing.
@@ -102,10 +110,10 @@ class Load:
 
     catalog: Catalog
     tables: Mapping[str, IncomingRows]
-    mode: Mode
-    quarantine: Delivery | None = None
-    trial: bool = False
-    means: LoadEngine = HERE
+    mode: LoadMode
+    quarantine: RejectDelivery | None = None
+    check_only: bool = False
+    engine: LoadEngine = LOCAL_LOAD_ENGINE
     kind: WriterKind = WriterKind.LOAD
 
     @property
@@ -113,12 +121,12 @@ class Load:
         """Rows that are replaced unseen must be the ones that were there."""
         return self.mode == "overwrite"
 
-    def prepare(self, snapshot: Snapshot) -> PreparedWrite[Loaded]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[LoadOutcome]:
         """Run the set rules; what is left of the rows will be staged."""
         self._refuse_legacy_ids(snapshot)
         away, reads = self._turned_away(snapshot)
         changes = tuple(
-            Change(each.table_key, partial(self.means.stage, coming=each), each.rows.are_many)
+            TableChange(each.table_key, partial(self.engine.stage, coming=each), each.rows.is_large)
             for each in self._coming(away)
             if each.rows.count > away[each.table_key].count or self.mode == "overwrite"
         )
@@ -131,15 +139,15 @@ class Load:
             if self.mode != "overwrite" and isinstance(type_, NodeType) and may_have_legacy_ids(type_):
                 refuse_legacy_ids(type_, snapshot.table(key))
 
-    def _arrival(self, table: IncomingRows) -> Arrival:
-        return Arrival.FRESH if table.fresh and self.mode != "overwrite" else _ARRIVALS[self.mode]
+    def _arrival(self, table: IncomingRows) -> IncomingMode:
+        return IncomingMode.FRESH if table.fresh and self.mode != "overwrite" else _ARRIVALS[self.mode]
 
-    def _turned_away(self, snapshot: Snapshot) -> tuple[Mapping[str, _Away], frozenset[str]]:
+    def _turned_away(self, snapshot: Snapshot) -> tuple[Mapping[str, _RejectedIds], frozenset[str]]:
         """The rows that cannot stay, and the tables that were read to know. Turning one away may make others wrong."""
-        away = {key: _Away(table) for key, table in self.tables.items()}
+        away = {key: _RejectedIds(table) for key, table in self.tables.items()}
         reads: frozenset[str] = frozenset()
         while True:
-            checked = self.means.check(self.catalog, snapshot, self._coming(away), self._limit)
+            checked = self.engine.check(self.catalog, snapshot, self._coming(away), self._limit)
             reads |= checked.reads
             if not checked.violations:
                 return away, reads
@@ -151,23 +159,23 @@ class Load:
             if helpless or known == sum(len(each.ids) for each in away.values()):
                 raise self._error(helpless or checked.violations, {})
 
-    def also_wrong(self, snapshot: Snapshot, known: Sequence[Violation]) -> list[Violation]:
+    def find_set_violations(self, snapshot: Snapshot, known: Sequence[Violation]) -> list[Violation]:
         """What the rows that came this far break together, without what follows from what is known already."""
         missing = {each.id for each in known if each.id is not None}
-        coming = self._coming({key: _Away(rows) for key, rows in self.tables.items()})
-        checked = self.means.check(self.catalog, snapshot, coming, None if self.trial else _MOST_LOOKED_AT)
-        found = (each for each in checked.violations if each.property not in SHOWN or each.value not in missing)
+        coming = self._coming({key: _RejectedIds(rows) for key, rows in self.tables.items()})
+        checked = self.engine.check(self.catalog, snapshot, coming, None if self.check_only else _MOST_LOOKED_AT)
+        found = (each for each in checked.violations if each.property not in PUBLIC_NAMES or each.value not in missing)
         return [_placed(each, places) for each, places in self._places(list(islice(found, self._limit)))]
 
-    def _error(self, violations: Sequence[Violation], counts: Counts) -> ValidationError:
+    def _error(self, violations: Sequence[Violation], counts: ViolationCounts) -> ValidationError:
         found = self._places(violations)
         exist = all(len(places) == 1 and _is_of_id(self.tables.values(), violation) for violation, places in found)
         placed = [_placed(violation, places) for violation, places in found]
         kind = KeyConflict if exist else ValidationError
         more = self._limit is not None and len(placed) >= self._limit
-        return rejected_load(placed, kind, more=more, counts=counts)
+        return build_load_error(placed, kind, more=more, counts=counts)
 
-    def _places(self, violations: Sequence[Violation]) -> list[tuple[Violation, list[Place]]]:
+    def _places(self, violations: Sequence[Violation]) -> list[tuple[Violation, list[RecordPosition]]]:
         """Each violation with where its row stands; several places when its id came in several times."""
         found = [_places_of(rows, violations) for rows in self.tables.values()]
         return [
@@ -176,25 +184,25 @@ class Load:
 
     @property
     def _limit(self) -> int | None:
-        return None if self.trial or self.quarantine is not None else MOST_VIOLATIONS
+        return None if self.check_only or self.quarantine is not None else MOST_VIOLATIONS
 
-    def _coming(self, away: Mapping[str, _Away]) -> list[IncomingTable]:
+    def _coming(self, away: Mapping[str, _RejectedIds]) -> list[IncomingTable]:
         return [IncomingTable(rows, self._arrival(rows), away[key].ids) for key, rows in self.tables.items()]
 
-    def _delivered(self, counts: Mapping[str, int], away: Mapping[str, _Away]) -> Loaded:
+    def _delivered(self, counts: Mapping[str, int], away: Mapping[str, _RejectedIds]) -> LoadOutcome:
         if self.quarantine is None:
-            return Loaded(counts)
+            return LoadOutcome(counts)
         rejected = self.quarantine.count + sum(each.count for each in away.values())
-        if self.trial or not rejected:
-            return Loaded(counts, rejected)
-        path = self.quarantine.deliver(record for each in away.values() for record in each.rejected())
-        return Loaded(counts, rejected, path)
+        if self.check_only or not rejected:
+            return LoadOutcome(counts, rejected)
+        path = self.quarantine.deliver(record for each in away.values() for record in each.records())
+        return LoadOutcome(counts, rejected, path)
 
 
 # --------------------------------------------------------------------------------------------- what breaks set rules
 
 
-class _Away:
+class _RejectedIds:
     """The incoming rows of one table that are turned away, by id: all rows of an id share its fate."""
 
     def __init__(self, rows: IncomingRows) -> None:
@@ -225,33 +233,37 @@ class _Away:
                 helped.add(at)
         return helped
 
-    def rejected(self) -> Iterator[Rejected]:
+    def records(self) -> Iterator[RejectedRecord]:
         """Each row with the reasons."""
         with_id = not self._rows.fresh and getattr(self._rows.type, "key", None) is None
         for numbers, found in _found(self._rows, self._reasons, None):
-            texts = record_texts(self._rows.type, found, with_id=with_id)
-            for text, id_, place in zip(texts, _texts(found, "id"), self._rows.places.of(numbers), strict=True):
+            texts = format_records(self._rows.type, found, with_id=with_id)
+            for text, id_, place in zip(texts, _texts(found, "id"), self._rows.positions.find(numbers), strict=True):
                 reasons = (replace(each, id=id_, file=place[0], line=place[1]) for each in self._reasons[id_])
-                yield Rejected(text, tuple(reasons))
+                yield RejectedRecord(text, tuple(reasons))
 
 
-def _found(rows: IncomingRows, ids: Iterable[str], columns: Sequence[str] | None) -> Iterator[tuple[Numbers, pa.Table]]:
+def _found(
+    rows: IncomingRows, ids: Iterable[str], columns: Sequence[str] | None
+) -> Iterator[tuple[RowNumbers, pa.Table]]:
     """The incoming rows of some ids, with their numbers."""
     wanted = cast("Values", pa.array(sorted(ids), pa.string()))
-    return rows.source.find(wanted, columns) if len(wanted) and rows.count else iter(())
+    return rows.storage.find_rows(wanted, columns) if len(wanted) and rows.count else iter(())
 
 
-def _places_of(rows: IncomingRows, violations: Iterable[Violation]) -> Mapping[tuple[str, str | None], list[Place]]:
+def _places_of(
+    rows: IncomingRows, violations: Iterable[Violation]
+) -> Mapping[tuple[str, str | None], list[RecordPosition]]:
     """Where the rows of one table stand that violations are about, by type and id."""
     ids = {each.id for each in violations if each.id is not None and each.type == rows.type.name}
-    places: dict[tuple[str, str | None], list[Place]] = {}
+    places: dict[tuple[str, str | None], list[RecordPosition]] = {}
     for numbers, found in _found(rows, ids, ["id"]):
-        for id_, place in zip(_texts(found, "id"), rows.places.of(numbers), strict=True):
+        for id_, place in zip(_texts(found, "id"), rows.positions.find(numbers), strict=True):
             places.setdefault((rows.type.name, id_), []).append(place)
     return places
 
 
-def _placed(violation: Violation, found: Sequence[Place]) -> Violation:
+def _placed(violation: Violation, found: Sequence[RecordPosition]) -> Violation:
     """A violation with the file and line of its record, and of the other records where several have one id."""
     if not found:
         return violation
@@ -263,7 +275,7 @@ def _placed(violation: Violation, found: Sequence[Place]) -> Violation:
 
 def _is_of_id(incoming: Iterable[IncomingRows], violation: Violation) -> bool:
     """Whether a violation is about an id that is there already, or comes twice."""
-    keys = {key_text(rows.type) for rows in incoming if rows.type.name == violation.type}
+    keys = {format_key(rows.type) for rows in incoming if rows.type.name == violation.type}
     return violation.rule in keys and len(set(violation.ids)) == 1
 
 
@@ -274,9 +286,9 @@ def _texts(rows: pa.Table, column: str) -> list[str]:
 # --------------------------------------------------------------------------------------------- in this process
 
 
-def _image(catalog: Catalog, coming: IncomingTable) -> Image:
-    columns = coming.rows.source.columns(rule_columns(catalog, coming.table_key), coming.without)
-    return Image(coming.table_key, columns, arrival=coming.arrival)
+def _image(catalog: Catalog, coming: IncomingTable) -> RowChanges:
+    columns = coming.rows.storage.read_columns(list_rule_columns(catalog, coming.table_key), coming.excluded_ids)
+    return RowChanges(coming.table_key, columns, mode=coming.arrival)
 
 
 def stage_rows(table: Table, coming: IncomingTable) -> Staged | None:
@@ -284,12 +296,12 @@ def stage_rows(table: Table, coming: IncomingTable) -> Staged | None:
 
     On another pin only the fragments stay the same: which rows they replace is looked up there.
     """
-    rows, arrival, without = coming.rows, coming.arrival, coming.without
-    if arrival is Arrival.OVERWRITE:
-        fragments = rows.fragments_on(table, "overwrite", without)
+    rows, arrival, without = coming.rows, coming.arrival, coming.excluded_ids
+    if arrival is IncomingMode.OVERWRITE:
+        fragments = rows.write_fragments(table, "overwrite", without)
         return tables.overwrite_fragments(table, arrow_schema(rows.type), fragments)
-    fragments = rows.fragments_on(table, "append", without)
-    replaced = _addresses(table, rows, without) if arrival is Arrival.UPSERT else np.zeros(0, np.uint64)
+    fragments = rows.write_fragments(table, "append", without)
+    replaced = _addresses(table, rows, without) if arrival is IncomingMode.UPSERT else np.zeros(0, np.uint64)
     if len(replaced):
         return tables.replace_by_fragments(table, replaced, fragments)
     return tables.append_fragments(table, fragments)
@@ -299,4 +311,4 @@ def _addresses(table: Table, rows: IncomingRows, without: Values) -> Addresses:
     """Where the rows lie that have the id of an incoming one."""
     if not table.count_rows():
         return np.zeros(0, np.uint64)
-    return addresses_of(table, rows.source.columns(["id"], without))
+    return addresses_of(table, rows.storage.read_columns(["id"], without))

@@ -16,17 +16,17 @@ from ulid import ULID
 from omnigraph.errors import AlreadyExists, ParameterError, StorageError, ValidationError, Violation
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar
-from omnigraph.read.rows import INLINE, SHOWN, BlobValue
+from omnigraph.read.rows import INLINE_PREFIX, PUBLIC_NAMES, BlobValue
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
-from omnigraph.write.load.intake import Rejected
-from omnigraph.write.rules import Counts
+from omnigraph.write.load.validation import RejectedRecord
+from omnigraph.write.rules import ViolationCounts
 
 MOST_VIOLATIONS: Final = 100
 
 
-class RejectedRow(TypedDict):
+class RejectsLine(TypedDict):
     """One line of a file of rejected records."""
 
     record: str
@@ -38,45 +38,45 @@ class RejectedRow(TypedDict):
     message: str
 
 
-class Rejects(Protocol):
+class RejectSink(Protocol):
     """Who is told about each record that is turned away."""
 
-    def take(self, rejected: Rejected) -> None:
+    def take(self, rejected: RejectedRecord) -> None:
         """Take note of one."""
         ...
 
 
-class Collected:
+class ViolationCollector:
     """Keeps what is wrong, to be reported together; the input is not read on when it is enough."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
         self.violations: list[Violation] = []
-        self.counts: Counts = {}
+        self.counts: ViolationCounts = {}
         """How often each rule was broken, where that was counted beyond the limit."""
 
-    def take(self, rejected: Rejected) -> None:
+    def take(self, rejected: RejectedRecord) -> None:
         """Take note, and raise when there is enough to report."""
         self.violations += rejected.violations
         if self._limit is not None and len(self.violations) >= self._limit:
-            raise self.error()
+            raise self.to_error()
 
-    def error(self, others: Iterable[Violation] = ()) -> ValidationError:
+    def to_error(self, others: Iterable[Violation] = ()) -> ValidationError:
         """Everything that is wrong, and these besides."""
         found = [*self.violations, *others]
         more = self._limit is not None and len(found) >= self._limit
-        return rejected_load(found[: self._limit], more=more, counts=self.counts)
+        return build_load_error(found[: self._limit], more=more, counts=self.counts)
 
 
-def rejected_load(
+def build_load_error(
     violations: Iterable[Violation],
     kind: type[ValidationError] = ValidationError,
     *,
     more: bool = False,
-    counts: Counts | None = None,
+    counts: ViolationCounts | None = None,
 ) -> ValidationError:
     """The error of a load that changed nothing: its problems by file and line, the same ones in the same order."""
-    found = sorted(violations, key=_place)
+    found = sorted(violations, key=_sort_key)
     first = found[0]
     place = f"{first.file or 'record'}:{first.line}: " if first.line is not None else ""
     others = f" (and {len(found) - 1}{' or more' if more else ''} more)" if len(found) > 1 else ""
@@ -90,7 +90,7 @@ def rejected_load(
     return error
 
 
-def _place(violation: Violation) -> tuple[bool, str, int, str, str]:
+def _sort_key(violation: Violation) -> tuple[bool, str, int, str, str]:
     """What to sort by. Rows that were in the graph before stand in no file, and come last."""
     return (
         violation.line is None,
@@ -104,7 +104,7 @@ def _place(violation: Violation) -> tuple[bool, str, int, str, str]:
 # --------------------------------------------------------------------------------------------- the file
 
 
-class Delivery(Protocol):
+class RejectDelivery(Protocol):
     """Where rejected records are, and where they go in the end."""
 
     @property
@@ -112,7 +112,7 @@ class Delivery(Protocol):
         """How many there are so far."""
         ...
 
-    def deliver(self, more: Iterable[Rejected]) -> str:
+    def deliver(self, more: Iterable[RejectedRecord]) -> str:
         """Put them, and these besides, where they are looked for; where that is."""
         ...
 
@@ -120,24 +120,24 @@ class Delivery(Protocol):
 class Quarantine:
     """Writes rejected records to a file of this machine, and in the end to where they are looked for."""
 
-    def __init__(self, spooled: Path, target: Target) -> None:
+    def __init__(self, spooled: Path, target: RejectsTarget) -> None:
         self._spooled = spooled
         self._target = target
         self._file = spooled.open("wb")
         self.count = 0
 
-    def take(self, rejected: Rejected) -> None:
+    def take(self, rejected: RejectedRecord) -> None:
         """Write one down."""
-        self._file.write(_line(rejected))
+        self._file.write(_encode_line(rejected))
         self.count += 1
 
-    def deliver(self, more: Iterable[Rejected]) -> str:
+    def deliver(self, more: Iterable[RejectedRecord]) -> str:
         """Put everything that was written, and these besides, where it belongs, in place of an earlier delivery."""
         self._file.flush()
         whole = self._spooled.with_suffix(".whole")
         shutil.copyfile(self._spooled, whole)
         with whole.open("ab") as file:
-            file.writelines(map(_line, more))
+            file.writelines(map(_encode_line, more))
         return self._target.put(whole)
 
     def __enter__(self) -> Self:
@@ -149,14 +149,14 @@ class Quarantine:
         self._file.close()
 
 
-def _line(rejected: Rejected) -> bytes:
-    return orjson.dumps(rejected_row(rejected), option=orjson.OPT_APPEND_NEWLINE)
+def _encode_line(rejected: RejectedRecord) -> bytes:
+    return orjson.dumps(to_rejects_line(rejected), option=orjson.OPT_APPEND_NEWLINE)
 
 
-def rejected_row(rejected: Rejected) -> RejectedRow:
+def to_rejects_line(rejected: RejectedRecord) -> RejectsLine:
     """A record that was turned away, as files of such records have it; its first reason stands for all."""
     first = rejected.violations[0]
-    return RejectedRow(
+    return RejectsLine(
         record=rejected.record,
         file=first.file,
         line=first.line,
@@ -167,7 +167,7 @@ def rejected_row(rejected: Rejected) -> RejectedRow:
     )
 
 
-class Target(Protocol):
+class RejectsTarget(Protocol):
     """Where a file of rejected records goes."""
 
     def put(self, file: Path) -> str:
@@ -175,7 +175,7 @@ class Target(Protocol):
         ...
 
 
-class _ToPath:
+class _FileTarget:
     def __init__(self, path: Path) -> None:
         self._path = path
 
@@ -191,7 +191,7 @@ class _ToPath:
         return str(self._path)
 
 
-class _ToObject:
+class _ObjectTarget:
     def __init__(self, folder: Location, name: str) -> None:
         self._folder = folder
         self._name = name
@@ -201,16 +201,16 @@ class _ToObject:
         return f"{self._folder.uri}/{self._name}"
 
 
-def target_of(graph: Location, rejects: str | Path | None, suffix: str = ".jsonl") -> Target:
+def choose_rejects_target(graph: Location, rejects: str | Path | None, suffix: str = ".jsonl") -> RejectsTarget:
     """A file that was asked for, or a new one in a folder next to the graph; never one inside of it."""
     if rejects is not None:
-        return _ToPath(_checked(graph, Path(rejects)))
+        return _FileTarget(_check_rejects_path(graph, Path(rejects)))
     name = f"{ULID()}{suffix}"
     folder = graph.beside("rejects")
-    return _ToPath(Path(folder.base) / name) if graph.is_local else _ToObject(folder, name)
+    return _FileTarget(Path(folder.base) / name) if graph.is_local else _ObjectTarget(folder, name)
 
 
-def _checked(graph: Location, path: Path) -> Path:
+def _check_rejects_path(graph: Location, path: Path) -> Path:
     if graph.is_local and path.resolve().is_relative_to(Path(graph.base).resolve()):
         raise ParameterError(f"rejects is '{path}', inside the graph", hint="choose a file outside of it")
     if path.exists():
@@ -221,11 +221,15 @@ def _checked(graph: Location, path: Path) -> Path:
 # --------------------------------------------------------------------------------------------- rows as records
 
 
-def record_texts(type_: NodeType | EdgeType, rows: pa.Table, *, with_id: bool) -> list[str]:
+def format_records(type_: NodeType | EdgeType, rows: pa.Table, *, with_id: bool) -> list[str]:
     """Rows of a table as the records that would load them."""
     names = [*(["id"] if with_id else []), *type_.properties]
-    columns = {name: _json_values(type_, rows, name) for name in names}
-    ends = {SHOWN[name]: to_list(column_of(rows, name)) for name in SHOWN} if isinstance(type_, EdgeType) else {}
+    columns = {name: _to_json_values(type_, rows, name) for name in names}
+    ends = (
+        {PUBLIC_NAMES[name]: to_list(column_of(rows, name)) for name in PUBLIC_NAMES}
+        if isinstance(type_, EdgeType)
+        else {}
+    )
     kind = "edge" if isinstance(type_, EdgeType) else "type"
     return [
         orjson.dumps(
@@ -239,7 +243,7 @@ def record_texts(type_: NodeType | EdgeType, rows: pa.Table, *, with_id: bool) -
     ]
 
 
-def _json_values(type_: NodeType | EdgeType, rows: pa.Table, name: str) -> list[object]:
+def _to_json_values(type_: NodeType | EdgeType, rows: pa.Table, name: str) -> list[object]:
     values = column_of(rows, name)
     scalar = type_.properties[name].type.scalar if name in type_.properties else Scalar.STRING
     is_list = pa.types.is_list(values.type)
@@ -248,10 +252,10 @@ def _json_values(type_: NodeType | EdgeType, rows: pa.Table, name: str) -> list[
     elif scalar is Scalar.DATE:
         values = values.cast(pa.list_(pa.string()) if is_list else pa.string())
     found = to_list(values)
-    return [_blob_text(cast("BlobValue | None", value)) for value in found] if scalar is Scalar.BLOB else found
+    return [_format_blob(cast("BlobValue | None", value)) for value in found] if scalar is Scalar.BLOB else found
 
 
-def _blob_text(blob: BlobValue | None) -> str | None:
+def _format_blob(blob: BlobValue | None) -> str | None:
     if blob is None or blob["data"] is None:
         return None if blob is None else blob["uri"]
-    return INLINE + base64.b64encode(blob["data"]).decode()
+    return INLINE_PREFIX + base64.b64encode(blob["data"]).decode()

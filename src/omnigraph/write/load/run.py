@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from omnigraph.errors import AlreadyExists, OmniGraphError, ParameterError, ValidationError
-from omnigraph.language.schema import Catalog, Schema
+from omnigraph.language.schema import Catalog, Schema, split_by_kind
 from omnigraph.manifest.branches import branch_names, create_branch
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
@@ -29,43 +29,50 @@ from omnigraph.storage.table import WriteMode
 from omnigraph.write.commit import CommitOptions, catch_up, commit, heal_branch
 from omnigraph.write.executor import Executor
 from omnigraph.write.indexes import ensure_id_indexes, ensure_loaded_indexes
-from omnigraph.write.load.frames import Frame, TypedFrame, frame_types, read_frame
-from omnigraph.write.load.gather import Gathering
-from omnigraph.write.load.incoming import Home, IncomingRows
-from omnigraph.write.load.intake import Draft, Rejected, admit
-from omnigraph.write.load.load_operation import HERE, Load, Loaded, LoadEngine, Mode
-from omnigraph.write.load.quarantine import MOST_VIOLATIONS, Collected, Delivery, Quarantine, Rejects, target_of
+from omnigraph.write.load.data_frames import ArrowStream, TypedFrame, read_frame, resolve_frame_types
+from omnigraph.write.load.incoming_rows import FragmentTarget, IncomingRows
+from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, LoadEngine, LoadMode, LoadOperation, LoadOutcome
+from omnigraph.write.load.quarantine import (
+    MOST_VIOLATIONS,
+    Quarantine,
+    RejectDelivery,
+    RejectSink,
+    ViolationCollector,
+    choose_rejects_target,
+)
 from omnigraph.write.load.records import read_records
-from omnigraph.write.load.sources import Source
+from omnigraph.write.load.row_buffer import RowBuffer
+from omnigraph.write.load.sources import RecordSource
+from omnigraph.write.load.validation import RawBatch, RejectedRecord, validate_batch
 
 OnError: TypeAlias = Literal["fail", "quarantine"]
 Engine: TypeAlias = Literal["auto", "local", "spark"]
-Indexes: TypeAlias = Literal["auto", "always", "never"]
+IndexPolicy: TypeAlias = Literal["auto", "always", "never"]
 
-INDEXED_FROM: Final = 100_000
+INDEX_ABOVE_ROWS: Final = 100_000
 """Loads of more rows than this are followed by the indexes that keep later writes from scanning."""
 _log = logging.getLogger("omnigraph")
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class LoadInput:
     """What is loaded: records, and frames by type."""
 
-    source: Source | None = None
-    nodes: Mapping[str, Frame] = field(default_factory=dict[str, Frame])
-    edges: Mapping[str, Frame] = field(default_factory=dict[str, Frame])
+    source: RecordSource | None = None
+    nodes: Mapping[str, ArrowStream] = field(default_factory=dict[str, ArrowStream])
+    edges: Mapping[str, ArrowStream] = field(default_factory=dict[str, ArrowStream])
 
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """How it is loaded. ``engine`` is the one that was chosen."""
 
-    mode: Mode = "append"
+    mode: LoadMode = "append"
     on_error: OnError = "fail"
     rejects: str | Path | None = None
     engine: Engine = "local"
     check: bool = False
-    indexes: Indexes = "auto"
+    indexes: IndexPolicy = "auto"
     from_branch: Reference | None = None
 
 
@@ -78,7 +85,7 @@ class LoadResult:
 
     commit: Commit | None
     branch: str
-    mode: Mode
+    mode: LoadMode
     engine: Engine
     nodes: Mapping[str, int]
     edges: Mapping[str, int]
@@ -88,18 +95,18 @@ class LoadResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class LoadContext:
     """What the input is read into. ``homes`` are the tables that rows may be written to while it is read."""
 
     manifest: Manifest
     catalog: Catalog
-    given: Input
-    manner: LoadOptions
-    homes: Homes
+    input: LoadInput
+    options: LoadOptions
+    targets: FragmentTargets
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ParsedInput:
     """The input once it was read: the rows that passed the row rules, and what is wrong with the others.
 
     ``discard`` deletes what was written to the graph meanwhile; no commit may ever have been asked to show it.
@@ -108,24 +115,24 @@ class Read:
     """
 
     tables: Mapping[str, IncomingRows]
-    collected: Collected
-    quarantine: Delivery | None
-    means: LoadEngine
+    collected: ViolationCollector
+    quarantine: RejectDelivery | None
+    engine: LoadEngine
     discard: Callable[[], None]
-    runner: Executor | None = None
+    executor: Executor | None = None
 
 
-Reader: TypeAlias = Callable[[Intake], AbstractContextManager[Read]]
+InputReader: TypeAlias = Callable[[LoadContext], AbstractContextManager[ParsedInput]]
 """Reads the input; what it read is there until its context ends."""
 
 
 def load(
     manifest: Manifest,
     schema: Schema,
-    given: Input,
+    given: LoadInput,
     manner: LoadOptions,
     terms: CommitOptions,
-    reader: Reader | None = None,
+    reader: InputReader | None = None,
 ) -> LoadResult:
     """Load everything as one commit, or nothing. Without a reader the input is read in this process."""
     _check_manner(given, manner, terms)
@@ -141,14 +148,14 @@ def load(
         catch_up(manifest, terms)
     # With DynamoDB no table can be audited in place.
     closed = manner.check or missing or manifest.location.scheme == "s3+ddb"
-    homes = Homes(manifest, terms.branch, manner.mode, closed=closed)
-    intake = Intake(manifest, schema.catalog, given, manner, homes)
+    homes = FragmentTargets(manifest, terms.branch, manner.mode, closed=closed)
+    intake = LoadContext(manifest, schema.catalog, given, manner, homes)
     with (reader or _read_here)(intake) as read:
-        work = Load(schema.catalog, read.tables, manner.mode, read.quarantine, manner.check, read.means)
+        work = LoadOperation(schema.catalog, read.tables, manner.mode, read.quarantine, manner.check, read.engine)
         try:
             if read.collected.violations:
                 basis = _basis(manifest, manner, terms, missing=missing)
-                raise read.collected.error(work.also_wrong(basis, read.collected.violations))
+                raise read.collected.to_error(work.find_set_violations(basis, read.collected.violations))
         except BaseException:
             read.discard()
             raise
@@ -156,12 +163,12 @@ def load(
         return _committed(manifest, work, read, manner, terms, missing=missing)
 
 
-def _check_manner(given: Input, manner: LoadOptions, terms: CommitOptions) -> None:
+def _check_manner(given: LoadInput, manner: LoadOptions, terms: CommitOptions) -> None:
     for name, value, allowed in (
-        ("mode", manner.mode, Mode),
+        ("mode", manner.mode, LoadMode),
         ("on_error", manner.on_error, OnError),
         ("engine", manner.engine, Engine),
-        ("indexes", manner.indexes, Indexes),
+        ("indexes", manner.indexes, IndexPolicy),
     ):
         words = cast("tuple[str, ...]", get_args(allowed))
         if value not in words:
@@ -185,10 +192,10 @@ def _check_txn(txn: object) -> None:
 # --------------------------------------------------------------------------------------------- reading
 
 
-class Homes:
+class FragmentTargets:
     """Where rows are written while a load is read: to the tables that its branch owns already, and to no others."""
 
-    def __init__(self, manifest: Manifest, branch: str, mode: Mode, *, closed: bool) -> None:
+    def __init__(self, manifest: Manifest, branch: str, mode: LoadMode, *, closed: bool) -> None:
         self._manifest = manifest
         self._branch = branch
         self._mode: WriteMode = "overwrite" if mode == "overwrite" else "append"
@@ -200,7 +207,7 @@ class Homes:
         """That of the branch when rows were first to be written to it; None, if that never was."""
         return self._begun_on and self._begun_on.incarnation
 
-    def of(self, table_key: str) -> Home | None:
+    def find(self, table_key: str) -> FragmentTarget | None:
         """The home of a table's rows; None while nothing may be written to the table."""
         if self._closed:
             return None
@@ -208,49 +215,51 @@ class Homes:
         pin = pins_of(self._begun_on).get(table_key)
         if pin is None or (pin.branch or MAIN) != self._branch:
             return None
-        return Home(open_pin(self._manifest, pin), self._mode, branch_uri(pin.location, pin.branch))
+        return FragmentTarget(open_pin(self._manifest, pin), self._mode, branch_uri(pin.location, pin.branch))
 
 
 @contextmanager
-def _read_here(intake: Intake) -> Generator[Read]:
+def _read_here(intake: LoadContext) -> Generator[ParsedInput]:
     """Read the input in this process, into memory or into files of this machine and staged fragments."""
-    manifest, manner = intake.manifest, intake.manner
+    manifest, manner = intake.manifest, intake.options
     with TemporaryDirectory(prefix="omnigraph-load-") as name:
-        folder, collected = Path(name), Collected(None if manner.check else MOST_VIOLATIONS)
-        gathering = Gathering(folder, intake.homes.of)
+        folder, collected = Path(name), ViolationCollector(None if manner.check else MOST_VIOLATIONS)
+        gathering = RowBuffer(folder, intake.targets.find)
 
         def discard() -> None:
             gathering.discard(manifest.objects)
 
         quarantine = None
         if manner.on_error == "quarantine":
-            quarantine = Quarantine(folder / "rejected.jsonl", target_of(manifest.location, manner.rejects))
+            quarantine = Quarantine(folder / "rejected.jsonl", choose_rejects_target(manifest.location, manner.rejects))
         with quarantine or nullcontext():
             try:
-                _gather(intake.catalog, intake.given, gathering, quarantine or collected)
+                _gather(intake.catalog, intake.input, gathering, quarantine or collected)
             except BaseException:
                 discard()
                 raise
-            yield Read(gathering.rows(), collected, quarantine, HERE, discard)
+            yield ParsedInput(gathering.incoming_rows(), collected, quarantine, LOCAL_LOAD_ENGINE, discard)
 
 
-def _gather(catalog: Catalog, given: Input, gathering: Gathering, rejects: Rejects) -> None:
+def _gather(catalog: Catalog, given: LoadInput, gathering: RowBuffer, rejects: RejectSink) -> None:
     """Read the input once; what passes the row rules is gathered, everything else is rejected."""
-    frames = frame_types(catalog, given.nodes, given.edges)
+    frames = resolve_frame_types(catalog, given.nodes, given.edges)
     with gathering:
         for type_, _, _ in frames:
-            gathering.touch(type_)
+            gathering.buffer_of(type_)
         for found in _found(catalog, given.source, frames):
-            if isinstance(found, Rejected):
+            if isinstance(found, RejectedRecord):
                 rejects.take(found)
                 continue
-            admitted = admit(found)
+            admitted = validate_batch(found)
             gathering.add(admitted)
             for rejected in admitted.rejected:
                 rejects.take(rejected)
 
 
-def _found(catalog: Catalog, source: Source | None, frames: Iterable[TypedFrame]) -> Iterator[Draft | Rejected]:
+def _found(
+    catalog: Catalog, source: RecordSource | None, frames: Iterable[TypedFrame]
+) -> Iterator[RawBatch | RejectedRecord]:
     if source is not None:
         yield from read_records(catalog, source)
     for type_, name, frame in frames:
@@ -261,7 +270,13 @@ def _found(catalog: Catalog, source: Source | None, frames: Iterable[TypedFrame]
 
 
 def _committed(
-    manifest: Manifest, work: Load, read: Read, manner: LoadOptions, terms: CommitOptions, *, missing: bool
+    manifest: Manifest,
+    work: LoadOperation,
+    read: ParsedInput,
+    manner: LoadOptions,
+    terms: CommitOptions,
+    *,
+    missing: bool,
 ) -> LoadResult:
     if manner.check or missing:
         # A branch that is made for a load that then fails would be a change.
@@ -284,8 +299,8 @@ def _committed(
     if result.commit is None:
         read.discard()
     if result.replayed:
-        return _result(result.commit and commit_of(result.commit), Loaded({}), manner, terms, replayed=True)
-    _index(manifest, manner, terms, result.outcome, read.runner)
+        return _result(result.commit and commit_of(result.commit), LoadOutcome({}), manner, terms, replayed=True)
+    _index(manifest, manner, terms, result.outcome, read.executor)
     return _result(result.commit and commit_of(result.commit), result.outcome, manner, terms)
 
 
@@ -313,13 +328,13 @@ def _replayed(manifest: Manifest, manner: LoadOptions, terms: CommitOptions) -> 
     if last is None or terms.txn[1] > last.number:
         return None
     known = view.history.find(last.commit_id)
-    return _result(known and commit_of(known), Loaded({}), manner, terms, replayed=True)
+    return _result(known and commit_of(known), LoadOutcome({}), manner, terms, replayed=True)
 
 
 def _index(
-    manifest: Manifest, manner: LoadOptions, terms: CommitOptions, loaded: Loaded, runner: Executor | None
+    manifest: Manifest, manner: LoadOptions, terms: CommitOptions, loaded: LoadOutcome, runner: Executor | None
 ) -> None:
-    wanted = manner.indexes == "always" or (manner.indexes == "auto" and sum(loaded.rows.values()) > INDEXED_FROM)
+    wanted = manner.indexes == "always" or (manner.indexes == "auto" and sum(loaded.rows.values()) > INDEX_ABOVE_ROWS)
     if not wanted:
         return
     try:
@@ -333,20 +348,17 @@ def _index(
 
 
 def _result(
-    made: Commit | None, loaded: Loaded, manner: LoadOptions, terms: CommitOptions, *, replayed: bool = False
+    made: Commit | None, loaded: LoadOutcome, manner: LoadOptions, terms: CommitOptions, *, replayed: bool = False
 ) -> LoadResult:
+    nodes, edges = split_by_kind(loaded.rows)
     return LoadResult(
         made,
         terms.branch,
         manner.mode,
         manner.engine,
-        _by_type(loaded.rows, "node"),
-        _by_type(loaded.rows, "edge"),
+        nodes,
+        edges,
         loaded.rejected,
         loaded.rejects_path,
         replayed,
     )
-
-
-def _by_type(rows: Mapping[str, int], kind: str) -> Mapping[str, int]:
-    return {key.partition(":")[2]: count for key, count in rows.items() if key.startswith(f"{kind}:")}

@@ -40,11 +40,11 @@ class Readable(Protocol):
 _ONE_FILE: Final = (str, os.PathLike, Readable)
 
 Record: TypeAlias = Mapping[str, object]
-Source: TypeAlias = "str | os.PathLike[str] | Readable | Iterable[str | os.PathLike[str] | Readable | Record]"
+RecordSource: TypeAlias = "str | os.PathLike[str] | Readable | Iterable[str | os.PathLike[str] | Readable | Record]"
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class LineBlock:
     """Some lines of a file, blank ones too; ``first`` is the number of the first, from 1."""
 
     file: str | None
@@ -53,22 +53,22 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Objects:
+class RecordBlock:
     """Some records that were never text; ``first`` is the number of the first, from 1."""
 
     first: int
     records: list[Record]
 
 
-Block: TypeAlias = Lines | Objects
+Block: TypeAlias = LineBlock | RecordBlock
 
 
-def read_blocks(source: Source) -> Iterator[Block]:
+def read_blocks(source: RecordSource) -> Iterator[Block]:
     """Everything in a source, in order."""
-    return _blocks_of(_parts(source))
+    return _read_parts(_split_source(source))
 
 
-def _parts(source: object) -> Iterable[object]:
+def _split_source(source: object) -> Iterable[object]:
     if isinstance(source, _ONE_FILE):
         return [cast(object, source)]
     if (
@@ -83,19 +83,19 @@ def _parts(source: object) -> Iterable[object]:
     )
 
 
-def _blocks_of(parts: Iterable[object]) -> Iterator[Block]:
+def _read_parts(parts: Iterable[object]) -> Iterator[Block]:
     count = 0
     for are_records, group in groupby(parts, lambda part: isinstance(part, Mapping)):
         if are_records:
-            for block in _batched(cast("Iterable[Record]", group)):
-                yield Objects(count + 1, block)
+            for block in _batch_records(cast("Iterable[Record]", group)):
+                yield RecordBlock(count + 1, block)
                 count += len(block)
             continue
         for part in group:
-            yield from _blocks_of_file(part)
+            yield from _read_file(part)
 
 
-def _batched(records: Iterable[Record]) -> Iterator[list[Record]]:
+def _batch_records(records: Iterable[Record]) -> Iterator[list[Record]]:
     block: list[Record] = []
     for record in records:
         block.append(record)
@@ -106,16 +106,16 @@ def _batched(records: Iterable[Record]) -> Iterator[list[Record]]:
         yield block
 
 
-def _blocks_of_file(part: object) -> Iterator[Lines]:
+def _read_file(part: object) -> Iterator[LineBlock]:
     if isinstance(part, str | os.PathLike):
         path = Path(cast("str | os.PathLike[str]", part))
-        with _readable(str(path)), path.open("rb") as file:
-            yield from _lines(str(path), _chunks(str(path), file))
+        with _translate_read_errors(str(path)), path.open("rb") as file:
+            yield from _split_lines(str(path), _read_chunks(str(path), file))
     elif isinstance(part, Readable):
         name = getattr(part, "name", None)
         named = name if isinstance(name, str) else None
-        with _readable(named or "the stream"):
-            yield from _lines(named, _chunks(named or "the stream", part))
+        with _translate_read_errors(named or "the stream"):
+            yield from _split_lines(named, _read_chunks(named or "the stream", part))
     else:
         raise ParameterError(
             f"a source holds {type(part).__name__}", hint="give paths, open files, or records as dictionaries"
@@ -123,7 +123,7 @@ def _blocks_of_file(part: object) -> Iterator[Lines]:
 
 
 @contextmanager
-def _readable(name: str) -> Generator[None]:
+def _translate_read_errors(name: str) -> Generator[None]:
     try:
         yield
     except FileNotFoundError as error:
@@ -136,27 +136,27 @@ def _readable(name: str) -> Generator[None]:
         raise StorageError(f"{name} cannot be read: {error}", hint="it may be cut off or damaged") from error
 
 
-def _chunks(name: str, stream: Readable) -> Iterator[bytes]:
+def _read_chunks(name: str, stream: Readable) -> Iterator[bytes]:
     """The bytes of a stream, decompressed, without the byte order mark."""
-    head = _bytes(stream.read(BLOCK_BYTES))
+    head = _to_bytes(stream.read(BLOCK_BYTES))
     if head.startswith(_UTF_16):
         raise ParameterError(f"{name} is UTF-16", hint="save it as UTF-8")
     for magic, codec in _COMPRESSED.items():
         if head.startswith(magic):
-            inner = pa.CompressedInputStream(pa.PythonFile(_Resumed(head, stream)), codec)
-            yield from _chunks(name, cast(Readable, inner))
+            inner = pa.CompressedInputStream(pa.PythonFile(_ResumedStream(head, stream)), codec)
+            yield from _read_chunks(name, cast(Readable, inner))
             return
     head = head.removeprefix(_BOM)
     while head:
         yield head
-        head = _bytes(stream.read(BLOCK_BYTES))
+        head = _to_bytes(stream.read(BLOCK_BYTES))
 
 
-def _bytes(found: bytes | str) -> bytes:
+def _to_bytes(found: bytes | str) -> bytes:
     return found.encode("utf-8", "surrogatepass") if isinstance(found, str) else found
 
 
-class _Resumed(RawIOBase):
+class _ResumedStream(RawIOBase):
     """A stream whose first bytes were read already."""
 
     def __init__(self, head: bytes, stream: Readable) -> None:
@@ -169,10 +169,10 @@ class _Resumed(RawIOBase):
             size = len(self._head) if size < 0 else size
             found, self._head = self._head[:size], self._head[size:]
             return found
-        return _bytes(self._stream.read(size))
+        return _to_bytes(self._stream.read(size))
 
 
-def _lines(file: str | None, chunks: Iterator[bytes]) -> Iterator[Lines]:
+def _split_lines(file: str | None, chunks: Iterator[bytes]) -> Iterator[LineBlock]:
     """Whole lines. A long line is put together once, however many chunks it takes."""
     pieces: list[bytes] = []
     first = 1
@@ -182,9 +182,9 @@ def _lines(file: str | None, chunks: Iterator[bytes]) -> Iterator[Lines]:
             pieces.append(chunk)
             continue
         lines = b"".join([*pieces, chunk[:end]]).split(b"\n")
-        yield Lines(file, first, lines)
+        yield LineBlock(file, first, lines)
         first += len(lines)
         pieces = [chunk[end + 1 :]]
     rest = b"".join(pieces)
     if rest:
-        yield Lines(file, first, [rest])
+        yield LineBlock(file, first, [rest])

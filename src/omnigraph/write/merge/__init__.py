@@ -1,36 +1,36 @@
 """Merges and reverts: three sides of every changed row, and the conflicts between them."""
 
-from omnigraph.write.merge.choices import Choices, Notes, Prefer
-from omnigraph.write.merge.deltas import Counts, Merger, Settled
-from omnigraph.write.merge.engine import HERE, MergeEngine, MergePlan, TableMergePlan, takes_long
+from omnigraph.write.merge.alignment import MergeBase, RowChanges, align_ranges, find_tables_to_merge
+from omnigraph.write.merge.deltas import Counts, RangeDelta, TableMerger
+from omnigraph.write.merge.engine import LOCAL_MERGE_ENGINE, MergeEngine, MergePlan, TableMergePlan, is_long_staging
 from omnigraph.write.merge.resolution_file import read_resolution, write_resolution
-from omnigraph.write.merge.rules import Sides
+from omnigraph.write.merge.resolver import ConflictResolver, PreferredSide, ResolverNotes
+from omnigraph.write.merge.rules import MergeSnapshots
 from omnigraph.write.merge.run import MergeOptions, MergeResult, merge, revert
-from omnigraph.write.merge.sides import Base, Changed, stretches_of, tables_to_merge
-from omnigraph.write.merge.three_way import By
+from omnigraph.write.merge.three_way import MergeBy
 
 __all__ = [
-    "HERE",
-    "Base",
-    "By",
-    "Changed",
-    "Choices",
+    "LOCAL_MERGE_ENGINE",
+    "ConflictResolver",
     "Counts",
+    "MergeBase",
+    "MergeBy",
     "MergeEngine",
     "MergeOptions",
     "MergePlan",
     "MergeResult",
-    "Merger",
-    "Notes",
-    "Prefer",
-    "Settled",
-    "Sides",
+    "MergeSnapshots",
+    "PreferredSide",
+    "RangeDelta",
+    "ResolverNotes",
+    "RowChanges",
     "TableMergePlan",
+    "TableMerger",
+    "align_ranges",
+    "find_tables_to_merge",
+    "is_long_staging",
     "merge",
     "read_resolution",
     "revert",
-    "stretches_of",
-    "tables_to_merge",
-    "takes_long",
     "write_resolution",
 ]

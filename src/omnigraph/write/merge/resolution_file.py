@@ -21,20 +21,20 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 from omnigraph.errors import Conflict, NotFound, ParameterError, ValidationError, Violation
 from omnigraph.language.source import suggest_similar
 
-Given: TypeAlias = "str | Path | Mapping[str, object]"
+ResolutionInput: TypeAlias = "str | Path | Mapping[str, object]"
 """A resolution: the name of its file, or what would stand in one."""
 
-_TOP: Final = ("version", "graph", "source", "target", "by", "conflicts")
-_NAMED: Final = ("kind", "type", "id")
-_SHOWN: Final = ("properties", "message", "base", "ours", "theirs")
-_ABOUT: Final = """\
+_TOP_KEYS: Final = ("version", "graph", "source", "target", "by", "conflicts")
+_IDENTIFYING_KEYS: Final = ("kind", "type", "id")
+_INFORMATIVE_KEYS: Final = ("properties", "message", "base", "ours", "theirs")
+_HEADER: Final = """\
 # Decide each conflict: choose ours (the branch that is merged into), theirs (what is merged into it),
 # or give values, such as {age: 42}. What stands at null is not decided yet.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ResolutionEntry:
     """What is said about one conflict. Without properties it is about all of that kind, type and id."""
 
     kind: str
@@ -44,7 +44,7 @@ class Entry:
     properties: tuple[str, ...] | None = None
     line: int | None = None
 
-    def is_about(self, conflict: Conflict) -> bool:
+    def applies_to(self, conflict: Conflict) -> bool:
         """Whether it is this conflict."""
         named = (self.kind, self.type, self.id) == (conflict.kind, conflict.type, conflict.id)
         return named and self.properties in (None, conflict.properties)
@@ -57,10 +57,10 @@ class Resolution:
     name: str | None
     source: str | None
     target: str | None
-    entries: tuple[Entry, ...]
+    entries: tuple[ResolutionEntry, ...]
     by: str | None = None
 
-    def problem(self, entry: Entry, message: str, property_: str | None = None) -> Violation:
+    def to_violation(self, entry: ResolutionEntry, message: str, property_: str | None = None) -> Violation:
         """Something that is wrong with an entry."""
         return Violation(entry.type, "choose", message, self.name, entry.line, entry.id, property_)
 
@@ -79,13 +79,13 @@ def write_resolution(
 ) -> None:
     """Write a file in which the conflicts can be decided; what was decided already stays."""
     entries = [{**conflict.to_json(), "choose": None} for conflict in conflicts]
-    kept = [] if known is None else [_repeated(entry) for entry in known.entries if entry.choose is not None]
+    kept = [] if known is None else [_dump_entry(entry) for entry in known.entries if entry.choose is not None]
     header = {"version": 1, "graph": graph, "source": source, "target": target, "by": by}
-    file.write(_ABOUT)
+    file.write(_HEADER)
     yaml.safe_dump({**header, "conflicts": [*kept, *entries]}, file, sort_keys=False, allow_unicode=True, width=120)
 
 
-def _repeated(entry: Entry) -> dict[str, object]:
+def _dump_entry(entry: ResolutionEntry) -> dict[str, object]:
     shown = {} if entry.properties is None else {"properties": list(entry.properties)}
     return {"kind": entry.kind, "type": entry.type, "id": entry.id, **shown, "choose": entry.choose}
 
@@ -93,10 +93,10 @@ def _repeated(entry: Entry) -> dict[str, object]:
 # --------------------------------------------------------------------------------------------- reading
 
 
-def read_resolution(given: Given) -> Resolution:
+def read_resolution(given: ResolutionInput) -> Resolution:
     """What a file, or an object of the same form, says; ``ValidationError`` with all that is wrong with its form."""
     if isinstance(given, Mapping):
-        return _Reading(None, {}).resolution(given)
+        return _ResolutionParser(None, {}).parse(given)
     name = str(given)
     try:
         text = Path(given).read_text(encoding="utf-8")
@@ -104,22 +104,22 @@ def read_resolution(given: Given) -> Resolution:
         raise NotFound(f"no such file: {name}", hint="a dry run writes one") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ParameterError(f"{name} cannot be read: {error}") from error
-    loader = _Loader(text)
+    loader = _ResolutionLoader(text)
     try:
         node = loader.get_single_node()
         lines: dict[int, int] = {}
-        found = None if node is None else _constructed(loader, node, lines)
+        found = None if node is None else _construct(loader, node, lines)
     except MarkedYAMLError as error:
         mark = error.problem_mark
-        raise wrong_resolution(
+        raise build_resolution_error(
             [Violation("", "yaml", str(error.problem), name, None if mark is None else mark.line + 1)]
         ) from None
     except (YAMLError, ValueError) as error:
-        raise wrong_resolution([Violation("", "yaml", str(error), name)]) from None
-    return _Reading(name, lines).resolution(found)
+        raise build_resolution_error([Violation("", "yaml", str(error), name)]) from None
+    return _ResolutionParser(name, lines).parse(found)
 
 
-class _Loader(yaml.SafeLoader):
+class _ResolutionLoader(yaml.SafeLoader):
     """Without aliases: with them a small file could stand for one that has no end."""
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
@@ -129,23 +129,23 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def _constructed(loader: SafeConstructor, node: Node, lines: dict[int, int]) -> object:
+def _construct(loader: SafeConstructor, node: Node, lines: dict[int, int]) -> object:
     """The object of a node; of each mapping in it the line is noted, by its identity."""
     if isinstance(node, MappingNode):
         pairs = cast("list[tuple[Node, Node]]", node.value)
         found: object = {
-            cast("object", loader.construct_object(key, deep=True)): _constructed(loader, value, lines)
+            cast("object", loader.construct_object(key, deep=True)): _construct(loader, value, lines)
             for key, value in pairs
         }
     elif isinstance(node, SequenceNode):
-        found = [_constructed(loader, each, lines) for each in cast("list[Node]", node.value)]
+        found = [_construct(loader, each, lines) for each in cast("list[Node]", node.value)]
     else:
         return cast("object", loader.construct_object(node, deep=True))
     lines[id(found)] = cast("Mark", node.start_mark).line + 1
     return found
 
 
-class _Reading:
+class _ResolutionParser:
     """One file while it is read, and the problems so far."""
 
     def __init__(self, name: str | None, lines: Mapping[int, int]) -> None:
@@ -153,70 +153,70 @@ class _Reading:
         self._lines = lines
         self._problems: list[Violation] = []
 
-    def resolution(self, found: object) -> Resolution:
+    def parse(self, found: object) -> Resolution:
         if not isinstance(found, Mapping):
-            raise wrong_resolution([Violation("", "form", "it is no mapping with 'conflicts'", self._name, 1)])
+            raise build_resolution_error([Violation("", "form", "it is no mapping with 'conflicts'", self._name, 1)])
         top = cast("Mapping[str, object]", found)
-        self._refuse_unknown(top, _TOP, "")
+        self._report_unknown(top, _TOP_KEYS, "")
         listed = top.get("conflicts")
         if not isinstance(listed, list | tuple):
-            self._say(top, "", "'conflicts' must be a list")
+            self._add_problem(top, "", "'conflicts' must be a list")
             listed = ()
-        entries = tuple(self._entries(cast("Sequence[object]", listed)))
-        source, target = (self._commit(top, name) for name in ("source", "target"))
+        entries = tuple(self._parse_entries(cast("Sequence[object]", listed)))
+        source, target = (self._parse_commit(top, name) for name in ("source", "target"))
         if self._problems:
-            raise wrong_resolution(self._problems)
+            raise build_resolution_error(self._problems)
         by = top.get("by")
         return Resolution(self._name, source, target, entries, None if by is None else str(by))
 
-    def _commit(self, top: Mapping[str, object], name: str) -> str | None:
+    def _parse_commit(self, top: Mapping[str, object], name: str) -> str | None:
         found = top.get(name)
         if found is None and self._name is not None:
-            self._say(top, "", f"'{name}' is missing: the commit that the file was written for")
+            self._add_problem(top, "", f"'{name}' is missing: the commit that the file was written for")
         return None if found is None else str(found)
 
-    def _entries(self, listed: Sequence[object]) -> Iterator[Entry]:
+    def _parse_entries(self, listed: Sequence[object]) -> Iterator[ResolutionEntry]:
         seen: set[tuple[object, ...]] = set()
         for number, each in enumerate(listed, 1):
             if not isinstance(each, Mapping):
                 self._problems.append(Violation("", "form", f"conflict {number} is no mapping", self._name))
                 continue
             found = cast("Mapping[str, object]", each)
-            entry = self._entry(number, found)
+            entry = self._parse_entry(number, found)
             if entry is None:
                 continue
             key = (entry.kind, entry.type, entry.id, entry.properties)
             if key in seen:
-                self._say(found, entry.type, f"conflict {number} is listed twice")
+                self._add_problem(found, entry.type, f"conflict {number} is listed twice")
             seen.add(key)
             yield entry
 
-    def _entry(self, number: int, found: Mapping[str, object]) -> Entry | None:
+    def _parse_entry(self, number: int, found: Mapping[str, object]) -> ResolutionEntry | None:
         type_ = str(found.get("type", ""))
-        self._refuse_unknown(found, (*_NAMED, *_SHOWN, "choose"), type_)
-        missing = [name for name in _NAMED if found.get(name) is None]
+        self._report_unknown(found, (*_IDENTIFYING_KEYS, *_INFORMATIVE_KEYS, "choose"), type_)
+        missing = [name for name in _IDENTIFYING_KEYS if found.get(name) is None]
         if missing:
-            self._say(found, type_, f"conflict {number} has no {', '.join(missing)}")
+            self._add_problem(found, type_, f"conflict {number} has no {', '.join(missing)}")
             return None
         if "choose" not in found:
-            self._say(found, type_, f"conflict {number} has no 'choose'")
+            self._add_problem(found, type_, f"conflict {number} has no 'choose'")
             return None
         properties = found.get("properties")
         names = tuple(map(str, cast("Sequence[object]", properties))) if isinstance(properties, list | tuple) else None
         kind, id_ = str(found["kind"]), str(found["id"])
-        return Entry(kind, type_, id_, found["choose"], names, self._lines.get(id(found)))
+        return ResolutionEntry(kind, type_, id_, found["choose"], names, self._lines.get(id(found)))
 
-    def _refuse_unknown(self, found: Mapping[str, object], known: Sequence[str], type_: str) -> None:
+    def _report_unknown(self, found: Mapping[str, object], known: Sequence[str], type_: str) -> None:
         for name in found:
             if name not in known:
                 hint = suggest_similar(str(name), known) or f"it may be {', '.join(known)}"
-                self._say(found, type_, f"'{name}' is not known here: {hint}")
+                self._add_problem(found, type_, f"'{name}' is not known here: {hint}")
 
-    def _say(self, found: object, type_: str, message: str) -> None:
+    def _add_problem(self, found: object, type_: str, message: str) -> None:
         self._problems.append(Violation(type_, "form", message, self._name, self._lines.get(id(found))))
 
 
-def wrong_resolution(problems: Sequence[Violation]) -> ValidationError:
+def build_resolution_error(problems: Sequence[Violation]) -> ValidationError:
     """The error for a file that cannot be used."""
     first = problems[0]
     where = "" if first.file is None else f"{first.file}{'' if first.line is None else f':{first.line}'}: "

@@ -13,26 +13,26 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from omnigraph.errors import Conflict, ConflictError, MergeConflicts, NotFound, ParameterError, Unsupported
-from omnigraph.language.schema import Schema
+from omnigraph.language.schema import Schema, split_by_kind
 from omnigraph.manifest.branches import branch_names, delete_branch
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.references import Reference, find_commit, in_current_schema, resolve, take_snapshot
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot
-from omnigraph.read.changes import changed_tables
+from omnigraph.read.changes import find_changed_tables
 from omnigraph.storage.locks import Held, refs_lock
-from omnigraph.write.commit import Change, CommitOptions, PreparedWrite, WriterKind, commit, heal, heal_branch
-from omnigraph.write.merge.base import base_of, snapshot_at, where_they_met
-from omnigraph.write.merge.choices import Choices, Prefer
+from omnigraph.write.commit import CommitOptions, PreparedWrite, TableChange, WriterKind, commit, heal, heal_branch
+from omnigraph.write.merge.alignment import MergeBase
+from omnigraph.write.merge.common_ancestors import build_merge_base, find_common_ancestors, take_snapshot_at
 from omnigraph.write.merge.deltas import Counts
-from omnigraph.write.merge.engine import HERE, MergeEngine, MergePlan
-from omnigraph.write.merge.resolution_file import Given, Resolution, read_resolution
-from omnigraph.write.merge.rules import Sides
-from omnigraph.write.merge.sides import Base
-from omnigraph.write.merge.three_way import By
+from omnigraph.write.merge.engine import LOCAL_MERGE_ENGINE, MergeEngine, MergePlan
+from omnigraph.write.merge.resolution_file import Resolution, ResolutionInput, read_resolution
+from omnigraph.write.merge.resolver import ConflictResolver, PreferredSide
+from omnigraph.write.merge.rules import MergeSnapshots
+from omnigraph.write.merge.three_way import MergeBy
 
-Outcome: TypeAlias = Literal["already-up-to-date", "fast-forward", "merged"]
+MergeKind: TypeAlias = Literal["already-up-to-date", "fast-forward", "merged"]
 UP_TO_DATE: Final = "already-up-to-date"
 
 
@@ -43,7 +43,7 @@ class MergeResult:
     ``base``, ``source`` and ``target`` are commits: where the two met, what was merged, and what it was merged into.
     """
 
-    outcome: Outcome
+    outcome: MergeKind
     commit: Commit | None
     base: str
     source: str
@@ -58,9 +58,9 @@ class MergeResult:
 class MergeOptions:
     """How it is merged: what counts as the same thing changed, and who decides where both sides did."""
 
-    by: By = "row"
-    prefer: Prefer | None = None
-    resolve: Given | None = None
+    by: MergeBy = "row"
+    prefer: PreferredSide | None = None
+    resolve: ResolutionInput | None = None
     dry_run: bool = False
     delete_branch: bool = False
 
@@ -71,10 +71,10 @@ def merge(
     source: Reference,
     manner: MergeOptions,
     terms: CommitOptions,
-    means: MergeEngine = HERE,
+    means: MergeEngine = LOCAL_MERGE_ENGINE,
 ) -> MergeResult:
     """Merge a branch, a commit or a tag into a branch."""
-    resolution = _checked(manner)
+    resolution = _check_options(manner)
     captured = _capture(manifest, source, terms.branch, dry_run=manner.dry_run)
     branch = captured.branch
     if manner.delete_branch and branch is None:
@@ -86,7 +86,9 @@ def merge(
         message=terms.message or f"merge {shown} into '{terms.branch}'",
         merged_parent=captured.commit.id,
     )
-    work = _Work(manifest, schema, captured.snapshot, captured.commit, _Meeting(captured), manner, resolution, means)
+    work = MergeOperation(
+        manifest, schema, captured.snapshot, captured.commit, _MergeBaseFinder(captured), manner, resolution, means
+    )
     result = _run(manifest, work, manner, terms)
     if branch is not None and manner.delete_branch and not manner.dry_run:
         _delete_merged(manifest, branch, captured.commit.id)
@@ -100,22 +102,22 @@ def revert(
     side: int | None,
     manner: MergeOptions,
     terms: CommitOptions,
-    means: MergeEngine = HERE,
+    means: MergeEngine = LOCAL_MERGE_ENGINE,
 ) -> MergeResult:
     """Take back what a commit did, as a new commit on a branch."""
-    resolution = _checked(manner)
+    resolution = _check_options(manner)
     place = resolve(manifest, terms.branch, ref)
     if place.commit is None:
         raise NotFound(f"no commit at {ref}")
     undone = place.commit
-    back_to = find_commit(manifest, undone.branch or MAIN, _parent_of(undone, side))
-    terms = replace(terms, schema_ir_hash=schema.hash, message=terms.message or f"revert {_named(undone)}")
-    work = _Work(
+    back_to = find_commit(manifest, undone.branch or MAIN, _choose_parent(undone, side))
+    terms = replace(terms, schema_ir_hash=schema.hash, message=terms.message or f"revert {_describe_commit(undone)}")
+    work = MergeOperation(
         manifest,
         schema,
-        snapshot_at(manifest, back_to),
+        take_snapshot_at(manifest, back_to),
         back_to,
-        _Undoing(undone),
+        _RevertBaseFinder(undone),
         manner,
         resolution,
         means,
@@ -124,11 +126,11 @@ def revert(
     return _run(manifest, work, manner, terms)
 
 
-def _named(undone: CommitRecord) -> str:
+def _describe_commit(undone: CommitRecord) -> str:
     return undone.id if undone.message is None else f"{undone.id}: {undone.message}"
 
 
-def _parent_of(undone: CommitRecord, side: int | None) -> str:
+def _choose_parent(undone: CommitRecord, side: int | None) -> str:
     parents = [parent for parent in (undone.parent, undone.merged_parent) if parent is not None]
     if not parents:
         raise ParameterError(f"{undone.id} is the first commit: there is nothing to go back to")
@@ -143,26 +145,26 @@ def _parent_of(undone: CommitRecord, side: int | None) -> str:
     return parents[(side or 1) - 1]
 
 
-def _checked(manner: MergeOptions) -> Resolution | None:
-    for name, value, allowed in (("by", manner.by, By), ("prefer", manner.prefer, Prefer)):
+def _check_options(manner: MergeOptions) -> Resolution | None:
+    for name, value, allowed in (("by", manner.by, MergeBy), ("prefer", manner.prefer, PreferredSide)):
         words = cast("tuple[str, ...]", get_args(allowed))
         if value is not None and value not in words:
             raise ParameterError(f"{name} is {value!r}", hint=f"use {' or '.join(words)}")
     return None if manner.resolve is None else read_resolution(manner.resolve)
 
 
-def _run(manifest: Manifest, work: _Work, manner: MergeOptions, terms: CommitOptions) -> MergeResult:
+def _run(manifest: Manifest, work: MergeOperation, manner: MergeOptions, terms: CommitOptions) -> MergeResult:
     if manner.dry_run:
-        return work.merged(take_snapshot(manifest, terms.branch), keep_open=True).result(None)
+        return work.compute(take_snapshot(manifest, terms.branch), keep_open=True).to_result(None)
     result = commit(manifest, work, terms)
-    return result.outcome.result(None if result.commit is None else commit_of(result.commit))
+    return result.outcome.to_result(None if result.commit is None else commit_of(result.commit))
 
 
 # --------------------------------------------------------------------------------------------- what is merged
 
 
 @dataclass(frozen=True, slots=True)
-class _Captured:
+class _MergeSource:
     """What is merged, as it stood when the merge began."""
 
     commit: CommitRecord
@@ -171,7 +173,7 @@ class _Captured:
     """The branch that it is the head of, if it was named as such."""
 
 
-def _capture(manifest: Manifest, source: Reference, into: str, *, dry_run: bool) -> _Captured:
+def _capture(manifest: Manifest, source: Reference, into: str, *, dry_run: bool) -> _MergeSource:
     """Read what is merged, under the lock that guards branches: nobody deletes it or makes it anew meanwhile.
 
     A dry run takes no lock and finishes nothing that a dead writer left: it writes not a byte.
@@ -187,8 +189,8 @@ def _capture(manifest: Manifest, source: Reference, into: str, *, dry_run: bool)
             raise NotFound(f"there is no commit at '{source}' to merge")
         snapshot = take_snapshot(manifest, place.branch, None if branch else place.commit.id)
         if branch is None or snapshot.commit is None:
-            return _Captured(place.commit, snapshot, branch)
-        return _Captured(find_commit(manifest, branch, snapshot.commit.id), snapshot, branch)
+            return _MergeSource(place.commit, snapshot, branch)
+        return _MergeSource(find_commit(manifest, branch, snapshot.commit.id), snapshot, branch)
 
 
 def _delete_merged(manifest: Manifest, branch: str, merged: str) -> None:
@@ -211,121 +213,122 @@ def _delete_merged(manifest: Manifest, branch: str, merged: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Common:
+class _FoundBase:
     """What both sides have seen, under which id, and what a merge of theirs would be called."""
 
     id: str
-    outcome: Outcome
-    read: Callable[[], Base]
+    outcome: MergeKind
+    read: Callable[[], MergeBase]
 
 
 @dataclass(frozen=True, slots=True)
-class _Meeting:
+class _MergeBaseFinder:
     """A merge begins where the two histories met."""
 
-    captured: _Captured
-    joins: bool = True
+    source: _MergeSource
+    joins_histories: bool = True
     """Whether the commit joins two histories."""
 
-    def common(self, manifest: Manifest, ours: Snapshot, target: str) -> _Common:
-        source = self.captured.commit
-        met = where_they_met(manifest, source.id, target, (ours.branch, self.captured.snapshot.branch))
-        outcome: Outcome = "merged"
+    def find(self, manifest: Manifest, ours: Snapshot, target: str) -> _FoundBase:
+        source = self.source.commit
+        met = find_common_ancestors(manifest, source.id, target, (ours.branch, self.source.snapshot.branch))
+        outcome: MergeKind = "merged"
         if met.id == source.id:
             outcome = "already-up-to-date"
         elif met.id == target:
             outcome = "fast-forward"
-        return _Common(met.id, outcome, lambda: base_of(manifest, met))
+        return _FoundBase(met.id, outcome, lambda: build_merge_base(manifest, met))
 
 
 @dataclass(frozen=True, slots=True)
-class _Undoing:
+class _RevertBaseFinder:
     """A revert begins at the commit that is taken back."""
 
-    undone: CommitRecord
-    joins: bool = False
+    reverted: CommitRecord
+    joins_histories: bool = False
 
-    def common(self, manifest: Manifest, ours: Snapshot, target: str) -> _Common:
+    def find(self, manifest: Manifest, ours: Snapshot, target: str) -> _FoundBase:
         del ours, target
-        return _Common(self.undone.id, "merged", lambda: Base(snapshot_at(manifest, self.undone)))
+        return _FoundBase(self.reverted.id, "merged", lambda: MergeBase(take_snapshot_at(manifest, self.reverted)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Merged:
+class _MergeOutcome:
     """What came of the three sides."""
 
-    outcome: Outcome
+    outcome: MergeKind
     base: str
     source: str
     target: str
     counts: Mapping[str, Counts] = field(default_factory=dict[str, Counts])
     conflicts: tuple[Conflict, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[TableChange, ...] = ()
     adopted: tuple[Pin, ...] = ()
     reads: frozenset[str] = frozenset()
 
-    def result(self, made: Commit | None) -> MergeResult:
+    def to_result(self, made: Commit | None) -> MergeResult:
         """The public form."""
-        nodes, edges = (
-            {key.partition(":")[2]: counts for key, counts in self.counts.items() if key.startswith(kind)}
-            for kind in ("node:", "edge:")
-        )
+        nodes, edges = split_by_kind(self.counts)
         return MergeResult(self.outcome, made, self.base, self.source, self.target, self.conflicts, nodes, edges)
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class MergeOperation:
     """A merge as the commit path takes it. It can be repeated on newer data: then the base is found anew too."""
 
     manifest: Manifest
     schema: Schema
     theirs: Snapshot
     source: CommitRecord
-    begins: _Meeting | _Undoing
-    manner: MergeOptions
+    base_finder: _MergeBaseFinder | _RevertBaseFinder
+    options: MergeOptions
     resolution: Resolution | None
-    means: MergeEngine
+    engine: MergeEngine
     kind: WriterKind = WriterKind.BRANCH_MERGE
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> PreparedWrite[_Merged]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[_MergeOutcome]:
         """Bring the sides together on a snapshot; ``MergeConflicts`` with all conflicts if there are any."""
-        merged = self.merged(snapshot, keep_open=False)
+        merged = self.compute(snapshot, keep_open=False)
         if merged.conflicts:
             count = len(merged.conflicts)
             raise MergeConflicts(f"{count} conflict{'' if count == 1 else 's'}", merged.conflicts)
         # Where the histories were joined they have met, even if no row changed.
-        always = merged.outcome != UP_TO_DATE and self.begins.joins
+        always = merged.outcome != UP_TO_DATE and self.base_finder.joins_histories
         return PreparedWrite(merged.changes, merged.reads, merged, merged.adopted, always)
 
-    def merged(self, ours: Snapshot, *, keep_open: bool) -> _Merged:
+    def compute(self, ours: Snapshot, *, keep_open: bool) -> _MergeOutcome:
         """What comes of the three sides. ``keep_open``: what a file leaves open is reported as a conflict."""
         if ours.commit is None:
             raise NotFound(f"branch '{ours.branch}' has no commit to merge into")
         target = ours.commit.id
-        common = self.begins.common(self.manifest, ours, target)
-        found = _Merged(common.outcome, common.id, self.source.id, target)
-        choices = Choices(self.resolution, self.manner.prefer)
-        choices.refuse_stale(self.source.id, target, self.manner.by)
+        common = self.base_finder.find(self.manifest, ours, target)
+        found = _MergeOutcome(common.outcome, common.id, self.source.id, target)
+        choices = ConflictResolver(self.resolution, self.options.prefer)
+        choices.refuse_stale(self.source.id, target, self.options.by)
         if common.outcome == UP_TO_DATE:
-            choices.refuse_wrong((), ())
+            choices.refuse_invalid((), ())
             return found
         base = self._in_current_schema(common.read())
-        sides = Sides(self.schema.catalog, base.snapshot, ours, self._theirs)
-        brought = self.means.bring(sides, base, self.manner.by, choices)
-        undecided = Choices(None, None)
-        possible = self.means.bring(sides, base, self.manner.by, undecided).open if choices.has_unmet else ()
-        choices.refuse_wrong(possible, None if keep_open else brought.open)
-        if not self.begins.joins and not brought.tables:
+        sides = MergeSnapshots(self.schema.catalog, base.snapshot, ours, self._theirs)
+        brought = self.engine.merge_tables(sides, base, self.options.by, choices)
+        undecided = ConflictResolver(None, None)
+        possible = (
+            self.engine.merge_tables(sides, base, self.options.by, undecided).open
+            if choices.has_unmatched_entries
+            else ()
+        )
+        choices.refuse_invalid(possible, None if keep_open else brought.open)
+        if not self.base_finder.joins_histories and not brought.tables:
             found = replace(found, outcome=found.outcome if brought.open else UP_TO_DATE)
-        return self._written(found, base, ours, brought)
+        return self._add_changes(found, base, ours, brought)
 
     @property
     def _theirs(self) -> Snapshot:
         """What is merged, as the current schema reads it: the rules that hold now are those that it has to keep."""
         return in_current_schema(self.manifest, self.theirs)
 
-    def _in_current_schema(self, base: Base) -> Base:
+    def _in_current_schema(self, base: MergeBase) -> MergeBase:
         """The base as the current schema reads it: what changed since is what the two sides did to rows."""
         if base.overlays and base.snapshot.schema_ir_hash not in (None, self.schema.hash):
             raise Unsupported(
@@ -334,7 +337,7 @@ class _Work:
                 details={"schema": base.snapshot.schema_ir_hash, "current": self.schema.hash},
             )
         read = in_current_schema(self.manifest, base.snapshot)
-        self._refuse_renamed(read, changed_tables(base.snapshot, self.theirs))
+        self._refuse_renamed(read, find_changed_tables(base.snapshot, self.theirs))
         return replace(base, snapshot=read)
 
     def _refuse_renamed(self, base: Snapshot, changed: Collection[str]) -> None:
@@ -347,10 +350,10 @@ class _Work:
                     details={"table_key": table_key, "old_name": old, "new_name": new},
                 )
 
-    def _written(self, found: _Merged, base: Base, ours: Snapshot, brought: MergePlan) -> _Merged:
+    def _add_changes(self, found: _MergeOutcome, base: MergeBase, ours: Snapshot, brought: MergePlan) -> _MergeOutcome:
         """The changes of the commit: rows that are written, and versions of main that are adopted as they are."""
         tables = brought.tables
-        adopted = {key for key, table in tables.items() if not table.decided and self._may_adopt(base, ours, key)}
+        adopted = {key for key, table in tables.items() if not table.is_decided and self._can_adopt(base, ours, key)}
         return replace(
             found,
             counts={key: table.counts for key, table in tables.items()},
@@ -360,10 +363,10 @@ class _Work:
             reads=brought.reads,
         )
 
-    def _may_adopt(self, base: Base, ours: Snapshot, key: str) -> bool:
+    def _can_adopt(self, base: MergeBase, ours: Snapshot, key: str) -> bool:
         """Whether theirs is a newer version on main of the very table that ours has only ever inherited."""
         mine, other = ours.pins.get(key), self.theirs.pins.get(key)
-        if not self.begins.joins or ours.branch == MAIN or other is None or key in base.overlays:
+        if not self.base_finder.joins_histories or ours.branch == MAIN or other is None or key in base.overlays:
             return False
         if mine is None:
             return False

@@ -22,28 +22,28 @@ from omnigraph.storage.filters import Condition
 from omnigraph.storage.locating import addresses_of, in_large_pieces
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
-from omnigraph.write.blobs import with_blobs
-from omnigraph.write.commit import Change
+from omnigraph.write.blobs import load_blobs
+from omnigraph.write.commit import TableChange
 from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
-from omnigraph.write.rules import Arrival, Image, RowLocations, no_ids
+from omnigraph.write.rules import IncomingMode, RowChanges, RowLocations, empty_ids
 
-_FEW_ROWS: Final = 1_000
+_MAX_SMALL_CHANGE: Final = 1_000
 
-Whereabouts: TypeAlias = "RowLocations | Callable[[], RowLocations | None] | None"
+LocationSource: TypeAlias = "RowLocations | Callable[[], RowLocations | None] | None"
 """Where the rows lie that make room, or how to find it once the change is staged."""
 
 
 @dataclass(slots=True)
-class Staging:
+class StagingArea:
     """The tables that were touched, and the keys of those whose rows decided something."""
 
     snapshot: Snapshot
     reads: set[str] = field(default_factory=set[str])
     pending: dict[str, PendingTable] = field(default_factory=dict[str, "PendingTable"])
 
-    def copy(self) -> Staging:
+    def copy(self) -> StagingArea:
         """The same again, to go on from without changing this."""
-        return Staging(self.snapshot, set(self.reads), {key: table.copy() for key, table in self.pending.items()})
+        return StagingArea(self.snapshot, set(self.reads), {key: table.copy() for key, table in self.pending.items()})
 
     def table(self, type_: NodeType | EdgeType) -> PendingTable:
         """The table of a type, with what is pending on it. One whose ids have an old form is refused."""
@@ -55,19 +55,19 @@ class Staging:
             self.pending[type_.table_key] = pending
         return pending
 
-    def find(self, type_: NodeType | EdgeType, condition: Condition) -> pa.StringArray:
+    def find_ids(self, type_: NodeType | EdgeType, condition: Condition) -> pa.StringArray:
         """The ids of the rows that fulfil a condition now."""
         self.reads.add(type_.table_key)
-        return self.table(type_).find(condition)
+        return self.table(type_).find_ids(condition)
 
-    def matching(self, type_: NodeType | EdgeType, condition: Condition) -> pa.Table:
+    def read_matching(self, type_: NodeType | EdgeType, condition: Condition) -> pa.Table:
         """The rows that fulfil a condition now, whole, ready to be written again."""
         self.reads.add(type_.table_key)
-        return self.table(type_).matching(condition)
+        return self.table(type_).read_matching(condition)
 
-    def touched(self) -> Iterator[PendingTable]:
+    def list_changed(self) -> Iterator[PendingTable]:
         """The tables that change, by key."""
-        return (self.pending[key] for key in sorted(self.pending) if self.pending[key].changes_anything)
+        return (self.pending[key] for key in sorted(self.pending) if self.pending[key].has_changes)
 
 
 @dataclass(slots=True)
@@ -77,9 +77,9 @@ class PendingTable:
     type: NodeType | EdgeType
     snapshot: Snapshot
     _parts: list[pa.Table] = field(default_factory=list[pa.Table])
-    _removed: pa.StringArray = field(default_factory=no_ids)
-    _settled: bool = False
-    _only_new: bool = True
+    _deleted_ids: pa.StringArray = field(default_factory=empty_ids)
+    _is_combined: bool = False
+    _has_only_new_ids: bool = True
 
     @property
     def pinned(self) -> Table:
@@ -95,83 +95,94 @@ class PendingTable:
         """The same again; rows are shared, since they never change."""
         return replace(self, _parts=list(self._parts))
 
-    def add(self, rows: pa.Table) -> None:
+    def insert(self, rows: pa.Table) -> None:
         """Rows whose ids were made up for them: nothing in the table can have them."""
         self._parts.append(rows)
-        self._settled = False
+        self._is_combined = False
 
-    def put(self, rows: pa.Table) -> None:
+    def upsert(self, rows: pa.Table) -> None:
         """Rows that take the place of those with the same ids, pending or not; of two in one table the later counts."""
         self._parts.append(rows)
-        self._settled = self._only_new = False
+        self._is_combined = self._has_only_new_ids = False
 
-    def remove(self, ids: pa.StringArray) -> None:
+    def delete(self, ids: pa.StringArray) -> None:
         """Take rows out, pending or not."""
         left = self.rows
         self._parts = [left.filter(pc.invert(pc.is_in(left["id"], value_set=ids)))]
-        self._removed = _united(self._removed, ids)
+        self._deleted_ids = _unite_ids(self._deleted_ids, ids)
 
     @property
     def rows(self) -> pa.Table:
         """The pending rows, one for each id, in the order in which they came."""
-        if not self._settled:
+        if not self._is_combined:
             came = pa.concat_tables([self.schema.empty_table(), *self._parts])
-            self._parts = [came if self._only_new else _last_of_each_id(came)]
-            self._settled = True
+            self._parts = [came if self._has_only_new_ids else _keep_last_per_id(came)]
+            self._is_combined = True
         return self._parts[0]
 
     @property
-    def removed(self) -> pa.StringArray:
+    def deleted_ids(self) -> pa.StringArray:
         """The ids that are gone; one that was put back since is not."""
-        if not len(self._removed):
-            return self._removed
-        return _ids(self._removed.filter(pc.invert(pc.is_in(self._removed, value_set=_ids(self.rows["id"])))))
+        if not len(self._deleted_ids):
+            return self._deleted_ids
+        return _to_one_array(
+            self._deleted_ids.filter(pc.invert(pc.is_in(self._deleted_ids, value_set=_to_one_array(self.rows["id"]))))
+        )
 
     @property
-    def changes_anything(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether there is something to write."""
-        return self.rows.num_rows > 0 or len(self._removed) > 0
+        return self.rows.num_rows > 0 or len(self._deleted_ids) > 0
 
-    def find(self, condition: Condition) -> pa.StringArray:
+    def find_ids(self, condition: Condition) -> pa.StringArray:
         """The ids of the rows that fulfil a condition."""
         pending = self.rows.filter(condition.mask(self.rows))
-        return _united(_ids(self._committed(condition, ["id"])["id"]), _ids(pending["id"]))
+        return _unite_ids(_to_one_array(self._read_pinned(condition, ["id"])["id"]), _to_one_array(pending["id"]))
 
-    def matching(self, condition: Condition) -> pa.Table:
+    def read_matching(self, condition: Condition) -> pa.Table:
         """The rows that fulfil a condition."""
-        committed = self._committed(condition, None)
+        committed = self._read_pinned(condition, None)
         return pa.concat_tables([committed, self.rows.filter(condition.mask(self.rows))])
 
-    def image(self) -> Image:
+    def to_image(self) -> RowChanges:
         """The change as the rules look at it."""
-        return Image(self.type.table_key, self.rows, self.removed, Arrival.FRESH if self._only_new else Arrival.UPSERT)
+        return RowChanges(
+            self.type.table_key,
+            self.rows,
+            self.deleted_ids,
+            IncomingMode.FRESH if self._has_only_new_ids else IncomingMode.UPSERT,
+        )
 
-    def change(self, standing: Whereabouts = None) -> Change:
+    def to_change(self, locations: LocationSource = None) -> TableChange:
         """The change as the commit stages it. ``standing``: where the rows lie that make room, if that is known."""
-        stage = partial(_stage, rows=self.rows, removed=self.removed, only_new=self._only_new, standing=standing)
-        return Change(self.type.table_key, stage, is_small=self.rows.num_rows + len(self._removed) <= _FEW_ROWS)
+        stage = partial(
+            _stage, rows=self.rows, removed=self.deleted_ids, only_new=self._has_only_new_ids, standing=locations
+        )
+        return TableChange(
+            self.type.table_key, stage, is_small=self.rows.num_rows + len(self._deleted_ids) <= _MAX_SMALL_CHANGE
+        )
 
-    def _committed(self, condition: Condition, columns: list[str] | None) -> pa.Table:
+    def _read_pinned(self, condition: Condition, columns: list[str] | None) -> pa.Table:
         """The rows of the pinned version that fulfil a condition and are neither replaced nor removed."""
         pinned = self.pinned
         found = _scan(pinned, condition, columns, with_row_address=columns is None)
-        hidden = _united(self._removed, _ids(self.rows["id"]))
+        hidden = _unite_ids(self._deleted_ids, _to_one_array(self.rows["id"]))
         if len(hidden):
             found = found.filter(pc.invert(pc.is_in(found["id"], value_set=hidden)))
-        return found if columns else with_blobs(pinned, found, self.schema)
+        return found if columns else load_blobs(pinned, found, self.schema)
 
 
 def _stage(
-    table: Table, *, rows: pa.Table, removed: pa.StringArray, only_new: bool, standing: Whereabouts
+    table: Table, *, rows: pa.Table, removed: pa.StringArray, only_new: bool, standing: LocationSource
 ) -> Staged | None:
     """The change on a version of its table: rows that make room are looked for there, since another may have others."""
     if only_new and not len(removed):
         return tables.append(table, rows)
     known = standing() if callable(standing) else standing
-    if known is not None and known.holds_in(table):
+    if known is not None and known.is_valid_in(table):
         addresses = known.addresses
     else:
-        addresses = addresses_of(table, pa.table({"id": _united(_ids(rows["id"]), removed)}))
+        addresses = addresses_of(table, pa.table({"id": _unite_ids(_to_one_array(rows["id"]), removed)}))
     if not len(addresses):
         return tables.append(table, rows)
     return tables.replace_rows(table, addresses, rows) if rows.num_rows else tables.delete_at(table, addresses)
@@ -188,7 +199,7 @@ def _scan(table: Table, condition: Condition, columns: list[str] | None, *, with
     return pa.concat_tables([reader.schema.empty_table(), *(rows.filter(condition.mask(rows)) for rows in pieces)])
 
 
-def _last_of_each_id(rows: pa.Table) -> pa.Table:
+def _keep_last_per_id(rows: pa.Table) -> pa.Table:
     if pc.count_distinct(rows["id"]).as_py() == rows.num_rows:
         return rows
     positions = rows.select(["id"]).append_column("position", pa.array(range(rows.num_rows), pa.int64()))
@@ -196,11 +207,11 @@ def _last_of_each_id(rows: pa.Table) -> pa.Table:
     return rows.take(last.take(pc.array_sort_indices(last)))
 
 
-def _ids(column: pa.ChunkedArray[pa.StringScalar] | pa.StringArray) -> pa.StringArray:
+def _to_one_array(column: pa.ChunkedArray[pa.StringScalar] | pa.StringArray) -> pa.StringArray:
     """A column of ids in one piece."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return cast(pa.StringArray, whole)
 
 
-def _united(one: pa.StringArray, other: pa.StringArray) -> pa.StringArray:
+def _unite_ids(one: pa.StringArray, other: pa.StringArray) -> pa.StringArray:
     return pc.unique(pa.concat_arrays([one, other]))

@@ -13,29 +13,29 @@ from omnigraph.manifest.lineage import Commits, Lineage, merge_bases
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.write.merge.sides import Base, Changed, overlaid_base
+from omnigraph.write.merge.alignment import MergeBase, RowChanges, overlay_base
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class CommonAncestors:
     """The commits in which two histories met last, the best one first, and every commit that is known."""
 
-    bases: tuple[CommitRecord, ...]
-    commits: Commits
+    commits: tuple[CommitRecord, ...]
+    known: Commits
 
     @property
     def id(self) -> str:
         """The best of them."""
-        return self.bases[0].id
+        return self.commits[0].id
 
 
-def where_they_met(manifest: Manifest, source: str, target: str, branches: Iterable[str]) -> Met:
+def find_common_ancestors(manifest: Manifest, source: str, target: str, branches: Iterable[str]) -> CommonAncestors:
     """The common past of two commits; ``branches`` are where they lie.
 
     A commit of a branch that was deleted since is not known any more: history ends there, and an older meeting point
     is found. That is still right, but what both sides took from that branch then counts as changed by both.
     """
-    commits = _Known(manifest, dict.fromkeys(branches))
+    commits = _CommitLookup(manifest, dict.fromkeys(branches))
     bases = merge_bases(source, target, commits)
     if not bases:
         raise Unsupported(
@@ -43,10 +43,10 @@ def where_they_met(manifest: Manifest, source: str, target: str, branches: Itera
             hint="export one and load it into a branch of the other",
             details={"source": source, "target": target},
         )
-    return Met(tuple(bases), commits)
+    return CommonAncestors(tuple(bases), commits)
 
 
-class _Known:
+class _CommitLookup:
     """The commits of some branches, each decoded when it is asked for, and of all branches once one is missing."""
 
     def __init__(self, manifest: Manifest, branches: Iterable[str]) -> None:
@@ -81,18 +81,18 @@ class _Known:
         return None
 
 
-def base_of(manifest: Manifest, met: Met) -> Base:
+def build_merge_base(manifest: Manifest, met: CommonAncestors) -> MergeBase:
     """What both sides have seen: the best meeting point, and over it what the other ones have."""
-    first = snapshot_at(manifest, met.bases[0])
-    overlays: Mapping[str, Changed] = {}
-    for other in met.bases[1:]:
-        earlier = merge_bases(met.bases[0].id, other.id, met.commits)
+    first = take_snapshot_at(manifest, met.commits[0])
+    overlays: Mapping[str, RowChanges] = {}
+    for other in met.commits[1:]:
+        earlier = merge_bases(met.commits[0].id, other.id, met.known)
         if earlier:
-            shared = snapshot_at(manifest, earlier[0])
-            overlays = overlaid_base(first, snapshot_at(manifest, other), shared, overlays).overlays
-    return Base(first, overlays)
+            shared = take_snapshot_at(manifest, earlier[0])
+            overlays = overlay_base(first, take_snapshot_at(manifest, other), shared, overlays).overlays
+    return MergeBase(first, overlays)
 
 
-def snapshot_at(manifest: Manifest, commit: CommitRecord) -> Snapshot:
+def take_snapshot_at(manifest: Manifest, commit: CommitRecord) -> Snapshot:
     """The graph at a commit."""
     return take_snapshot(manifest, commit.branch or MAIN, commit.id)

@@ -10,65 +10,67 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import ValidationError, Violation
-from omnigraph.language.schema import NodeType
+from omnigraph.language.schema import NodeType, TableKey
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.keys import ids_of
 from omnigraph.storage.pinned import Table
-from omnigraph.write.legacy_ids import LOOKED_AT, first_legacy_id, may_have_legacy_ids
-from omnigraph.write.rules import key_text
+from omnigraph.write.legacy_ids import SAMPLE_ROWS, find_legacy_id, may_have_legacy_ids
+from omnigraph.write.rules import format_key
 
 if TYPE_CHECKING:
-    from omnigraph.write.evolve.tables import Evolution
+    from omnigraph.write.evolve.schema_migration import SchemaMigration
 
 
 @dataclass(frozen=True, slots=True)
-class NewIds:
+class IdRewrites:
     """The new form of the ids in each column of a table that holds such ids: those before, and those after."""
 
     columns: Mapping[str, pa.Table] = field(default_factory=dict[str, pa.Table])
 
-    def rewritten(self, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    def apply(self, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
         """The rows with their new ids."""
         return pa.RecordBatchReader.from_batches(rows.schema, self._batches(rows))
 
     def _batches(self, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         for batch in rows:
             columns = [
-                _mapped(column_of(batch, name), self.columns[name]) if name in self.columns else column_of(batch, name)
+                _replace_ids(column_of(batch, name), self.columns[name])
+                if name in self.columns
+                else column_of(batch, name)
                 for name in batch.schema.names
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
-def new_ids(evolution: Evolution) -> dict[str, NewIds]:
+def find_id_rewrites(migration: SchemaMigration) -> dict[str, IdRewrites]:
     """Which ids of which tables change."""
     moved: dict[str, pa.Table] = {}
-    for type_ in evolution.catalog.nodes.values():
-        table = evolution.source(type_)
+    for type_ in migration.catalog.nodes.values():
+        table = migration.source_of(type_)
         if table is None or not may_have_legacy_ids(type_):
             continue
-        if first_legacy_id(type_, _keys(evolution, type_, table, LOOKED_AT)) is not None:
-            moved[type_.name] = _ids_of(evolution, type_, table)
-    found = {f"node:{name}": NewIds({"id": ids}) for name, ids in moved.items()}
-    for edge in evolution.catalog.edges.values():
+        if find_legacy_id(type_, _read_keys(migration, type_, table, SAMPLE_ROWS)) is not None:
+            moved[type_.name] = _map_ids(migration, type_, table)
+    found: dict[str, IdRewrites] = {TableKey.of_node(name): IdRewrites({"id": ids}) for name, ids in moved.items()}
+    for edge in migration.catalog.edges.values():
         ends = {
             column: moved[name] for column, name in (("src", edge.from_type), ("dst", edge.to_type)) if name in moved
         }
         if ends:
-            found[edge.table_key] = NewIds(ends)
+            found[edge.table_key] = IdRewrites(ends)
     return found
 
 
-def _keys(evolution: Evolution, type_: NodeType, table: Table, limit: int | None = None) -> pa.Table:
+def _read_keys(migration: SchemaMigration, type_: NodeType, table: Table, limit: int | None = None) -> pa.Table:
     """The ids and keys of rows; a part of the key may have another name in the table."""
     key = type_.key or ()
-    old_names = evolution.shape(type_).old_names
+    old_names = migration.shape_of(type_).old_names
     stored = [old_names.get(name) or name for name in key]
     return table.scan(["id", *stored], limit=limit).read_all().rename_columns(["id", *key])
 
 
-def _ids_of(evolution: Evolution, type_: NodeType, table: Table) -> pa.Table:
-    rows = _keys(evolution, type_, table)
+def _map_ids(migration: SchemaMigration, type_: NodeType, table: Table) -> pa.Table:
+    rows = _read_keys(migration, type_, table)
     new = cast("Values", ids_of(type_, rows))
     ids = pa.table({"old": column_of(rows, "id"), "new": new})
     _refuse_ambiguous(type_, ids)
@@ -82,12 +84,12 @@ def _refuse_ambiguous(type_: NodeType, ids: pa.Table) -> None:
         twice = counts.filter(pc.field("count_all") > 1)[column].to_pylist()
         if twice:
             message = (
-                f"{key_text(type_)} on {type_.name}: {len(twice)} ids stand for several rows, '{twice[0]}' for one"
+                f"{format_key(type_)} on {type_.name}: {len(twice)} ids stand for several rows, '{twice[0]}' for one"
             )
-            violations = [Violation(type_.name, key_text(type_), message, id=str(each)) for each in twice]
+            violations = [Violation(type_.name, format_key(type_), message, id=str(each)) for each in twice]
             raise ValidationError(message, violations, hint="delete or correct the rows that share an id first")
 
 
-def _mapped(values: Values, ids: pa.Table) -> Values:
+def _replace_ids(values: Values, ids: pa.Table) -> Values:
     at = pc.index_in(values, value_set=column_of(ids, "old"))
     return pc.coalesce(column_of(ids, "new").take(at), values)

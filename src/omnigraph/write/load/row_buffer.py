@@ -23,57 +23,57 @@ from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.staging import FragmentText, discard
-from omnigraph.write.load.incoming import HeldRows, Home, IncomingRows, StagedRows
-from omnigraph.write.load.intake import Admitted
-from omnigraph.write.load.places import Places
+from omnigraph.write.load.incoming_rows import FragmentTarget, IncomingRows, InMemoryRows, StagedRows
+from omnigraph.write.load.positions import PositionFile
+from omnigraph.write.load.validation import ValidatedBatch
 
-MOST_HELD: Final = 64 * 1024 * 1024
+MAX_BUFFERED_BYTES: Final = 64 * 1024 * 1024
 """So many bytes of rows are held in memory at most, of all types together. Fragments have about that size."""
 _log = logging.getLogger("omnigraph")
 
 
-class Gathering:
+class RowBuffer:
     """Takes rows of any number of types. Inside a ``with`` it is given rows, after it they are there to be read."""
 
-    def __init__(self, folder: Path, home_of: Callable[[str], Home | None]) -> None:
+    def __init__(self, folder: Path, home_of: Callable[[str], FragmentTarget | None]) -> None:
         self._folder = folder
         self._home_of = home_of
-        self._types: dict[str, _Gathered] = {}
+        self._types: dict[str, _TypeBuffer] = {}
         self._held = 0
         self._open = ExitStack()
         self._writer = self._open.enter_context(ThreadPoolExecutor(1, "omnigraph-load"))
         self._writing: Future[None] | None = None
 
-    def add(self, admitted: Admitted) -> None:
+    def add(self, admitted: ValidatedBatch) -> None:
         """Take rows."""
-        self.touch(admitted.type).add(admitted)
+        self.buffer_of(admitted.type).add(admitted)
         self._held += admitted.rows.nbytes
-        while self._held > MOST_HELD:
-            self._write(max(self._types.values(), key=lambda each: each.held))
+        while self._held > MAX_BUFFERED_BYTES:
+            self._write(max(self._types.values(), key=lambda each: each.size))
 
-    def touch(self, type_: NodeType | EdgeType) -> _Gathered:
+    def buffer_of(self, type_: NodeType | EdgeType) -> _TypeBuffer:
         """Note that there are rows of a type, even if there are none."""
         known = self._types.get(type_.table_key)
         if known is None:
             # Names of types may differ in case only, which not every file system tells apart.
             folder = self._folder / str(len(self._types))
             folder.mkdir()
-            known = self._types[type_.table_key] = _Gathered(type_, folder, self._open)
+            known = self._types[type_.table_key] = _TypeBuffer(type_, folder, self._open)
         return known
 
-    def rows(self) -> Mapping[str, IncomingRows]:
+    def incoming_rows(self) -> Mapping[str, IncomingRows]:
         """What was taken, by table key."""
-        return {key: gathered.rows() for key, gathered in sorted(self._types.items())}
+        return {key: gathered.incoming_rows() for key, gathered in sorted(self._types.items())}
 
     def discard(self, objects: Objects) -> None:
         """Delete what was written to the graph, as far as possible. No commit may ever have been asked to show it."""
         for gathered in self._types.values():
-            if gathered.home is not None and gathered.home.folder is not None:
+            if gathered.target is not None and gathered.target.folder is not None:
                 try:
-                    discard(objects, gathered.home.folder, gathered.fragments)
+                    discard(objects, gathered.target.folder, gathered.fragments)
                 except OmniGraphError as error:
                     # It belongs to no version, so cleanup takes it when it is old.
-                    _log.warning("what a failed load wrote to %s stays for now: %s", gathered.home.folder, error)
+                    _log.warning("what a failed load wrote to %s stays for now: %s", gathered.target.folder, error)
 
     def __enter__(self) -> Self:
         return self
@@ -87,17 +87,17 @@ class Gathering:
                     self._wait()
                 return
             for gathered in self._types.values():
-                if gathered.home is not None and gathered.held:
+                if gathered.target is not None and gathered.size:
                     self._write(gathered)
             self._wait()
 
-    def _write(self, gathered: _Gathered) -> None:
+    def _write(self, gathered: _TypeBuffer) -> None:
         """Begin to write what is held of a type. One fragment is written at a time, while the next is read."""
         self._wait()
-        self._held -= gathered.held
-        if gathered.home is None:
-            gathered.home = self._home_of(gathered.type.table_key) or gathered.local_home()
-        self._writing = self._writer.submit(gathered.write, gathered.taken())
+        self._held -= gathered.size
+        if gathered.target is None:
+            gathered.target = self._home_of(gathered.type.table_key) or gathered.create_local_target()
+        self._writing = self._writer.submit(gathered.write, gathered.take())
 
     def _wait(self) -> None:
         writing, self._writing = self._writing, None
@@ -105,47 +105,49 @@ class Gathering:
             writing.result()
 
 
-class _Gathered:
+class _TypeBuffer:
     """The rows of one type while others may come: those that are held, and the fragments of those before them."""
 
     def __init__(self, type_: NodeType | EdgeType, folder: Path, open_: ExitStack) -> None:
         self.type = type_
-        self.home: Home | None = None
+        self.target: FragmentTarget | None = None
         self.fragments: list[FragmentText] = []
-        self.held = 0
+        self.size = 0
         self._folder = folder
         self._batches: list[pa.RecordBatch] = []
         self._fresh = True
-        self._places = open_.enter_context(Places(folder / "places"))
+        self._places = open_.enter_context(PositionFile(folder / "places"))
 
-    def add(self, admitted: Admitted) -> None:
+    def add(self, admitted: ValidatedBatch) -> None:
         """Hold rows."""
         if not admitted.rows.num_rows:
             return
         self._batches.append(admitted.rows)
         self._places.add(admitted.file, admitted.lines)
         self._fresh = self._fresh and admitted.fresh
-        self.held += admitted.rows.nbytes
+        self.size += admitted.rows.nbytes
 
-    def taken(self) -> pa.Table:
+    def take(self) -> pa.Table:
         """The rows that were held."""
         rows = pa.Table.from_batches(self._batches, arrow_schema(self.type))
-        self._batches, self.held = [], 0
+        self._batches, self.size = [], 0
         return rows
 
     def write(self, rows: pa.Table) -> None:
         """Write the next fragment."""
-        assert self.home is not None
-        self.fragments += tables.write_rows(self.home.table, rows, self.home.mode)
+        assert self.target is not None
+        self.fragments += tables.write_rows(self.target.table, rows, self.target.mode)
 
-    def local_home(self) -> Home:
+    def create_local_target(self) -> FragmentTarget:
         """A new table of this machine."""
-        return Home(tables.create_empty(str(self._folder / "rows"), arrow_schema(self.type), "load"), "append")
+        return FragmentTarget(
+            tables.create_empty(str(self._folder / "rows"), arrow_schema(self.type), "load"), "append"
+        )
 
-    def rows(self) -> IncomingRows:
+    def incoming_rows(self) -> IncomingRows:
         """All that was taken."""
-        if self.home is None:
-            source = HeldRows(pa.Table.from_batches(self._batches, arrow_schema(self.type)))
+        if self.target is None:
+            source = InMemoryRows(pa.Table.from_batches(self._batches, arrow_schema(self.type)))
         else:
-            source = StagedRows(self.type, self.home, tuple(self.fragments))
+            source = StagedRows(self.type, self.target, tuple(self.fragments))
         return IncomingRows(self.type, self._fresh, self._places, source)

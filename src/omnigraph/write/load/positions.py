@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from omnigraph.storage.columns import Values
 
-Place: TypeAlias = "tuple[str | None, int | None]"
+RecordPosition: TypeAlias = "tuple[str | None, int | None]"
 """A file, if the row came from one, and a line of it, if it has lines."""
 
-Numbers: TypeAlias = npt.NDArray[np.int64]
+RowNumbers: TypeAlias = npt.NDArray[np.int64]
 """Rows by their numbers, in the order in which they came, from 0."""
 
 
-class RowPlaces(Protocol):
+class RowPositions(Protocol):
     """Where the rows of one type stood, whoever keeps it."""
 
     @property
@@ -26,12 +26,12 @@ class RowPlaces(Protocol):
         """How many rows there are."""
         ...
 
-    def of(self, numbers: Numbers) -> list[Place]:
+    def find(self, numbers: RowNumbers) -> list[RecordPosition]:
         """Where these rows stood."""
         ...
 
 
-class Places:
+class PositionFile:
     """The lines of all rows lie on disk, and in memory only which rows came from which file.
 
     Inside a ``with`` it is written, after it it is read.
@@ -52,7 +52,7 @@ class Places:
         self._written.write(lines.to_numpy(zero_copy_only=False).astype(np.int64).tobytes())
         self.count += len(lines)
 
-    def of(self, numbers: Numbers) -> list[Place]:
+    def find(self, numbers: RowNumbers) -> list[RecordPosition]:
         """Where these rows stood."""
         if not len(numbers):
             return []

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from omnigraph.errors import Json, ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, Property, default_value
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.read.rows import SHOWN
+from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.write.load.conversion import can_convert, from_arrow, from_values
-from omnigraph.write.load.intake import Draft, Fault, end_ids, faults_of
+from omnigraph.write.load.validation import RawBatch, RowError, resolve_end_ids, to_row_errors
 
 BATCH_ROWS: Final = 65_536
 _TEXT: Final = ValueType(Scalar.STRING)
@@ -35,12 +35,13 @@ class ArrowStream(Protocol):
         ...
 
 
-Frame: TypeAlias = ArrowStream
-TypedFrame: TypeAlias = "tuple[NodeType | EdgeType, str, Frame]"
+TypedFrame: TypeAlias = "tuple[NodeType | EdgeType, str, ArrowStream]"
 """A frame, the type of its rows, and its name in messages."""
 
 
-def frame_types(catalog: Catalog, nodes: Mapping[str, Frame], edges: Mapping[str, Frame]) -> list[TypedFrame]:
+def resolve_frame_types(
+    catalog: Catalog, nodes: Mapping[str, ArrowStream], edges: Mapping[str, ArrowStream]
+) -> list[TypedFrame]:
     """The type of each frame; all names that are wrong are reported together."""
     found: list[TypedFrame] = []
     problems: list[str] = []
@@ -56,24 +57,24 @@ def frame_types(catalog: Catalog, nodes: Mapping[str, Frame], edges: Mapping[str
     return found
 
 
-def read_frame(catalog: Catalog, type_: NodeType | EdgeType, name: str, frame: Frame) -> Iterator[Draft]:
+def read_frame(catalog: Catalog, type_: NodeType | EdgeType, name: str, frame: ArrowStream) -> Iterator[RawBatch]:
     """The rows of one frame in batches; its columns are checked before the first."""
-    reader = reader_of(name, frame)
-    shape = shape_of(catalog, type_, name, reader.schema)
+    reader = open_frame(name, frame)
+    shape = map_columns(catalog, type_, name, reader.schema)
     first = 1
     for batch in _batches(reader):
-        yield shape.draft(name, first, batch)
+        yield shape.to_raw_batch(name, first, batch)
         first += batch.num_rows
 
 
-def shape_of(catalog: Catalog, type_: NodeType | EdgeType, name: str, schema: pa.Schema) -> Shape:
+def map_columns(catalog: Catalog, type_: NodeType | EdgeType, name: str, schema: pa.Schema) -> ColumnMapping:
     """How columns become those of a type; all that is wrong with them is reported together."""
-    shape = Shape(catalog, type_, schema)
-    _refuse([f"{name}: {problem}" for problem in shape.problems()])
+    shape = ColumnMapping(catalog, type_, schema)
+    _refuse([f"{name}: {problem}" for problem in shape.find_problems()])
     return shape
 
 
-def reader_of(name: str, frame: object) -> pa.RecordBatchReader:
+def open_frame(name: str, frame: object) -> pa.RecordBatchReader:
     """The rows of a frame as Arrow streams them."""
     if isinstance(frame, pa.RecordBatchReader):
         return frame
@@ -98,11 +99,11 @@ def _refuse(problems: Iterable[str]) -> None:
 
 
 def _unknown(kind: str, name: str, known: Mapping[str, object]) -> str:
-    hint = did_you_mean(name, known)
+    hint = suggest_similar(name, known)
     return f"no {kind} '{name}'" + (f", {hint}" if hint else "")
 
 
-class Shape:
+class ColumnMapping:
     """How the columns of a frame become those of a type."""
 
     def __init__(self, catalog: Catalog, type_: NodeType | EdgeType, schema: pa.Schema) -> None:
@@ -112,7 +113,7 @@ class Shape:
         if isinstance(type_, EdgeType):
             self.ends = {"src": catalog.nodes[type_.from_type], "dst": catalog.nodes[type_.to_type]}
 
-    def problems(self) -> Iterator[str]:
+    def find_problems(self) -> Iterator[str]:
         """Everything that is wrong with the columns. A frame without any has no rows and nothing to say."""
         names = self.schema.names
         if not names:
@@ -120,7 +121,9 @@ class Shape:
         if len(set(names)) < len(names):
             yield "a column stands twice"
         known = {"id": _TEXT, **{name: each.type for name, each in self.type.properties.items()}}
-        ends = {part for column, node in self.ends.items() for part in [SHOWN[column], *_key_columns(column, node)]}
+        ends = {
+            part for column, node in self.ends.items() for part in [PUBLIC_NAMES[column], *_key_columns(column, node)]
+        }
         for name, found in zip(names, self.schema.types, strict=True):
             if name in known and not can_convert(found, known[name]):
                 yield f"column '{name}' is {found}, which is no {known[name]}"
@@ -133,7 +136,7 @@ class Shape:
             yield from self._end_problems(column, node)
 
     def _end_problems(self, column: str, node: NodeType) -> Iterator[str]:
-        name = SHOWN[column]
+        name = PUBLIC_NAMES[column]
         if name in self.schema.names:
             found = self._type_of(name)
             if not can_be_end(found, node):
@@ -151,21 +154,23 @@ class Shape:
     def _type_of(self, column: str) -> pa.DataType:
         return self.schema.types[self.schema.get_field_index(column)]
 
-    def draft(self, name: str, first: int, batch: pa.RecordBatch) -> Draft:
+    def to_raw_batch(self, name: str, first: int, batch: pa.RecordBatch) -> RawBatch:
         """The rows of a batch; ``first`` is the number of its first row, from 1."""
         columns: dict[str, Values] = {}
-        faults: list[Fault] = []
+        faults: list[RowError] = []
         for column, type_ in {"id": _TEXT, **{key: each.type for key, each in self.type.properties.items()}}.items():
             if column in batch.schema.names:
                 converted = from_arrow(column_of(batch, column), type_)
                 columns[column] = converted.values
-                faults += faults_of(column, str(type_), converted)
+                faults += to_row_errors(column, str(type_), converted)
             elif column in self.type.properties and self.type.properties[column].default is not None:
                 columns[column] = _defaults(self.type.properties[column], batch.num_rows)
         for column, node in self.ends.items():
             columns[column] = _end(batch, column, node, faults)
         lines = cast("Values", pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64)))
-        return Draft(self.type, columns, faults, name, lines, lambda row: _record_text(self.type, batch.slice(row, 1)))
+        return RawBatch(
+            self.type, columns, faults, name, lines, lambda row: _record_text(self.type, batch.slice(row, 1))
+        )
 
 
 def _defaults(each: Property, count: int) -> Values:
@@ -178,7 +183,7 @@ def _defaults(each: Property, count: int) -> Values:
 
 def _key_columns(column: str, node: NodeType) -> dict[str, Property]:
     """The columns that may stand for an end: ``to.line`` and ``to.seq`` for a key of line and seq."""
-    return {f"{SHOWN[column]}.{part}": node.properties[part] for part in node.key or ()}
+    return {f"{PUBLIC_NAMES[column]}.{part}": node.properties[part] for part in node.key or ()}
 
 
 def can_be_end(found: pa.DataType, node: NodeType) -> bool:
@@ -192,9 +197,9 @@ def can_be_end(found: pa.DataType, node: NodeType) -> bool:
     return len(key) == 1 and can_convert(found, node.properties[key[0]].type)
 
 
-def _end(batch: pa.RecordBatch, column: str, node: NodeType, faults: list[Fault]) -> Values:
+def _end(batch: pa.RecordBatch, column: str, node: NodeType, faults: list[RowError]) -> Values:
     """The ids at one end: as given, or from the values of the key."""
-    name = SHOWN[column]
+    name = PUBLIC_NAMES[column]
     if name not in batch.schema.names:
         parts = {each.name: column_of(batch, part) for part, each in _key_columns(column, node).items()}
     else:
@@ -207,7 +212,7 @@ def _end(batch: pa.RecordBatch, column: str, node: NodeType, faults: list[Fault]
         else:
             parts = dict.fromkeys(node.key or (), given)
     converted = {part: from_arrow(values, node.properties[part].type) for part, values in parts.items()}
-    ids, wrong = end_ids(node, name, converted)
+    ids, wrong = resolve_end_ids(node, name, converted)
     faults += wrong
     return ids
 
@@ -215,6 +220,6 @@ def _end(batch: pa.RecordBatch, column: str, node: NodeType, faults: list[Fault]
 def _record_text(type_: NodeType | EdgeType, row: pa.RecordBatch) -> str:
     """A row of a frame as the record that it would be."""
     values = cast("list[dict[str, object]]", row.to_pylist())[0]
-    ends = {name: values.pop(name) for name in SHOWN.values() if name in values}
+    ends = {name: values.pop(name) for name in PUBLIC_NAMES.values() if name in values}
     kind = {"edge": type_.name, **ends} if isinstance(type_, EdgeType) else {"type": type_.name}
     return orjson.dumps({**kind, "data": values}, default=str, option=orjson.OPT_SERIALIZE_NUMPY).decode()
