@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from omnigraph.manifest.handle import Manifest
+from omnigraph.storage.pinned import open_table
 from omnigraph.write.commit.audit import (
+    DIRECTORY,
     Recovery,
     RecoveryKind,
     TableOutcome,
@@ -43,6 +45,24 @@ def test_what_was_recorded_is_told_newest_first(manifest: Manifest) -> None:
     assert list_recoveries(manifest) == [second, FIRST]
     assert is_audited(manifest, "01B")
     assert not is_audited(manifest, "01C")
+
+
+def test_the_row_on_disk_is_this(manifest: Manifest) -> None:
+    moved = (TableOutcome("node:Person", 5, 4), TableOutcome("edge:Knows", 2, 1))
+    record_recovery(manifest, replace(FIRST, for_actor=None, outcomes=moved))
+    table = open_table(manifest.location.join(DIRECTORY), None, None, manifest.access)
+    assert table.scan().read_all().to_pylist() == [
+        {
+            "graph_commit_id": "01COMMIT",
+            "recovery_kind": "RolledBack",
+            "recovery_for_actor": None,
+            "operation_id": "01A",
+            "sidecar_writer_kind": "Load",
+            "per_table_outcomes_json": '[{"table_key":"node:Person","from_version":5,"to_version":4},'
+            '{"table_key":"edge:Knows","from_version":2,"to_version":1}]',
+            "created_at": AT.replace(tzinfo=None),
+        }
+    ]
 
 
 def test_an_operation_is_recorded_once_and_the_first_stays(manifest: Manifest) -> None:

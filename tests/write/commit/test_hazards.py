@@ -297,7 +297,7 @@ def make_anew(root: Path, branch: str) -> None:
 
 def test_a_branch_that_is_made_anew_under_a_writer_is_a_conflict(template: Path) -> None:
     root = copy_of(template, "dev")
-    with pytest.raises(ConflictError, match="made anew"):
+    with pytest.raises(ConflictError, match="re-created"):
         write(manifest_at(root), Overtaken(InsertPeople(("cid",)), [lambda: make_anew(root, "dev")]), "dev")
     assert shown(manifest_at(root), "dev").people == ("ann", "bob")
 
@@ -311,6 +311,6 @@ def test_work_that_was_begun_before_its_branch_was_made_anew_is_a_conflict(templ
     write(manifest_at(root), OverwriteCities(("oslo",)), "dev")
     # The new branch shows the very version that the work was begun on, with other rows.
     assert take_snapshot(manifest_at(root), "dev").pins[CITY] == begun.pins[CITY]
-    with pytest.raises(ConflictError, match="made anew"):
+    with pytest.raises(ConflictError, match="re-created"):
         commit(manifest_at(root), OverwriteCities(("late",)), CommitOptions("dev"), begun)
     assert shown(manifest_at(root), "dev").cities == ("oslo",)

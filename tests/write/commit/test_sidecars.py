@@ -17,6 +17,8 @@ from omnigraph.write.commit.sidecars import (
     Adoption,
     Sidecar,
     SidecarPin,
+    SidecarRegistration,
+    SidecarTombstone,
     WriterKind,
     delete_sidecar,
     has_sidecars,
@@ -40,13 +42,99 @@ FULL = Sidecar(
     "01PARENT",
     "01PARENT",
     ("app", 7),
-    {"node:Person": 4},
+    {TableKey("node:Person"): 4, "edge:Knows": 1},
     "hash",
     "incarnation",
-    "why",
+    "why ü",
     ROLLBACK,
     (Adoption(TableKey("node:City"), 7, 12),),
+    (
+        SidecarRegistration(TableKey("node:New"), "nodes/1"),
+        SidecarRegistration(TableKey("node:Newer"), "nodes/2", "dev", 3),
+    ),
+    (SidecarTombstone(TableKey("node:Old"), 9),),
+    "old",
 )
+FULL_TEXT = """\
+{
+  "schema_version": 2,
+  "operation_id": "01B",
+  "started_at": "1794726305123456",
+  "branch": "dev",
+  "actor_id": "act-ann",
+  "writer_kind": "BranchMerge",
+  "tables": [
+    {
+      "table_key": "node:Person",
+      "table_path": "/data/g/nodes/1",
+      "expected_version": 4,
+      "post_commit_pin": 5,
+      "confirmed_version": 5,
+      "table_branch": "dev",
+      "transaction_uuid": "uuid"
+    },
+    {
+      "table_key": "edge:Knows",
+      "table_path": "/e",
+      "expected_version": 1,
+      "post_commit_pin": 2
+    }
+  ],
+  "merge_source_commit_id": "01SOURCE",
+  "commit_id": "01COMMIT",
+  "parent_commit_id": "01PARENT",
+  "if_commit": "01PARENT",
+  "txn": [
+    "app",
+    7
+  ],
+  "read_set": {
+    "node:Person": 4,
+    "edge:Knows": 1
+  },
+  "schema_ir_hash": "hash",
+  "branch_incarnation": "incarnation",
+  "message": "why ü",
+  "decision": "rollback",
+  "adopted": [
+    {
+      "table_key": "node:City",
+      "version": 7,
+      "row_count": 12
+    }
+  ],
+  "additional_registrations": [
+    {
+      "table_key": "node:New",
+      "table_path": "nodes/1"
+    },
+    {
+      "table_key": "node:Newer",
+      "table_path": "nodes/2",
+      "table_branch": "dev",
+      "version": 3
+    }
+  ],
+  "tombstones": [
+    {
+      "table_key": "node:Old",
+      "tombstone_version": 9
+    }
+  ],
+  "replaces_schema": "old"
+}"""
+
+BARE = Sidecar("01A", 1, None, None, WriterKind.LOAD, ())
+BARE_TEXT = """\
+{
+  "schema_version": 2,
+  "operation_id": "01A",
+  "started_at": "1",
+  "branch": null,
+  "actor_id": null,
+  "writer_kind": "Load",
+  "tables": []
+}"""
 
 
 @pytest.fixture
@@ -55,16 +143,21 @@ def objects(local_location: Location) -> Objects:
 
 
 def test_every_field_comes_back(objects: Objects) -> None:
-    bare = Sidecar("01A", 1, None, None, WriterKind.LOAD, ())
-    for sidecar in (FULL, bare):
+    for sidecar in (FULL, BARE):
         put_sidecar(objects, sidecar)
-    assert list_sidecars(objects) == [bare, FULL]
+    assert list_sidecars(objects) == [BARE, FULL]
     assert read_sidecar(objects, "01B") == FULL
     delete_sidecar(objects, FULL)
     delete_sidecar(objects, FULL)
     assert read_sidecar(objects, "01B") is None
-    delete_sidecar(objects, bare)
+    delete_sidecar(objects, BARE)
     assert not has_sidecars(objects)
+
+
+@pytest.mark.parametrize(("sidecar", "text"), [(FULL, FULL_TEXT), (BARE, BARE_TEXT)], ids=["full", "bare"])
+def test_the_bytes_on_disk_are_these(objects: Objects, sidecar: Sidecar, text: str) -> None:
+    put_sidecar(objects, sidecar)
+    assert (objects.get(sidecar.path) or b"").decode() == text
 
 
 def test_the_fields_of_release_0_8_are_as_it_writes_them(objects: Objects) -> None:
@@ -85,6 +178,7 @@ def test_the_fields_of_release_0_8_are_as_it_writes_them(objects: Objects) -> No
     assert second == {"table_key": "edge:Knows", "table_path": "/e", "expected_version": 1, "post_commit_pin": 2}
 
 
+TABLE: dict[str, object] = {"table_key": "node:P", "table_path": "/p", "expected_version": 1, "post_commit_pin": 2}
 GOOD: dict[str, object] = {
     "schema_version": 2,
     "operation_id": "01X",
@@ -92,7 +186,7 @@ GOOD: dict[str, object] = {
     "branch": None,
     "actor_id": None,
     "writer_kind": "Load",
-    "tables": [{"table_key": "node:P", "table_path": "/p", "expected_version": 1, "post_commit_pin": 2}],
+    "tables": [TABLE],
 }
 
 
@@ -123,6 +217,8 @@ def test_fields_of_the_future_are_passed_over(objects: Objects) -> None:
                     {"tables": None},
                     {"tables": ["node:P"]},
                     {"tables": [{"table_key": "node:P"}]},
+                    {"tables": [{**TABLE, "table_key": "P"}]},
+                    {"tables": [{**TABLE, "expected_version": "1"}]},
                     {"txn": ["app"]},
                     {"read_set": ["node:P"]},
                 ],

@@ -1,6 +1,11 @@
-"""The commit section: the only way to a commit, and what finishes one whose writer died."""
+"""The commit section: the only way to a commit, and the recovery of commits whose writer died.
+
+How a write flows: :mod:`.operation` (what a writer hands in), :mod:`.section` (before and under the branch's lock),
+:mod:`.phases` (sidecar, table commits, publish). :mod:`.recovery` and :mod:`.drift` clean up after dead writers.
+"""
 
 from omnigraph.write.commit.audit import Recovery, list_recoveries
+from omnigraph.write.commit.drift import audit_discarded_drift, is_foreign_commit, restore_to_pins
 from omnigraph.write.commit.operation import (
     CommitOptions,
     CommitResult,
@@ -10,18 +15,10 @@ from omnigraph.write.commit.operation import (
     TableCreation,
     WriteOperation,
 )
-from omnigraph.write.commit.recovery import (
-    TableHead,
-    audit_discarded_drift,
-    has_same_rows,
-    heal,
-    heal_all,
-    heal_branch,
-    is_foreign_commit,
-    restore_to_pins,
-)
+from omnigraph.write.commit.recovery import heal, heal_all, heal_branch
 from omnigraph.write.commit.section import catch_up, commit
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
+from omnigraph.write.commit.table_heads import TableHead, has_same_rows
 from omnigraph.write.commit.table_shape import TableRewrite, TableShape
 
 __all__ = [

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, cast
 
-import orjson
 import pyarrow as pa
 
 from omnigraph.errors import AlreadyExists, NotFound, PublishContention, StorageError
 from omnigraph.manifest.handle import Manifest
 from omnigraph.storage import table as tables
 from omnigraph.storage.pinned import Table, open_table
+from omnigraph.storage.records import (
+    NUMBER,
+    MalformedRecord,
+    RecordCodec,
+    Spelling,
+    json_text_of,
+    list_of,
+    nullable,
+    required,
+    word_of,
+)
 
 DIRECTORY: Final = "_graph_commit_recoveries.lance"
 _ATTEMPTS: Final = 6
@@ -64,6 +73,34 @@ class Recovery:
     created_at: datetime
 
 
+def _decode_timestamp(value: object) -> object:
+    if not isinstance(value, datetime):
+        raise ValueError("not a time")
+    return value.replace(tzinfo=UTC)
+
+
+_TIMESTAMP: Final = Spelling(
+    lambda value: cast(datetime, value).astimezone(UTC).replace(tzinfo=None), _decode_timestamp
+)
+"""A column of Arrow timestamps without a time zone, in UTC."""
+
+_OUTCOME: Final = RecordCodec(
+    TableOutcome, (required("table_key"), required("from_version", NUMBER), required("to_version", NUMBER))
+)
+_RECOVERY: Final = RecordCodec(
+    Recovery,
+    (
+        required("graph_commit_id"),
+        required("kind", word_of(RecoveryKind), "recovery_kind"),
+        nullable("for_actor", name="recovery_for_actor"),
+        required("operation_id"),
+        required("writer_kind", name="sidecar_writer_kind"),
+        required("outcomes", json_text_of(list_of(_OUTCOME.spelling)), "per_table_outcomes_json"),
+        required("created_at", _TIMESTAMP),
+    ),
+)
+
+
 def is_audited(manifest: Manifest, operation_id: str) -> bool:
     """Whether the operation has its row."""
     table = _open(manifest)
@@ -72,7 +109,7 @@ def is_audited(manifest: Manifest, operation_id: str) -> bool:
 
 def record_recovery(manifest: Manifest, recovery: Recovery) -> None:
     """Insert the row of an operation if it is absent: exactly once, however often and by whomever it is tried."""
-    row = _encoded(recovery)
+    row = pa.Table.from_pylist([_RECOVERY.encode(recovery)], schema=SCHEMA)
     for _ in range(_ATTEMPTS):
         table = _open(manifest)
         try:
@@ -93,8 +130,8 @@ def list_recoveries(manifest: Manifest) -> list[Recovery]:
         return []
     rows = table.scan().read_all().to_pylist()
     try:
-        found = [_decoded(row) for row in rows]
-    except (ValueError, KeyError, TypeError) as error:
+        found = [_RECOVERY.decode(row) for row in rows]
+    except MalformedRecord as error:
         raise StorageError(f"a row of the audit of recovery is damaged: {error}") from error
     return sorted(found, key=lambda recovery: recovery.created_at, reverse=True)
 
@@ -108,32 +145,3 @@ def _open(manifest: Manifest) -> Table | None:
         return open_table(_uri(manifest), None, None, manifest.access)
     except NotFound:
         return None
-
-
-def _encoded(recovery: Recovery) -> pa.Table:
-    row = {
-        "graph_commit_id": recovery.graph_commit_id,
-        "recovery_kind": str(recovery.kind),
-        "recovery_for_actor": recovery.for_actor,
-        "operation_id": recovery.operation_id,
-        "sidecar_writer_kind": recovery.writer_kind,
-        "per_table_outcomes_json": orjson.dumps([asdict(outcome) for outcome in recovery.outcomes]).decode(),
-        "created_at": recovery.created_at.astimezone(UTC).replace(tzinfo=None),
-    }
-    return pa.Table.from_pylist([row], schema=SCHEMA)
-
-
-def _decoded(row: dict[str, object]) -> Recovery:
-    outcomes = cast("Sequence[dict[str, object]]", orjson.loads(cast(str, row["per_table_outcomes_json"])))
-    return Recovery(
-        cast(str, row["graph_commit_id"]),
-        RecoveryKind(cast(str, row["recovery_kind"])),
-        cast("str | None", row["recovery_for_actor"]),
-        cast(str, row["operation_id"]),
-        cast(str, row["sidecar_writer_kind"]),
-        tuple(
-            TableOutcome(str(found["table_key"]), cast(int, found["from_version"]), cast(int, found["to_version"]))
-            for found in outcomes
-        ),
-        cast(datetime, row["created_at"]).replace(tzinfo=UTC),
-    )

@@ -1,6 +1,6 @@
-"""What a writer hands to the commit path: the changes it makes, what it read for them, and on what terms.
+"""What a writer hands to the commit section: its changes, the tables it read, and the options of the commit.
 
-The commit path knows no writer; it knows this.
+The commit section knows no writer beyond this.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ OutcomeOf = TypeVar("OutcomeOf", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What one table gets. ``stage`` writes it on a pinned table, invisibly, and may be called again on a newer pin.
+    """The change of one table. ``stage`` writes files on a pinned table, invisibly; it may run again on a newer pin.
 
-    ``is_long``: staging takes so long that a fork of the table, if it needs one, is published before. ``is_small``: it
-    writes so little that a thread for it costs more than it saves. ``can_wait``: it is upkeep, which is left out if its
-    table moved since it was staged, rather than staged again while everybody waits.
+    ``is_long``: staging takes so long that the fork of the table, if it needs one, is published first. ``is_small``:
+    staging writes so little that a thread for it does not pay. ``is_upkeep``: if the table moved since it was staged,
+    the change is left out instead of being staged again under the lock.
     """
 
     table_key: str
@@ -39,10 +39,11 @@ class TableChange:
 
 @dataclass(frozen=True, slots=True)
 class TableCreation:
-    """A table that the branch does not show yet, and the rows that it begins with.
+    """A table that the branch does not show yet, and its first rows.
 
-    ``home`` gives its dataset at HEAD, which nobody shows and whose next version is above any that ever was. ``stage``
-    writes the rows there, in place of whatever it holds. ``early``: its home may be made before the branch's lock.
+    ``open_home`` returns its dataset at HEAD. No branch shows that version, and the next one is above any version or
+    tombstone of the table. ``stage`` replaces the content of the dataset. ``can_stage_early``: both may run before the
+    branch is locked.
     """
 
     table_key: TableKey
@@ -54,7 +55,7 @@ class TableCreation:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """The schema that the graph gets with a commit, or that a branch catches up with; and the one that it follows."""
+    """The schema that a commit gives to the graph, or that a branch catches up with, and the schema it replaces."""
 
     schema_ir_hash: str
     replaces: str
@@ -62,11 +63,11 @@ class SchemaChange:
 
 @dataclass(frozen=True, slots=True)
 class PreparedWrite(Generic[OutcomeOf]):
-    """Work that was executed and validated on a snapshot: its changes, and every table that it read to get there.
+    """An operation that was executed and validated on a snapshot: its changes, and every table that it read.
 
-    ``adopted`` are versions on main that the branch shows from now on, instead of the ones that it inherited. With
-    ``always`` there is a commit even if no table changes, since it joins two histories. ``created`` are tables that the
-    branch shows from now on, ``dropped`` those that it does not show any more.
+    ``adopted`` are versions of main that the branch shows from now on instead of those it inherited. ``force_commit``
+    makes a commit even if no table changes, since it joins two histories. ``created`` and ``dropped`` are tables that
+    the branch gains and loses.
     """
 
     changes: tuple[TableChange, ...]
@@ -85,33 +86,33 @@ class PreparedWrite(Generic[OutcomeOf]):
 
     @property
     def has_manifest_changes(self) -> bool:
-        """Whether there is something to publish that no table has to be committed for."""
+        """Whether there is something to publish without committing a table."""
         return bool(self.adopted or self.dropped or self.schema or self.force_commit)
 
 
 class WriteOperation(Protocol[OutcomeOf]):
-    """What a writer does. ``strict`` work cannot be repeated on newer data without being asked again."""
+    """What a writer does: execute on a snapshot, as often as the commit section needs it."""
 
     @property
     def kind(self) -> WriterKind:
-        """Who writes."""
+        """The kind of writer, for sidecars and the audit."""
         ...
 
     @property
     def strict(self) -> bool:
-        """Whether data that moved is a conflict: update, delete and overwrite."""
+        """Whether it conflicts with any newer data, as update, delete and overwrite do, instead of running again."""
         ...
 
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[OutcomeOf]:
-        """Execute and validate on a snapshot; raises what is wrong with the input."""
+        """Execute and validate on a snapshot; raise on bad input."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOptions:
-    """On which branch, by whom, why, and on what conditions.
+    """The branch, author, message and preconditions of a commit.
 
-    ``incarnation`` is that of the branch when something was first written to it; None, when nothing was.
+    ``incarnation`` is that of the branch when work on it began, or None to take the current one.
     ``merged_parent`` is the commit that is merged.
     """
 
@@ -127,7 +128,10 @@ class CommitOptions:
 
 @dataclass(frozen=True, slots=True)
 class CommitResult(Generic[Outcome]):
-    """What came of it. ``commit`` is None when there was nothing to change."""
+    """The commit, or None if there was nothing to change, and the outcome of the operation.
+
+    ``replayed``: this ``txn``, or a later one of the same app, is committed already; nothing was written now.
+    """
 
     commit: CommitRecord | None
     outcome: Outcome

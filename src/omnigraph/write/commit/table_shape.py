@@ -1,7 +1,7 @@
-"""A stored table and the columns that the schema wants of it: whether they fit, and how they are made to.
+"""Whether a stored table has the columns of its type in the schema, and how to give them to it.
 
-Columns that come as null, go, or get another name cost nothing: the files stay. Where values change, a number that gets
-wider or a column that must be filled, the rows are written anew, one after the other.
+Adding a nullable column, dropping and renaming change no data file. A wider number type, or a column that needs a
+default, rewrites the rows.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.rows import read_writable_blobs
 from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of
+from omnigraph.storage.columns import Values
+from omnigraph.storage.lagging_columns import read_renamed_column
 from omnigraph.storage.lance_internals import can_reshape, is_blob
-from omnigraph.storage.missing import missing_column
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import FragmentText, Staged
 from omnigraph.write.executor import LOCAL, Executor, group_evenly
@@ -29,9 +29,9 @@ _ROWS_IN_A_PIECE: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """The columns of a type, and what those were called that have another name in the table.
+    """The columns of a type, and the old names of those that are called otherwise in the table.
 
-    None stands for a column that is new, whatever the table has under its name.
+    The old name of a new column is None, even if the table has a column of its name.
     """
 
     type: NodeType | EdgeType
@@ -39,65 +39,63 @@ class TableShape:
 
     def is_shape_of(self, table: Table) -> bool:
         """Whether the table has exactly these columns."""
-        there = {column.name: column for column in _fields(table.schema)}
-        wanted = _fields(arrow_schema(self.type))
-        if self.old_names or len(there) != len(wanted):
+        stored = {column.name: column for column in _fields(table.schema)}
+        declared = _fields(arrow_schema(self.type))
+        if self.old_names or len(stored) != len(declared):
             return False
-        return all(_same(there.get(column.name), column) for column in wanted)
+        return all(_is_same_column(stored.get(column.name), column) for column in declared)
 
-    def stage(self, table: Table, runner: Executor = LOCAL) -> Staged:
+    def stage(self, table: Table, executor: Executor = LOCAL) -> Staged:
         """Give the table these columns."""
-        return self._staged(table, arrow_schema(self.type), runner)
+        return self._stage_columns(table, arrow_schema(self.type), executor)
 
     def stage_nullable(self, table: Table) -> Staged:
-        """The same, where a column that could be null still can: nobody looked whether it is."""
-        could_be = {column.name for column in _fields(table.schema) if column.nullable}
-        wanted = _fields(arrow_schema(self.type))
-        loose = (column.with_nullable(column.nullable or column.name in could_be) for column in wanted)
-        return self._staged(table, pa.schema(list(loose)), LOCAL)
+        """Give the table these columns, but keep nullable columns nullable: nobody has checked them for nulls."""
+        nullable = {column.name for column in _fields(table.schema) if column.nullable}
+        declared = _fields(arrow_schema(self.type))
+        columns = (column.with_nullable(column.nullable or column.name in nullable) for column in declared)
+        return self._stage_columns(table, pa.schema(list(columns)), LOCAL)
 
-    def _staged(self, table: Table, wanted: pa.Schema, runner: Executor) -> Staged:
-        if can_reshape(table.schema, wanted, self.old_names):
-            return tables.reshape(table, wanted, self.old_names)
-        return TableRewrite(self, table, table, wanted).stage(runner)
+    def _stage_columns(self, table: Table, columns: pa.Schema, executor: Executor) -> Staged:
+        if can_reshape(table.schema, columns, self.old_names):
+            return tables.reshape(table, columns, self.old_names)
+        return TableRewrite(self, table, table, columns).stage(executor)
 
     def read_nullable(self, table: Table, without: Collection[str]) -> pa.RecordBatchReader:
-        """The same without some columns, and with null where it must not be."""
-        wanted = (column for column in _fields(arrow_schema(self.type)) if column.name not in without)
-        return self.read(table, pa.schema([column.with_nullable(nullable=True) for column in wanted]))
+        """Read the rows in these columns, except some, and allow nulls in all of them."""
+        columns = (column for column in _fields(arrow_schema(self.type)) if column.name not in without)
+        return self.read(table, pa.schema([column.with_nullable(nullable=True) for column in columns]))
 
     def read(
-        self, table: Table, wanted: pa.Schema, in_fragments: Collection[int] | None = None
+        self, table: Table, columns: pa.Schema, in_fragments: Collection[int] | None = None
     ) -> pa.RecordBatchReader:
-        """The rows of a table, or of some fragments of it, in columns that are wanted, with the blobs themselves."""
-        return pa.RecordBatchReader.from_batches(wanted, self._batches(table, wanted, in_fragments))
+        """Read the rows of a table, or of some of its fragments, in the given columns and with the bytes of blobs."""
+        return pa.RecordBatchReader.from_batches(columns, self._read_batches(table, columns, in_fragments))
 
-    def _batches(
-        self, table: Table, wanted: pa.Schema, in_fragments: Collection[int] | None
+    def _read_batches(
+        self, table: Table, columns: pa.Schema, in_fragments: Collection[int] | None
     ) -> Iterator[pa.RecordBatch]:
-        there = set(table.schema.names)
-        sources = [self.old_names.get(name, name) for name in wanted.names]
-        scanned = [name for name in sources if name is not None and name in there]
+        stored = set(table.schema.names)
+        sources = [self.old_names.get(name, name) for name in columns.names]
+        scanned = [name for name in sources if name is not None and name in stored]
         for batch in table.scan(scanned, with_row_address=True, one_by_one=True, in_fragments=in_fragments):
-            columns = [
-                self._column(table, batch, column, source)
-                for column, source in zip(_fields(wanted), sources, strict=True)
+            arrays = [
+                self._read_column(table, batch, column, source)
+                for column, source in zip(_fields(columns), sources, strict=True)
             ]
-            yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+            yield pa.RecordBatch.from_arrays(arrays, schema=columns)
 
-    def _column(self, table: Table, batch: pa.RecordBatch, column: _Field, source: str | None) -> Values:
-        if source is None or source not in batch.schema.names:
-            return missing_column(self.type, column.name, batch.num_rows)
-        if is_blob(column):
+    def _read_column(self, table: Table, batch: pa.RecordBatch, column: _Field, source: str | None) -> Values:
+        if is_blob(column) and source is not None and source in batch.schema.names:
             return read_writable_blobs(table, source, batch)
-        return column_of(batch, source).cast(column.type)
+        return read_renamed_column(self.type, batch, source, column)
 
 
 @dataclass(frozen=True, slots=True)
 class TableRewrite:
-    """All rows of a table written anew, as the content of the same one or of another, in pieces that may go anywhere.
+    """Rewrites all rows of ``source`` as the content of ``home``, in pieces that an executor may run anywhere.
 
-    ``changed`` is what becomes of the rows on their way, if anything does.
+    ``transform`` changes the rows on the way. It must pickle.
     """
 
     shape: TableShape
@@ -106,12 +104,12 @@ class TableRewrite:
     columns: pa.Schema
     transform: Callable[[pa.RecordBatchReader], pa.RecordBatchReader] | None = None
 
-    def stage(self, runner: Executor) -> Staged:
-        """Write them."""
+    def stage(self, executor: Executor) -> Staged:
+        """Write the rows and stage them as an overwrite."""
         rows = self.source.fragment_rows()
-        even = -(-sum(rows.values()) // runner.parallelism)
-        pieces = group_evenly(rows, max(1, even if runner.parallelism == 1 else min(even, _ROWS_IN_A_PIECE)))
-        written = runner.run(self.write_piece, pieces)
+        share = -(-sum(rows.values()) // executor.parallelism)
+        pieces = group_evenly(rows, max(1, share if executor.parallelism == 1 else min(share, _ROWS_IN_A_PIECE)))
+        written = executor.run(self.write_piece, pieces)
         return tables.overwrite_fragments(self.home, self.columns, [each for part in written for each in part])
 
     def write_piece(self, fragments: Collection[int]) -> tuple[FragmentText, ...]:
@@ -121,20 +119,20 @@ class TableRewrite:
 
 
 def is_lagging(table: Table, type_: NodeType | EdgeType) -> bool:
-    """Whether rows of the type cannot be added to a table as it is; that a column could be null as well is no harm."""
-    there = {column.name: column for column in _fields(table.schema)}
-    wanted = _fields(arrow_schema(type_))
-    return len(there) != len(wanted) or not all(_holds(there.get(column.name), column) for column in wanted)
+    """Whether rows of the type cannot be added to the table as it is. A column that is too nullable does not count."""
+    stored = {column.name: column for column in _fields(table.schema)}
+    declared = _fields(arrow_schema(type_))
+    return len(stored) != len(declared) or not all(_can_hold(stored.get(column.name), column) for column in declared)
 
 
-def _same(there: _Field | None, wanted: _Field) -> bool:
-    return there is not None and _holds(there, wanted) and there.nullable == wanted.nullable
+def _is_same_column(stored: _Field | None, declared: _Field) -> bool:
+    return stored is not None and _can_hold(stored, declared) and stored.nullable == declared.nullable
 
 
-def _holds(there: _Field | None, wanted: _Field) -> bool:
-    if there is None or (wanted.nullable and not there.nullable):
+def _can_hold(stored: _Field | None, declared: _Field) -> bool:
+    if stored is None or (declared.nullable and not stored.nullable):
         return False
-    return is_blob(there) if is_blob(wanted) else there.type == wanted.type
+    return is_blob(stored) if is_blob(declared) else stored.type == declared.type
 
 
 def _fields(schema: pa.Schema) -> list[_Field]:

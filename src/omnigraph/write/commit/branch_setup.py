@@ -1,0 +1,115 @@
+"""What a branch may need before a write, in a commit of its own: the current schema, and forks of its tables.
+
+Catch-up: the schema belongs to the whole graph, so after a schema change the tables of other branches lag behind it.
+Reads show them as if they had caught up; the first write brings them to the schema. Usually that costs only a commit.
+
+Owner-branch handoff: most forks are made inside the commit that first writes to a table. Work that stages for long
+cannot wait for that, because the next writer may re-create an unpublished fork and lose the files staged in it. So such
+forks are published first. No row changes and no table moves, so a crash leaves nothing to recover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from omnigraph.language.schema import EdgeType, NodeType, Schema
+from omnigraph.manifest.branches import fork_table
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.lagging import lag_of
+from omnigraph.manifest.opening import schema_of
+from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import Pin, Snapshot, entry_of, open_pin, pins_of
+from omnigraph.storage import table as tables
+from omnigraph.storage.arrow_schema import arrow_schema
+from omnigraph.storage.locks import Held, branch_lock
+from omnigraph.storage.pinned import Table
+from omnigraph.storage.staging import Staged
+from omnigraph.write.commit.operation import PreparedWrite, SchemaChange, TableChange, TableCreation
+from omnigraph.write.commit.recovery import heal
+from omnigraph.write.commit.sidecars import WriterKind
+from omnigraph.write.commit.table_shape import TableShape, is_lagging
+
+# --------------------------------------------------------------------------------------------- catch-up
+
+
+def find_newer_schema(manifest: Manifest, branch: str) -> Schema | None:
+    """Return the schema of the graph if a branch lags behind it, else None."""
+    current = manifest.view(MAIN).tables.schema_head
+    if current is None or lag_of(manifest, manifest.view(branch).tables.schema_head) is None:
+        return None
+    return schema_of(manifest, current.schema_ir_hash)
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUpOperation:
+    """Bring the tables of a branch to the current schema, and create tables for the types that it lacks."""
+
+    manifest: Manifest
+    schema: Schema
+    branch: str
+    kind: WriterKind = WriterKind.LOAD
+    strict: bool = False
+
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
+        """Plan a change for each table that lags, and a table for each new type."""
+        if snapshot.lag is None:
+            # Another writer was first.
+            return PreparedWrite((), frozenset(), None)
+        changes = tuple(
+            TableChange(
+                type_.table_key, TableShape(type_, snapshot.lag.origins[type_.table_key].columns).stage_nullable
+            )
+            for type_ in self.schema.catalog.types()
+            if type_.table_key in snapshot.pins and is_lagging(snapshot.table(type_.table_key), type_)
+        )
+        before = snapshot.written_under
+        schema = SchemaChange(self.schema.hash, self.schema.hash if before is None else before.schema_ir_hash)
+        return PreparedWrite(changes, frozenset(), None, created=tuple(self._plan_created(snapshot)), schema=schema)
+
+    def _plan_created(self, snapshot: Snapshot) -> Iterator[TableCreation]:
+        on_main = pins_of(self.manifest.view(MAIN))
+        for type_ in self.schema.catalog.types():
+            pin = on_main.get(type_.table_key)
+            if type_.table_key not in snapshot.pins and pin is not None:
+                open_home = partial(self._open_home, pin)
+                yield TableCreation(type_.table_key, pin.location, open_home, partial(_stage_empty, type_))
+
+    def _open_home(self, pin: Pin, held: Held | None) -> Table:
+        """Fork the table of main; its content is replaced, so only the folder is shared.
+
+        If the branch owns a fork of a dropped type of the same name, that fork is used again.
+        """
+        assert held is not None
+        old = pins_of(self.manifest.view(self.branch)).get(pin.table_key)
+        if old is not None and old.branch == self.branch:
+            return open_pin(self.manifest, old).newest()
+        return fork_table(self.manifest, held, self.branch, pin)
+
+
+def _stage_empty(type_: NodeType | EdgeType, table: Table) -> Staged:
+    return tables.overwrite(table, arrow_schema(type_).empty_table())
+
+
+# --------------------------------------------------------------------------------------------- handoff
+
+
+def publish_handoff(
+    manifest: Manifest, branch: str, inherited: Iterable[Pin], intent: CommitIntent, incarnation: str | None
+) -> frozenset[str]:
+    """Publish forks of inherited tables, at the versions that the branch shows; return the keys of those it owns now.
+
+    A table that moved meanwhile is left out: its writer notices that when it commits.
+    """
+    with branch_lock(manifest.location, branch, manifest.locks) as held:
+        heal(manifest, held, branch)
+        now = pins_of(manifest.writable_view(branch))
+        forked = [pin for pin in inherited if now.get(pin.table_key) == pin]
+        if forked:
+            forks = [entry_of(manifest, pin, fork_table(manifest, held, branch, pin)) for pin in forked]
+            expected = {pin.table_key: pin.version for pin in forked}
+            request = PublishRequest(intent, updates=tuple(forks), expected=expected, incarnation=incarnation)
+            publish(manifest, held, branch, request)
+    return frozenset(pin.table_key for pin in forked)
