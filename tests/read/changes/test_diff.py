@@ -206,7 +206,7 @@ def test_what_does_not_exist(graph: Graph) -> None:
         graph.diff("01ARZ3NDEKTSV4RRFFQ69G5FAV")
     with pytest.raises(NotFound, match="has no manifest version 999"):
         graph.diff("v999")
-    with pytest.raises(NotFound, match="neither moment has a type 'Persn'") as type_:
+    with pytest.raises(NotFound, match="neither snapshot has a type 'Persn'") as type_:
         graph.diff("review", types=["Persn"])
     assert type_.value.hint == "did you mean 'Person'?"
     with pytest.raises(ParameterError):

@@ -194,8 +194,8 @@ def test_a_start_that_makes_no_sense_says_why(graph: Graph) -> None:
     wrong: list[tuple[Callable[[], object], type[Exception], str]] = [
         (lambda: graph.changes("yesterday"), ParameterError, "use now, beginning, or after:COMMIT"),
         (lambda: graph.changes("after:nope"), NotFound, "no commit, version, date or tag 'nope'"),
-        (lambda: graph.changes(f"after:{elsewhere.id}"), ParameterError, "no commit in the history of 'main'"),
-        (lambda: graph.baseline(elsewhere.id), ParameterError, "no commit in the history of 'main'"),
+        (lambda: graph.changes(f"after:{elsewhere.id}"), ParameterError, "is not a commit in the history of 'main'"),
+        (lambda: graph.baseline(elsewhere.id), ParameterError, "is not a commit in the history of 'main'"),
         (lambda: graph.changes("now", graph.changes().cursor), ParameterError, "both say where to start"),
         (lambda: graph.changes(branch="nope"), NotFound, "no branch 'nope'"),
     ]
@@ -228,14 +228,14 @@ def test_a_cursor_before_everything_is_one_too(graph: Graph) -> None:
 def test_a_cursor_of_something_else_is_refused(graph: Graph, tmp_path: Path) -> None:
     graph.create_branch("dev")
     on_dev = graph.changes(branch="dev").cursor
-    with pytest.raises(ParameterError, match="the cursor is of branch 'dev', not of 'main'"):
+    with pytest.raises(ParameterError, match="the cursor belongs to branch 'dev', not to 'main'"):
         graph.changes(cursor=on_dev)
     graph.delete_branch("dev")
     graph.create_branch("dev")
-    with pytest.raises(ParameterError, match="'dev' was deleted and made anew"):
+    with pytest.raises(ParameterError, match="'dev' was deleted and re-created"):
         graph.changes(cursor=on_dev, branch="dev")
     other = omnigraph.init(tmp_path / "other.og", SCHEMA)
-    with pytest.raises(ParameterError, match="the cursor is of another graph"):
+    with pytest.raises(ParameterError, match="the cursor belongs to another graph"):
         graph.changes(cursor=other.changes().cursor)
     some = graph.changes(types=["Person", "City"]).cursor
     assert list(graph.changes(cursor=some, types=["City", "Person"])) == []
@@ -248,7 +248,7 @@ def test_a_cursor_of_something_else_is_refused(graph: Graph, tmp_path: Path) -> 
 def test_a_text_that_is_no_cursor_is_refused(graph: Graph) -> None:
     good = graph.changes().cursor
     for text in ("", "nope", good[:-1], good[5:], good.replace(good[20], "-" if good[20] != "-" else "_"), "ogc1.é"):
-        with pytest.raises(ParameterError, match="is no cursor, or a damaged one"):
+        with pytest.raises(ParameterError, match="is not a cursor, or is damaged"):
             graph.changes(cursor=text)
 
 
@@ -275,7 +275,7 @@ def test_after_a_gap_a_baseline_is_the_way_on(graph: Graph) -> None:
     forget_version(graph, "node:Person", third)
     late = omnigraph.open(graph.uri, "ro")
     replica = Replica()
-    with pytest.raises(ChangeGap, match=f"what commit {third} changed is no longer known") as gap:
+    with pytest.raises(ChangeGap, match=f"the changes of commit {third} are gone") as gap:
         replica.take(late.changes(cursor=cursor))
     assert gap.value.details == {"commit": third}
     assert "omnigraph changes baseline" in (gap.value.hint or "")
@@ -328,7 +328,7 @@ def test_files_that_go_while_a_block_is_read_are_a_gap_too(graph: Graph) -> None
     with pytest.raises(StorageError):
         list(block.entities())
     forget_version(graph, "node:Person", first)
-    with pytest.raises(ChangeGap, match=f"what commit {first} changed is no longer known"):
+    with pytest.raises(ChangeGap, match=f"the changes of commit {first} are gone"):
         list(block.records())
 
 

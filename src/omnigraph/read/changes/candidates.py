@@ -1,10 +1,10 @@
-"""Which rows of two versions of a table can differ at all, found in the metadata of their fragments.
+"""Find the rows of two versions of a table that can differ, from the metadata of their fragments.
 
-A fragment that both versions have needs no look. One that both have with other deletions differs in what these take
-away. All other fragments were written anew: by a change, or by a compaction, which moves rows and changes none. Where
-the two versions share a history, the row ids and row versions of these fragments tell which rows were only moved.
+A fragment that both versions have needs no look. One that both have with different deletions differs in the rows that
+only one of them deletes. All other fragments were rewritten: by a change, or by a compaction, which moves rows and
+changes none. Where the two versions share a history, row ids and row versions tell which rows were only moved.
 
-In memory are 8 bytes for every row that was written anew, and what is compared of at most ``ROWS_AT_ONCE`` of them.
+Memory: 8 bytes for every rewritten row, plus the ids and versions of at most ``ROWS_AT_ONCE`` rows.
 """
 
 from __future__ import annotations
@@ -34,81 +34,79 @@ ROWS_AT_ONCE: Final = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class CandidateFragment:
-    """Rows of one fragment that may be others on the other side, by their offsets in it; None for all of them."""
+    """Rows of one fragment that may differ from the other side, by their offsets in it; None means all rows."""
 
     fragment: Fragment
     offsets: Numbers | None = None
 
     @property
     def num_rows(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return self.fragment.num_rows if self.offsets is None else len(self.offsets)
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateRows:
-    """The rows of one side that may be others on the other side."""
+    """The rows of one side that may differ from the other side."""
 
     table: Table
     parts: tuple[CandidateFragment, ...]
 
     @property
     def num_rows(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return sum(part.num_rows for part in self.parts)
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows with their addresses, in small batches."""
+        """Read the rows with their addresses, in small batches."""
         return read_rows(self.table, ((part.fragment, part.offsets) for part in self.parts), columns)
 
 
 def select_all_rows(table: Table) -> CandidateRows:
-    """Every row of a table."""
+    """Select every row of a table."""
     return CandidateRows(table, tuple(CandidateFragment(each) for each in fragments_of(table)))
 
 
 def find_candidates(before: Table, after: Table) -> tuple[CandidateRows, CandidateRows]:
-    """The rows of two versions that may differ, on each side."""
+    """Find the rows of two versions that may differ, on each side."""
     olds = {each.files: each for each in fragments_of(before)}
     news = {each.files: each for each in fragments_of(after)}
-    lost = [each for files, each in olds.items() if files not in news]
-    come = [each for files, each in news.items() if files not in olds]
-    gone, back = _rewritten(before, lost, after, come)
-    both = [(old, news[files]) for files, old in olds.items() if files in news]
-    thinned = [(old, new) for old, new in both if old.deletions != new.deletions]
-    were, are = (
-        deleted_offsets(before, [old for old, _ in thinned]),
-        deleted_offsets(after, [new for _, new in thinned]),
-    )
-    for (old, new), was, is_ in zip(thinned, were, are, strict=True):
-        gone.append(CandidateFragment(old, np.setdiff1d(is_, was, assume_unique=True)))
-        back.append(CandidateFragment(new, np.setdiff1d(was, is_, assume_unique=True)))
-    return CandidateRows(before, _in_order(gone)), CandidateRows(after, _in_order(back))
+    only_old = [each for files, each in olds.items() if files not in news]
+    only_new = [each for files, each in news.items() if files not in olds]
+    old_parts, new_parts = _find_rewritten(before, only_old, after, only_new)
+    common = [(old, news[files]) for files, old in olds.items() if files in news]
+    redeleted = [(old, new) for old, new in common if old.deletions != new.deletions]
+    old_deletions = deleted_offsets(before, [old for old, _ in redeleted])
+    new_deletions = deleted_offsets(after, [new for _, new in redeleted])
+    for (old, new), was, is_ in zip(redeleted, old_deletions, new_deletions, strict=True):
+        old_parts.append(CandidateFragment(old, np.setdiff1d(is_, was, assume_unique=True)))
+        new_parts.append(CandidateFragment(new, np.setdiff1d(was, is_, assume_unique=True)))
+    return CandidateRows(before, _sort_parts(old_parts)), CandidateRows(after, _sort_parts(new_parts))
 
 
-def _in_order(parts: Iterable[CandidateFragment]) -> tuple[CandidateFragment, ...]:
+def _sort_parts(parts: Iterable[CandidateFragment]) -> tuple[CandidateFragment, ...]:
     return tuple(sorted((part for part in parts if part.num_rows), key=lambda part: part.fragment.id))
 
 
 # --------------------------------------------------------------------------------------------- moved, not changed
 
 
-def _rewritten(
-    before: Table, lost: Sequence[Fragment], after: Table, come: Sequence[Fragment]
+def _find_rewritten(
+    before: Table, only_old: Sequence[Fragment], after: Table, only_new: Sequence[Fragment]
 ) -> tuple[list[CandidateFragment], list[CandidateFragment]]:
-    """The rows of fragments that only one side has, less those that were moved as they are."""
-    # A column that came or went changes rows without a word in their versions.
-    shared = shared_versions(before, after) if lost and come and before.schema == after.schema else -1
-    olds, news = _Moving(before, lost, shared), _Moving(after, come, shared)
+    """Return the rows of fragments that only one side has, without the rows that were moved unchanged."""
+    # Adding or dropping a column changes rows, but not their row versions.
+    shared = shared_versions(before, after) if only_old and only_new and before.schema == after.schema else -1
+    olds, news = _RewrittenFragments(before, only_old, shared), _RewrittenFragments(after, only_new, shared)
     if shared >= 0:
-        rounds = 1 + sum(each.num_rows for each in come) // ROWS_AT_ONCE
+        rounds = 1 + sum(each.num_rows for each in only_new) // ROWS_AT_ONCE
         for number in range(rounds):
-            _mark_moved(olds, news, number, rounds)
-    return olds.left(), news.left()
+            _mark_moved_rows(olds, news, number, rounds)
+    return olds.list_changed(), news.list_changed()
 
 
-class _Moving:
-    """The fragments that only one side has, and the offsets of their rows that are found to be only moved."""
+class _RewrittenFragments:
+    """The fragments that only one side has, and the offsets of their rows that were only moved."""
 
     def __init__(self, table: Table, fragments: Sequence[Fragment], shared: float) -> None:
         self._table = table
@@ -119,25 +117,25 @@ class _Moving:
     def __len__(self) -> int:
         return len(self._fragments)
 
-    def known(self, number: int, round_: int, rounds: int) -> RowVersions:
-        """The rows of one fragment that the other side may know too.
+    def read_shared(self, number: int, round_: int, rounds: int) -> RowVersions:
+        """Read the row versions of one fragment that the other side may have too.
 
-        Those of one round only, by their ids, so that a row is in the same round on both sides.
+        A round takes a share of the rows by their ids, so that a row is in the same round on both sides.
         """
         found = row_versions(self._table, self._fragments[number])
         places = np.flatnonzero((found.versions <= self._shared) & (found.ids % np.uint64(rounds) == round_))
         return RowVersions(found.offsets[places], found.ids[places], found.versions[places])
 
-    def mark(self, number: int, offsets: Numbers) -> None:
-        """These rows of a fragment were only moved."""
+    def mark_moved(self, number: int, offsets: Numbers) -> None:
+        """Note rows of a fragment that were only moved."""
         if len(offsets):
             self._moved.setdefault(number, []).append(offsets)
 
-    def left(self) -> list[CandidateFragment]:
-        """All rows that were not only moved."""
-        return [CandidateFragment(each, self._left_of(number)) for number, each in enumerate(self._fragments)]
+    def list_changed(self) -> list[CandidateFragment]:
+        """Return all rows that were not only moved."""
+        return [CandidateFragment(each, self._changed_offsets(number)) for number, each in enumerate(self._fragments)]
 
-    def _left_of(self, number: int) -> Numbers | None:
+    def _changed_offsets(self, number: int) -> Numbers | None:
         moved, fragment = self._moved.get(number), self._fragments[number]
         if moved is None:
             return None
@@ -146,9 +144,9 @@ class _Moving:
         return np.setdiff1d(row_offsets(self._table, fragment), np.concatenate(moved), assume_unique=True)
 
 
-def _mark_moved(olds: _Moving, news: _Moving, round_: int, rounds: int) -> None:
-    """Mark on both sides the rows that one version wrote: a row id and a version name one state of a row."""
-    found = [news.known(number, round_, rounds) for number in range(len(news))]
+def _mark_moved_rows(olds: _RewrittenFragments, news: _RewrittenFragments, round_: int, rounds: int) -> None:
+    """Mark the rows of one round that both sides have: a row id and a row version identify one state of a row."""
+    found = [news.read_shared(number, round_, rounds) for number in range(len(news))]
     owners = np.repeat(np.arange(len(found)), [len(each.ids) for each in found])
     offsets, ids, versions = (np.concatenate(columns) for columns in zip(*found, strict=True))
     order = np.argsort(ids)
@@ -156,10 +154,10 @@ def _mark_moved(olds: _Moving, news: _Moving, round_: int, rounds: int) -> None:
     if not len(ids):
         return
     for number in range(len(olds)):
-        old = olds.known(number, round_, rounds)
+        old = olds.read_shared(number, round_, rounds)
         at = np.minimum(np.searchsorted(ids, old.ids), len(ids) - 1)
         same = (ids[at] == old.ids) & (versions[at] == old.versions)
-        olds.mark(number, old.offsets[same])
-        met = at[same]
-        for owner in np.unique(owners[met]).tolist():
-            news.mark(owner, offsets[met[owners[met] == owner]])
+        olds.mark_moved(number, old.offsets[same])
+        matched = at[same]
+        for owner in np.unique(owners[matched]).tolist():
+            news.mark_moved(owner, offsets[matched[owners[matched] == owner]])

@@ -1,6 +1,6 @@
-"""Where a follower of changes stands: after a whole commit, of one graph, one branch and one choice of types.
+"""Cursors of the change feed: a position after a whole commit, for one graph, one branch and one choice of types.
 
-To others a cursor is a text without a meaning, which may be kept as long as the graph itself.
+To a caller a cursor is an opaque text that stays valid as long as the graph exists.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import orjson
 from omnigraph.errors import ParameterError
 
 CURSOR_PREFIX: Final = "ogc1."
-_DIGEST: Final = 6
-BASELINE_HINT: Final = "take a baseline (`omnigraph changes baseline`) and go on from its cursor"
+_DIGEST_BYTES: Final = 6
+BASELINE_HINT: Final = "take a baseline (`omnigraph changes baseline`) and continue from its cursor"
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in the history of a branch. ``commit`` is None before the first one.
+    """A position in the history of a branch. ``commit`` is None before the first commit.
 
-    ``graph`` is the first commit of main, which no other graph has; ``incarnation`` tells the branch from an earlier
-    one of its name; ``tables`` are the table keys that are followed, None for all of them.
+    ``graph`` is the first commit of main, which is unique to a graph. ``incarnation`` distinguishes the branch from an
+    earlier one of the same name. ``tables`` are the table keys that are followed; None means all tables.
     """
 
     graph: str | None
@@ -35,53 +35,54 @@ class Cursor:
     commit: str | None
 
     def encode(self) -> str:
-        """The text of it."""
-        facts = [self.graph, self.branch, self.incarnation, self.tables, self.commit]
-        data = orjson.dumps(facts)
+        """Return the cursor as text."""
+        data = orjson.dumps([self.graph, self.branch, self.incarnation, self.tables, self.commit])
         return CURSOR_PREFIX + urlsafe_b64encode(_digest(data) + data).decode().rstrip("=")
 
-    def check_same_feed(self, wanted: Cursor) -> None:
-        """Refuse to go on from here in another graph, on another branch, or with other types."""
-        if self.graph != wanted.graph:
-            raise ParameterError("the cursor is of another graph", hint="each graph has cursors of its own")
-        if self.branch != wanted.branch:
+    def check_same_feed(self, expected: Cursor) -> None:
+        """Refuse a cursor of another graph, of another branch, or with other types."""
+        if self.graph != expected.graph:
             raise ParameterError(
-                f"the cursor is of branch '{self.branch}', not of '{wanted.branch}'",
+                "the cursor belongs to another graph", hint="a cursor is valid only in the graph that issued it"
+            )
+        if self.branch != expected.branch:
+            raise ParameterError(
+                f"the cursor belongs to branch '{self.branch}', not to '{expected.branch}'",
                 hint=f"ask for the changes of '{self.branch}', or {BASELINE_HINT}",
             )
-        if self.incarnation != wanted.incarnation:
+        if self.incarnation != expected.incarnation:
             raise ParameterError(
-                f"branch '{self.branch}' was deleted and made anew since this cursor was given", hint=BASELINE_HINT
+                f"branch '{self.branch}' was deleted and re-created after this cursor was issued", hint=BASELINE_HINT
             )
-        if self.tables != wanted.tables:
+        if self.tables != expected.tables:
             raise ParameterError(
-                f"the cursor follows {_types(self.tables)}, not {_types(wanted.tables)}",
+                f"the cursor follows {_describe_tables(self.tables)}, not {_describe_tables(expected.tables)}",
                 hint=f"ask for the same types, or {BASELINE_HINT}",
             )
 
 
 def decode_cursor(text: str) -> Cursor:
-    """The cursor that a text is."""
+    """Read a cursor from its text."""
     try:
         if not text.startswith(CURSOR_PREFIX):
             raise ValueError(text)
         body = text.removeprefix(CURSOR_PREFIX)
         raw = urlsafe_b64decode(body + "=" * (-len(body) % 4))
-        digest, data = raw[:_DIGEST], raw[_DIGEST:]
+        digest, data = raw[:_DIGEST_BYTES], raw[_DIGEST_BYTES:]
         if digest != _digest(data):
             raise ValueError(text)
-        facts = cast("tuple[str | None, str, str | None, list[str] | None, str | None]", orjson.loads(data))
+        fields = cast("tuple[str | None, str, str | None, list[str] | None, str | None]", orjson.loads(data))
     except (ValueError, binascii.Error) as error:
         raise ParameterError(
-            f"'{text[:80]}' is no cursor, or a damaged one", hint="give it exactly as it was given to you"
+            f"'{text[:80]}' is not a cursor, or is damaged", hint="give the cursor exactly as it was issued"
         ) from error
-    graph, branch, incarnation, tables, commit = facts
+    graph, branch, incarnation, tables, commit = fields
     return Cursor(graph, branch, incarnation, None if tables is None else tuple(tables), commit)
 
 
 def _digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=_DIGEST).digest()
+    return blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
-def _types(tables: tuple[str, ...] | None) -> str:
+def _describe_tables(tables: tuple[str, ...] | None) -> str:
     return "all types" if tables is None else ", ".join(tables) or "no types"

@@ -1,8 +1,7 @@
-"""What changed between two moments of the graph, as people and programs look at it.
+"""The diff of two snapshots as users see it: counts per type, changed entities, or Arrow batches of one type.
 
-Nothing is read before it is asked for, and everything streams: counts per type, entities one by one with what they
-were and what they are, or Arrow batches of one type. Node types come before edge types, each kind by name, and within
-a type the ids are in order.
+Rows are read lazily and streamed. Node types come before edge types, sorted by name; within a type, entities are
+sorted by id.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class TypeChanges:
-    """How many entities of one type came, changed and went."""
+    """The number of entities of one type that were inserted, updated and deleted."""
 
     kind: str
     type: str
@@ -50,94 +49,95 @@ class TypeChanges:
 
 @dataclass(frozen=True, slots=True)
 class EntityChange:
-    """One entity that changed: what it was, what it is, and which properties make the difference."""
+    """One changed entity: its properties before and after, and the names of those that differ."""
 
     kind: str
     type: str
     id: str
     op: Op
     before: Mapping[str, object] | None
-    """The properties by name, of an edge ``from`` and ``to`` too; None for what was inserted.
+    """The properties by name, with ``from`` and ``to`` of an edge; None for an inserted entity.
 
-    A blob is its bytes, or the URI of what lies elsewhere.
+    A blob is given as its bytes, or as a URI if it is external.
     """
     after: Mapping[str, object] | None
-    """None for what was deleted."""
+    """None for a deleted entity."""
     changed: tuple[str, ...]
-    """The properties of an update that differ; of an edge perhaps ``from`` and ``to``."""
+    """The properties of an update that differ, possibly ``from`` and ``to`` of an edge."""
 
     @property
     def from_(self) -> str | None:
-        """Where an edge begins, or began."""
-        return self._end("from")
+        """The source node of an edge, as it is or last was."""
+        return self._end_of_edge("from")
 
     @property
     def to(self) -> str | None:
-        """Where an edge ends, or ended."""
-        return self._end("to")
+        """The target node of an edge, as it is or last was."""
+        return self._end_of_edge("to")
 
-    def _end(self, word: str) -> str | None:
+    def _end_of_edge(self, name: str) -> str | None:
         image = self.after or self.before or {}
-        return cast("str | None", image[word]) if self.kind == "edge" else None
+        return cast("str | None", image[name]) if self.kind == "edge" else None
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """From one moment of the graph to another. Both stay as they are, so it can be asked again and again."""
+    """The changes from one snapshot to another. Snapshots do not change, so a diff can be read any number of times."""
 
     before: Snapshot
     after: Snapshot
     tables: tuple[str, ...] = field(repr=False)
-    """The keys of the tables that are compared, in the order in which they are shown."""
+    """The keys of the compared tables, in the order of the output."""
 
     def summary(self) -> tuple[TypeChanges, ...]:
-        """The counts of every type in which something changed. No images are made for it."""
-        counted = (self._counted(table_key) for table_key in self.tables)
-        return tuple(each for each in counted if each.inserted or each.updated or each.deleted)
+        """Count the changes of every type that changed. Builds no images."""
+        counts = (self._count_changes(table_key) for table_key in self.tables)
+        return tuple(each for each in counts if each.inserted or each.updated or each.deleted)
 
     def entities(self) -> Iterator[EntityChange]:
-        """Every entity that changed, with Python values."""
+        """Yield every changed entity, with Python values."""
         return (
             EntityChange(*_kind_and_name(table_key), each.id, each.op, each.before, each.after, each.changed)
-            for table_key, each in self._entities(PYTHON)
+            for table_key, each in self._read_entities(PYTHON)
         )
 
     def records(self) -> Iterator[dict[str, Json]]:
-        """Every entity that changed, as an object of JSON."""
-        return (_record(table_key, each) for table_key, each in self._entities(JSON))
+        """Yield every changed entity as a JSON object."""
+        return (_to_record(table_key, each) for table_key, each in self._read_entities(JSON))
 
     def reader(self, name: str) -> pa.RecordBatchReader:
-        """The changes of one type as Arrow streams them: ``op``, ``id``, ``changed``, and both images as structs."""
-        keys = _table_keys(self.before, self.after, name)
+        """Stream the changes of one type as Arrow: ``op``, ``id``, ``changed``, and both images as structs."""
+        keys = _find_table_keys(self.before, self.after, name)
         if len(keys) > 1:
             raise ParameterError(f"'{name}' is a node type and an edge type", hint=f"say {' or '.join(keys)}")
-        types = resolve_types(self.before, self.after, keys[0])
-        # Tables that the diff leaves out have nothing to show, whether they changed or not.
-        stretches = (read_changes(self.before, self.after, key) for key in keys if key in self.tables)
-        batches = (build_diff_batch(parts, types) for parts_of_table in stretches for parts in parts_of_table)
+        key = keys[0]
+        types = resolve_types(self.before, self.after, key)
+        # A table that the diff leaves out has no changes to show, even if it changed.
+        groups = read_changes(self.before, self.after, key) if key in self.tables else ()
+        batches = (build_diff_batch(parts, types) for parts in groups)
         return pa.RecordBatchReader.from_batches(diff_schema_of(types), batches)
 
     def to_arrow(self, name: str) -> pa.Table:
-        """All changes of one type."""
+        """Return all changes of one type as a table."""
         return self.reader(name).read_all()
 
     def to_json(self) -> dict[str, Json]:
-        """The object that the command line gives, all of it at once: it has to fit into memory."""
+        """Return the JSON object that the command line prints, as a whole: it must fit into memory."""
         return {**self.heading(), "entities": list(self.records())}
 
     def heading(self) -> dict[str, Json]:
-        """Which moments are compared, and the counts."""
+        """Return the compared snapshots and the counts as JSON."""
         counts: list[Json] = [asdict(each) for each in self.summary()]
-        return {"before": _moment_json(self.before), "after": _moment_json(self.after), "summary": counts}
+        return {"before": _snapshot_to_json(self.before), "after": _snapshot_to_json(self.after), "summary": counts}
 
-    def _counted(self, table_key: str) -> TypeChanges:
+    def _count_changes(self, table_key: str) -> TypeChanges:
         counts = dict.fromkeys(Op, 0)
         for parts in read_changes(self.before, self.after, table_key, ["id"]):
             for part in parts:
                 counts[part.op] += part.num_rows
         return TypeChanges(*_kind_and_name(table_key), counts[Op.INSERTED], counts[Op.UPDATED], counts[Op.DELETED])
 
-    def _entities(self, form: ImageFormat[Value]) -> Iterator[tuple[str, EntityImages[Value]]]:
+    def _read_entities(self, form: ImageFormat[Value]) -> Iterator[tuple[str, EntityImages[Value]]]:
         for table_key in self.tables:
             types = resolve_types(self.before, self.after, table_key)
             for parts in read_changes(self.before, self.after, table_key):
@@ -145,12 +145,12 @@ class Diff:
 
 
 def read_diff_records(table_key: str, before: DiffSide, after: DiffSide) -> Iterator[dict[str, Json]]:
-    """The records of one table, for rows that may differ wherever they lie."""
+    """Yield the changes of one table as JSON objects, from candidate rows that were found already."""
     for parts in compare_sides(table_key, before, after):
-        yield from (_record(table_key, each) for each in read_entities(parts, (before.type, after.type), JSON))
+        yield from (_to_record(table_key, each) for each in read_entities(parts, (before.type, after.type), JSON))
 
 
-def _record(table_key: str, entity: EntityImages[Json]) -> dict[str, Json]:
+def _to_record(table_key: str, entity: EntityImages[Json]) -> dict[str, Json]:
     kind, name = _kind_and_name(table_key)
     return {
         "op": str(entity.op),
@@ -168,7 +168,7 @@ def _kind_and_name(table_key: str) -> tuple[str, str]:
     return key.kind, key.type_name
 
 
-def _moment_json(snapshot: Snapshot) -> dict[str, Json]:
+def _snapshot_to_json(snapshot: Snapshot) -> dict[str, Json]:
     return {
         "branch": snapshot.branch,
         "commit": None if snapshot.commit is None else snapshot.commit.id,
@@ -186,21 +186,21 @@ def compute_diff(
     types: Iterable[str] | None = None,
     branch: str = MAIN,
 ) -> Diff:
-    """From A to B. A branch alone is what it has beyond main; any other moment alone, what came after it."""
+    """Compare A with B. Without B, a branch is compared with main, and any other reference with the branch's head."""
     live = branch_names(manifest)
-    given = _moment(manifest, a, branch, live)
+    given = _resolve_snapshot(manifest, a, branch, live)
     if b is not None:
-        before, after = given, _moment(manifest, b, branch, live)
+        before, after = given, _resolve_snapshot(manifest, b, branch, live)
     elif a in live:
         before, after = take_snapshot(manifest, MAIN), given
     else:
         before, after = given, take_snapshot(manifest, branch)
-    wanted = _wanted(before, after, types)
-    changed = [key for key in find_changed_tables(before, after) if wanted is None or key in wanted]
+    selected = _select_tables(before, after, types)
+    changed = [key for key in find_changed_tables(before, after) if selected is None or key in selected]
     return Diff(before, after, tuple(sorted(changed, key=lambda key: TableKey(key).nodes_first)))
 
 
-def _moment(manifest: Manifest, reference: Reference, branch: str, live: Iterable[str]) -> Snapshot:
+def _resolve_snapshot(manifest: Manifest, reference: Reference, branch: str, live: Iterable[str]) -> Snapshot:
     if isinstance(reference, str) and reference in live:
         return take_snapshot(manifest, reference)
     try:
@@ -216,17 +216,19 @@ def _moment(manifest: Manifest, reference: Reference, branch: str, live: Iterabl
         ) from missing
 
 
-def _wanted(before: Snapshot, after: Snapshot, types: Iterable[str] | None) -> set[str] | None:
+def _select_tables(before: Snapshot, after: Snapshot, types: Iterable[str] | None) -> set[str] | None:
     if isinstance(types, str):
         raise ParameterError(f"types is {types!r}", hint=f"give a list, such as [{types!r}]")
-    return None if types is None else {key for name in types for key in _table_keys(before, after, name)}
+    return None if types is None else {key for name in types for key in _find_table_keys(before, after, name)}
 
 
-def _table_keys(before: Snapshot, after: Snapshot, name: str) -> list[TableKey]:
-    """The tables that a name means, by a type or a table key; a type that only one of the two moments has counts."""
+def _find_table_keys(before: Snapshot, after: Snapshot, name: str) -> list[TableKey]:
+    """Return the tables of a type name or a table key; it is enough that one of the two snapshots has the type."""
     keys = {type_.table_key for snapshot in (before, after) for type_ in snapshot.catalog().types()}
     found = [key for key in TableKey.candidates(name) if key in keys]
     if not found:
         known = [key.type_name for key in sorted(keys)]
-        raise NotFound(f"neither moment has a type '{name}'", hint=suggest_similar(name, known), details={"type": name})
+        raise NotFound(
+            f"neither snapshot has a type '{name}'", hint=suggest_similar(name, known), details={"type": name}
+        )
     return found

@@ -1,4 +1,4 @@
-"""Changed rows as they are shown: entity by entity with the values of Python or JSON, and as Arrow batches."""
+"""Convert changed rows to what users see: entities with Python or JSON values, and Arrow batches."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ Type: TypeAlias = NodeType | EdgeType
 
 @dataclass(frozen=True, slots=True)
 class ImageFormat(Generic[Value]):
-    """How values are spelled."""
+    """The functions that convert rows and blobs to Python or to JSON values."""
 
     rows: Callable[[pa.RecordBatch], list[dict[str, Value]]]
     blob: Callable[[BlobValue], Value]
 
 
-def _bytes_or_uri(value: BlobValue) -> object:
+def _to_bytes_or_uri(value: BlobValue) -> object:
     return blob_to_text(value) if value["data"] is None else value["data"]
 
 
-PYTHON: Final[ImageFormat[object]] = ImageFormat(to_python_rows, _bytes_or_uri)
+PYTHON: Final[ImageFormat[object]] = ImageFormat(to_python_rows, _to_bytes_or_uri)
 JSON: Final[ImageFormat[Json]] = ImageFormat(to_json_rows, blob_to_text)
 
 
@@ -62,15 +62,15 @@ class EntityImages(Generic[Value]):
 def read_entities(
     parts: Iterable[ChangedRows], types: tuple[Type, Type], form: ImageFormat[Value]
 ) -> Iterator[EntityImages[Value]]:
-    """The rows of a stretch, whatever became of them, in the order of their ids."""
-    return merge(*(_entities(part, types, form) for part in parts), key=attrgetter("id"))
+    """Yield the rows of some parts, of all ops, in the order of their ids."""
+    return merge(*(_to_entities(part, types, form) for part in parts), key=attrgetter("id"))
 
 
-def _entities(part: ChangedRows, types: tuple[Type, Type], form: ImageFormat[Value]) -> list[EntityImages[Value]]:
+def _to_entities(part: ChangedRows, types: tuple[Type, Type], form: ImageFormat[Value]) -> list[EntityImages[Value]]:
     ids = cast("list[str]", to_list(column_of(part.rows, "id")))
-    nothing = [None] * part.num_rows
-    before = nothing if part.before is None else _images(part.before, types[0], form)
-    after = nothing if part.after is None else _images(part.after, types[1], form)
+    absent_images = [None] * part.num_rows
+    before = absent_images if part.before is None else _to_images(part.before, types[0], form)
+    after = absent_images if part.after is None else _to_images(part.after, types[1], form)
     return [
         EntityImages(id_, part.op, old, new, changed)
         for id_, old, new, changed in zip(ids, before, after, list_changed_properties(part), strict=True)
@@ -78,21 +78,21 @@ def _entities(part: ChangedRows, types: tuple[Type, Type], form: ImageFormat[Val
 
 
 def list_changed_properties(part: ChangedRows) -> list[tuple[str, ...]]:
-    """For each row of an update the properties that differ, by name; the ends of an edge are ``from`` and ``to``."""
+    """Return for each row of an update the properties that differ; the ends of an edge are ``from`` and ``to``."""
     before, after = part.before, part.after
     if before is None or after is None:
         return [()] * part.num_rows
     names = [name for name in dict.fromkeys((*after.schema.names, *before.schema.names)) if name != "id"]
-    differ = [~compare_values(*_both(before, after, name)) for name in names]
-    told = [PUBLIC_NAMES.get(name, name) for name in names]
-    # Most rows differ in the same properties as many others.
-    kinds = [row.tobytes() for row in np.ascontiguousarray(np.transpose(differ))]
-    properties = {kind: tuple(name for name, differs in zip(told, kind, strict=True) if differs) for kind in {*kinds}}
-    return [properties[kind] for kind in kinds]
+    differ = [~compare_values(*_align_column(before, after, name)) for name in names]
+    public = [PUBLIC_NAMES.get(name, name) for name in names]
+    # Most rows differ in the same properties as many others, so each combination is built once.
+    masks = [row.tobytes() for row in np.ascontiguousarray(np.transpose(differ))]
+    properties = {mask: tuple(name for name, differs in zip(public, mask, strict=True) if differs) for mask in {*masks}}
+    return [properties[mask] for mask in masks]
 
 
-def _both(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> tuple[Values, Values]:
-    """A column of both sides, nulls where one lacks it, in the newer type where the types differ."""
+def _align_column(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> tuple[Values, Values]:
+    """Return a column of both images: nulls where one lacks it, in the newer type where the types differ."""
     if name not in after.schema.names:
         old = column_of(before, name)
         return old, absent(after.num_rows, old.type)
@@ -103,7 +103,7 @@ def _both(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> tuple[Val
     return old if old.type == new.type else old.cast(new.type), new
 
 
-def _images(rows: pa.RecordBatch, type_: Type, form: ImageFormat[Value]) -> list[dict[str, Value]]:
+def _to_images(rows: pa.RecordBatch, type_: Type, form: ImageFormat[Value]) -> list[dict[str, Value]]:
     blobs = blob_properties_of(type_)
     plain = [name for name in rows.schema.names if name not in blobs]
     found = form.rows(to_public_batch(rows.select(plain), public_schema_of(type_, plain)))
@@ -119,8 +119,8 @@ def _images(rows: pa.RecordBatch, type_: Type, form: ImageFormat[Value]) -> list
 
 
 def diff_schema_of(types: tuple[Type, Type]) -> pa.Schema:
-    """The columns of the changes of one type."""
-    before, after = (_image_type(type_) for type_ in types)
+    """The Arrow schema of the changes of one type."""
+    before, after = (_image_type_of(type_) for type_ in types)
     return pa.schema(
         [
             pa.field("op", pa.string()),
@@ -133,32 +133,32 @@ def diff_schema_of(types: tuple[Type, Type]) -> pa.Schema:
 
 
 def build_diff_batch(parts: Sequence[ChangedRows], types: tuple[Type, Type]) -> pa.RecordBatch:
-    """The rows of a stretch in the order of their ids, each with its images as structs."""
+    """Build one batch of some parts, in the order of ids, with the images as structs."""
     schema = diff_schema_of(types)
-    rows = pa.Table.from_batches([_batch(part, schema) for part in parts], schema).sort_by("id")
+    rows = pa.Table.from_batches([_to_batch(part, schema) for part in parts], schema).sort_by("id")
     return pa.RecordBatch.from_arrays([column_of(rows, name) for name in schema.names], schema=schema)
 
 
-def _image_type(type_: Type) -> pa.DataType:
+def _image_type_of(type_: Type) -> pa.DataType:
     schema = public_schema_of(type_, [name for name in arrow_schema(type_).names if name != "id"])
     return pa.struct(list(zip(schema.names, schema.types, strict=True)))
 
 
-def _batch(part: ChangedRows, schema: pa.Schema) -> pa.RecordBatch:
+def _to_batch(part: ChangedRows, schema: pa.Schema) -> pa.RecordBatch:
     count = part.num_rows
     columns = [
         pa.array([str(part.op)] * count, pa.string()),
         column_of(part.rows, "id"),
         pa.array(list_changed_properties(part), pa.list_(pa.string())),
-        _struct(part.before, count, schema.types[3]),
-        _struct(part.after, count, schema.types[4]),
+        _to_struct(part.before, count, schema.types[3]),
+        _to_struct(part.after, count, schema.types[4]),
     ]
     return pa.RecordBatch.from_arrays(cast("list[Values]", columns), schema=schema)
 
 
-def _struct(rows: pa.RecordBatch | None, count: int, type_: pa.DataType) -> Values:
+def _to_struct(rows: pa.RecordBatch | None, count: int, type_: pa.DataType) -> Values:
     if rows is None:
         return absent(count, type_)
     fields = list(cast("Iterable[pa.Field[pa.DataType]]", type_))
-    seen = to_public_batch(rows.select([name for name in rows.schema.names if name != "id"]), pa.schema(fields))
-    return cast("Values", pa.StructArray.from_arrays(cast("list[Values]", seen.columns), fields=fields))
+    image = to_public_batch(rows.select([name for name in rows.schema.names if name != "id"]), pa.schema(fields))
+    return cast("Values", pa.StructArray.from_arrays(cast("list[Values]", image.columns), fields=fields))

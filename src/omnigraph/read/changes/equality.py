@@ -1,8 +1,8 @@
-"""Which rows of two columns hold the same value, whole columns at a time.
+"""Compare two columns value by value, whole columns at a time.
 
-Nothing equals nothing, NaN equals NaN, and -0.0 equals 0.0, as in a query or a key. Lists and vectors are the same
-when all their elements are. Blobs are the same when their bytes are, wherever these lie; one that is kept outside of
-the graph is what its URI says, and its bytes are not looked at.
+Null equals null, NaN equals NaN, and -0.0 equals 0.0, as in a query or a key. Lists and vectors are equal if all their
+elements are. Blobs are equal if their bytes are, wherever they are stored. An external blob is compared by its URI; its
+bytes are not read.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from omnigraph.storage.pinned import Table
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _BYTES_AT_ONCE: Final = 16 * 1024 * 1024
-"""Of blobs, so many bytes of each side are compared at a time; a blob is never divided."""
+"""The bytes of blobs of each side that are compared at a time; a blob is never divided."""
 
 
 def compare_values(one: Values, other: Values) -> Mask:
-    """For each place whether two columns of one type hold the same there; of blobs only those that are here whole."""
+    """Return where two columns of one type are equal. A blob must be given as a value, not as a descriptor."""
     missing, other_missing = truths(compute("is_null", one)), truths(compute("is_null", other))
     if pa.types.is_struct(one.type):
         fields = [field.name for field in cast("Iterable[pa.Field[pa.DataType]]", one.type)]
         same = np.logical_and.reduce([compare_values(_field(one, name), _field(other, name)) for name in fields])
         return (missing & other_missing) | (same & ~missing & ~other_missing)
     if pa.types.is_list(one.type) or pa.types.is_fixed_size_list(one.type):
-        return (missing & other_missing) | _same_lists(one, other, ~(missing | other_missing))
+        return (missing & other_missing) | _compare_lists(one, other, ~(missing | other_missing))
     same = truths(compute("equal", one, other))
     if pa.types.is_floating(one.type):
         same |= truths(compute("is_nan", one)) & truths(compute("is_nan", other))
@@ -44,9 +44,9 @@ def _field(values: Values, name: str) -> Values:
     return compute("struct_field", values, options=pc.StructFieldOptions([name]))
 
 
-def _same_lists(one: Values, other: Values, there: Mask) -> Mask:
-    lengths, other_lengths = (_lengths(each) for each in (one, other))
-    same = there & (lengths == other_lengths)
+def _compare_lists(one: Values, other: Values, valid: Mask) -> Mask:
+    lengths, other_lengths = (_lengths_of(each) for each in (one, other))
+    same = valid & (lengths == other_lengths)
     at = np.flatnonzero(same)
     ends = np.cumsum(lengths[at])
     elements = [compute("list_flatten", each.take(at)) for each in (one, other)]
@@ -55,7 +55,7 @@ def _same_lists(one: Values, other: Values, there: Mask) -> Mask:
     return same
 
 
-def _lengths(lists: Values) -> npt.NDArray[np.int64]:
+def _lengths_of(lists: Values) -> npt.NDArray[np.int64]:
     lengths = compute("coalesce", compute("list_value_length", lists), pa.scalar(0, pa.int32()))
     return lengths.to_numpy(zero_copy_only=False).astype(np.int64)
 
@@ -64,14 +64,14 @@ def _lengths(lists: Values) -> npt.NDArray[np.int64]:
 
 
 def compare_blobs(column: str, one: tuple[Table, pa.Table], other: tuple[Table, pa.Table]) -> Mask:
-    """For each place whether two blobs are the same; the rows come with their addresses.
+    """Return where two blob columns are equal; the rows come with their addresses.
 
-    Bytes are read only where the sizes do not tell already.
+    Bytes are read only where the sizes are equal.
     """
     pairs = list(zip(descriptors_of(one[1], column), descriptors_of(other[1], column), strict=True))
-    same = np.array([_is_same_so_far(*pair) for pair in pairs], np.bool_)
+    same = np.array([_may_be_equal(*pair) for pair in pairs], np.bool_)
     stored = [at for at in np.flatnonzero(same).tolist() if (found := pairs[at][0]) and found["kind"] != EXTERNAL_BLOB]
-    for places in _batches(stored, [_size(pairs[at][0]) for at in stored]):
+    for places in _split_by_bytes(stored, [_size_of(pairs[at][0]) for at in stored]):
         contents = (
             read_stored_bytes(table, column, rows.take(places), range(len(places))) for table, rows in (one, other)
         )
@@ -79,7 +79,7 @@ def compare_blobs(column: str, one: tuple[Table, pa.Table], other: tuple[Table, 
     return same
 
 
-def _is_same_so_far(one: BlobDescriptor, other: BlobDescriptor) -> bool:
+def _may_be_equal(one: BlobDescriptor, other: BlobDescriptor) -> bool:
     if one is None or other is None:
         return one is other
     if EXTERNAL_BLOB in (one["kind"], other["kind"]):
@@ -87,11 +87,11 @@ def _is_same_so_far(one: BlobDescriptor, other: BlobDescriptor) -> bool:
     return one["size"] == other["size"]
 
 
-def _size(found: BlobDescriptor) -> int:
+def _size_of(found: BlobDescriptor) -> int:
     return 0 if found is None else int(found["size"])
 
 
-def _batches(places: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+def _split_by_bytes(places: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
     if not places:
         return []
     numbers = np.cumsum(sizes) // _BYTES_AT_ONCE

@@ -1,9 +1,9 @@
-"""The changes of a branch as they were made: commit by commit, each a block with its cause and exact images.
+"""The change feed of a branch: one block for each commit, with the commit and the images of every changed entity.
 
-The commits of a branch follow one another by their first parents; what a merge brought is part of the merge. A block
-is what its commit changed, so replaying all blocks from the beginning gives the head. Blocks stream: neither their
-number nor their size is held. A follower keeps a cursor, which stands only between commits: whoever stops inside a
-block is given that block again.
+The feed follows first parents; what a merge brought in is part of the merge commit. A block holds what its commit
+changed, so replaying all blocks from the beginning gives the head. Blocks are streamed: memory depends neither on their
+number nor on their size. A follower keeps a cursor, which points only between commits: whoever stops inside a block
+gets that block again.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ NOW, BEGINNING, AFTER = "now", "beginning", "after:"
 
 @dataclass(frozen=True, slots=True)
 class ChangeBlock:
-    """All that one commit changed. Node types come before edge types, each kind by name, then the ids in order.
+    """All changes of one commit. Node types come before edge types, sorted by name, then entities by id.
 
-    ``cursor`` stands after the commit: keep it when everything of the block has been taken in. ``diff`` leads from the
-    first parent to the commit, for those who want Arrow.
+    ``cursor`` points after the commit: keep it once the whole block has been processed. ``diff`` compares the first
+    parent with the commit and gives the changes as Arrow.
     """
 
     commit: Commit
@@ -43,36 +43,36 @@ class ChangeBlock:
     diff: Diff
 
     def entities(self) -> Iterator[EntityChange]:
-        """Every node and edge that changed, with what it was and what it is."""
-        with self._reading():
+        """Yield every changed node and edge, with its properties before and after."""
+        with self._translate_errors():
             yield from self.diff.entities()
 
     def records(self) -> Iterator[dict[str, Json]]:
-        """The same as JSON has it."""
-        with self._reading():
+        """Yield every changed node and edge as a JSON object."""
+        with self._translate_errors():
             yield from self.diff.records()
 
     def summary(self) -> tuple[TypeChanges, ...]:
-        """How many came, changed and went, by type."""
-        with self._reading():
+        """Count the changes of every type that changed."""
+        with self._translate_errors():
             return self.diff.summary()
 
     @contextmanager
-    def _reading(self) -> Generator[None]:
+    def _translate_errors(self) -> Generator[None]:
         try:
             yield
         except StorageError:
-            # Cleanup may have taken the files of what was opened before; then the versions are gone as well.
-            with _gap_at(self.commit.id):
+            # Cleanup may have removed files of a table that was open; then opening its version again fails too.
+            with _report_gap(self.commit.id):
                 for snapshot in (self.diff.before, self.diff.after):
-                    _open(replace(snapshot, _opened={}), find_changed_tables(self.diff.before, self.diff.after))
+                    _open_tables(replace(snapshot, _opened={}), find_changed_tables(self.diff.before, self.diff.after))
             raise
 
 
 class Changes:
-    """The blocks after some place in the history of a branch, up to the commit that was its newest when it was asked.
+    """The blocks of a branch from a position up to the commit that was its head when the feed was opened.
 
-    ``cursor`` stands after the last block that the caller has gone past; going through it again goes on from there.
+    ``cursor`` points after the last block that the caller has finished; iterating again continues from there.
     """
 
     def __init__(self, manifest: Manifest, history: Lineage, place: Cursor, after: CommitRecord | None) -> None:
@@ -83,46 +83,47 @@ class Changes:
 
     @property
     def cursor(self) -> str:
-        """Where to go on, next time."""
-        return _cursor_after(self._place, self._after)
+        """The cursor to continue from next time."""
+        return _encode_cursor(self._place, self._after)
 
     @property
     def newest(self) -> str:
-        """The cursor after the last block. No block is read for it."""
-        return _cursor_after(self._place, self._history.head())
+        """The cursor after the last block. Reads no block."""
+        return _encode_cursor(self._place, self._history.head())
 
     def cursors(self) -> Iterator[str]:
-        """The cursor after each block that is to come. No block is read for it."""
-        return (_cursor_after(self._place, commit) for commit in self._history.oldest_first(self._after))
+        """Yield the cursor after each block that follows. Reads no block."""
+        return (_encode_cursor(self._place, commit) for commit in self._history.oldest_first(self._after))
 
     def __iter__(self) -> Iterator[ChangeBlock]:
-        before: _Moment | None = None
+        before: _CommitView | None = None
         for commit in self._history.oldest_first(self._after):
-            with _gap_at(commit.id):
+            with _report_gap(commit.id):
                 if before is None:
-                    before = self._moment_before(commit)
-                after = _moment_of(self._manifest, commit, before)
-                diff = _diff(before.snapshot if before else _nothing(after.snapshot), after.snapshot, self._place)
-            yield ChangeBlock(commit_of(commit), _cursor_after(self._place, commit), diff)
+                    before = self._read_parent(commit)
+                after = _read_commit_view(self._manifest, commit, before)
+                parent = before.snapshot if before else _without_tables(after.snapshot)
+                diff = _build_diff(parent, after.snapshot, self._place)
+            yield ChangeBlock(commit_of(commit), _encode_cursor(self._place, commit), diff)
             self._after, before = commit, after
 
-    def _moment_before(self, commit: CommitRecord) -> _Moment | None:
-        """What a commit changed; nothing was there before the first."""
+    def _read_parent(self, commit: CommitRecord) -> _CommitView | None:
+        """Read what the parent of a commit shows; None for the first commit."""
         if commit.parent is None:
             return None
         parent = self._history.find(commit.parent)
         if parent is None:
             raise HistoryGone(f"the parent of commit {commit.id} is not in the history")
-        return _moment_of(self._manifest, parent, None)
+        return _read_commit_view(self._manifest, parent, None)
 
 
 def follow_changes(
     manifest: Manifest, branch: str, start: str | None, cursor: str | None, types: Iterable[str] | None
 ) -> Changes:
-    """The changes of a branch from a place on: one of its past, or where a cursor stands."""
-    history, place = _followed(manifest, branch, types)
+    """Open the change feed of a branch at a start or at a cursor."""
+    history, place = _open_feed(manifest, branch, types)
     if cursor is None:
-        return Changes(manifest, history, place, _start(manifest, history, place, NOW if start is None else start))
+        return Changes(manifest, history, place, _find_start(manifest, history, place, NOW if start is None else start))
     if start is not None:
         raise ParameterError("start and cursor both say where to start", hint="give one of them")
     given = decode_cursor(cursor)
@@ -130,37 +131,37 @@ def follow_changes(
     after = None if given.commit is None else history.find(given.commit)
     if after is None and given.commit is not None:
         raise ChangeGap(
-            f"commit {given.commit}, where the cursor stands, is not in the history of '{branch}'",
-            hint=f"the graph was put back to an older state; {BASELINE_HINT}",
+            f"commit {given.commit} of the cursor is not in the history of '{branch}'",
+            hint=f"the graph was restored to an older state; {BASELINE_HINT}",
             details={"commit": given.commit, "branch": branch},
         )
     return Changes(manifest, history, place, after)
 
 
 def take_baseline(manifest: Manifest, branch: str, at: Reference | None, types: Iterable[str] | None) -> ChangeBlock:
-    """Everything that a commit of a branch shows, as if all of it had come then, and the cursor after that commit."""
-    history, place = _followed(manifest, branch, types)
-    commit = history.head() if at is None else _commit_on(manifest, history, branch, at)
+    """Return all entities of a commit as one block of insertions, with the cursor after that commit."""
+    history, place = _open_feed(manifest, branch, types)
+    commit = history.head() if at is None else _find_commit(manifest, history, branch, at)
     if commit is None:
         raise NotFound(f"branch '{branch}' has no commit yet", details={"branch": branch})
-    shown = _moment_of(manifest, commit, None).snapshot
-    diff = _diff(_nothing(shown), shown, place)
-    return ChangeBlock(commit_of(commit), _cursor_after(place, commit), diff)
+    snapshot = _read_commit_view(manifest, commit, None).snapshot
+    diff = _build_diff(_without_tables(snapshot), snapshot, place)
+    return ChangeBlock(commit_of(commit), _encode_cursor(place, commit), diff)
 
 
 # --------------------------------------------------------------------------------------------- where to begin
 
 
-def _followed(manifest: Manifest, branch: str, types: Iterable[str] | None) -> tuple[Lineage, Cursor]:
-    """The history of a branch, and the cursor before all of it."""
+def _open_feed(manifest: Manifest, branch: str, types: Iterable[str] | None) -> tuple[Lineage, Cursor]:
+    """Return the history of a branch and the cursor before its first commit."""
     view = manifest.view(branch, with_lineage=True)
     oldest = next(manifest.view(MAIN, with_lineage=True).history.oldest_first(), None)
     graph = None if oldest is None else oldest.id
-    return view.history, Cursor(graph, branch, view.incarnation, _tables(manifest, view, types), None)
+    return view.history, Cursor(graph, branch, view.incarnation, _find_tables(manifest, view, types), None)
 
 
-def _tables(manifest: Manifest, view: View, types: Iterable[str] | None) -> tuple[str, ...] | None:
-    """The tables of some types, those among them that the schema has no longer."""
+def _find_tables(manifest: Manifest, view: View, types: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return the tables of some types, including types that the schema no longer has."""
     if types is None:
         return None
     if isinstance(types, str):
@@ -176,29 +177,30 @@ def _tables(manifest: Manifest, view: View, types: Iterable[str] | None) -> tupl
     return tuple(sorted(found))
 
 
-def _start(manifest: Manifest, history: Lineage, place: Cursor, start: str) -> CommitRecord | None:
+def _find_start(manifest: Manifest, history: Lineage, place: Cursor, start: str) -> CommitRecord | None:
     if start == NOW:
         return history.head()
     if start == BEGINNING:
         return None
     if not start.startswith(AFTER):
         raise ParameterError(f"start is '{start}'", hint="use now, beginning, or after:COMMIT")
-    return _commit_on(manifest, history, place.branch, start.removeprefix(AFTER))
+    return _find_commit(manifest, history, place.branch, start.removeprefix(AFTER))
 
 
-def _commit_on(manifest: Manifest, history: Lineage, branch: str, at: Reference) -> CommitRecord:
+def _find_commit(manifest: Manifest, history: Lineage, branch: str, at: Reference) -> CommitRecord:
     commit = resolve(manifest, branch, at).commit
     found = None if commit is None else history.find(commit.id)
     if found is None:
         raise ParameterError(
-            f"'{at}' is no commit in the history of '{branch}'",
-            hint="what a merge brought is part of the merge commit: begin at a commit of the branch itself",
+            f"'{at}' is not a commit in the history of '{branch}'",
+            hint="merged commits are part of the merge commit: begin at a commit of the branch itself",
             details={"reference": str(at), "branch": branch},
         )
     return found
 
 
-def _cursor_after(place: Cursor, commit: CommitRecord | None) -> str:
+def _encode_cursor(place: Cursor, commit: CommitRecord | None) -> str:
+    """Return the cursor after a commit as text."""
     return replace(place, commit=None if commit is None else commit.id).encode()
 
 
@@ -206,15 +208,15 @@ def _cursor_after(place: Cursor, commit: CommitRecord | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Moment:
-    """What a commit shows, and the view of the manifest that says so."""
+class _CommitView:
+    """The snapshot of a commit, and the manifest view that it was taken from."""
 
     view: View
     snapshot: Snapshot
 
 
-def _moment_of(manifest: Manifest, commit: CommitRecord, earlier: _Moment | None) -> _Moment:
-    """A commit's moment; from an earlier one on the same branch only the manifest's newer rows are read."""
+def _read_commit_view(manifest: Manifest, commit: CommitRecord, earlier: _CommitView | None) -> _CommitView:
+    """Read what a commit shows. Given an earlier commit of the same branch, only newer manifest rows are read."""
     branch = commit.branch or MAIN
     table = manifest.open(branch, commit.manifest_version)
     if earlier is not None and earlier.view.branch == branch:
@@ -222,35 +224,36 @@ def _moment_of(manifest: Manifest, commit: CommitRecord, earlier: _Moment | None
     else:
         view = read_view(table, branch, None, with_lineage=False)
     schema = commit.schema_ir_hash or manifest.schema_hash()
-    return _Moment(view, Snapshot(branch, view.version, commit_of(commit), schema, pins_of(view), manifest))
+    return _CommitView(view, Snapshot(branch, view.version, commit_of(commit), schema, pins_of(view), manifest))
 
 
-def _nothing(snapshot: Snapshot) -> Snapshot:
-    """The same graph without any table."""
+def _without_tables(snapshot: Snapshot) -> Snapshot:
+    """Return the same snapshot without any table."""
     return replace(snapshot, pins={}, _opened={})
 
 
-def _diff(before: Snapshot, after: Snapshot, place: Cursor) -> Diff:
-    """What differs in the tables that are followed. They are opened here: a gap must show before a block begins."""
+def _build_diff(before: Snapshot, after: Snapshot, place: Cursor) -> Diff:
+    """Compare the tables that are followed. They are opened here: a gap must be reported before a block begins."""
     changed = [key for key in find_changed_tables(before, after) if place.tables is None or key in place.tables]
     for snapshot in (before, after):
-        _open(snapshot, changed)
+        _open_tables(snapshot, changed)
     return Diff(before, after, tuple(sorted(changed, key=lambda key: TableKey(key).nodes_first)))
 
 
-def _open(snapshot: Snapshot, table_keys: Iterable[str]) -> None:
+def _open_tables(snapshot: Snapshot, table_keys: Iterable[str]) -> None:
     for key in table_keys:
         if key in snapshot.pins:
             snapshot.table(key)
 
 
 @contextmanager
-def _gap_at(commit_id: str) -> Generator[None]:
+def _report_gap(commit_id: str) -> Generator[None]:
+    """Turn missing history into a ``ChangeGap`` at a commit."""
     try:
         yield
-    except HistoryGone as gone:
+    except HistoryGone as error:
         raise ChangeGap(
-            f"what commit {commit_id} changed is no longer known: cleanup has removed what it takes to tell",
+            f"the changes of commit {commit_id} are gone: cleanup has removed versions that they need",
             hint=BASELINE_HINT,
             details={"commit": commit_id},
-        ) from gone
+        ) from error
