@@ -25,8 +25,8 @@ from omnigraph.errors import SparkUnavailable, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.pipeline.file import read_pipeline
 from omnigraph.pipeline.plan import plan_pipeline
+from omnigraph.spark.pipeline.progress import PipelineStep
 from omnigraph.spark.pipeline.run import PipelineResult, run_pipeline
-from omnigraph.spark.pipeline.steps import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,11 +46,11 @@ QUESTIONS: Mapping[str, Mapping[str, object]] = {
 def local_spark(log: Path, clock: Clock) -> Generator[SparkSession]:
     """A Spark in this process, as ``graph.spark()`` would start it. What Java says while it starts goes into a file."""
     with clock.step("Spark starts"):
-        from omnigraph.spark.session import session_for
+        from omnigraph.spark.session import get_session
 
         try:
             with errors_into(log):
-                session = session_for(None)
+                session = get_session(None)
         except SparkUnavailable:
             print(log.read_text("utf-8", errors="replace"))
             raise
@@ -117,10 +117,10 @@ def run(graph: Graph, session: SparkSession, file: Path) -> PipelineResult:
 class Told:
     """Prints a line for each step of a pipeline."""
 
-    def begun(self, step: Step) -> None:
+    def on_start(self, step: PipelineStep) -> None:
         """Nothing: lines are for what is done."""
 
-    def ended(self, step: Step) -> None:
+    def on_end(self, step: PipelineStep) -> None:
         """What was done, and how long it took."""
         rows = "" if step.rows is None else f"{step.rows:,} rows"
         print(f"  {step.kind:<7} {step.name:<12} {rows:>14}  {step.seconds:5.1f} s")

@@ -12,7 +12,7 @@ import omnigraph as og
 from omnigraph.errors import PipelineError, Problem
 from omnigraph.graph import Graph
 from omnigraph.pipeline.file import read_pipeline
-from omnigraph.pipeline.plan import Plan, plan_pipeline
+from omnigraph.pipeline.plan import PipelinePlan, plan_pipeline
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  joined: Date? }
@@ -76,7 +76,7 @@ def changed(old: str, new: str, text: str = GOOD) -> str:
     return text.replace(old, new, 1)
 
 
-def planned(graph: Graph, folder: Path, text: str, environment: dict[str, str] | None = None) -> Plan:
+def planned(graph: Graph, folder: Path, text: str, environment: dict[str, str] | None = None) -> PipelinePlan:
     """The plan of a text for a graph."""
     return plan_pipeline(read_pipeline(write_pipeline(folder, text), environment or {}), graph)
 

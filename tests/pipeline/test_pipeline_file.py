@@ -9,7 +9,7 @@ import pytest
 from omnigraph.errors import NotFound, PipelineError
 from omnigraph.pipeline.codes import PROBLEM_CODES
 from omnigraph.pipeline.file import PipelineFile, read_pipeline
-from omnigraph.pipeline.yaml_reader import Secrets, Text
+from omnigraph.pipeline.yaml_reader import Redactor, TemplateText
 from tests.pipeline.pipelines import GOOD, changed, places, write_pipeline
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "pipelines.md"
@@ -31,10 +31,10 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
     file = read(tmp_path, GOOD)
     assert file.problems == ()
     assert (file.load.mode, file.load.branch.value, file.load.on_error) == ("merge", "load/june", "fail")
-    assert [each.name for each in file.inputs] == ["people", "links"]
-    assert {name: option.value for name, option in file.inputs[0].options.items()} == {"header": "true"}
+    assert [each.name for each in file.sources] == ["people", "links"]
+    assert {name: option.value for name, option in file.sources[0].options.items()} == {"header": "true"}
     assert [view.sql.value for view in file.views] == ["SELECT * FROM people WHERE cast(age AS int) >= 18"]
-    person, knows = file.targets
+    person, knows = file.mappings
     assert (person.kind, [column.name for column in person.columns]) == ("node", ["name", "age"])
     assert [(end.name, end.form) for end in knows.ends] == [("from", "one"), ("to", "one")]
     assert file.checks[0].params == {"limit": 18}
@@ -136,7 +136,7 @@ def test_bytes_that_are_no_text_and_a_file_that_is_not_there(tmp_path: Path) -> 
 def test_words_that_yaml_takes_for_something_else_stay_names(tmp_path: Path) -> None:
     file = read(tmp_path, changed("{name: full_name}", "{on: x, no: y, 7: 1, yes: true}", SMALL))
     assert file.problems == ()
-    assert [(column.name, column.expression.value) for column in file.targets[0].columns] == [
+    assert [(column.name, column.expression.value) for column in file.mappings[0].columns] == [
         ("on", "x"),
         ("no", "y"),
         ("7", "1"),
@@ -147,27 +147,27 @@ def test_words_that_yaml_takes_for_something_else_stay_names(tmp_path: Path) -> 
 def test_variables_are_filled_in_and_never_shown(tmp_path: Path) -> None:
     text = changed("path: people.csv", "path: '${RAW}/p.csv', options: {password: '${PASSWORD}'}", SMALL)
     file = read(tmp_path, text, RAW="/data/raw", PASSWORD="xyzzy")  # noqa: S106  nobody has it
-    (source,) = file.inputs
+    (source,) = file.sources
     assert source.path is not None
     assert (source.path.value, source.path.written) == ("/data/raw/p.csv", "${RAW}/p.csv")
     assert source.options["password"].value == "xyzzy"
     assert "xyzzy" not in repr(file)
     assert "/data/raw" not in repr(file)
-    assert file.secrets.hide("no access with xyzzy to /data/raw") == "no access with ${PASSWORD} to ${RAW}"
+    assert file.redactor.redact("no access with xyzzy to /data/raw") == "no access with ${PASSWORD} to ${RAW}"
 
 
 def test_a_value_that_is_part_of_another_hides_neither() -> None:
-    secrets = Secrets({"SHORT": "abc", "LONG": "abcdef", "EMPTY": ""})
-    assert secrets.hide("abcdef abc") == "${LONG} ${SHORT}"
+    secrets = Redactor({"SHORT": "abc", "LONG": "abcdef", "EMPTY": ""})
+    assert secrets.redact("abcdef abc") == "${LONG} ${SHORT}"
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     folder = tmp_path / "a b [1]"
     folder.mkdir()
     file = read(folder, SMALL)
-    assert file.address(Text("x/*.csv", "x/*.csv")) == f"file://{tmp_path}/a b \\[1\\]/x/*.csv"
-    assert file.address(Text("/x.csv", "/x.csv")) == "/x.csv"
-    assert file.address(Text("s3a://b/x", "s3a://b/x")) == "s3a://b/x"
+    assert file.spark_path(TemplateText("x/*.csv", "x/*.csv")) == f"file://{tmp_path}/a b \\[1\\]/x/*.csv"
+    assert file.spark_path(TemplateText("/x.csv", "/x.csv")) == "/x.csv"
+    assert file.spark_path(TemplateText("s3a://b/x", "s3a://b/x")) == "s3a://b/x"
     assert file.graph_uri() == str(folder / "brain.og")
 
 

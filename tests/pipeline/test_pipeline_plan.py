@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.graph import Graph
-from omnigraph.pipeline.column_types import Columns, given_by
+from omnigraph.pipeline.column_types import ViewColumns, infer_expression
 from tests.pipeline.pipelines import GOOD, changed, make_project, places, planned, problems_of
 
 PERSON = "Person: {view: adults, columns: {name: full_name, age: cast(age AS int)}}"
@@ -25,22 +25,22 @@ def graph(tmp_path: Path) -> Graph:
 
 def test_a_plan_says_what_is_read_mapped_and_written(graph: Graph, tmp_path: Path) -> None:
     plan = planned(graph, tmp_path, GOOD)
-    people, links = plan.inputs
+    people, links = plan.sources
     assert (people.files, people.size) == (2, 49)
     assert links.columns is not None
     assert links.columns.names == ("a", "b", "since")
-    person, knows = plan.targets
-    assert [(each.name, each.wanted_text, str(each.gives)) for each in person.columns] == [
+    person, knows = plan.mappings
+    assert [(each.name, each.target_text, str(each.expression_type)) for each in person.columns] == [
         ("name", "String", "string"),
         ("age", "I32?", "int32"),
     ]
-    assert [(each.name, each.wanted_text, str(each.gives)) for each in knows.columns] == [
+    assert [(each.name, each.target_text, str(each.expression_type)) for each in knows.columns] == [
         ("from", "Person.name", "string"),
         ("to", "Person.name", "string"),
         ("since", "I32?", "int32"),
     ]
     assert [each.name for each in plan.checks] == ["young"]
-    assert plan.makes_branch
+    assert plan.creates_branch
     assert plan.notes == ()
 
 
@@ -113,7 +113,7 @@ def test_a_type_cannot_be_mapped_twice_by_two_spellings(graph: Graph, tmp_path: 
 def test_the_end_of_an_edge_is_a_whole_key(graph: Graph, tmp_path: Path, end: str, parts: dict[str, str]) -> None:
     text = changed(KNOWS, f"Rides: {{view: rides, from: who, to: {end}}}")
     plan = planned(graph, tmp_path, changed("views:", "views:\n  rides: SELECT 1", text))
-    found = {each.name: each.expression.value for each in plan.targets[1].columns}
+    found = {each.name: each.expression.value for each in plan.mappings[1].columns}
     assert found == {"from": "who", **parts}
 
 
@@ -127,12 +127,12 @@ def test_a_part_of_a_key_is_no_end(graph: Graph, tmp_path: Path, end: str) -> No
 
 def test_an_end_of_a_type_without_a_key_is_its_id(graph: Graph, tmp_path: Path) -> None:
     text = changed(PERSON, "Note: {view: adults, columns: {id: full_name, text: age}}")
-    assert [each.name for each in planned(graph, tmp_path, text).targets[0].columns] == ["id", "text"]
+    assert [each.name for each in planned(graph, tmp_path, text).mappings[0].columns] == ["id", "text"]
 
 
 def test_checks_on_main_and_an_origin_that_is_not_used_are_noted(graph: Graph, tmp_path: Path) -> None:
     plan = planned(graph, tmp_path, changed("branch: load/june", "branch: main"))
-    assert not plan.makes_branch
+    assert not plan.creates_branch
     assert [
         bool(re.search(word, note)) for word, note in zip(("main already", "not used"), plan.notes, strict=True)
     ] == [
@@ -187,16 +187,16 @@ def test_a_secret_is_not_told_by_the_place_of_a_check_or_the_name_of_a_branch(gr
     ],
 )
 def test_what_an_expression_gives(expression: str, type_: str | None) -> None:
-    columns = Columns.of(["a", "b"], [pa.int64(), pa.string()])
-    given = given_by(expression, "t", columns)
+    columns = ViewColumns.from_names(["a", "b"], [pa.int64(), pa.string()])
+    given = infer_expression(expression, "t", columns)
     assert given.unknown_column is None
     assert (given.type and str(given.type)) == type_
 
 
 @pytest.mark.parametrize("expression", ["c", "`c`", "t.c", "cast(c AS int)"])
 def test_a_column_that_is_not_there(expression: str) -> None:
-    assert given_by(expression, "t", Columns.of(["a"], [pa.int64()])).unknown_column == "c"
-    assert given_by(expression, "t", None).unknown_column is None
+    assert infer_expression(expression, "t", ViewColumns.from_names(["a"], [pa.int64()])).unknown_column == "c"
+    assert infer_expression(expression, "t", None).unknown_column is None
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_the_header_of_a_csv_file(
 ) -> None:
     (tmp_path / "x.csv").write_text(text)
     file = changed("views:", f"  x: {{format: csv, path: x.csv, options: {options}}}\nviews:")
-    found = planned(graph, tmp_path, file).inputs[-1].columns
+    found = planned(graph, tmp_path, file).sources[-1].columns
     assert (found and {name: str(type_) for name, type_ in found.types.items()}) == columns
 
 
@@ -227,7 +227,7 @@ def test_stored_types_are_known_where_spark_reads_them_as_they_are(graph: Graph,
     (tmp_path / "x" / "_SUCCESS").touch()
     orc.write_table(table.drop_columns(["n"]), tmp_path / "x.orc")
     file = changed("views:", "  p: {format: parquet, path: x}\n  o: {format: orc, path: x.orc}\nviews:")
-    *_, parquet, stored = planned(graph, tmp_path, file).inputs
+    *_, parquet, stored = planned(graph, tmp_path, file).sources
     assert parquet.columns is not None
     assert {name: str(type_) for name, type_ in parquet.columns.types.items()} == {
         "n": "None",
@@ -243,7 +243,7 @@ def test_folders_that_are_columns_are_left_to_spark(graph: Graph, tmp_path: Path
     (tmp_path / "x" / "day=7").mkdir(parents=True)
     pq.write_table(pa.table({"t": ["x"]}), tmp_path / "x" / "day=7" / "a.parquet")
     file = changed("views:", "  p: {format: parquet, path: x}\nviews:")
-    assert planned(graph, tmp_path, file).inputs[-1].columns is None
+    assert planned(graph, tmp_path, file).sources[-1].columns is None
 
 
 @pytest.mark.parametrize(
@@ -262,5 +262,5 @@ def test_a_view_that_only_leaves_out_rows_has_the_columns_of_its_source(
     graph: Graph, tmp_path: Path, sql: str, known: bool
 ) -> None:
     text = changed("nodes:", f"  v: {sql}\nnodes:", changed("view: adults", "view: v"))
-    name = planned(graph, tmp_path, text).targets[0].columns[0]
-    assert (name.gives is not None) is known
+    name = planned(graph, tmp_path, text).mappings[0].columns[0]
+    assert (name.expression_type is not None) is known

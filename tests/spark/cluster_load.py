@@ -26,7 +26,7 @@ from pyspark.sql.classic.dataframe import DataFrame
 import omnigraph
 from omnigraph.spark.load import incoming as load_incoming
 from omnigraph.spark.load.run import load as spark_load
-from omnigraph.spark.spark_errors import spark_failures
+from omnigraph.spark.spark_errors import translate_spark_errors
 from omnigraph.storage.failpoints import Step, When, _arming
 
 SHIPS: Final = 400
@@ -120,7 +120,7 @@ def watch(orders: Orders) -> None:
     @contextmanager
     def noting(doing: str) -> Generator[None]:
         phases.append(doing)
-        with spark_failures(doing):
+        with translate_spark_errors(doing):
             yield
         phases.pop()
 
@@ -177,7 +177,7 @@ def main() -> None:
 
 def load_fleet(session: SparkSession, graph: Path) -> None:
     """Load ships and who tows whom, as one commit; no row of it is handled by the driver."""
-    load_incoming.FEW_ROWS = 0
+    load_incoming.LOCAL_LOAD_ROWS = 0
     ships = session.range(0, SHIPS, 1, PARTS).selectExpr(
         "concat('s', id) as code", "concat('new ', id) as name", "cast(id % 7 as int) as crew"
     )

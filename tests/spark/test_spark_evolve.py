@@ -77,7 +77,7 @@ def test_what_lags_is_read_as_if_it_did_not(spark: SparkSession, lagging: Graph)
 
 @pytest.mark.slow
 def test_what_lags_is_written_to_on_spark(spark: SparkSession, lagging: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_incoming, "FEW_ROWS", 0)
+    monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
     on_spark = lagging.spark(spark)
     query = "query q() { match { $p: Person { rank: 7 } } return { $p.name, $p.nick } }"
     assert {row["p.nick"] for row in on_spark.query(query, branch="dev").collect()} == {None}

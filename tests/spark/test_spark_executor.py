@@ -54,7 +54,7 @@ def test_outcomes_come_in_the_order_of_the_items(spark: SparkSession) -> None:
     assert [square for square, _ in found] == [0, 1, 4, 9, 16]
     assert os.getpid() not in {process for _, process in found}
     assert runner.run(_squared, []) == []
-    assert runner.at_once == 2
+    assert runner.parallelism == 2
 
 
 def test_what_a_task_raises_is_said(spark: SparkSession) -> None:

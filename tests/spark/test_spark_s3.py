@@ -31,7 +31,7 @@ def test_loads_and_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Few rows are handled like many.
-    monkeypatch.setattr(load_incoming, "FEW_ROWS", 0)
+    monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
     location: Location = request.getfixturevalue(store)
     graph = omnigraph.init(location.uri, SCHEMA, storage_options=s3_server.options)
     graph.load([{"type": "Ship", "data": {"code": "a", "name": "old"}}])
@@ -62,9 +62,9 @@ def test_merges_and_compares(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (load_incoming, merge):
-        monkeypatch.setattr(module, "FEW_ROWS", 0)
-    monkeypatch.setattr(merge, "HERE", NOBODY)
+    monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
+    monkeypatch.setattr(merge, "LOCAL_MERGE_ROWS", 0)
+    monkeypatch.setattr(merge, "LOCAL_MERGE_ENGINE", NOBODY)
     location: Location = request.getfixturevalue(store)
     graph = omnigraph.init(location.uri, SCHEMA, storage_options=s3_server.options)
     graph.load([{"type": "Ship", "data": {"code": code, "name": "old"}} for code in "abc"])

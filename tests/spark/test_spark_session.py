@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.spark import session as sessions
-from omnigraph.spark.session import session_for
+from omnigraph.spark.session import get_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,12 +70,12 @@ def child(code: str, environment: dict[str, str], *arguments: str) -> str:
 def test_a_given_session_is_used_as_it_is(spark: SparkSession) -> None:
     other = spark.newSession()
     other.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-    assert session_for(other) is other
+    assert get_session(other) is other
     assert other.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
 
 
 def test_a_running_session_is_found(spark: SparkSession) -> None:
-    assert session_for(None).sparkContext is spark.sparkContext
+    assert get_session(None).sparkContext is spark.sparkContext
 
 
 @pytest.mark.slow
@@ -105,12 +105,12 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_nobody_named_a_master(unset: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert sessions._named_master() is None
+    assert sessions._configured_master() is None
     (tmp_path / "spark-defaults.conf").write_text("# spark.master yarn\nspark.master.rest.enabled true\n")
     unset.setenv("SPARK_CONF_DIR", str(tmp_path))
     unset.setenv("PYSPARK_SUBMIT_ARGS", "--driver-memory 3g --conf spark.ui.enabled=false pyspark-shell")
-    assert sessions._named_master() is None
-    assert sessions._runs_here()
+    assert sessions._configured_master() is None
+    assert sessions._is_local()
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_nobody_named_a_master(unset: pytest.MonkeyPatch, tmp_path: Path) -> Non
 )
 def test_the_environment_names_a_master(unset: pytest.MonkeyPatch, name: str, value: str, master: str) -> None:
     unset.setenv(name, value)
-    assert sessions._named_master() == master
-    assert not sessions._runs_here()
+    assert sessions._configured_master() == master
+    assert not sessions._is_local()
 
 
 @pytest.mark.parametrize(
@@ -138,17 +138,17 @@ def test_the_defaults_of_spark_name_a_master(unset: pytest.MonkeyPatch, tmp_path
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text(f"# ours\n{line}\n")
     unset.setenv("SPARK_HOME", str(tmp_path))
-    assert sessions._named_master() == "yarn"
-    assert not sessions._runs_here()
+    assert sessions._configured_master() == "yarn"
+    assert not sessions._is_local()
 
 
 @pytest.mark.parametrize("master", ["local", "local[4]", "local[*, 3]"])
 def test_a_master_may_be_this_machine(unset: pytest.MonkeyPatch, master: str) -> None:
     unset.setenv("PYSPARK_SUBMIT_ARGS", f"--master '{master}' pyspark-shell")
-    assert sessions._named_master() == master
-    assert sessions._runs_here()
+    assert sessions._configured_master() == master
+    assert sessions._is_local()
     unset.setenv("PYSPARK_GATEWAY_PORT", "7000")
-    assert not sessions._runs_here()
+    assert not sessions._is_local()
 
 
 # --------------------------------------------------------------------------------------------- Java

@@ -21,9 +21,9 @@ from omnigraph.errors import NotFound, PipelineError
 if TYPE_CHECKING:
     from omnigraph.graph import Graph, Mode
     from omnigraph.pipeline.file import PipelineFile
-    from omnigraph.pipeline.plan import Plan
+    from omnigraph.pipeline.plan import PipelinePlan
     from omnigraph.spark.graph import SparkGraph
-    from omnigraph.spark.pipeline import Step
+    from omnigraph.spark.pipeline import PipelineStep
 
 PipelineName: TypeAlias = Annotated[
     str, typer.Argument(metavar="FILE", help="The pipeline file (.pipeline.yaml).", show_default=False)
@@ -91,14 +91,14 @@ def run(context: typer.Context, file: PipelineName) -> int:
 
 
 @contextmanager
-def _open_plan(session: Session, name: str, mode: Mode) -> Generator[tuple[Plan, Graph, str]]:
+def _open_plan(session: Session, name: str, mode: Mode) -> Generator[tuple[PipelinePlan, Graph, str]]:
     """Yield the plan of a file, its graph, and the name of that graph. ``-g`` overrides the graph in the file."""
     from omnigraph.pipeline.file import read_pipeline
     from omnigraph.pipeline.plan import plan_pipeline
 
     file = read_pipeline(Path(name))
-    with file.secrets.kept(), _graph(session, file, mode) as graph:
-        place = session.graph or (file.shown(file.graph) if file.graph is not None else "")
+    with file.redactor.redact_errors(), _graph(session, file, mode) as graph:
+        place = session.graph or (file.display_path(file.graph) if file.graph is not None else "")
         yield plan_pipeline(file, graph), graph, place
 
 
@@ -114,7 +114,7 @@ def _graph(session: Session, file: PipelineFile, mode: Mode) -> Graph:
         return replace(session, graph=uri).open(mode)
     except NotFound as missing:
         hint = "create it first: omnigraph init URI --schema S.pg"
-        problem = file.problem(NO_GRAPH, file.secrets.hide(missing.message), file.graph.span, hint)
+        problem = file.problem(NO_GRAPH, file.redactor.redact(missing.message), file.graph.span, hint)
         raise PipelineError(sorted([*file.problems, problem], key=lambda each: each.position.line)) from None
 
 
@@ -132,14 +132,14 @@ class StepReporter:
     def __init__(self, output: Output) -> None:
         self._output = output
 
-    def begun(self, step: Step) -> None:
+    def on_start(self, step: PipelineStep) -> None:
         """Announce a slow step."""
         if step.kind == "spark":
             self._output.say("starting Spark")
         elif step.kind == "load":
             self._output.say(f"reading, checking and writing rows for branch {step.name}")
 
-    def ended(self, step: Step) -> None:
+    def on_end(self, step: PipelineStep) -> None:
         """Print what was done, its rows and its time."""
         what = "Spark started" if step.kind == "spark" else f"{step.kind} {step.name}"
         rows = "" if step.rows is None else f": {pluralize(step.rows, 'row')}"

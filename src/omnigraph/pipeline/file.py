@@ -19,9 +19,9 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 from omnigraph.errors import PipelineError, Problem
 from omnigraph.language.source import Source, Span, read_source, span_field
 from omnigraph.pipeline import codes
-from omnigraph.pipeline.yaml_reader import Entry, Reading, Secrets, Text, span_of
+from omnigraph.pipeline.yaml_reader import Redactor, TemplateText, YamlEntry, YamlReader, node_span
 
-Kind: TypeAlias = Literal["node", "edge"]
+EntityKind: TypeAlias = Literal["node", "edge"]
 EndName: TypeAlias = Literal["from", "to"]
 Mode: TypeAlias = Literal["append", "merge", "overwrite"]
 OnError: TypeAlias = Literal["fail", "quarantine"]
@@ -29,7 +29,7 @@ OnError: TypeAlias = Literal["fail", "quarantine"]
 VERSION: Final = "1"
 FILE_FORMATS: Final = frozenset({"csv", "json", "orc", "parquet", "text"})
 """Formats of files: without a path there is nothing to read."""
-MAIN: Final = Text("main", "main")
+MAIN: Final = TemplateText("main", "main")
 _KEYS: Final = ("version", "graph", "load", "sources", "views", "nodes", "edges", "checks")
 _ENDS: Final[tuple[EndName, ...]] = ("from", "to")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -38,120 +38,120 @@ _GLOB: Final = re.compile(r"([*?\[\]{}\\])")
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class PipelineSource:
     """A source: files or tables in a format that Spark reads, or a query of Spark's own catalog."""
 
     name: str
-    format: Text | None = None
-    path: Text | None = None
-    options: Mapping[str, Text] = field(default_factory=dict[str, Text])
-    sql: Text | None = None
+    format: TemplateText | None = None
+    path: TemplateText | None = None
+    options: Mapping[str, TemplateText] = field(default_factory=dict[str, TemplateText])
+    sql: TemplateText | None = None
     span: Span = span_field()
 
     @property
-    def place(self) -> Span:
+    def error_span(self) -> Span:
         """Where to point at when it cannot be read."""
         found = self.path or self.sql or self.format
         return self.span if found is None else found.span
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PipelineView:
     """A query over the sources and the views above it."""
 
     name: str
-    sql: Text
+    sql: TemplateText
     span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnMapping:
     """What a property, or a part of a key, is computed from. ``span`` is where its name stands."""
 
     name: str
-    expression: Text
+    expression: TemplateText
     span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndMapping:
     """What an end of an edge is computed from: one expression, several in a list, or one for each part of the key."""
 
     name: EndName
     form: Literal["one", "list", "parts"]
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnMapping, ...]
     span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TypeMapping:
     """A type, and the view whose rows become its rows."""
 
-    kind: Kind
+    kind: EntityKind
     type_name: str
-    view: Text | None
-    columns: tuple[Column, ...]
-    ends: tuple[End, ...] = ()
+    view: TemplateText | None
+    columns: tuple[ColumnMapping, ...]
+    ends: tuple[EndMapping, ...] = ()
     span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class PipelineCheck:
     """A query that must find nothing when everything is loaded."""
 
-    file: Text
-    name: Text | None
+    file: TemplateText
+    name: TemplateText | None
     params: Mapping[str, object] = field(repr=False)
     span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class LoadSettings:
     """How rows are loaded, and into which branch."""
 
     mode: Mode = "append"
-    branch: Text = MAIN
-    origin: Text | None = None
+    branch: TemplateText = MAIN
+    origin: TemplateText | None = None
     on_error: OnError = "fail"
-    merge_into: Text | None = None
+    merge_into: TemplateText | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineFile:
     """A pipeline as it is written. What was wrong with the text is among the ``problems``, and left out here."""
 
-    source: Source
+    document: Source
     folder: Path
     problems: tuple[Problem, ...]
-    graph: Text | None = None
-    load: Destination = Destination()
-    inputs: tuple[Input, ...] = ()
-    views: tuple[View, ...] = ()
-    targets: tuple[Target, ...] = ()
-    checks: tuple[Check, ...] = ()
-    secrets: Secrets = field(default=Secrets(), repr=False)
+    graph: TemplateText | None = None
+    load: LoadSettings = LoadSettings()
+    sources: tuple[PipelineSource, ...] = ()
+    views: tuple[PipelineView, ...] = ()
+    mappings: tuple[TypeMapping, ...] = ()
+    checks: tuple[PipelineCheck, ...] = ()
+    redactor: Redactor = field(default=Redactor(), repr=False)
 
     @property
     def name(self) -> str:
         """The file, as it was given."""
-        return self.source.name or "<text>"
+        return self.document.name or "<text>"
 
     def problem(self, code: str, message: str, span: Span, hint: str | None = None) -> Problem:
         """A problem at a place of this file."""
-        return self.source.problem(code, message, span, hint)
+        return self.document.problem(code, message, span, hint)
 
-    def local_pattern(self, path: Text) -> str | None:
+    def local_pattern(self, path: TemplateText) -> str | None:
         """Where a path points to on this machine, as a pattern; None if it points elsewhere."""
         if _SCHEME.match(path.value):
             return path.value.removeprefix("file://") if path.value.startswith("file:///") else None
         # Only what stands in the file may be a pattern, not the folder that happens to hold it.
         return str(Path(glob.escape(str(self.folder))) / path.value)
 
-    def is_relative(self, path: Text) -> bool:
+    def is_relative(self, path: TemplateText) -> bool:
         """Whether a path is meant beside the file; any other is looked up by Spark, in whatever file system it has."""
         return not (_SCHEME.match(path.value) or Path(path.value).is_absolute())
 
-    def address(self, path: Text) -> str:
+    def spark_path(self, path: TemplateText) -> str:
         """A path as Spark opens it. A relative one is a file of this machine, whatever Spark's own file system is."""
         if not self.is_relative(path):
             return path.value
@@ -160,13 +160,13 @@ class PipelineFile:
 
     def graph_uri(self) -> str | None:
         """Where the graph is; never to be shown, since the file may take it from the environment."""
-        return None if self.graph is None else self._beside(self.graph.value)
+        return None if self.graph is None else self._resolve(self.graph.value)
 
-    def shown(self, path: Text) -> str:
+    def display_path(self, path: TemplateText) -> str:
         """A path as whoever gave the name of the file can use it."""
-        return self._beside(path.written)
+        return self._resolve(path.written)
 
-    def _beside(self, path: str) -> str:
+    def _resolve(self, path: str) -> str:
         return path if _SCHEME.match(path) else os.path.normpath(self.folder / path)
 
 
@@ -175,68 +175,68 @@ def read_pipeline(path: Path, environment: Mapping[str, str] | None = None) -> P
     text = read_source(path, path.suffix)
     if isinstance(text, Problem):
         raise PipelineError([replace(text, code=codes.SYNTAX)])
-    reading = Reading(text, os.environ if environment is None else environment)
-    root = reading.root()
+    reading = YamlReader(text, os.environ if environment is None else environment)
+    root = reading.compose()
     if root is None:
         if not reading.problems:
-            reading.problem(codes.SYNTAX, "the file is empty", Span(0, 1), "begin with version: 1")
+            reading.add_problem(codes.SYNTAX, "the file is empty", Span(0, 1), "begin with version: 1")
         raise PipelineError(reading.problems)
-    found = _Parser(reading, path.parent).pipeline(root)
+    found = _PipelineParser(reading, path.parent).parse(root)
     ordered = sorted(found.problems, key=lambda each: (each.position.line, each.position.column))
     return replace(found, problems=tuple(ordered))
 
 
-class _Parser:
+class _PipelineParser:
     """The parts of a file, each read as far as it can be."""
 
-    def __init__(self, reading: Reading, folder: Path) -> None:
-        self._reading = reading
+    def __init__(self, reading: YamlReader, folder: Path) -> None:
+        self._reader = reading
         self._folder = folder
         self._names: dict[str, str] = {}
 
-    def pipeline(self, root: Node) -> PipelineFile:
-        reading = self._reading
-        found = reading.fields(root, "a pipeline", _KEYS, ("version", "graph"))
+    def parse(self, root: Node) -> PipelineFile:
+        reading = self._reader
+        found = reading.read_fields(root, "a pipeline", _KEYS, ("version", "graph"))
         if "version" in found:
-            self._version(found["version"])
+            self._check_version(found["version"])
         sections = {name: found[name] for name in _KEYS if name in found}
         file = PipelineFile(
             reading.source,
             self._folder,
             (),
-            reading.text(found["graph"], "graph") if "graph" in found else None,
-            self._load(sections["load"]) if "load" in sections else Destination(),
-            tuple(self._inputs(sections)),
-            tuple(self._views(sections)),
-            (*self._targets(sections, "nodes", "node"), *self._targets(sections, "edges", "edge")),
-            tuple(self._checks(sections)),
+            reading.read_text(found["graph"], "graph") if "graph" in found else None,
+            self._parse_load(sections["load"]) if "load" in sections else LoadSettings(),
+            tuple(self._parse_sources(sections)),
+            tuple(self._parse_views(sections)),
+            (*self._parse_mappings(sections, "nodes", "node"), *self._parse_mappings(sections, "edges", "edge")),
+            tuple(self._parse_checks(sections)),
         )
         if not ("nodes" in found or "edges" in found):
-            reading.problem(
-                codes.MISSING_KEY, "a pipeline needs 'nodes' or 'edges'", _begin(root), "say what is loaded"
+            reading.add_problem(
+                codes.MISSING_KEY, "a pipeline needs 'nodes' or 'edges'", _start_span(root), "say what is loaded"
             )
-        return replace(file, problems=tuple(reading.problems), secrets=reading.secrets)
+        return replace(file, problems=tuple(reading.problems), redactor=reading.redactor)
 
-    def _version(self, node: Node) -> None:
-        version = self._reading.setting(node, "version")
+    def _check_version(self, node: Node) -> None:
+        version = self._reader.read_setting(node, "version")
         if version is not None and version.value != VERSION:
-            self._reading.problem(
+            self._reader.add_problem(
                 codes.WRONG_VALUE, f"version {version} is not known", version.span, f"this release reads {VERSION}"
             )
 
-    def _load(self, node: Node) -> Destination:
-        reading = self._reading
-        found = reading.fields(node, "load", ("mode", "branch", "from", "on_error", "merge_into"))
+    def _parse_load(self, node: Node) -> LoadSettings:
+        reading = self._reader
+        found = reading.read_fields(node, "load", ("mode", "branch", "from", "on_error", "merge_into"))
         texts = {
-            name: reading.text(found[name], f"load.{name}")
+            name: reading.read_text(found[name], f"load.{name}")
             for name in ("branch", "from", "merge_into")
             if name in found
         }
         modes: tuple[Mode, ...] = ("append", "merge", "overwrite")
         manners: tuple[OnError, ...] = ("fail", "quarantine")
-        mode = reading.choice(found["mode"], "load.mode", modes) if "mode" in found else None
-        on_error = reading.choice(found["on_error"], "load.on_error", manners) if "on_error" in found else None
-        return Destination(
+        mode = reading.read_choice(found["mode"], "load.mode", modes) if "mode" in found else None
+        on_error = reading.read_choice(found["on_error"], "load.on_error", manners) if "on_error" in found else None
+        return LoadSettings(
             cast("Mode", mode or "append"),
             texts.get("branch") or MAIN,
             texts.get("from"),
@@ -246,105 +246,109 @@ class _Parser:
 
     # ------------------------------------------------------------------------------------- sources and views
 
-    def _inputs(self, sections: Mapping[str, Node]) -> Iterator[Input]:
-        for entry in self._section(sections, "sources"):
-            self._take_name(entry, "source")
-            yield self._input(entry)
+    def _parse_sources(self, sections: Mapping[str, Node]) -> Iterator[PipelineSource]:
+        for entry in self._section_entries(sections, "sources"):
+            self._register_name(entry, "source")
+            yield self._parse_source(entry)
 
-    def _input(self, entry: Entry) -> Input:
-        reading, what = self._reading, f"source '{entry.name}'"
-        found = reading.fields(entry.value, what, ("format", "path", "options", "sql"))
-        texts = {name: reading.text(found[name], f"{what}: {name}") for name in found if name != "options"}
-        options: dict[str, Text] = {}
-        for option in reading.entries(found["options"], f"{what}: options") if "options" in found else ():
-            setting = reading.setting(option.value, f"option '{option.name}'")
+    def _parse_source(self, entry: YamlEntry) -> PipelineSource:
+        reading, what = self._reader, f"source '{entry.name}'"
+        found = reading.read_fields(entry.value, what, ("format", "path", "options", "sql"))
+        texts = {name: reading.read_text(found[name], f"{what}: {name}") for name in found if name != "options"}
+        options: dict[str, TemplateText] = {}
+        for option in reading.read_entries(found["options"], f"{what}: options") if "options" in found else ():
+            setting = reading.read_setting(option.value, f"option '{option.name}'")
             options |= {} if setting is None else {option.name: setting}
-        self._check_input(entry, what, found, texts.get("format"))
-        return Input(entry.name, texts.get("format"), texts.get("path"), options, texts.get("sql"), entry.span)
+        self._check_source(entry, what, found, texts.get("format"))
+        return PipelineSource(entry.name, texts.get("format"), texts.get("path"), options, texts.get("sql"), entry.span)
 
-    def _check_input(self, entry: Entry, what: str, found: Mapping[str, Node], format_: Text | None) -> None:
-        reading = self._reading
+    def _check_source(
+        self, entry: YamlEntry, what: str, found: Mapping[str, Node], format_: TemplateText | None
+    ) -> None:
+        reading = self._reader
         if not isinstance(entry.value, MappingNode):
             return
         if "sql" in found:
             for name in ("format", "path", "options"):
                 if name in found:
                     message = f"{what} has 'sql' and '{name}'"
-                    reading.problem(
-                        codes.WRONG_VALUE, message, span_of(found[name]), f"'sql' stands alone: remove {name}"
+                    reading.add_problem(
+                        codes.WRONG_VALUE, message, node_span(found[name]), f"'sql' stands alone: remove {name}"
                     )
         elif "format" not in found:
             hint = "add format: csv, json, parquet, orc, jdbc or any other that Spark reads; or sql:"
-            reading.problem(codes.MISSING_KEY, f"{what} needs 'format' or 'sql'", entry.span, hint)
+            reading.add_problem(codes.MISSING_KEY, f"{what} needs 'format' or 'sql'", entry.span, hint)
         elif format_ is not None and format_.value.lower() in FILE_FORMATS and "path" not in found:
-            reading.problem(codes.MISSING_KEY, f"{what} needs 'path'", entry.span, f"say where its {format_} files are")
+            reading.add_problem(
+                codes.MISSING_KEY, f"{what} needs 'path'", entry.span, f"say where its {format_} files are"
+            )
 
-    def _views(self, sections: Mapping[str, Node]) -> Iterator[View]:
-        for entry in self._section(sections, "views"):
-            self._take_name(entry, "view")
-            sql = self._reading.text(entry.value, f"view '{entry.name}'")
+    def _parse_views(self, sections: Mapping[str, Node]) -> Iterator[PipelineView]:
+        for entry in self._section_entries(sections, "views"):
+            self._register_name(entry, "view")
+            sql = self._reader.read_text(entry.value, f"view '{entry.name}'")
             if sql is not None:
-                yield View(entry.name, sql, entry.span)
+                yield PipelineView(entry.name, sql, entry.span)
 
-    def _take_name(self, entry: Entry, kind: str) -> None:
+    def _register_name(self, entry: YamlEntry, kind: str) -> None:
         if not _NAME.fullmatch(entry.name):
             message = f"'{entry.name}' cannot be the name of a {kind}"
-            self._reading.problem(codes.BAD_NAME, message, entry.span, "use letters, digits and '_', no digit first")
+            self._reader.add_problem(codes.BAD_NAME, message, entry.span, "use letters, digits and '_', no digit first")
             return
         # Spark finds names in any case.
         known = self._names.setdefault(entry.name.lower(), f"{kind} '{entry.name}'")
         if known != f"{kind} '{entry.name}'":
             message = f"{kind} '{entry.name}' has the name of {known}"
-            self._reading.problem(codes.BAD_NAME, message, entry.span, "choose another name")
+            self._reader.add_problem(codes.BAD_NAME, message, entry.span, "choose another name")
 
     # ------------------------------------------------------------------------------------- types
 
-    def _targets(self, sections: Mapping[str, Node], section: str, kind: Kind) -> Iterator[Target]:
-        for entry in self._section(sections, section):
-            yield self._target(entry, kind)
+    def _parse_mappings(self, sections: Mapping[str, Node], section: str, kind: EntityKind) -> Iterator[TypeMapping]:
+        for entry in self._section_entries(sections, section):
+            yield self._parse_mapping(entry, kind)
 
-    def _target(self, entry: Entry, kind: Kind) -> Target:
-        reading, what = self._reading, f"{kind} '{entry.name}'"
+    def _parse_mapping(self, entry: YamlEntry, kind: EntityKind) -> TypeMapping:
+        reading, what = self._reader, f"{kind} '{entry.name}'"
         ends = _ENDS if kind == "edge" else ()
-        found = reading.fields(entry.value, what, ("view", *ends, "columns"), ("view", *ends))
-        view = reading.text(found["view"], f"{what}: view") if "view" in found else None
-        columns = self._columns(found["columns"], f"{what}: columns") if "columns" in found else ()
-        made = tuple(self._end(name, found[name], what) for name in ends if name in found)
-        return Target(kind, entry.name, view, tuple(columns), made, entry.span)
+        found = reading.read_fields(entry.value, what, ("view", *ends, "columns"), ("view", *ends))
+        view = reading.read_text(found["view"], f"{what}: view") if "view" in found else None
+        columns = self._parse_columns(found["columns"], f"{what}: columns") if "columns" in found else ()
+        made = tuple(self._parse_end(name, found[name], what) for name in ends if name in found)
+        return TypeMapping(kind, entry.name, view, tuple(columns), made, entry.span)
 
-    def _columns(self, node: Node, what: str) -> Iterator[Column]:
-        for entry in self._reading.entries(node, what):
-            expression = self._reading.expression(entry.value, f"'{entry.name}'")
+    def _parse_columns(self, node: Node, what: str) -> Iterator[ColumnMapping]:
+        for entry in self._reader.read_entries(node, what):
+            expression = self._reader.read_expression(entry.value, f"'{entry.name}'")
             if expression is not None:
-                yield Column(entry.name, expression, entry.span)
+                yield ColumnMapping(entry.name, expression, entry.span)
 
-    def _end(self, name: EndName, node: Node, what: str) -> End:
-        span = span_of(node)
+    def _parse_end(self, name: EndName, node: Node, what: str) -> EndMapping:
+        span = node_span(node)
         if isinstance(node, MappingNode):
-            return End(name, "parts", tuple(self._columns(node, f"{what}: {name}")), span)
+            return EndMapping(name, "parts", tuple(self._parse_columns(node, f"{what}: {name}")), span)
         listed = isinstance(node, SequenceNode)
-        items = self._reading.items(node, name) if listed else [node]
-        expressions = [self._reading.expression(item, f"'{name}'") for item in items]
-        columns = tuple(Column(name, each, each.span) for each in expressions if each is not None)
-        return End(name, "list" if listed else "one", columns, span)
+        items = self._reader.read_items(node, name) if listed else [node]
+        expressions = [self._reader.read_expression(item, f"'{name}'") for item in items]
+        columns = tuple(ColumnMapping(name, each, each.span) for each in expressions if each is not None)
+        return EndMapping(name, "list" if listed else "one", columns, span)
 
     # ------------------------------------------------------------------------------------- checks
 
-    def _checks(self, sections: Mapping[str, Node]) -> Iterator[Check]:
-        reading = self._reading
-        for item in reading.items(sections["checks"], "checks") if "checks" in sections else ():
-            found = reading.fields(item, "a check", ("file", "name", "params"), ("file",))
-            file = reading.text(found["file"], "file") if "file" in found else None
-            name = reading.text(found["name"], "name") if "name" in found else None
-            entries = reading.entries(found["params"], "params") if "params" in found else ()
-            params = {entry.name: reading.value(entry.value, f"parameter '{entry.name}'") for entry in entries}
+    def _parse_checks(self, sections: Mapping[str, Node]) -> Iterator[PipelineCheck]:
+        reading = self._reader
+        for item in reading.read_items(sections["checks"], "checks") if "checks" in sections else ():
+            found = reading.read_fields(item, "a check", ("file", "name", "params"), ("file",))
+            file = reading.read_text(found["file"], "file") if "file" in found else None
+            name = reading.read_text(found["name"], "name") if "name" in found else None
+            entries = reading.read_entries(found["params"], "params") if "params" in found else ()
+            params = {entry.name: reading.read_value(entry.value, f"parameter '{entry.name}'") for entry in entries}
             if file is not None:
-                yield Check(file, name, params, span_of(found["name"] if "name" in found else found["file"]))
+                yield PipelineCheck(file, name, params, node_span(found["name"] if "name" in found else found["file"]))
 
-    def _section(self, sections: Mapping[str, Node], name: str) -> list[Entry]:
-        return self._reading.entries(sections[name], name) if name in sections else []
+    def _section_entries(self, sections: Mapping[str, Node], name: str) -> list[YamlEntry]:
+        return self._reader.read_entries(sections[name], name) if name in sections else []
 
 
-def _begin(node: Node) -> Span:
-    start = span_of(node).start
+def _start_span(node: Node) -> Span:
+    start = node_span(node).start
     return Span(start, start + 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from omnigraph.errors import InputError, NotFoundError, OmniGraphError, PipelineError, Problem, QueryError
-from omnigraph.language.query import TypedMutation, bind_parameters, compile_query
+from omnigraph.language.query import TypedMutation, compile_query
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, Schema
 from omnigraph.language.source import Span, suggest_similar
 from omnigraph.language.types import Scalar, ValueType
@@ -23,23 +23,23 @@ from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.column_types import (
-    Columns,
-    Types,
-    Unreadable,
-    columns_of_input,
-    columns_of_view,
-    given_by,
-    local_files,
+    ColumnType,
+    UnreadableFile,
+    ViewColumns,
+    find_local_files,
+    infer_expression,
+    infer_view_columns,
+    read_source_columns,
 )
-from omnigraph.pipeline.file import Check, Column, End, Input, PipelineFile, Target
-from omnigraph.pipeline.yaml_reader import Text
+from omnigraph.pipeline.file import ColumnMapping, EndMapping, PipelineCheck, PipelineFile, PipelineSource, TypeMapping
+from omnigraph.pipeline.yaml_reader import TemplateText
 from omnigraph.write.load import can_be_end, can_convert
 
 _TEXT: Final = ValueType(Scalar.STRING, nullable=True)
 _ENDS: Final = frozenset({"from", "to", "src", "dst"})
 
 
-class Ground(Protocol):
+class PlannedGraph(Protocol):
     """What a plan wants to know of a graph."""
 
     @property
@@ -57,47 +57,51 @@ class Ground(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class PlannedColumn:
     """One column of a type, and what it is computed from. ``gives`` is None where only Spark can tell."""
 
     name: str
-    wanted: ValueType | NodeType
+    target_type: ValueType | NodeType
     """The type of the property; for the end of an edge that is given as a whole, the nodes that stand there."""
-    expression: Text
-    gives: Types = None
+    expression: TemplateText
+    expression_type: ColumnType = None
 
-    def accepts(self, found: Types) -> bool:
+    def accepts(self, found: ColumnType) -> bool:
         """Whether values of a type may go here; one that is not known may."""
         if found is None:
             return True
-        return can_be_end(found, self.wanted) if isinstance(self.wanted, NodeType) else can_convert(found, self.wanted)
+        return (
+            can_be_end(found, self.target_type)
+            if isinstance(self.target_type, NodeType)
+            else can_convert(found, self.target_type)
+        )
 
     @property
-    def wanted_text(self) -> str:
+    def target_text(self) -> str:
         """What is wanted, in words."""
-        if not isinstance(self.wanted, NodeType):
-            return str(self.wanted)
-        (key,) = self.wanted.key if self.wanted.key and len(self.wanted.key) == 1 else ("id",)
-        return f"{self.wanted.name}.{key}"
+        if not isinstance(self.target_type, NodeType):
+            return str(self.target_type)
+        (key,) = self.target_type.key if self.target_type.key and len(self.target_type.key) == 1 else ("id",)
+        return f"{self.target_type.name}.{key}"
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedInput:
+class PlannedSource:
     """A source, and what is known of it: local files, their size, their columns."""
 
-    input: Input
+    source: PipelineSource
     files: int | None
     size: int | None
-    columns: Columns | None
+    columns: ViewColumns | None
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedTarget:
+class PlannedMapping:
     """A type, the view that feeds it, and every column of it."""
 
     type: NodeType | EdgeType
-    view: Text
-    columns: tuple[Mapped, ...]
+    view: TemplateText
+    columns: tuple[PlannedColumn, ...]
 
     @property
     def kind(self) -> str:
@@ -110,44 +114,48 @@ class PlannedCheck:
     """A query that compiles and has its parameters."""
 
     name: str
-    check: Check
+    check: PipelineCheck
     path: Path = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PipelinePlan:
     """A pipeline without a known problem."""
 
     file: PipelineFile
-    inputs: tuple[PlannedInput, ...]
-    targets: tuple[PlannedTarget, ...]
+    sources: tuple[PlannedSource, ...]
+    mappings: tuple[PlannedMapping, ...]
     checks: tuple[PlannedCheck, ...]
-    makes_branch: bool
+    creates_branch: bool
     notes: tuple[str, ...]
 
 
-def plan_pipeline(file: PipelineFile, graph: Ground) -> Plan:
+def plan_pipeline(file: PipelineFile, graph: PlannedGraph) -> PipelinePlan:
     """Hold a file against a graph. :class:`PipelineError` lists everything that is wrong, also with the file itself."""
     planner = _Planner(file, graph.schema.catalog)
-    inputs = tuple(map(planner.input, file.inputs))
-    planner.name_views()
-    targets = tuple(target for each in file.targets for target in planner.target(each))
-    checks = tuple(check for each in file.checks for check in planner.check(each))
+    inputs = tuple(map(planner.plan_source, file.sources))
+    planner.add_views()
+    targets = tuple(target for each in file.mappings for target in planner.plan_mapping(each))
+    checks = tuple(check for each in file.checks for check in planner.plan_check(each))
     live = {branch.name for branch in graph.branches()}
-    planner.problems += _branch_problems(file, graph, live)
+    planner.problems += _check_branches(file, graph, live)
     if planner.problems:
         # Those of other files, such as queries, stay behind those of this one.
-        own = [each for each in planner.problems if each.position.file == file.source.name]
-        others = [each for each in planner.problems if each.position.file != file.source.name]
+        own = [each for each in planner.problems if each.position.file == file.document.name]
+        others = [each for each in planner.problems if each.position.file != file.document.name]
         own.sort(key=lambda each: (each.position.line, each.position.column))
         raise PipelineError([*own, *others])
     makes_branch = file.load.branch.value not in live
-    return Plan(file, inputs, targets, checks, makes_branch, tuple(_notes(file, makes_branch=makes_branch)))
+    return PipelinePlan(
+        file, inputs, targets, checks, makes_branch, tuple(_list_notes(file, makes_branch=makes_branch))
+    )
 
 
-def mismatch(file: PipelineFile, type_: NodeType | EdgeType, column: Mapped, found: object) -> Problem:
+def type_mismatch_problem(
+    file: PipelineFile, type_: NodeType | EdgeType, column: PlannedColumn, found: object
+) -> Problem:
     """The problem of an expression whose values its column cannot hold; ``found`` is shown as their type."""
-    wanted = column.wanted
+    wanted = column.target_type
     if isinstance(wanted, NodeType):
         message = f"{type_.name}.{column.name} is {found}, which is neither an id nor a key of {wanted.name}"
         hint = "give the whole key" if len(wanted.key or ()) > 1 else None
@@ -163,70 +171,72 @@ class _Planner:
         self.file = file
         self.catalog = catalog
         self.problems = list(file.problems)
-        self._columns: dict[str, Columns | None] = {}
+        self._columns: dict[str, ViewColumns | None] = {}
         self._mapped: set[str] = set()
 
-    def input(self, source: Input) -> PlannedInput:
+    def plan_source(self, source: PipelineSource) -> PlannedSource:
         """A source, as far as it can be seen from here."""
-        columns, files = None, None if source.path is None else local_files(self.file, source.path)
+        columns, files = None, None if source.path is None else find_local_files(self.file, source.path)
         if files == [] and source.path is not None and self.file.is_relative(source.path):
-            self._problem(codes.NO_SOURCE, f"no file is at {source.path}", source.path.span, self._where(source.path))
+            self._add_problem(
+                codes.NO_SOURCE, f"no file is at {source.path}", source.path.span, self._missing_file_hint(source.path)
+            )
         try:
-            columns = columns_of_input(self.file, source)
-        except Unreadable as error:
-            self._problem(codes.NO_SOURCE, self.file.secrets.hide(str(error)), source.place)
+            columns = read_source_columns(self.file, source)
+        except UnreadableFile as error:
+            self._add_problem(codes.NO_SOURCE, self.file.redactor.redact(str(error)), source.error_span)
         self._columns[source.name.lower()] = columns
         size = None if files is None else sum(each.stat().st_size for each in files)
-        return PlannedInput(source, None if files is None else len(files), size, columns)
+        return PlannedSource(source, None if files is None else len(files), size, columns)
 
-    def _where(self, path: Text) -> str:
+    def _missing_file_hint(self, path: TemplateText) -> str:
         place = "the folder of the pipeline file" if str(self.file.folder) == "." else f"'{self.file.folder}'"
         return f"'{path}' is looked for in {place}"
 
-    def name_views(self) -> None:
+    def add_views(self) -> None:
         """Learn what views there are, and their columns where those can be seen."""
         for view in self.file.views:
-            self._columns[view.name.lower()] = columns_of_view(view, self._columns)
+            self._columns[view.name.lower()] = infer_view_columns(view, self._columns)
 
     # ------------------------------------------------------------------------------------- types
 
-    def target(self, target: Target) -> Iterator[PlannedTarget]:
+    def plan_mapping(self, target: TypeMapping) -> Iterator[PlannedMapping]:
         """The plan of one type, if there is such a type."""
-        type_ = self._type(target)
+        type_ = self._find_type(target)
         if type_ is None:
             return
         if type_.table_key in self._mapped:
-            self._problem(codes.REPEATED_KEY, f"{type_.name} is mapped twice", target.span, "make one view of both")
+            self._add_problem(codes.REPEATED_KEY, f"{type_.name} is mapped twice", target.span, "make one view of both")
         self._mapped.add(type_.table_key)
-        columns = [*self._ends(type_, target), *self._properties(type_, target)]
+        columns = [*self._plan_ends(type_, target), *self._plan_properties(type_, target)]
         if target.view is None:
             return
         if target.view.value.lower() not in self._columns:
-            names = [each.name for each in (*self.file.inputs, *self.file.views)]
+            names = [each.name for each in (*self.file.sources, *self.file.views)]
             hint = suggest_similar(target.view.value, names) or "name a source or a view"
-            self._problem(codes.UNKNOWN_VIEW, f"there is no view '{target.view}'", target.view.span, hint)
+            self._add_problem(codes.UNKNOWN_VIEW, f"there is no view '{target.view}'", target.view.span, hint)
             return
-        yield PlannedTarget(type_, target.view, tuple(self._typed(type_, target.view, each) for each in columns))
+        yield PlannedMapping(type_, target.view, tuple(self._plan_column(type_, target.view, each) for each in columns))
 
-    def _type(self, target: Target) -> NodeType | EdgeType | None:
+    def _find_type(self, target: TypeMapping) -> NodeType | EdgeType | None:
         catalog, name = self.catalog, target.type_name
         nodes = target.kind == "node"
-        found = catalog.nodes.get(name) if nodes else catalog.edge(name)
+        found = catalog.nodes.get(name) if nodes else catalog.find_edge(name)
         if found is None:
             known, others = (catalog.nodes, catalog.edges) if nodes else (catalog.edges, catalog.nodes)
             hint = (
                 f"it is a type of {'edges' if nodes else 'nodes'}" if name in others else suggest_similar(name, known)
             )
             message = f"the schema has no {target.kind} type '{name}'"
-            self._problem(codes.UNKNOWN_TYPE, message, target.span, hint)
+            self._add_problem(codes.UNKNOWN_TYPE, message, target.span, hint)
         return found
 
-    def _properties(self, type_: NodeType | EdgeType, target: Target) -> Iterator[Mapped]:
+    def _plan_properties(self, type_: NodeType | EdgeType, target: TypeMapping) -> Iterator[PlannedColumn]:
         for column in target.columns:
             if column.name == "id":
-                yield Mapped("id", _TEXT, column.expression)
+                yield PlannedColumn("id", _TEXT, column.expression)
             elif column.name in type_.properties:
-                yield Mapped(column.name, type_.properties[column.name].type, column.expression)
+                yield PlannedColumn(column.name, type_.properties[column.name].type, column.expression)
             else:
                 is_end = isinstance(type_, EdgeType) and column.name in _ENDS
                 hint = "'from' and 'to' stand beside 'columns'" if is_end else None
@@ -234,78 +244,78 @@ class _Planner:
                 hint = (
                     hint
                     or suggest_similar(column.name, type_.properties)
-                    or _listed("the properties are", type_.properties)
+                    or _list_names("the properties are", type_.properties)
                 )
-                self._problem(codes.UNKNOWN_PROPERTY, message, column.span, hint)
+                self._add_problem(codes.UNKNOWN_PROPERTY, message, column.span, hint)
         mapped = {column.name for column in target.columns}
         for each in type_.properties.values():
             if each.name not in mapped and not each.type.nullable and each.default is None:
                 in_key = isinstance(type_, NodeType) and each.name in (type_.key or ())
                 what = "is in the key" if in_key else "must have a value"
                 message = f"{type_.name}.{each.name} {what}, and nothing is mapped to it"
-                self._problem(codes.MISSING_PROPERTY, message, target.span, f"add {each.name}: to columns")
+                self._add_problem(codes.MISSING_PROPERTY, message, target.span, f"add {each.name}: to columns")
 
-    def _ends(self, type_: NodeType | EdgeType, target: Target) -> Iterator[Mapped]:
+    def _plan_ends(self, type_: NodeType | EdgeType, target: TypeMapping) -> Iterator[PlannedColumn]:
         if not isinstance(type_, EdgeType):
             return
         nodes = {"from": self.catalog.nodes[type_.from_type], "to": self.catalog.nodes[type_.to_type]}
         for end in target.ends:
-            yield from self._end(type_, end, nodes[end.name])
+            yield from self._plan_end(type_, end, nodes[end.name])
 
-    def _end(self, type_: EdgeType, end: End, node: NodeType) -> Iterator[Mapped]:
+    def _plan_end(self, type_: EdgeType, end: EndMapping, node: NodeType) -> Iterator[PlannedColumn]:
         if end.form == "one":
-            yield from (Mapped(end.name, node, column.expression) for column in end.columns)
+            yield from (PlannedColumn(end.name, node, column.expression) for column in end.columns)
             return
         key = tuple(sorted(node.key or ()))
-        parts = {column.name: column for column in end.columns} if end.form == "parts" else _in_order(key, end)
+        parts = {column.name: column for column in end.columns} if end.form == "parts" else _match_key_parts(key, end)
         if not key or parts is None or parts.keys() != set(key):
             wanted = f"its key is {', '.join(key)}" if key else "it has no key: give one expression, its id"
             message = f"{type_.name}.{end.name} does not give the key of {node.name}"
-            self._problem(codes.BAD_END, message, Span(end.span.start, end.span.start + 1), wanted)
+            self._add_problem(codes.BAD_END, message, Span(end.span.start, end.span.start + 1), wanted)
             return
         for part in key:
-            yield Mapped(f"{end.name}.{part}", node.properties[part].type, parts[part].expression)
+            yield PlannedColumn(f"{end.name}.{part}", node.properties[part].type, parts[part].expression)
 
-    def _typed(self, type_: NodeType | EdgeType, view: Text, column: Mapped) -> Mapped:
+    def _plan_column(self, type_: NodeType | EdgeType, view: TemplateText, column: PlannedColumn) -> PlannedColumn:
         columns = self._columns[view.value.lower()]
-        given = given_by(column.expression.value, view.value, columns)
+        given = infer_expression(column.expression.value, view.value, columns)
         if given.unknown_column is not None:
             names = columns.names if columns is not None else ()
-            hint = suggest_similar(given.unknown_column, names) or _listed("the columns are", names)
-            message = f"'{view}' has no column '{self.file.secrets.hide(given.unknown_column)}'"
-            self._problem(codes.UNKNOWN_COLUMN, message, column.expression.span, hint)
+            hint = suggest_similar(given.unknown_column, names) or _list_names("the columns are", names)
+            message = f"'{view}' has no column '{self.file.redactor.redact(given.unknown_column)}'"
+            self._add_problem(codes.UNKNOWN_COLUMN, message, column.expression.span, hint)
         if not column.accepts(given.type):
-            self.problems.append(mismatch(self.file, type_, column, given.type))
-        return Mapped(column.name, column.wanted, column.expression, given.type)
+            self.problems.append(type_mismatch_problem(self.file, type_, column, given.type))
+        return PlannedColumn(column.name, column.target_type, column.expression, given.type)
 
     # ------------------------------------------------------------------------------------- checks
 
-    def check(self, check: Check) -> Iterator[PlannedCheck]:
+    def plan_check(self, check: PipelineCheck) -> Iterator[PlannedCheck]:
         """The plan of one check, if it can be asked."""
         path = self.file.folder / check.file.value
         try:
             compiled = compile_query(path, self.catalog, None if check.name is None else check.name.value)
             if isinstance(compiled.typed, TypedMutation):
-                self._problem(codes.BAD_CHECK, f"'{compiled.name}' is a mutation", check.span, "a check only reads")
+                self._add_problem(codes.BAD_CHECK, f"'{compiled.name}' is a mutation", check.span, "a check only reads")
                 return
-            bind_parameters(compiled.typed.parameters, check.params)
+            compiled.bind_parameters(check.params)
         except QueryError as error:
             found = [
-                replace(each, position=replace(each.position, file=self.file.shown(check.file)))
+                replace(each, position=replace(each.position, file=self.file.display_path(check.file)))
                 for each in error.problems
             ]
             self.problems += [each for each in found if each not in self.problems]
         except (InputError, NotFoundError) as error:
-            hide, place = self.file.secrets.hide, check.span if path.is_file() else check.file.span
-            self._problem(codes.BAD_CHECK, hide(error.message), place, error.hint and hide(error.hint))
+            hide, place = self.file.redactor.redact, check.span if path.is_file() else check.file.span
+            self._add_problem(codes.BAD_CHECK, hide(error.message), place, error.hint and hide(error.hint))
         else:
             yield PlannedCheck(compiled.name, check, path)
 
-    def _problem(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
+    def _add_problem(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
         self.problems.append(self.file.problem(code, message, span, hint))
 
 
-def _in_order(key: tuple[str, ...], end: End) -> dict[str, Column] | None:
+def _match_key_parts(key: tuple[str, ...], end: EndMapping) -> dict[str, ColumnMapping] | None:
     """The members of a list by the parts of the key: by their names if they are those of the key, else by its order."""
     if len(end.columns) != len(key):
         return None
@@ -313,7 +323,7 @@ def _in_order(key: tuple[str, ...], end: End) -> dict[str, Column] | None:
     return by_name if by_name.keys() == set(key) else dict(zip(key, end.columns, strict=True))
 
 
-def _branch_problems(file: PipelineFile, graph: Ground, live: set[str]) -> Iterator[Problem]:
+def _check_branches(file: PipelineFile, graph: PlannedGraph, live: set[str]) -> Iterator[Problem]:
     branch, origin, into = file.load.branch, file.load.origin, file.load.merge_into
     if into is not None and into.value == branch.value:
         hint = "load into a branch of its own, with from:"
@@ -328,7 +338,7 @@ def _branch_problems(file: PipelineFile, graph: Ground, live: set[str]) -> Itera
         check_name(branch.value)
         check_free(branch.value, live)
     except OmniGraphError as error:
-        yield _refused(file, error, branch)
+        yield _branch_problem(file, error, branch)
         return
     if origin is None:
         hint = suggest_similar(branch.value, live) or "add from: main, and it is made"
@@ -337,15 +347,15 @@ def _branch_problems(file: PipelineFile, graph: Ground, live: set[str]) -> Itera
         try:
             graph.commit(origin.value)
         except (InputError, NotFoundError) as error:
-            yield _refused(file, error, origin)
+            yield _branch_problem(file, error, origin)
 
 
-def _refused(file: PipelineFile, error: OmniGraphError, place: Text) -> Problem:
-    hide = file.secrets.hide
+def _branch_problem(file: PipelineFile, error: OmniGraphError, place: TemplateText) -> Problem:
+    hide = file.redactor.redact
     return file.problem(codes.BAD_BRANCH, hide(error.message), place.span, error.hint and hide(error.hint))
 
 
-def _notes(file: PipelineFile, *, makes_branch: bool) -> Iterator[str]:
+def _list_notes(file: PipelineFile, *, makes_branch: bool) -> Iterator[str]:
     load = file.load
     if file.checks and load.branch.value == MAIN:
         yield "the checks run when the rows are on main already; load into a branch to look before others see them"
@@ -353,7 +363,7 @@ def _notes(file: PipelineFile, *, makes_branch: bool) -> Iterator[str]:
         yield f"branch {load.branch} is there already, so 'from' is not used"
 
 
-def _cast_hint(wanted: ValueType, expression: Text) -> str | None:
+def _cast_hint(wanted: ValueType, expression: TemplateText) -> str | None:
     name = _SQL_NAMES.get(wanted.scalar)
     if name is None or wanted.is_list:
         return None
@@ -373,5 +383,5 @@ _SQL_NAMES: Final = {
 }
 
 
-def _listed(begin: str, names: Mapping[str, object] | tuple[str, ...]) -> str | None:
+def _list_names(begin: str, names: Mapping[str, object] | tuple[str, ...]) -> str | None:
     return f"{begin} {', '.join(names)}" if names else "there are none"

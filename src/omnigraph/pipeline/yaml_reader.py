@@ -38,7 +38,7 @@ _KINDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TemplateText:
     """A text of the file: as written, which may be shown, and with its variables filled in, which may not."""
 
     written: str
@@ -50,12 +50,12 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Secrets:
+class Redactor:
     """The values of variables, to be taken out again of whatever others say about them."""
 
     values: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
-    def hide(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """A text with the names of variables in place of their values."""
         # The longest first: one value may be a part of another.
         for name, value in sorted(self.values.items(), key=lambda each: -len(each[1])):
@@ -63,41 +63,41 @@ class Secrets:
         return text
 
     @contextmanager
-    def kept(self) -> Generator[None]:
+    def redact_errors(self) -> Generator[None]:
         """No error of ours that leaves the block tells a value; what it was raised from could, and is let go."""
         try:
             yield
         except OmniGraphError as error:
             if not self.values:
                 raise
-            self._hide_in(error)
+            self._redact_error(error)
             raise error from None
 
-    def _hide_in(self, error: OmniGraphError) -> None:
-        error.message = self.hide(error.message)
+    def _redact_error(self, error: OmniGraphError) -> None:
+        error.message = self.redact(error.message)
         error.args = (error.message,)
-        error.hint = error.hint and self.hide(error.hint)
-        error.details = {name: self._hidden(value) for name, value in error.details.items()}
+        error.hint = error.hint and self.redact(error.hint)
+        error.details = {name: self._redact_json(value) for name, value in error.details.items()}
         if isinstance(error, ValidationError):
             error.violations = tuple(
-                replace(each, file=each.file and self.hide(each.file), message=self.hide(each.message))
+                replace(each, file=each.file and self.redact(each.file), message=self.redact(each.message))
                 for each in error.violations
             )
 
-    def _hidden(self, value: Json) -> Json:
+    def _redact_json(self, value: Json) -> Json:
         match value:
             case str():
-                return self.hide(value)
+                return self.redact(value)
             case dict():
-                return {name: self._hidden(each) for name, each in value.items()}
+                return {name: self._redact_json(each) for name, each in value.items()}
             case list() | tuple():
-                return [self._hidden(each) for each in cast("list[Json]", value)]
+                return [self._redact_json(each) for each in cast("list[Json]", value)]
             case _:
                 return value
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class YamlEntry:
     """One key of a mapping, and what stands there."""
 
     name: str
@@ -105,7 +105,7 @@ class Entry:
     value: Node
 
 
-class _Loader(yaml.SafeLoader):
+class _NoAliasLoader(yaml.SafeLoader):
     """Without aliases: with them a small file could stand for one that has no end."""
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
@@ -115,7 +115,7 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-class Reading:
+class YamlReader:
     """One file while it is read: its text, the environment, and the problems so far."""
 
     def __init__(self, source: Source, environment: Mapping[str, str]) -> None:
@@ -125,169 +125,173 @@ class Reading:
         self._used: dict[str, str] = {}
 
     @property
-    def secrets(self) -> Secrets:
+    def redactor(self) -> Redactor:
         """The variables that were named so far."""
-        return Secrets(dict(self._used))
+        return Redactor(dict(self._used))
 
-    def problem(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
+    def add_problem(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
         """Note a problem."""
         self.problems.append(self.source.problem(code, message, span, hint))
 
-    def root(self) -> Node | None:
+    def compose(self) -> Node | None:
         """The whole text as one node; None after a syntax error, or if there is nothing in it."""
         try:
-            return cast("Node | None", yaml.compose(self.source.text, Loader=_Loader))
+            return cast("Node | None", yaml.compose(self.source.text, Loader=_NoAliasLoader))
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             at = len(self.source.text) if mark is None else mark.index
             message = error.problem or error.context or "this is no YAML"
-            self.problem(codes.SYNTAX, message, _within(self.source, at), error.context)
+            self.add_problem(codes.SYNTAX, message, _span_at(self.source, at), error.context)
         except ReaderError as error:
             message = f"the character U+{cast(int, error.character):04X} is not allowed in YAML"
-            self.problem(codes.SYNTAX, message, _within(self.source, error.position))
+            self.add_problem(codes.SYNTAX, message, _span_at(self.source, error.position))
         except RecursionError:
-            self.problem(codes.SYNTAX, "nested too deep", Span(0, 1), "flatten the file")
+            self.add_problem(codes.SYNTAX, "nested too deep", Span(0, 1), "flatten the file")
         return None
 
     # ------------------------------------------------------------------------------------- mappings and lists
 
-    def entries(self, node: Node, what: str) -> list[Entry]:
+    def read_entries(self, node: Node, what: str) -> list[YamlEntry]:
         """The keys of a mapping, in order; a key is the text that it is written with."""
         if not isinstance(node, MappingNode):
-            self._wrong_kind(node, what, "a mapping")
+            self._add_wrong_kind(node, what, "a mapping")
             return []
-        found: dict[str, Entry] = {}
+        found: dict[str, YamlEntry] = {}
         for key, value in cast("Sequence[tuple[Node, Node]]", node.value):
             if not isinstance(key, ScalarNode):
-                self._wrong_kind(key, "a key", "a text")
+                self._add_wrong_kind(key, "a key", "a text")
                 continue
             name = cast(str, key.value)
             if name in found:
-                self.problem(codes.REPEATED_KEY, f"'{name}' stands twice in {what}", span_of(key), "remove one")
+                self.add_problem(codes.REPEATED_KEY, f"'{name}' stands twice in {what}", node_span(key), "remove one")
                 continue
-            found[name] = Entry(name, span_of(key), value)
+            found[name] = YamlEntry(name, node_span(key), value)
         return list(found.values())
 
-    def fields(self, node: Node, what: str, known: Iterable[str], required: Collection[str] = ()) -> dict[str, Node]:
+    def read_fields(
+        self, node: Node, what: str, known: Iterable[str], required: Collection[str] = ()
+    ) -> dict[str, Node]:
         """The values of a mapping whose keys are settled; others are problems."""
         allowed = tuple(known)
         found: dict[str, Node] = {}
-        for entry in self.entries(node, what):
+        for entry in self.read_entries(node, what):
             if entry.name in allowed:
                 found[entry.name] = entry.value
                 continue
             hint = suggest_similar(entry.name, allowed) or f"the keys are {', '.join(allowed)}"
-            self.problem(codes.UNKNOWN_KEY, f"{what} has no key '{entry.name}'", entry.span, hint)
+            self.add_problem(codes.UNKNOWN_KEY, f"{what} has no key '{entry.name}'", entry.span, hint)
         if isinstance(node, MappingNode):
             for name in required:
                 if name not in found:
-                    self.problem(codes.MISSING_KEY, f"{what} needs '{name}'", _first(span_of(node)), f"add {name}:")
+                    self.add_problem(
+                        codes.MISSING_KEY, f"{what} needs '{name}'", _start_of(node_span(node)), f"add {name}:"
+                    )
         return found
 
-    def items(self, node: Node, what: str) -> Iterator[Node]:
+    def read_items(self, node: Node, what: str) -> Iterator[Node]:
         """The members of a list."""
         if isinstance(node, SequenceNode):
             yield from cast("Sequence[Node]", node.value)
         else:
-            self._wrong_kind(node, what, "a list")
+            self._add_wrong_kind(node, what, "a list")
 
     # ------------------------------------------------------------------------------------- texts and values
 
-    def text(self, node: Node, what: str) -> Text | None:
+    def read_text(self, node: Node, what: str) -> TemplateText | None:
         """A text that is not empty."""
-        if _kind(node) != "str":
-            self._wrong_kind(node, what, "a text")
+        if _kind_of(node) != "str":
+            self._add_wrong_kind(node, what, "a text")
             return None
         if not cast(str, node.value).strip():
-            self.problem(codes.WRONG_VALUE, f"{what} is empty", span_of(node))
+            self.add_problem(codes.WRONG_VALUE, f"{what} is empty", node_span(node))
             return None
-        return self._filled(node)
+        return self._fill_variables(node)
 
-    def setting(self, node: Node, what: str) -> Text | None:
+    def read_setting(self, node: Node, what: str) -> TemplateText | None:
         """A text, a number, or true or false, as the text that Spark takes for it."""
-        kind = _kind(node)
+        kind = _kind_of(node)
         if kind == "bool":
-            word = "true" if self.value(node, what) else "false"
-            return Text(word, word, span_of(node))
+            word = "true" if self.read_value(node, what) else "false"
+            return TemplateText(word, word, node_span(node))
         if kind not in ("str", "int", "float"):
-            self._wrong_kind(node, what, "a text, a number, or true or false")
+            self._add_wrong_kind(node, what, "a text, a number, or true or false")
             return None
-        return self._filled(node)
+        return self._fill_variables(node)
 
-    def expression(self, node: Node, what: str) -> Text | None:
+    def read_expression(self, node: Node, what: str) -> TemplateText | None:
         """An SQL expression; a number, or true or false, is one too."""
-        kind = _kind(node)
+        kind = _kind_of(node)
         if kind in ("int", "float", "bool"):
-            return self.setting(node, what)
+            return self.read_setting(node, what)
         if kind == "timestamp":
             written = cast(str, node.value)
-            self.problem(
-                codes.WRONG_KIND, f"{what} is a date of YAML", span_of(node), f"write it as SQL: \"date '{written}'\""
+            self.add_problem(
+                codes.WRONG_KIND, f"{what} is a date of YAML", node_span(node), f"write it as SQL: \"date '{written}'\""
             )
             return None
-        return self.text(node, what)
+        return self.read_text(node, what)
 
-    def choice(self, node: Node, what: str, words: Sequence[str]) -> str | None:
+    def read_choice(self, node: Node, what: str, words: Sequence[str]) -> str | None:
         """One of some words."""
-        text = self.text(node, what)
+        text = self.read_text(node, what)
         if text is None or text.value in words:
             return text and text.value
         hint = suggest_similar(text.value, words) or f"use {', '.join(words)}"
-        self.problem(codes.WRONG_VALUE, f"{what} is '{text}'", text.span, hint)
+        self.add_problem(codes.WRONG_VALUE, f"{what} is '{text}'", text.span, hint)
         return None
 
-    def value(self, node: Node, what: str) -> object:
+    def read_value(self, node: Node, what: str) -> object:
         """A value of any kind, for the parameter of a query."""
         if isinstance(node, SequenceNode):
-            return [self.value(each, what) for each in cast("Sequence[Node]", node.value)]
+            return [self.read_value(each, what) for each in cast("Sequence[Node]", node.value)]
         if isinstance(node, MappingNode):
-            return {entry.name: self.value(entry.value, what) for entry in self.entries(node, what)}
-        if _kind(node) == "str":
-            return self._filled(node).value
+            return {entry.name: self.read_value(entry.value, what) for entry in self.read_entries(node, what)}
+        if _kind_of(node) == "str":
+            return self._fill_variables(node).value
         try:
             return cast(object, SafeConstructor().construct_object(node, deep=True))
         except (ConstructorError, ValueError):
-            self.problem(codes.WRONG_VALUE, f"{what} cannot be read", span_of(node), "write it in quotes")
+            self.add_problem(codes.WRONG_VALUE, f"{what} cannot be read", node_span(node), "write it in quotes")
             return None
 
-    def _filled(self, node: Node) -> Text:
-        span = span_of(node)
+    def _fill_variables(self, node: Node) -> TemplateText:
+        span = node_span(node)
         written = cast(str, node.value)
         for name in dict.fromkeys(cast("list[str]", _VARIABLE.findall(written))):
             if name in self._environment:
                 self._used[name] = self._environment[name]
             else:
                 message = f"the variable {name} is not set"
-                self.problem(codes.NO_VARIABLE, message, span, f"set {name} in the environment of the command")
+                self.add_problem(codes.NO_VARIABLE, message, span, f"set {name} in the environment of the command")
         # One that is not set stays as it is; nothing runs with it.
         filled = _VARIABLE.sub(lambda match: self._environment.get(match.group(1), match.group()), written)
-        return Text(written, filled, span)
+        return TemplateText(written, filled, span)
 
-    def _wrong_kind(self, node: Node, what: str, wanted: str) -> None:
-        found = _KINDS.get(_kind(node), f"of the type {node.tag}")
+    def _add_wrong_kind(self, node: Node, what: str, wanted: str) -> None:
+        found = _KINDS.get(_kind_of(node), f"of the type {node.tag}")
         hint = "write it in quotes" if isinstance(node, ScalarNode) and wanted == "a text" else None
-        if _kind(node) == "null":
+        if _kind_of(node) == "null":
             # What is most often meant: half of an expression, cut off at its comma.
             hint = "inside { } a text with a comma must be in quotes"
-        self.problem(codes.WRONG_KIND, f"{what} is {found}; it must be {wanted}", _first(span_of(node)), hint)
+        self.add_problem(codes.WRONG_KIND, f"{what} is {found}; it must be {wanted}", _start_of(node_span(node)), hint)
 
 
-def span_of(node: Node) -> Span:
+def node_span(node: Node) -> Span:
     """Where a node stands."""
     start, end = cast(int, node.start_mark.index), cast(int, node.end_mark.index)
     return Span(start, max(start + 1, end))
 
 
-def _kind(node: Node) -> str:
+def _kind_of(node: Node) -> str:
     return node.tag.removeprefix(_CORE)
 
 
-def _first(span: Span) -> Span:
+def _start_of(span: Span) -> Span:
     """Where a mapping or list begins: its whole would underline a line that is not wrong."""
     return Span(span.start, span.start + 1)
 
 
-def _within(source: Source, at: int) -> Span:
+def _span_at(source: Source, at: int) -> Span:
     """A place in the text; an error at its end is shown after its last character."""
     start = min(at, max(len(source.text.rstrip()) - 1, 0))
     return Span(start, start + 1)

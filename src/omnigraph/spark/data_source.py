@@ -16,7 +16,7 @@ from omnigraph.errors import ParameterError, Unsupported
 
 if TYPE_CHECKING:
     from omnigraph.read.rows import TypeRows
-    from omnigraph.spark.source.type_reader import Request
+    from omnigraph.spark.source import TypeReadOptions
 
 
 class OmniGraphSource(DataSource):
@@ -36,68 +36,68 @@ class OmniGraphSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that the options name, or all of the type; those of changes, if these are asked for."""
-        if self._follows:
-            from omnigraph.spark.source.change_stream import SCHEMA
+        if self._is_change_stream:
+            from omnigraph.spark.source import CHANGE_STREAM_SCHEMA
 
-            return SCHEMA
-        return self._request().schema(self._pinned().type)
+            return CHANGE_STREAM_SCHEMA
+        return self._parse_options().spark_schema(self._pin_rows().type)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads the columns of a schema."""
-        if self._follows:
+        if self._is_change_stream:
             raise Unsupported(
                 "changes are a stream", hint="use spark.readStream, with trigger(availableNow=True) for those up to now"
             )
-        from omnigraph.spark.source.type_reader import TypeReader
+        from omnigraph.spark.source import TypeReader
 
-        request = self._request()
-        return TypeReader(self._pinned(), schema, request.filter, request.rows_per_partition)
+        request = self._parse_options()
+        return TypeReader(self._pin_rows(), schema, request.filter, request.rows_per_partition)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  Spark's signature
         """What reads the changes of a branch as they come."""
-        if not self._follows:
+        if not self._is_change_stream:
             raise Unsupported(
                 "the rows of a type are no stream",
                 hint='read changes with option("changes", "true"), or the rows with spark.read',
             )
-        from omnigraph.spark.source.change_stream import ChangesReader, following_of
+        from omnigraph.spark.source import ChangeStreamReader, parse_stream_options
 
-        return ChangesReader(following_of(self.options))
+        return ChangeStreamReader(parse_stream_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> Never:  # noqa: ARG002, FBT001  Spark's signature
         """Refuse: a write of one table at a time could not be checked, nor become visible together with others."""
-        raise _no_writing()
+        raise _write_error()
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Never:  # noqa: ARG002, FBT001, N802  as in writer
         """Refuse, as :meth:`writer` does."""
-        raise _no_writing()
+        raise _write_error()
 
     def __getstate__(self) -> dict[str, object]:
         # Spark keeps the source as a pickle and plans every action from it. With a schema of the user's it asks for
         # nothing before, so this is the last moment at which all of them can be given the same rows.
-        if not self._follows:
-            self._pinned()
+        if not self._is_change_stream:
+            self._pin_rows()
         return dict(self.__dict__)
 
     @property
-    def _follows(self) -> bool:
+    def _is_change_stream(self) -> bool:
         given = self.options.get("changes", "false")
         if given.lower() not in ("true", "false"):
             raise ParameterError(f"option 'changes' is '{given}'", hint="use true, with spark.readStream, or false")
         return given.lower() == "true"
 
-    def _request(self) -> Request:
-        from omnigraph.spark.source.type_reader import request_of
+    def _parse_options(self) -> TypeReadOptions:
+        from omnigraph.spark.source import parse_read_options
 
-        return request_of(self.options)
+        return parse_read_options(self.options)
 
-    def _pinned(self) -> TypeRows:
+    def _pin_rows(self) -> TypeRows:
         if self._rows is None:
-            self._rows = self._request().rows()
+            self._rows = self._parse_options().pin_rows()
         return self._rows
 
 
-def _no_writing() -> Unsupported:
+def _write_error() -> Unsupported:
     return Unsupported(
         'format("omnigraph") only reads',
         hint='write nodes and edges as one commit: graph.spark().load(nodes={"Person": df}, edges={"Knows": df2})',

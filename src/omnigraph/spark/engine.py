@@ -16,14 +16,14 @@ from omnigraph.write.load import LoadInput, LoadOptions, LoadResult
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPARK_FROM: Final = 4 * 1024**3
+SPARK_MIN_BYTES: Final = 4 * 1024**3
 """``engine="auto"`` takes Spark for files of more bytes than this together, and for frames of Spark of any size."""
 _log = logging.getLogger("omnigraph")
 
 
 def load(manifest: Manifest, schema: Schema, given: LoadInput, manner: LoadOptions, terms: CommitOptions) -> LoadResult:
     """Load everything as one commit, or nothing, by the engine that the manner names; ``auto`` chooses one."""
-    session = _session(given, manner)
+    session = _choose_session(given, manner)
     if session is None:
         manner = replace(manner, engine="local") if manner.engine == "auto" else manner
         return loads.load(manifest, schema, given, manner, terms)
@@ -32,22 +32,22 @@ def load(manifest: Manifest, schema: Schema, given: LoadInput, manner: LoadOptio
     return spark_load(session, manifest, schema, given, manner, terms)
 
 
-def _session(given: LoadInput, manner: LoadOptions) -> SparkSession | None:
+def _choose_session(given: LoadInput, manner: LoadOptions) -> SparkSession | None:
     """The session that the load runs in; None for this process."""
     if manner.engine not in ("auto", "spark"):
         return None
-    from omnigraph.spark.inputs import is_spark_frame, paths_of, size_of
+    from omnigraph.spark.inputs import is_spark_frame, list_paths, total_size
 
     if manner.engine == "spark" and given.source is not None:
         # Before Java is started for what cannot be read there.
-        paths_of(given.source)
+        list_paths(given.source)
     must = manner.engine == "spark" or any(map(is_spark_frame, (*given.nodes.values(), *given.edges.values())))
-    if not must and size_of(given.source) <= SPARK_FROM:
+    if not must and total_size(given.source) <= SPARK_MIN_BYTES:
         return None
-    from omnigraph.spark.session import session_for
+    from omnigraph.spark.session import get_session
 
     try:
-        session = session_for(None)
+        session = get_session(None)
     except SparkUnavailable as missing:
         if must:
             raise

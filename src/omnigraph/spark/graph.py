@@ -21,16 +21,16 @@ from omnigraph.read.changes import compute_diff
 from omnigraph.read.query import QueryRequest
 from omnigraph.read.rows import Filter
 from omnigraph.read.search import EmbeddingSettings
-from omnigraph.spark.session import session_for
+from omnigraph.spark.session import get_session
 from omnigraph.spark.source import SparkSnapshot
 from omnigraph.write import evolve
 from omnigraph.write import merge as merges
 from omnigraph.write.commit import CommitOptions
 from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.indexes import IndexReport, ensure_indexes
-from omnigraph.write.load import Frame, IndexPolicy, LoadInput, LoadOptions, LoadResult, Mode, OnError
-from omnigraph.write.load import Source as RecordSource
-from omnigraph.write.merge import By, MergeResult, Prefer
+from omnigraph.write.load import ArrowStream, IndexPolicy, LoadInput, LoadMode, LoadOptions, LoadResult, OnError
+from omnigraph.write.load import RecordSource as RecordSource
+from omnigraph.write.merge import MergeBy, MergeResult, PreferredSide
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -51,7 +51,7 @@ class SparkGraph:
         embedding: EmbeddingSettings | None = None,
     ) -> None:
         self.manifest = manifest
-        self.session = session_for(session)
+        self.session = get_session(session)
         self.actor = actor
         self.writable = writable
         self.embedding = embedding
@@ -114,9 +114,9 @@ class SparkGraph:
         self,
         source: RecordSource | None = None,
         *,
-        nodes: Mapping[str, Frame] | None = None,
-        edges: Mapping[str, Frame] | None = None,
-        mode: Mode = "append",
+        nodes: Mapping[str, ArrowStream] | None = None,
+        edges: Mapping[str, ArrowStream] | None = None,
+        mode: LoadMode = "append",
         branch: str = MAIN,
         from_branch: Reference | None = None,
         on_error: OnError = "fail",
@@ -144,18 +144,18 @@ class SparkGraph:
 
         The columns are those of the records of a diff; ``before`` and ``after`` are texts of JSON.
         """
-        from omnigraph.spark.merge import frame_of
+        from omnigraph.spark.merge import diff_to_dataframe
 
-        return frame_of(self.session, compute_diff(self.manifest, a, b, types, branch))
+        return diff_to_dataframe(self.session, compute_diff(self.manifest, a, b, types, branch))
 
     def merge(
         self,
         source: Reference,
         into: str = MAIN,
         *,
-        by: By = "row",
+        by: MergeBy = "row",
         dry_run: bool = False,
-        prefer: Prefer | None = None,
+        prefer: PreferredSide | None = None,
         resolve: str | Path | Mapping[str, object] | None = None,
         message: str | None = None,
         actor: str | None = None,
@@ -163,13 +163,13 @@ class SparkGraph:
         if_commit: str | None = None,
     ) -> MergeResult:
         """Merge as ``graph.merge`` does; the executors compare the rows and bring them together."""
-        from omnigraph.spark.merge import executors
+        from omnigraph.spark.merge import open_merge_engine
 
         if not dry_run:
             self._check_writable()
         terms = CommitOptions(into, actor=actor or self.actor, message=message, if_commit=if_commit)
         manner = merges.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
-        with executors(self.session, self.manifest) as means:
+        with open_merge_engine(self.session, self.manifest) as means:
             return merges.merge(self.manifest, opening.current_schema(self.manifest), source, manner, terms, means)
 
     def revert(
@@ -178,21 +178,21 @@ class SparkGraph:
         *,
         branch: str = MAIN,
         side: int | None = None,
-        by: By = "row",
-        prefer: Prefer | None = None,
+        by: MergeBy = "row",
+        prefer: PreferredSide | None = None,
         resolve: str | Path | Mapping[str, object] | None = None,
         dry_run: bool = False,
         message: str | None = None,
         actor: str | None = None,
     ) -> MergeResult:
         """Take back what a commit did as ``graph.revert`` does; the executors do the work on the rows."""
-        from omnigraph.spark.merge import executors
+        from omnigraph.spark.merge import open_merge_engine
 
         if not dry_run:
             self._check_writable()
         terms = CommitOptions(branch, actor=actor or self.actor, message=message)
         manner = merges.MergeOptions(by, prefer, resolve, dry_run)
-        with executors(self.session, self.manifest) as means:
+        with open_merge_engine(self.session, self.manifest) as means:
             return merges.revert(self.manifest, opening.current_schema(self.manifest), ref, side, manner, terms, means)
 
     def ensure_indexes(
@@ -255,13 +255,13 @@ class SparkGraph:
         ``{"nodes": {...}, "edges": {...}}``. The checkpoint is a folder that outlives the query, of this stream alone.
         ``trigger`` is a time such as "10 seconds", or "availableNow".
         """
-        from omnigraph.spark.stream import StreamDestination, StreamOptions, stream, target_of
+        from omnigraph.spark.stream import StreamDestination, StreamOptions, choose_stream_target, start_stream
 
         self._check_writable()
         folder = None if rejects is None else Path(rejects)
         terms = StreamOptions(mode, branch, on_error, folder, actor or self.actor, message, app)
-        destination = StreamDestination(self.session, self.manifest, target_of(node, edge, route), terms)
-        return stream(destination, frame, checkpoint, trigger, output_mode)
+        destination = StreamDestination(self.session, self.manifest, choose_stream_target(node, edge, route), terms)
+        return start_stream(destination, frame, checkpoint, trigger, output_mode)
 
     def _check_writable(self) -> None:
         if not self.writable:

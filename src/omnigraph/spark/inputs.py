@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeGuard, cast
 
 from omnigraph.errors import ParameterError
-from omnigraph.write.load import Source
+from omnigraph.write.load import RecordSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def paths_of(source: Source) -> list[str]:
+def list_paths(source: RecordSource) -> list[str]:
     """The files of a source; anything else cannot be read by many processes."""
     given = [source] if isinstance(source, str | os.PathLike) else source
     if isinstance(given, Iterable) and not isinstance(given, Mapping):
@@ -27,10 +27,10 @@ def paths_of(source: Source) -> list[str]:
     raise ParameterError("Spark reads records from files only", hint='give paths, or use engine="local"')
 
 
-def size_of(source: Source | None) -> int:
+def total_size(source: RecordSource | None) -> int:
     """How many bytes the files of a source have, as far as this machine can tell."""
     try:
-        paths = [] if source is None else paths_of(source)
+        paths = [] if source is None else list_paths(source)
     except ParameterError:
         return 0
     return sum(os.path.getsize(path) for path in paths if os.path.isfile(path))  # noqa: PTH113, PTH202  may be no path here

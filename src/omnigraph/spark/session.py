@@ -26,11 +26,11 @@ from omnigraph.errors import SparkUnavailable
 
 _LEAST_JAVA: Final = 17
 _INSTALL: Final = f"install Java {_LEAST_JAVA} or newer, and let JAVA_HOME or PATH lead to it"
-_IS_LOCAL: Final = re.compile(r"local(\[.*])?")
+_LOCAL_MASTER: Final = re.compile(r"local(\[.*])?")
 _JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 # What a local Spark finds in its environment; whoever has set one of them has decided.
-_LOCAL: Final = {
+_LOCAL_ENVIRONMENT: Final = {
     # Workers are to find the packages that are installed here.
     "PYSPARK_PYTHON": sys.executable,
     # The name of this machine may lead to an address at which it cannot be reached.
@@ -44,23 +44,23 @@ _SETTINGS: Final = {
 }
 
 
-def session_for(given: SparkSession | None) -> SparkSession:
+def get_session(given: SparkSession | None) -> SparkSession:
     """The session that was given, else the running one, else a new one."""
-    return given or _running() or _made()
+    return given or _active_session() or _create_session()
 
 
-def _running() -> SparkSession | None:
+def _active_session() -> SparkSession | None:
     try:
         return SparkSession.active()
     except PySparkRuntimeError:
         return None
 
 
-def _made() -> SparkSession:
-    if _runs_here():
-        for name, value in _LOCAL.items():
+def _create_session() -> SparkSession:
+    if _is_local():
+        for name, value in _LOCAL_ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-    session = _started()
+    session = _start_session()
     settled = session.sparkContext.getConf()
     for name, value in _SETTINGS.items():
         if not settled.contains(name):
@@ -68,7 +68,7 @@ def _made() -> SparkSession:
     return session
 
 
-def _started() -> SparkSession:
+def _start_session() -> SparkSession:
     try:
         with warnings.catch_warnings():
             # Java is started through a fork that is followed by exec at once: Lance is not used in between.
@@ -77,24 +77,24 @@ def _started() -> SparkSession:
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
-        message, hint = _why_java_ended()
+        message, hint = _explain_java_failure()
         raise SparkUnavailable(message, hint=hint) from error
 
 
 # --------------------------------------------------------------------------------------------- where Spark runs
 
 
-def _runs_here() -> bool:
+def _is_local() -> bool:
     """Whether tasks will run in this machine. Of a program of ``spark-submit`` only its Java knows: it runs already."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return False
-    master = _named_master()
-    return master is None or _IS_LOCAL.fullmatch(master) is not None
+    master = _configured_master()
+    return master is None or _LOCAL_MASTER.fullmatch(master) is not None
 
 
-def _named_master() -> str | None:
+def _configured_master() -> str | None:
     """Where the usual places say that Spark runs, in the order in which Spark asks them; None if they do not."""
-    named = os.environ.get("SPARK_REMOTE") or _submitted_master() or _default_of("spark.master")
+    named = os.environ.get("SPARK_REMOTE") or _submitted_master() or _read_spark_default("spark.master")
     return named or os.environ.get("MASTER")
 
 
@@ -111,7 +111,7 @@ def _submitted_master() -> str | None:
     return None
 
 
-def _default_of(setting: str) -> str | None:
+def _read_spark_default(setting: str) -> str | None:
     """What ``spark-defaults.conf`` says of a setting."""
     home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
     file = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
@@ -127,12 +127,12 @@ def _default_of(setting: str) -> str | None:
 # --------------------------------------------------------------------------------------------- Java
 
 
-def _why_java_ended() -> tuple[str, str]:
+def _explain_java_failure() -> tuple[str, str]:
     """What is wrong with Java, and what to do about it."""
-    java = _java()
+    java = _find_java()
     if java is None:
         return "Spark needs Java, and there is none here", _INSTALL
-    version = _java_version(java)
+    version = _read_java_version(java)
     if version is None:
         return f"Spark needs Java, and {java} does not run", _INSTALL
     if version < _LEAST_JAVA:
@@ -140,13 +140,13 @@ def _why_java_ended() -> tuple[str, str]:
     return f"Spark did not start on Java {version}", "its own messages, printed before this one, say why"
 
 
-def _java() -> str | None:
+def _find_java() -> str | None:
     """The Java that Spark starts: that of JAVA_HOME if there is one, else the first on the path."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else shutil.which("java")
 
 
-def _java_version(java: str) -> int | None:
+def _read_java_version(java: str) -> int | None:
     try:
         # Whoever starts this process chooses the Java of Spark too.
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603

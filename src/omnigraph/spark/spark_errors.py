@@ -14,7 +14,7 @@ _OURS: Final = re.compile(r"^omnigraph\.errors\.\w+: (.+)$", re.MULTILINE)
 
 
 @contextmanager
-def spark_failures(doing: str) -> Generator[None]:
+def translate_spark_errors(activity: str) -> Generator[None]:
     """The one place where a failure of Spark becomes an error of ours."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -25,12 +25,12 @@ def spark_failures(doing: str) -> Generator[None]:
         if error.getCondition() == _MISSING:
             path = (error.getMessageParameters() or {}).get("path", "")
             raise NotFound(f"there is no file '{path.removeprefix('file:')}'") from error
-        raise _failed(doing, error) from error
+        raise _to_storage_error(activity, error) from error
     except Py4JError as error:
-        raise _failed(doing, error) from error
+        raise _to_storage_error(activity, error) from error
 
 
-def _failed(doing: str, error: Exception) -> OmniGraphError:
+def _to_storage_error(doing: str, error: Exception) -> OmniGraphError:
     text = str(error)
     ours = _OURS.findall(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -14,7 +14,7 @@ from ulid import ULID
 import omnigraph
 from omnigraph.manifest.handle import Manifest
 from omnigraph.spark.load import scratch as load_scratch
-from omnigraph.spark.load.scratch import scratch_table
+from omnigraph.spark.load.scratch import create_scratch_table
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.objects import Objects
@@ -50,7 +50,7 @@ def test_what_dead_loads_left_is_removed_when_it_is_old(manifest: Manifest, tmp_
     abandoned = left(loading, str(ULID()), hours=25)
     recent = left(loading, str(ULID()), hours=23)
     foreign = left(loading, "notes", hours=1000)
-    with scratch_table(manifest) as table:
+    with create_scratch_table(manifest) as table:
         assert Path(table.uri).is_dir()
         assert not abandoned.exists()
         assert recent.exists()
@@ -59,7 +59,7 @@ def test_what_dead_loads_left_is_removed_when_it_is_old(manifest: Manifest, tmp_
 
 
 def test_nothing_is_left_of_a_load_that_ends(manifest: Manifest, tmp_path: Path) -> None:
-    with scratch_table(manifest):
+    with create_scratch_table(manifest):
         pass
     assert not (tmp_path / "ships.og.loading").exists()
 
@@ -73,7 +73,7 @@ def test_a_load_that_lives_says_so(manifest: Manifest, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(load_scratch, "_HEARTBEAT", timedelta(milliseconds=1))
     monkeypatch.setattr(Objects, "put", told)
-    with scratch_table(manifest) as table:
+    with create_scratch_table(manifest) as table:
         assert said.wait(30)
         assert (Path(table.uri) / "alive").exists()
     assert not (tmp_path / "ships.og.loading").exists()
@@ -83,9 +83,9 @@ def test_on_an_object_store(s3_location: Location, s3_server: S3Server, monkeypa
     omnigraph.init(s3_location.uri, "node Ship { code: String @key }", storage_options=s3_server.options)
     objects, name = Objects(s3_location.beside("loading")), str(ULID())
     objects.put(f"{name}/data/rows.lance", b"")
-    with scratch_table(manifest_at(s3_location)):
+    with create_scratch_table(manifest_at(s3_location)):
         assert objects.list(name)
     monkeypatch.setattr(load_scratch, "_ABANDONED", timedelta(days=-1))
-    with scratch_table(manifest_at(s3_location)):
+    with create_scratch_table(manifest_at(s3_location)):
         assert objects.list(name) == []
     assert objects.list() == []

@@ -28,7 +28,7 @@ from omnigraph.graph import Graph
 from omnigraph.spark import engine as engines
 from omnigraph.spark.load import incoming as load_incoming
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
-from omnigraph.write.load.load_operation import Mode
+from omnigraph.write.load.load_operation import LoadMode
 from omnigraph.write.load.run import Engine
 from tests.graphs import rows_of, written
 from tests.spark.load.spark_loads import FIRST, codes, content, file_of, new_graph, problems, ship, tow
@@ -37,7 +37,7 @@ from tests.write.mutation.interleaving import meanwhile
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MODES: tuple[Mode, ...] = ("append", "merge", "overwrite")
+MODES: tuple[LoadMode, ...] = ("append", "merge", "overwrite")
 INSERT = 'query q() { insert Ship { code: "other", name: "o" } }'
 
 
@@ -57,7 +57,7 @@ def graph(template: Path, tmp_path: Path) -> Graph:
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are handled like many."""
-    monkeypatch.setattr(load_incoming, "FEW_ROWS", 0)
+    monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def test_files_give_the_same_graph_as_in_this_process(tmp_path: Path) -> None:
     ]
 
 
-SECOND: Mapping[Mode, Iterable[Mapping[str, object]]] = {
+SECOND: Mapping[LoadMode, Iterable[Mapping[str, object]]] = {
     "append": (ship("d"), tow("d", "a"), {"type": "Note", "data": {"text": "three"}}),
     "merge": (ship("a", "Anna"), ship("d"), tow("d", "a"), {"type": "Note", "data": {"id": "n2", "text": "three"}}),
     "overwrite": (ship("a", "Anna"), ship("b", "name of a"), tow("a", "b")),
@@ -101,7 +101,7 @@ SECOND: Mapping[Mode, Iterable[Mapping[str, object]]] = {
 
 @pytest.mark.usefixtures("spark", "many")
 @pytest.mark.parametrize("mode", MODES)
-def test_a_second_load_gives_the_same_graph(template: Path, tmp_path: Path, mode: Mode) -> None:
+def test_a_second_load_gives_the_same_graph(template: Path, tmp_path: Path, mode: LoadMode) -> None:
     here = omnigraph.open(shutil.copytree(template, tmp_path / "here.og"))
     there = omnigraph.open(shutil.copytree(template, tmp_path / "there.og"))
     file = file_of(tmp_path / "second.jsonl", SECOND[mode])
@@ -308,7 +308,7 @@ def test_a_check_writes_nothing_and_a_reader_may_ask_for_it(spark: SparkSession,
 
 @pytest.mark.usefixtures("many")
 @pytest.mark.parametrize("mode", ["append", "merge"])
-def test_what_others_write_meanwhile_is_checked_again(spark: SparkSession, graph: Graph, mode: Mode) -> None:
+def test_what_others_write_meanwhile_is_checked_again(spark: SparkSession, graph: Graph, mode: LoadMode) -> None:
     ships = spark.createDataFrame([("d", "D"), ("e", "E")], "code string, name string")
     with meanwhile(lambda: graph.mutate(INSERT), "table.audit"):
         graph.load(nodes={"Ship": ships}, mode=mode)
@@ -385,7 +385,7 @@ def test_which_engine_is_taken(
     assert "on Spark" not in caplog.text
     assert graph.load(nodes={"Ship": empty}).engine == "spark"
     assert "the load runs on Spark" in caplog.text
-    monkeypatch.setattr(engines, "SPARK_FROM", 10)
+    monkeypatch.setattr(engines, "SPARK_MIN_BYTES", 10)
     assert graph.load(file, check=True).engine == "spark"
     assert graph.load(file, check=True, engine="local").engine == "local"
     assert graph.load([ship("d")], check=True).engine == "local"

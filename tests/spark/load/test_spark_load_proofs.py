@@ -20,10 +20,10 @@ from omnigraph.graph import Graph
 from omnigraph.spark.load import incoming as load_incoming
 from omnigraph.spark.load import proofs as load_proofs
 from omnigraph.spark.load import set_rules
-from omnigraph.spark.load.changed_table import ChangedOnSpark
-from omnigraph.spark.load.proofs import parts_of, unproven
+from omnigraph.spark.load.changed_table import ChangedSparkTable
+from omnigraph.spark.load.proofs import assign_partitions, find_unproven_rules
 from omnigraph.storage.columns import as_text, joined
-from omnigraph.write.load.load_operation import Mode
+from omnigraph.write.load.load_operation import LoadMode
 from omnigraph.write.rules.set_rules import SetRule
 from tests.spark.load.spark_loads import FIRST, content, file_of, new_graph, ship, tow
 
@@ -47,18 +47,18 @@ def graph(template: Path, tmp_path: Path) -> Graph:
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The rules that were left to SQL, of rows that are handled like many, in several parts."""
-    monkeypatch.setattr(load_incoming, "FEW_ROWS", 0)
-    monkeypatch.setattr(load_proofs, "_TEXTS_IN_A_PART", 2)
+    monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
+    monkeypatch.setattr(load_proofs, "_TEXTS_PER_PARTITION", 2)
     found: list[str] = []
 
     def watched(
-        session: SparkSession, rules: Sequence[SetRule], changed: Mapping[str, ChangedOnSpark]
+        session: SparkSession, rules: Sequence[SetRule], changed: Mapping[str, ChangedSparkTable]
     ) -> tuple[SetRule, ...]:
-        rest = unproven(session, rules, changed)
+        rest = find_unproven_rules(session, rules, changed)
         found.extend(f"{rule.type}: {rule.rule}" for rule in rest)
         return rest
 
-    monkeypatch.setattr(set_rules, "unproven", watched)
+    monkeypatch.setattr(set_rules, "find_unproven_rules", watched)
     return found
 
 
@@ -72,7 +72,7 @@ def test_a_right_load_needs_no_sql(graph: Graph, tmp_path: Path, left: list[str]
     assert len(content(graph)["Ship"]) == 5
 
 
-WRONG: Mapping[Mode, tuple[Iterable[Mapping[str, object]], set[str]]] = {
+WRONG: Mapping[LoadMode, tuple[Iterable[Mapping[str, object]], set[str]]] = {
     # There is a ship a, and a tow from b.
     "append": (
         (ship("a", "one"), ship("d", "one"), tow("a", "nobody"), tow("b", "b"), tow("b", "c")),
@@ -85,7 +85,9 @@ WRONG: Mapping[Mode, tuple[Iterable[Mapping[str, object]], set[str]]] = {
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("mode", list(WRONG))
-def test_what_is_wrong_is_never_shown_to_be_right(graph: Graph, tmp_path: Path, left: list[str], mode: Mode) -> None:
+def test_what_is_wrong_is_never_shown_to_be_right(
+    graph: Graph, tmp_path: Path, left: list[str], mode: LoadMode
+) -> None:
     (records, rules), before = WRONG[mode], content(graph)
     with pytest.raises(ValidationError) as here:
         graph.load(list(records), mode=mode)
@@ -134,8 +136,8 @@ def test_a_part_shows_no_more_than_is_so(
     most: int | None, counted: Texts, there: Texts, needed: Texts, holds: bool
 ) -> None:
     texts = dict(zip(load_proofs._Role, (counted, there, needed), strict=True))
-    held = {load_proofs._Wanted(0, role, ("id",)): [pa.array(each, pa.string())] for role, each in texts.items()}
-    (doubted,) = load_proofs._judged([most, 1], load_proofs._packed(held, 1))
+    held = {load_proofs._ColumnRead(0, role, ("id",)): [pa.array(each, pa.string())] for role, each in texts.items()}
+    (doubted,) = load_proofs._run_checks([most, 1], load_proofs._pack_values(held, 1))
     assert doubted.to_pydict() == {"claim": [] if holds else [0]}
 
 
@@ -145,10 +147,10 @@ def test_a_part_shows_no_more_than_is_so(
 @given(st.lists(st.text(max_size=40)), st.integers(1, 50), st.integers(0, 3))
 def test_equal_texts_belong_to_the_same_part_wherever_they_lie(texts: list[str], parts: int, skipped: int) -> None:
     values = pa.array(["before"] * skipped + texts, pa.string()).slice(skipped)
-    found = cast("list[int]", parts_of(values, parts).tolist())
+    found = cast("list[int]", assign_partitions(values, parts).tolist())
     assert len(found) == len(texts)
     assert all(0 <= part < parts for part in found)
-    alone = {text: int(parts_of(pa.array([text], pa.string()), parts)[0]) for text in texts}
+    alone = {text: int(assign_partitions(pa.array([text], pa.string()), parts)[0]) for text in texts}
     assert found == [alone[text] for text in texts]
 
 
@@ -156,5 +158,5 @@ def test_equal_texts_belong_to_the_same_part_wherever_they_lie(texts: list[str],
 @pytest.mark.parametrize("after", ["", "/index.html"])
 def test_parts_are_about_even(before: str, after: str) -> None:
     texts = joined(before, as_text(pa.array(np.arange(20_000))), after)
-    counts = np.bincount(parts_of(texts, 20), minlength=20)
+    counts = np.bincount(assign_partitions(texts, 20), minlength=20)
     assert 800 < counts.min() <= counts.max() < 1_200

@@ -28,7 +28,7 @@ builder = SparkSession.builder.master("local[2,3]")
 for name, value in settings.items():
     builder = builder.config(name, value)
 session = builder.getOrCreate()
-load_incoming.FEW_ROWS = 0
+load_incoming.LOCAL_LOAD_ROWS = 0
 
 def unsteady(batches):
     context = TaskContext.get()

@@ -19,18 +19,18 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.spark.graph import SparkGraph
 from omnigraph.spark.load import incoming as load_incoming
 from omnigraph.spark.load import staging as load_staging
-from omnigraph.spark.load.set_rules import check_on_spark
+from omnigraph.spark.load.set_rules import check_changes
 from omnigraph.spark.merge import run as merge
-from omnigraph.spark.merge import shuffle as meeting
-from omnigraph.spark.merge.merge_task import Orders
+from omnigraph.spark.merge import shuffle
+from omnigraph.spark.merge.merge_task import MergeTask
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
 from omnigraph.write.merge import engine as merge_means
-from omnigraph.write.merge.alignment import Base
+from omnigraph.write.merge.alignment import MergeBase
 from omnigraph.write.merge.deltas import Counts
-from omnigraph.write.merge.resolver import Choices
-from omnigraph.write.merge.rules import Sides
+from omnigraph.write.merge.resolver import ConflictResolver
+from omnigraph.write.merge.rules import MergeSnapshots
 from omnigraph.write.merge.run import MergeResult
-from omnigraph.write.rules.check import Checked
+from omnigraph.write.rules.check import RuleCheckResult
 from tests.graphs import written
 from tests.model.merge_model import By
 from tests.write.evolve import evolving
@@ -49,16 +49,16 @@ PEOPLE = {name: person(30) for name in ("ann", "bob", "cid")}
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are handled like many: in several parts, and never by this process."""
-    for module in (load_incoming, merge):
-        monkeypatch.setattr(module, "FEW_ROWS", 0)
-    monkeypatch.setattr(meeting, "LEAST_ROWS_IN_A_PART", 1)
-    monkeypatch.setattr(merge, "HERE", NOBODY)
+    monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
+    monkeypatch.setattr(merge, "LOCAL_MERGE_ROWS", 0)
+    monkeypatch.setattr(shuffle, "MIN_ROWS_PER_PARTITION", 1)
+    monkeypatch.setattr(merge, "LOCAL_MERGE_ENGINE", NOBODY)
 
 
 class _Nobody:
     """What is not to be done in this process."""
 
-    def bring(self, sides: Sides, base: Base, by: By, choices: Choices) -> NoReturn:
+    def merge_tables(self, sides: MergeSnapshots, base: MergeBase, by: By, choices: ConflictResolver) -> NoReturn:
         raise AssertionError("the executors were not asked", sides, base, by, choices)
 
 
@@ -225,7 +225,7 @@ def test_rows_that_only_go_leave_what_others_hold(spark: SparkSession, graph: Gr
 def test_a_table_that_was_only_inherited_is_adopted_or_forked(
     spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge_means, "MANY_ROWS", 0)
+    monkeypatch.setattr(merge_means, "LONG_STAGING_ROWS", 0)
     graph.create_branch("dev")
     edit(graph, people={"dan": person(1)})
     merged(spark, graph, "main", "dev")
@@ -273,7 +273,7 @@ def test_what_both_sides_break_together_is_the_same_conflict(
     theirs: tuple[Rows, Rows],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(merge, "HERE", merge_means.HERE)
+    monkeypatch.setattr(merge, "LOCAL_MERGE_ENGINE", merge_means.LOCAL_MERGE_ENGINE)
     graph.create_branch("dev")
     for branch, (people, edges) in (("main", ours), ("dev", theirs)):
         edit(graph, branch, people=people, knows=edges)
@@ -317,20 +317,20 @@ def fails_at_once(*_: object) -> NoReturn:
     raise StorageError("no disk")
 
 
-class FailsWhenAllIsWritten(Orders):
+class FailsWhenAllIsWritten(MergeTask):
     """A part whose rows are all written, and nobody is told."""
 
-    def bring(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        list(Orders.bring(self, batches))
+    def merge_partition(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        list(MergeTask.merge_partition(self, batches))
         raise StorageError("no disk")
 
 
 @pytest.mark.parametrize(
     ("module", "name", "failing", "doing"),
     [
-        (meeting, "scatter", fails_at_once, "merging"),
-        (merge, "Orders", FailsWhenAllIsWritten, "merging"),
-        pytest.param(load_staging, "_remove", fails_at_once, "staging a merge", marks=pytest.mark.slow),
+        (shuffle, "run_pack_tasks", fails_at_once, "merging"),
+        (merge, "MergeTask", FailsWhenAllIsWritten, "merging"),
+        pytest.param(load_staging, "_remove_rows", fails_at_once, "staging a merge", marks=pytest.mark.slow),
     ],
 )
 def test_a_task_that_fails_changes_nothing(
@@ -362,9 +362,9 @@ def test_a_graph_that_is_only_read_is_not_merged_into(spark: SparkSession, graph
 def test_few_rows_are_merged_here(spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     graph.create_branch("dev")
     edit(graph, "dev", people={"ann": person(5)})
-    monkeypatch.setattr(merge, "HERE", merge_means.HERE)
+    monkeypatch.setattr(merge, "LOCAL_MERGE_ENGINE", merge_means.LOCAL_MERGE_ENGINE)
     # What was and what is.
-    monkeypatch.setattr(merge, "FEW_ROWS", 2)
+    monkeypatch.setattr(merge, "LOCAL_MERGE_ROWS", 2)
     for name in ("in_parts", "scratch_table"):
         monkeypatch.setattr(merge, name, fails_at_once)
     assert graph.spark(spark).merge("dev").nodes == {"Person": Counts(0, 1, 0)}
@@ -381,10 +381,10 @@ def test_a_target_that_moves_meanwhile_is_merged_into_as_it_is_then(
     edit(graph, "dev", people={"ann": person(5)}, knows={"a-b": None})
     others = [{"bob": person(6)}, {"dan": person(7)}]
 
-    def check(*given: Any) -> Checked:
+    def check(*given: Any) -> RuleCheckResult:
         if others:
             edit(graph, people=others.pop())
-        return check_on_spark(*given)
+        return check_changes(*given)
 
     monkeypatch.setattr(merge, "check_on_spark", check)
     assert graph.spark(spark).merge("dev").nodes == {"Person": Counts(0, 1, 0)}

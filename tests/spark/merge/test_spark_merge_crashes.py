@@ -45,8 +45,8 @@ def template(tmp_path: Path) -> Path:
 
 def drive(java: Java, root: str, scenario: Scenario, locks: LockSettings | None = None) -> None:
     """A driver that has executors do the work, however little it is."""
-    load_incoming.FEW_ROWS = merge.FEW_ROWS = 0
-    merge.HERE = NOBODY
+    load_incoming.LOCAL_LOAD_ROWS = merge.LOCAL_MERGE_ROWS = 0
+    merge.LOCAL_MERGE_ENGINE = NOBODY
     graph: Graph = graph_at(root, locks)
     do(graph, graph.spark(java.session()), scenario)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from omnigraph.graph import Graph
 from omnigraph.spark.load import incoming as load_incoming
 from omnigraph.spark.merge import run as merge
-from omnigraph.spark.merge import shuffle as meeting
+from omnigraph.spark.merge import shuffle
 from tests.write.merge.merging import person
 from tests.write.merge.test_merge_histories import QUIET, Crosses, Edits, Merges, Reverts, Step, play, steps
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are handled like many, in several parts."""
-    for module in (load_incoming, merge):
-        monkeypatch.setattr(module, "FEW_ROWS", 0)
-    monkeypatch.setattr(meeting, "LEAST_ROWS_IN_A_PART", 1)
+    monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
+    monkeypatch.setattr(merge, "LOCAL_MERGE_ROWS", 0)
+    monkeypatch.setattr(shuffle, "MIN_ROWS_PER_PARTITION", 1)
 
 
 def play_on(spark: SparkSession, happenings: list[Step]) -> None:

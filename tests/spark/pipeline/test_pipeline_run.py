@@ -18,7 +18,7 @@ import pytest
 from omnigraph.errors import PipelineError, Problem, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.spark.pipeline.problems import LOGGERS
-from omnigraph.spark.pipeline.progress import Step
+from omnigraph.spark.pipeline.progress import PipelineStep
 from omnigraph.spark.pipeline.run import PipelineResult, check_pipeline, run_pipeline
 from tests.pipeline.pipelines import GOOD, changed, make_project, places, planned
 
@@ -34,10 +34,10 @@ class Watched:
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str, int | None]] = []
 
-    def begun(self, step: Step) -> None:
+    def on_start(self, step: PipelineStep) -> None:
         self.told.append(("begun", step.kind, step.name, step.rows))
 
-    def ended(self, step: Step) -> None:
+    def on_end(self, step: PipelineStep) -> None:
         self.told.append(("ended", step.kind, step.name, step.rows))
 
 

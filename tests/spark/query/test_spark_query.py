@@ -176,8 +176,8 @@ WIDEST = (Scalar.I64, Scalar.U64, Scalar.F32)
 def test_numbers_of_all_types_are_compared_by_value(spark: SparkSession, scalar: Scalar) -> None:
     from pyspark.sql import functions as fn
 
-    from omnigraph.spark.query.predicates import _compared
-    from omnigraph.spark.query.values import literal
+    from omnigraph.spark.query.predicates import _compare
+    from omnigraph.spark.query.values import to_literal
 
     left_type = ValueType(scalar)
     for other, values in NUMBERS.items():
@@ -186,13 +186,13 @@ def test_numbers_of_all_types_are_compared_by_value(spark: SparkSession, scalar:
         # From a table and not as constants, which Spark would compute while it plans.
         frame = spark.range(len(pairs)).select(
             *(
-                fn.element_at(fn.array(*(literal(cast("ConstantValue", pair[side]), type_) for pair in pairs)), at)
+                fn.element_at(fn.array(*(to_literal(cast("ConstantValue", pair[side]), type_) for pair in pairs)), at)
                 for side, type_ in ((0, left_type), (1, right_type))
                 for at in [(fn.col("id") + 1).cast("int")]
             )
         )
         compared = frame.toDF("x", "y").select(
-            "x", "y", *(_compared(fn.col("x"), left_type, each, fn.col("y"), right_type) for each in OPERATORS)
+            "x", "y", *(_compare(fn.col("x"), left_type, each, fn.col("y"), right_type) for each in OPERATORS)
         )
         for (left, right), row in zip(pairs, compared.collect(), strict=True):
             unknown = left is None or right is None

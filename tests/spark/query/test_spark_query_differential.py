@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from omnigraph.language.query import bind_parameters, compile_query
+from omnigraph.language.query import compile_query
 from omnigraph.language.query.typed import TypedRead
 from omnigraph.read.query import QueryRequest
 from tests.executors import on_spark
@@ -46,9 +46,10 @@ def check(session: SparkSession, worlds: list[World], data: st.DataObject, readi
     moment = world.moments[data.draw(st.integers(0, len(world.moments) - 1), "moment")]
     read = data.draw(reading)
     note(f"{read.text}\n{read.params}")
-    typed = compile_query(read.text, CATALOG).typed
+    compiled = compile_query(read.text, CATALOG)
+    typed = compiled.typed
     assert isinstance(typed, TypedRead)
-    asked = Asked(moment.model, bind_parameters(typed.parameters, read.params), time.time_ns() // 1_000_000)
+    asked = Asked(moment.model, compiled.bind_parameters(read.params), time.time_ns() // 1_000_000)
     allowed = expected(typed, asked)
     for way in on_spark(session).ways.values():
         found = way(world.graph, QueryRequest(read.text, params=read.params), moment.branch, moment.at)

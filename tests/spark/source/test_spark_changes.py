@@ -21,7 +21,12 @@ from omnigraph.errors import ChangeGap, NotFound, OmniGraphError, ParameterError
 from omnigraph.graph import Graph
 from omnigraph.read.changes.feed import Changes
 from omnigraph.spark.data_source import OmniGraphSource
-from omnigraph.spark.source.change_stream import _MOST_TASKS, SCHEMA, ChangesReader, following_of
+from omnigraph.spark.source.change_stream import (
+    _MAX_TASKS,
+    CHANGE_STREAM_SCHEMA,
+    ChangeStreamReader,
+    parse_stream_options,
+)
 from omnigraph.storage import table as tables
 from tests.spark.stream.spark_streams import ended
 from tests.write.merge.merging import edit, knows, make, person
@@ -57,15 +62,15 @@ IMAGES = ("before", "after")
 # --------------------------------------------------------------------------------------------- as Spark asks
 
 
-def reader_of(graph: Graph, **options: str) -> ChangesReader:
-    return ChangesReader(following_of({"path": graph.uri, "changes": "true", **options}))
+def reader_of(graph: Graph, **options: str) -> ChangeStreamReader:
+    return ChangeStreamReader(parse_stream_options({"path": graph.uri, "changes": "true", **options}))
 
 
-def batch(reader: ChangesReader, start: Offset) -> tuple[list[Row], Offset]:
+def batch(reader: ChangeStreamReader, start: Offset) -> tuple[list[Row], Offset]:
     """The rows of the next batch after an offset, and where it ends."""
     end = reader.latestOffset(start, ReadAllAvailable())
     rows = [row for part in reader.partitions(start, end) for row in reader.read(part)]
-    return [dict(zip(SCHEMA.names, row, strict=True)) for row in rows], end
+    return [dict(zip(CHANGE_STREAM_SCHEMA.names, row, strict=True)) for row in rows], end
 
 
 def test_offsets_are_commits_and_batches_what_the_feed_has(graph: Graph) -> None:
@@ -133,7 +138,7 @@ def test_a_query_of_what_is_there_ends_where_it_began(graph: Graph) -> None:
 
 
 def test_many_commits_are_few_tasks(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _MOST_TASKS > 2
+    assert _MAX_TASKS > 2
     monkeypatch.setattr("omnigraph.spark.source.change_stream._MOST_TASKS", 2)
     for age in range(3):
         edit(graph, people={"ann": person(age)})
@@ -157,7 +162,7 @@ def test_a_branch_that_was_made_anew_is_refused(graph: Graph) -> None:
     for other in (reader, reader_of(graph, branch="dev")):
         with pytest.raises(ParameterError, match="branch 'dev' was deleted and made anew"):
             other.latestOffset(end, ReadAllAvailable())
-    with pytest.raises(ParameterError, match="the cursor is of branch 'dev', not of 'main'"):
+    with pytest.raises(ParameterError, match="the cursor belongs to branch 'dev', not to 'main'"):
         reader_of(graph).partitions(end, end | {"cursor": "other"})
 
 
@@ -188,9 +193,9 @@ def test_bad_options_are_refused(graph: Graph, options: dict[str, str], message:
 
 def test_changes_are_no_table_and_rows_no_stream(graph: Graph) -> None:
     changes = OmniGraphSource({"path": graph.uri, "changes": "True"})
-    assert changes.schema() == SCHEMA
+    assert changes.schema() == CHANGE_STREAM_SCHEMA
     with pytest.raises(Unsupported, match="changes are a stream"):
-        changes.reader(SCHEMA)
+        changes.reader(CHANGE_STREAM_SCHEMA)
     rows = OmniGraphSource({"path": graph.uri, "type": "Person", "changes": "false"})
     assert rows.schema().names == ["id", "age", "mail", "name"]
     with pytest.raises(Unsupported, match="the rows of a type are no stream"):

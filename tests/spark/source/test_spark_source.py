@@ -24,10 +24,10 @@ from omnigraph.graph import Graph
 from omnigraph.read.rows.conditions import Filter as Given
 from omnigraph.read.rows.type_rows import TypeRows
 from omnigraph.spark.data_source import OmniGraphSource
-from omnigraph.spark.source.type_reader import TypeReader, pin_of_text, pin_type, request_of
-from omnigraph.spark.source.types import spark_schema
+from omnigraph.spark.source.type_reader import TypeReader, decode_pin, parse_read_options, pin_type
+from omnigraph.spark.source.types import to_spark_schema
 from omnigraph.storage.location import Location
-from omnigraph.write.executor import even_groups
+from omnigraph.write.executor import group_evenly
 from tests.s3 import S3Server
 from tests.test_imports import imported_by
 
@@ -156,7 +156,7 @@ def test_a_filter_by_option(spark: SparkSession, ships: Graph) -> None:
 def test_only_the_rows_that_are_asked_for_leave_lance(ships: Graph) -> None:
     type_ = ships.schema.catalog.nodes["Ship"]
     rows = TypeRows(type_, ships.snapshot().table("Ship"))
-    reader = TypeReader(rows, spark_schema(type_, ["name"]), [("hull", ">", 40)], 1_000)
+    reader = TypeReader(rows, to_spark_schema(type_, ["name"]), [("hull", ">", 40)], 1_000)
     found = [batch for part in reader.partitions() for batch in reader.read(part)]
     assert sorted(cast("list[str]", pa.Table.from_batches(found)["name"].to_pylist())) == ["it's", "é"]
 
@@ -248,7 +248,7 @@ def test_a_frame_of_now_is_settled_before_it_is_run(spark: SparkSession, tmp_pat
 
 @given(st.dictionaries(st.integers(0, 99), st.integers(1, 1_000), max_size=30), st.integers(1, 2_000))
 def test_groups_hold_every_fragment_once_and_about_as_many_rows(rows: dict[int, int], most: int) -> None:
-    groups = even_groups(rows, most)
+    groups = group_evenly(rows, most)
     assert sorted(fragment for group in groups for fragment in group) == sorted(rows)
     held = [sum(rows[fragment] for fragment in group) for group in groups]
     assert len(groups) == max(1, min(len(rows), -(-sum(rows.values()) // most)))
@@ -257,8 +257,8 @@ def test_groups_hold_every_fragment_once_and_about_as_many_rows(rows: dict[int, 
 
 def test_large_and_small_fragments_are_put_together() -> None:
     rows = {0: 100, 1: 10, 2: 10, 3: 60, 4: 30, 5: 10, 6: 10, 7: 10}
-    assert [sum(rows[each] for each in group) for group in even_groups(rows, 120)] == [120, 120]
-    assert even_groups({}, 10) == [()]
+    assert [sum(rows[each] for each in group) for group in group_evenly(rows, 120)] == [120, 120]
+    assert group_evenly({}, 10) == [()]
 
 
 def test_partitions_are_even(spark: SparkSession, tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_table_without_rows(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_type_that_has_no_table_yet(tmp_path: Path) -> None:
     graph = small_graph(tmp_path)
     type_ = graph.schema.catalog.nodes["Ship"]
-    reader = TypeReader(TypeRows(type_, None), spark_schema(type_, ["name"]), None, 10)
+    reader = TypeReader(TypeRows(type_, None), to_spark_schema(type_, ["name"]), None, 10)
     (only,) = reader.partitions()
     assert list(reader.read(only)) == []
 
@@ -390,21 +390,21 @@ def test_a_stream_is_refused_too() -> None:
 
 def test_a_pin_is_a_text(ships: Graph) -> None:
     pin = pin_type(ships.snapshot(), ships.schema.catalog.nodes["Ship"])
-    assert pin_of_text(pin.text()) == pin
-    rows = request_of({"path": ships.uri, "pin": pin.text()}).rows()
+    assert decode_pin(pin.encode()) == pin
+    rows = parse_read_options({"path": ships.uri, "pin": pin.encode()}).pin_rows()
     assert rows.table == ships.snapshot().table("Ship")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"pin": 3}', '{"pin": null, "other": 1}'])
 def test_a_text_that_is_no_pin(ships: Graph, text: str) -> None:
     with pytest.raises(ParameterError, match="option 'pin' is no pin"):
-        request_of({"path": ships.uri, "pin": text})
+        parse_read_options({"path": ships.uri, "pin": text})
 
 
 def test_a_pin_settles_everything_else(ships: Graph) -> None:
-    pin = pin_type(ships.snapshot(), ships.schema.catalog.nodes["Ship"]).text()
+    pin = pin_type(ships.snapshot(), ships.schema.catalog.nodes["Ship"]).encode()
     with pytest.raises(ParameterError, match="option 'type' is settled by the pin; option 'at' is settled"):
-        request_of({"path": ships.uri, "pin": pin, "type": "Ship", "at": "v1"})
+        parse_read_options({"path": ships.uri, "pin": pin, "type": "Ship", "at": "v1"})
 
 
 def test_spark_finds_the_source_without_lance() -> None:
@@ -416,4 +416,4 @@ def test_spark_finds_the_source_without_lance() -> None:
 def test_a_branch_that_is_gone_cannot_be_pinned(tmp_path: Path) -> None:
     graph = small_graph(tmp_path)
     with pytest.raises(NotFound, match="no branch 'gone'"):
-        request_of({"path": graph.uri, "type": "Ship", "branch": "gone"}).rows()
+        parse_read_options({"path": graph.uri, "type": "Ship", "branch": "gone"}).pin_rows()

@@ -33,7 +33,14 @@ from omnigraph.language.schema import parse_schema
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.read.rows.type_rows import TypeRows
-from omnigraph.spark.source.types import BLOB, arrow_of, spark_schema, spark_type, stored_names, to_spark
+from omnigraph.spark.source.types import (
+    BLOB,
+    arrow_schema_of,
+    stored_names_of,
+    to_spark,
+    to_spark_schema,
+    to_spark_type,
+)
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import column_of
 from omnigraph.write.load.conversion import can_convert, from_arrow
@@ -108,14 +115,14 @@ def graph(tmp_path: Path) -> Graph:
 @pytest.mark.parametrize(("scalar", "name"), NAMES.items())
 def test_a_scalar_and_a_list_of_it(scalar: Scalar, name: str) -> None:
     for nullable in (True, False):
-        assert spark_type(ValueType(scalar, nullable)).simpleString() == name
-        assert spark_type(ValueType(scalar, nullable, is_list=True)).simpleString() == f"array<{name}>"
+        assert to_spark_type(ValueType(scalar, nullable)).simpleString() == name
+        assert to_spark_type(ValueType(scalar, nullable, is_list=True)).simpleString() == f"array<{name}>"
 
 
 def test_enums_are_texts_vectors_are_arrays_and_blobs_are_descriptors() -> None:
-    assert spark_type(ValueType(Scalar.STRING, enum_values=("a", "b"))) == StringType()
-    assert spark_type(ValueType(Scalar.VECTOR, dimension=3)).simpleString() == "array<float>"
-    assert spark_type(ValueType(Scalar.BLOB)) == BLOB
+    assert to_spark_type(ValueType(Scalar.STRING, enum_values=("a", "b"))) == StringType()
+    assert to_spark_type(ValueType(Scalar.VECTOR, dimension=3)).simpleString() == "array<float>"
+    assert to_spark_type(ValueType(Scalar.BLOB)) == BLOB
 
 
 def can_load(found: DataType, type_: ValueType) -> bool:
@@ -124,9 +131,9 @@ def can_load(found: DataType, type_: ValueType) -> bool:
 
 def test_every_type_but_a_descriptor_can_be_loaded_from_its_spark_type() -> None:
     for each in parse_schema(SCHEMA).catalog.nodes["Thing"].properties.values():
-        assert can_load(spark_type(each.type), each.type), each
+        assert can_load(to_spark_type(each.type), each.type), each
     blob = ValueType(Scalar.BLOB)
-    assert not can_load(spark_type(blob), blob)
+    assert not can_load(to_spark_type(blob), blob)
     assert can_load(BinaryType(), blob)
 
 
@@ -150,7 +157,7 @@ def test_what_can_be_loaded(found: DataType, type_: ValueType, expected: bool) -
 
 def test_only_what_a_table_itself_needs_is_never_null() -> None:
     holds = parse_schema("node Thing { code: String }\nedge Holds: Thing -> Thing { since: Date  weight: F32? }")
-    columns = spark_schema(holds.catalog.edges["Holds"], ["to", "from", "id", "since"])
+    columns = to_spark_schema(holds.catalog.edges["Holds"], ["to", "from", "id", "since"])
     assert [(each.name, each.nullable) for each in columns] == [
         ("to", False),
         ("from", False),
@@ -185,7 +192,7 @@ def test_values_come_back_as_they_were(scalar: Scalar, data: st.DataObject) -> N
         (ValueType(scalar, nullable=True, is_list=True), st.none() | st.lists(VALUES[scalar], max_size=3).map(tuple)),
     ):
         stored = arrow_values(type_, data.draw(st.lists(values, max_size=5)))
-        target = arrow_of(StructType([StructField("x", spark_type(type_))]))
+        target = arrow_schema_of(StructType([StructField("x", to_spark_type(type_))]))
         there = to_spark(pa.record_batch({"x": stored}), target)
         assert there.schema == target
         back = from_arrow(column_of(there, "x"), type_)
@@ -196,12 +203,14 @@ def test_values_come_back_as_they_were(scalar: Scalar, data: st.DataObject) -> N
 def test_vectors_lose_their_length_and_nothing_else() -> None:
     type_ = ValueType(Scalar.VECTOR, nullable=True, dimension=2)
     stored = arrow_values(type_, [(1.0, 0.5), None, (-0.0, 3.0)])
-    there = to_spark(pa.record_batch({"x": stored}), arrow_of(StructType([StructField("x", spark_type(type_))])))
+    there = to_spark(
+        pa.record_batch({"x": stored}), arrow_schema_of(StructType([StructField("x", to_spark_type(type_))]))
+    )
     assert there.to_pylist() == [{"x": [1.0, 0.5]}, {"x": None}, {"x": [-0.0, 3.0]}]
 
 
 def test_nulls_where_spark_was_promised_none_are_an_error() -> None:
-    target = arrow_of(StructType([StructField("x", IntegerType(), nullable=False)]))
+    target = arrow_schema_of(StructType([StructField("x", IntegerType(), nullable=False)]))
     with pytest.raises(ParameterError, match="column 'x' holds nulls"):
         to_spark(pa.record_batch({"x": pa.array([1, None], pa.int32())}), target)
 
@@ -210,8 +219,8 @@ def test_what_a_table_lacks_is_null_in_every_type(graph: Graph) -> None:
     newer = parse_schema(SCHEMA.replace("code:", "photo: Blob?  sizes: [U64]?  seen: DateTime?  code:")).catalog
     type_ = newer.nodes["Thing"]
     names = ["photo", "sizes", "seen", "code"]
-    assert [stored_names(type_)[name] for name in names] == names
-    target = arrow_of(spark_schema(type_, names))
+    assert [stored_names_of(type_)[name] for name in names] == names
+    target = arrow_schema_of(to_spark_schema(type_, names))
     rows = TypeRows(type_, graph.snapshot().table("Thing"))
     found = pa.Table.from_batches([to_spark(batch, target) for batch in rows.read(names)])
     assert found.schema == target

@@ -13,8 +13,8 @@ import pytest
 import omnigraph
 from omnigraph.errors import NotFound, ParameterError, ReadOnly
 from omnigraph.graph import Graph
-from omnigraph.spark.stream.checkpoint import Bound, bind, checked_checkpoint
-from omnigraph.spark.stream.sink import AVAILABLE_NOW, Routed
+from omnigraph.spark.stream.checkpoint import StreamBinding, bind_checkpoint, resolve_checkpoint
+from omnigraph.spark.stream.sink import AVAILABLE_NOW, RoutedFrames
 from omnigraph.storage.location import locate
 from tests.graphs import rows_of
 from tests.spark.load.spark_loads import codes, new_graph, ship
@@ -73,10 +73,10 @@ def test_a_function_routes_a_batch_to_several_types_on_a_branch(
     arrive(tmp_path / "in", "0.json", [{"code": "a", "name": "A"}, {"code": "b", "name": "B", "tug": "a"}])
     seen: list[int] = []
 
-    def route(batch: DataFrame) -> Routed:
+    def route(batch: DataFrame) -> RoutedFrames:
         seen.append(batch.count())
         tows = batch.where("tug is not null").selectExpr("tug as `from`", "code as `to`")
-        return cast("Routed", {"nodes": {"Ship": batch.select("code", "name")}, "edges": {"tows": tows}})
+        return cast("RoutedFrames", {"nodes": {"Ship": batch.select("code", "name")}, "edges": {"tows": tows}})
 
     frame = streamed(spark, tmp_path / "in", "code string, name string, tug string")
     query = graph.spark(spark).stream(
@@ -201,9 +201,9 @@ def test_what_does_not_stream_and_what_cannot_be_written_to(spark: SparkSession,
 def test_a_checkpoint_inside_the_graph(uri: str, checkpoint: str, inside: bool) -> None:
     if inside:
         with pytest.raises(ParameterError, match="inside the graph"):
-            checked_checkpoint(locate(uri), checkpoint)
+            resolve_checkpoint(locate(uri), checkpoint)
     else:
-        assert checked_checkpoint(locate(uri), checkpoint) == checkpoint
+        assert resolve_checkpoint(locate(uri), checkpoint) == checkpoint
 
 
 # --------------------------------------------------------------------------------------------- another's checkpoint
@@ -215,7 +215,7 @@ def test_a_checkpoint_is_of_one_graph_one_branch_and_one_target(
     check = str(tmp_path / "check [1]")
 
     def bound(graph: Graph, branch: str = "main", target: str = "node Ship", app: str = "stream") -> None:
-        bind(spark, graph.spark(spark).manifest, check, Bound(branch, target, app))
+        bind_checkpoint(spark, graph.spark(spark).manifest, check, StreamBinding(branch, target, app))
 
     def refused(graph: Graph, branch: str = "main", target: str = "node Ship", app: str = "stream") -> str:
         with pytest.raises(ParameterError, match="the checkpoint '") as caught:
@@ -239,11 +239,11 @@ def test_a_checkpoint_is_of_one_graph_one_branch_and_one_target(
 def test_a_branch_that_was_made_anew(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
     manifest, check = graph.spark(spark).manifest, str(tmp_path / "check")
     graph.create_branch("side")
-    bind(spark, manifest, check, Bound("side", "route", "stream"))
+    bind_checkpoint(spark, manifest, check, StreamBinding("side", "route", "stream"))
     graph.delete_branch("side")
     graph.create_branch("side")
     with pytest.raises(ParameterError, match="branch 'side', which was made anew"):
-        bind(spark, manifest, check, Bound("side", "route", "stream"))
+        bind_checkpoint(spark, manifest, check, StreamBinding("side", "route", "stream"))
 
 
 def test_the_checkpoint_of_another_query_or_one_that_was_damaged(
@@ -253,16 +253,16 @@ def test_the_checkpoint_of_another_query_or_one_that_was_damaged(
     check.mkdir()
     (check / "omnigraph.json").write_text('{"graph": 1}')
     with pytest.raises(ParameterError, match="does not say where its rows went"):
-        bind(spark, manifest, str(check), Bound("main", "route", "stream"))
+        bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream"))
     (check / "omnigraph.json").unlink()
     (check / "metadata").write_text('{"id": "another"}')
     with pytest.raises(ParameterError, match="of a query that writes elsewhere"):
-        bind(spark, manifest, str(check), Bound("main", "route", "stream"))
+        bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream"))
     # As one leaves it who died at the first moment.
     (check / "metadata").unlink()
     (check / ".omnigraph.json.unfinished").write_text("{")
-    bind(spark, manifest, str(check), Bound("main", "route", "stream"))
-    bind(spark, manifest, str(check), Bound("main", "route", "stream"))
+    bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream"))
+    bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream"))
 
 
 @pytest.mark.slow

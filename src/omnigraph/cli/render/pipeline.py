@@ -15,8 +15,8 @@ from omnigraph.errors import Json
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.file import PipelineFile
-    from omnigraph.pipeline.plan import Mapped, Plan, PlannedInput, PlannedTarget
-    from omnigraph.spark.pipeline import CheckResult, PipelineResult, Step
+    from omnigraph.pipeline.plan import PipelinePlan, PlannedColumn, PlannedMapping, PlannedSource
+    from omnigraph.spark.pipeline import CheckResult, PipelineResult, PipelineStep
 
 _MAIN = "main"
 _LATER = "known to Spark"
@@ -26,7 +26,7 @@ _LATER = "known to Spark"
 class PipelinePreview(CommandResult):
     """What a pipeline reads, maps and writes."""
 
-    plan: Plan
+    plan: PipelinePlan
     graph: str
 
     def to_json(self) -> Mapping[str, Json]:
@@ -36,11 +36,11 @@ class PipelinePreview(CommandResult):
             "file": file.name,
             "graph": self.graph,
             "load": _load_json(file),
-            "makes_branch": plan.makes_branch,
-            "sources": [_input_json(each) for each in plan.inputs],
+            "makes_branch": plan.creates_branch,
+            "sources": [_input_json(each) for each in plan.sources],
             "views": [{"name": view.name, "sql": view.sql.written} for view in file.views],
-            "targets": [_target_json(each) for each in plan.targets],
-            "checks": [{"name": each.name, "file": file.shown(each.check.file)} for each in plan.checks],
+            "targets": [_target_json(each) for each in plan.mappings],
+            "checks": [{"name": each.name, "file": file.display_path(each.check.file)} for each in plan.checks],
             "notes": list(plan.notes),
         }
 
@@ -48,7 +48,7 @@ class PipelinePreview(CommandResult):
         """The destination, then one table per part."""
         plan, file = self.plan, self.plan.file
         load = file.load
-        made = f", made from {load.origin}" if plan.makes_branch else ""
+        made = f", made from {load.origin}" if plan.creates_branch else ""
         page.facts(
             {
                 "graph": self.graph,
@@ -59,14 +59,14 @@ class PipelinePreview(CommandResult):
             }
         )
         page.print("")
-        page.table(("source", "format", "reads", "size"), [_input_row(each) for each in plan.inputs])
+        page.table(("source", "format", "reads", "size"), [_input_row(each) for each in plan.sources])
         if file.views:
             page.print("")
             page.table(("view", "sql"), [(view.name, to_one_line(view.sql.written)) for view in file.views])
         page.print("")
         page.table(
             ("type", "column", "wants", "expression", "gives", "view"),
-            [_column_row(target, each) for target in plan.targets for each in target.columns],
+            [_column_row(target, each) for target in plan.mappings for each in target.columns],
         )
         for note in plan.notes:
             page.say(f"note: {note}")
@@ -80,11 +80,11 @@ class PipelineCheckSummary(CommandResult):
 
     def to_json(self) -> Mapping[str, Json]:
         """What a load says, and the steps."""
-        return {**_loaded(self.result, checked=True).to_json(), **_steps_json(self.result)}
+        return {**_load_summary(self.result, checked=True).to_json(), **_steps_json(self.result)}
 
     def draw(self, page: Page) -> None:
         """Draw it as a load with ``--check``."""
-        _loaded(self.result, checked=True).draw(page)
+        _load_summary(self.result, checked=True).draw(page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,14 @@ class PipelineRunSummary(CommandResult):
     def to_json(self) -> Mapping[str, Json]:
         """What a load says, the steps, and the checks; ``look`` is what to do next."""
         return {
-            **_loaded(self.result, checked=False).to_json(),
+            **_load_summary(self.result, checked=False).to_json(),
             **_steps_json(self.result),
             "graph": self.graph,
             "passed": self.result.passed,
             "checks": [
                 {
                     "name": each.check.name,
-                    "file": self._file.shown(each.check.check.file),
+                    "file": self._file.display_path(each.check.check.file),
                     "rows": each.rows,
                     "passed": each.passed,
                     "sample": list(each.sample),
@@ -118,7 +118,7 @@ class PipelineRunSummary(CommandResult):
     def draw(self, page: Page) -> None:
         """Print what was loaded, the time, the result of each check, and how to inspect it."""
         result = self.result
-        _loaded(result, checked=False).draw(page)
+        _load_summary(result, checked=False).draw(page)
         page.print("")
         pace = f"{result.load_seconds:.1f} s, {result.rows_per_second:,.0f} rows/s; {result.seconds:.1f} s in all"
         page.print(f"{pluralize(result.rows, 'row')} in {pace}")
@@ -169,10 +169,10 @@ class PipelineRunSummary(CommandResult):
 
     def _asked(self, check: CheckResult) -> str:
         given = check.check.check
-        words = f"{_word(self._file.shown(given.file))} --name {check.check.name}"
+        words = f"{_word(self._file.display_path(given.file))} --name {check.check.name}"
         if not given.params:
             return words
-        params = self._file.secrets.hide(json.dumps(given.params, default=str, ensure_ascii=False))
+        params = self._file.redactor.redact(json.dumps(given.params, default=str, ensure_ascii=False))
         return f"{words} --params {_word(params)}"
 
 
@@ -184,10 +184,10 @@ def _word(text: str) -> str:
 # --------------------------------------------------------------------------------------------- parts
 
 
-def _loaded(result: PipelineResult, *, checked: bool) -> LoadSummary:
+def _load_summary(result: PipelineResult, *, checked: bool) -> LoadSummary:
     """The result of the load, with the texts of the file instead of the values of variables."""
     file, load = result.plan.file, result.load
-    rejects = load.rejects_path and file.secrets.hide(load.rejects_path)
+    rejects = load.rejects_path and file.redactor.redact(load.rejects_path)
     return LoadSummary(replace(load, branch=file.load.branch.written, rejects_path=rejects), checked=checked)
 
 
@@ -202,8 +202,8 @@ def _load_json(file: PipelineFile) -> Mapping[str, Json]:
     }
 
 
-def _input_json(planned: PlannedInput) -> Mapping[str, Json]:
-    each = planned.input
+def _input_json(planned: PlannedSource) -> Mapping[str, Json]:
+    each = planned.source
     return {
         "name": each.name,
         "format": each.format and each.format.written,
@@ -216,8 +216,8 @@ def _input_json(planned: PlannedInput) -> Mapping[str, Json]:
     }
 
 
-def _input_row(planned: PlannedInput) -> tuple[str, str, str, str | None]:
-    each = planned.input
+def _input_row(planned: PlannedSource) -> tuple[str, str, str, str | None]:
+    each = planned.source
     reads = each.path or each.sql or each.options.get("dbtable") or each.options.get("query") or ""
     size = None
     if planned.files is not None and planned.size is not None:
@@ -225,7 +225,7 @@ def _input_row(planned: PlannedInput) -> tuple[str, str, str, str | None]:
     return each.name, "sql" if each.format is None else each.format.written, to_one_line(str(reads)), size
 
 
-def _target_json(target: PlannedTarget) -> Mapping[str, Json]:
+def _target_json(target: PlannedMapping) -> Mapping[str, Json]:
     return {
         "kind": target.kind,
         "type": target.type.name,
@@ -233,19 +233,19 @@ def _target_json(target: PlannedTarget) -> Mapping[str, Json]:
         "columns": [
             {
                 "name": each.name,
-                "wants": each.wanted_text,
+                "wants": each.target_text,
                 "expression": each.expression.written,
-                "gives": None if each.gives is None else str(each.gives),
+                "gives": None if each.expression_type is None else str(each.expression_type),
             }
             for each in target.columns
         ],
     }
 
 
-def _column_row(target: PlannedTarget, column: Mapped) -> tuple[str, ...]:
-    gives = _LATER if column.gives is None else str(column.gives)
+def _column_row(target: PlannedMapping, column: PlannedColumn) -> tuple[str, ...]:
+    gives = _LATER if column.expression_type is None else str(column.expression_type)
     expression = to_one_line(column.expression.written)
-    return target.type.name, column.name, column.wanted_text, expression, gives, target.view.written
+    return target.type.name, column.name, column.target_text, expression, gives, target.view.written
 
 
 def _steps_json(result: PipelineResult) -> Mapping[str, Json]:
@@ -258,5 +258,5 @@ def _steps_json(result: PipelineResult) -> Mapping[str, Json]:
     }
 
 
-def _step_json(step: Step) -> Mapping[str, Json]:
+def _step_json(step: PipelineStep) -> Mapping[str, Json]:
     return {"kind": step.kind, "name": step.name, "rows": step.rows, "seconds": round(step.seconds, 3)}

@@ -1,27 +1,27 @@
 """Loads on Spark: executors read, check and write the rows; the driver makes one commit of them."""
 
-from omnigraph.spark.inputs import is_spark_frame, paths_of, size_of
-from omnigraph.spark.load.changed_table import PartRows, Reading
-from omnigraph.spark.load.incoming import Blocks, DistributedRows, Run, StagedPlaces
-from omnigraph.spark.load.proofs import parts_of
+from omnigraph.spark.inputs import is_spark_frame, list_paths, total_size
+from omnigraph.spark.load.changed_table import FragmentRows, RowReader
+from omnigraph.spark.load.incoming import BlockLines, DistributedRows, SourceRun, StagedPlaces
+from omnigraph.spark.load.proofs import assign_partitions
 from omnigraph.spark.load.run import load
-from omnigraph.spark.load.scratch import scratch_table
-from omnigraph.spark.load.set_rules import check_on_spark
-from omnigraph.spark.load.staging import stage_on_spark
+from omnigraph.spark.load.scratch import create_scratch_table
+from omnigraph.spark.load.set_rules import check_changes
+from omnigraph.spark.load.staging import stage_rows
 
 __all__ = [
-    "Blocks",
+    "BlockLines",
     "DistributedRows",
-    "PartRows",
-    "Reading",
-    "Run",
+    "FragmentRows",
+    "RowReader",
+    "SourceRun",
     "StagedPlaces",
-    "check_on_spark",
+    "assign_partitions",
+    "check_changes",
+    "create_scratch_table",
     "is_spark_frame",
+    "list_paths",
     "load",
-    "parts_of",
-    "paths_of",
-    "scratch_table",
-    "size_of",
-    "stage_on_spark",
+    "stage_rows",
+    "total_size",
 ]

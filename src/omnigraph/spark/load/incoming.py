@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from omnigraph.spark.executor import on_fragments
+from omnigraph.spark.executor import map_fragments
 from omnigraph.spark.load.load_task import PLACES
 from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_schema
@@ -26,7 +26,7 @@ from omnigraph.write.load import RecordPosition, RowNumbers, StagedRows, attach_
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FEW_ROWS: Final = 100
+LOCAL_LOAD_ROWS: Final = 100
 """So few incoming rows this process handles itself, in less time than a job takes to begin. More are not looked up by
 their values in every case, and then whole columns of the tables would have to come here."""
 _WRITTEN: Final = pa.schema(
@@ -41,7 +41,7 @@ class DistributedRows(StagedRows):
     session: SparkSession | None = field(default=None, repr=False)
 
     @property
-    def own(self) -> Mapping[int, int]:
+    def own_fragments(self) -> Mapping[int, int]:
         """The fragments of these rows in the detached version, and how many rows each has."""
         found = self.detached.fragment_rows()
         return {
@@ -52,16 +52,16 @@ class DistributedRows(StagedRows):
 
     def written_on(self, table: Table, mode: WriteMode, without: Values) -> tuple[FragmentText, ...]:
         """The rows but those of some ids, in the folder of a table. Fragments that lie there and lose none stay."""
-        if self.session is None or sum(self.own.values()) <= FEW_ROWS:
+        if self.session is None or sum(self.own_fragments.values()) <= LOCAL_LOAD_ROWS:
             return super().write_to(table, mode, without)
         at_home = self.target.is_usable_by(table, mode)
         schema = arrow_schema(self.type)
-        work = partial(_write_again, schema=schema, target=table, mode=mode, without=without, at_home=at_home)
+        work = partial(_rewrite_fragments, schema=schema, target=table, mode=mode, without=without, at_home=at_home)
         columns = "fragment long, kept boolean, fragments string"
-        groups = [[fragment] for fragment in sorted(self.own)]
+        groups = [[fragment] for fragment in sorted(self.own_fragments)]
         # Evaluated once: each time it writes files.
-        told = on_fragments(self.session, self.detached, groups, work, columns).collect()
-        known = dict(zip(sorted(self.own), self.fragments, strict=True))
+        told = map_fragments(self.session, self.detached, groups, work, columns).collect()
+        known = dict(zip(sorted(self.own_fragments), self.fragments, strict=True))
         return tuple(
             text
             for fragment, kept, texts in sorted(cast("list[tuple[int, bool, str]]", told))
@@ -69,7 +69,7 @@ class DistributedRows(StagedRows):
         )
 
 
-def _write_again(
+def _rewrite_fragments(
     audit: Table,
     fragments: Sequence[int],
     *,
@@ -81,7 +81,7 @@ def _write_again(
 ) -> Iterator[pa.RecordBatch]:
     """The task of one fragment."""
     for fragment in fragments:
-        kept = at_home and not _holds_any(audit, fragment, without)
+        kept = at_home and not _contains_any(audit, fragment, without)
         written: Sequence[FragmentText] = ()
         if not kept:
             read = audit.scan(with_row_address=True, in_fragments=[fragment])
@@ -92,7 +92,7 @@ def _write_again(
         yield pa.RecordBatch.from_arrays(columns, schema=_WRITTEN)
 
 
-def _holds_any(audit: Table, fragment: int, ids: Values) -> bool:
+def _contains_any(audit: Table, fragment: int, ids: Values) -> bool:
     read = audit.scan(["id"], in_fragments=[fragment])
     return any(cast("bool", is_among(column_of(batch, "id"), ids).true_count) for batch in read)
 
@@ -101,13 +101,13 @@ def _holds_any(audit: Table, fragment: int, ids: Values) -> bool:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockLines:
     """How many lines the blocks of files have: tasks count the lines of theirs, and know of no other."""
 
     lines: Mapping[tuple[str, int], int]
 
     @cached_property
-    def _before(self) -> Mapping[tuple[str, int], int]:
+    def _lines_before(self) -> Mapping[tuple[str, int], int]:
         """For each block the number of lines of its file that come before it."""
         found: dict[tuple[str, int], int] = {}
         for file in {file for file, _ in self.lines}:
@@ -116,20 +116,20 @@ class Blocks:
             found |= {(file, block): count for block, count in zip(blocks, counts, strict=False)}
         return found
 
-    def line(self, file: str | None, block: int | None, line: int | None) -> int | None:
+    def line_in_file(self, file: str | None, block: int | None, line: int | None) -> int | None:
         """The line of a file, for a line of one of its blocks."""
         if file is None or block is None or line is None:
             return line
-        return self._before[file, block] + line
+        return self._lines_before[file, block] + line
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SourceRun:
     """Rows that came one after the other: of one file, or with places of their own in the scratch table."""
 
     count: int
     file: str | None = None
-    noted: bool = False
+    has_places: bool = False
 
 
 @dataclass
@@ -137,45 +137,45 @@ class StagedPlaces:
     """Where rows stood: runs of them, and fragments of a scratch table in the order of those that are noted there."""
 
     scratch: Table
-    runs: Sequence[Run]
+    runs: Sequence[SourceRun]
     fragments: Sequence[FragmentText]
-    blocks: Blocks
+    blocks: BlockLines
 
     @property
     def count(self) -> int:
         """How many rows there are."""
-        return int(self._ends[-1]) if self.runs else 0
+        return int(self._run_ends[-1]) if self.runs else 0
 
-    def of(self, numbers: RowNumbers) -> list[RecordPosition]:
+    def find(self, numbers: RowNumbers) -> list[RecordPosition]:
         """Where these rows stood."""
         found: list[RecordPosition] = []
         noted: list[int] = []
-        at = np.searchsorted(self._ends, numbers, side="right")
+        at = np.searchsorted(self._run_ends, numbers, side="right")
         for run, number in zip(cast("list[int]", at.tolist()), cast("list[int]", numbers.tolist()), strict=True):
             found.append((self.runs[run].file, None))
-            if self.runs[run].noted:
-                noted.append(number - int(self._unnoted[run]))
-        places = iter(self._noted(noted))
+            if self.runs[run].has_places:
+                noted.append(number - int(self._rows_without_places[run]))
+        places = iter(self._read_places(noted))
         return [next(places) if self.runs[run].noted else place for run, place in zip(at, found, strict=True)]
 
     @cached_property
-    def _ends(self) -> RowNumbers:
+    def _run_ends(self) -> RowNumbers:
         """For each run the number of the row after its last."""
         return np.cumsum([run.count for run in self.runs], dtype=np.int64)
 
     @cached_property
-    def _unnoted(self) -> RowNumbers:
+    def _rows_without_places(self) -> RowNumbers:
         """For each run how many rows up to it are not in the scratch table."""
-        return np.cumsum([0 if run.noted else run.count for run in self.runs], dtype=np.int64)
+        return np.cumsum([0 if run.has_places else run.count for run in self.runs], dtype=np.int64)
 
-    def _noted(self, rows: Sequence[int]) -> list[RecordPosition]:
+    def _read_places(self, rows: Sequence[int]) -> list[RecordPosition]:
         if not rows:
             return []
         with translated(self._audit.subject):
             found = self._audit.dataset.take(list(rows))
         columns = [to_list(column_of(found, name)) for name in PLACES.names]
         places = cast("Iterator[tuple[str | None, int | None, int | None]]", zip(*columns, strict=True))
-        return [(file, self.blocks.line(file, block, line)) for file, block, line in places]
+        return [(file, self.blocks.line_in_file(file, block, line)) for file, block, line in places]
 
     @cached_property
     def _audit(self) -> Table:

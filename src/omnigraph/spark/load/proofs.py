@@ -21,17 +21,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.spark.load.changed_table import ChangedOnSpark, PartRows, Reading
+from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows, RowReader
 from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.storage.keys import canonical_text
 from omnigraph.storage.pinned import Table
-from omnigraph.write.rules import Arrival, Part, RuleKind, SetRule
+from omnigraph.write.rules import IncomingMode, RuleKind, SetRule, TablePart
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TEXTS_IN_A_PART: Final = 1_000_000
-_MOST_PARTS: Final = 4_096
+_TEXTS_PER_PARTITION: Final = 1_000_000
+_MAX_PARTITIONS: Final = 4_096
 _TEXTS_AT_ONCE: Final = 524_288
 """A task parts so many texts at a time: with more of them packs become larger, and so does its memory."""
 
@@ -44,7 +44,7 @@ _PACKS: Final = pa.schema(
         pa.field("texts", pa.binary()),
     ]
 )
-_DOUBTED: Final = pa.schema([pa.field("claim", pa.int32())])
+_FAILED: Final = pa.schema([pa.field("claim", pa.int32())])
 
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT: Final = np.uint64(32)
@@ -53,7 +53,7 @@ _MASKS: Final = np.array([(1 << 8 * length) - 1 for length in range(_WORD + 1)],
 """The bytes of a word that belong to a text which ends in it, by how many they are."""
 
 _Words: TypeAlias = npt.NDArray[np.uint64]
-_Parts: TypeAlias = npt.NDArray[np.uint16]
+_PartitionNumbers: TypeAlias = npt.NDArray[np.uint16]
 
 
 class _Role(IntEnum):
@@ -61,47 +61,47 @@ class _Role(IntEnum):
 
     COUNTED = 0
     """They stand there, and none may do so too often."""
-    THERE = 1
+    PRESENT = 1
     """They stand there."""
-    NEEDED = 2
+    REQUIRED = 2
     """They must stand there."""
 
 
 @dataclass(slots=True)
-class _Claim:
+class _ValueCheck:
     """What has to be shown about the values in some columns of a table, and which rules follow from it.
 
     ``looks`` are the rows that it is about, by table key, part and columns.
     """
 
-    most: int | None = None
+    max_count: int | None = None
     rules: list[SetRule] = field(default_factory=list[SetRule])
-    looks: dict[tuple[str, Part, tuple[str, ...]], _Role] = field(
-        default_factory=dict[tuple[str, Part, tuple[str, ...]], _Role]
+    columns: dict[tuple[str, TablePart, tuple[str, ...]], _Role] = field(
+        default_factory=dict[tuple[str, TablePart, tuple[str, ...]], _Role]
     )
 
-    def counts(self, table_key: str, parts: Iterable[Part], columns: tuple[str, ...], most: int) -> None:
+    def add_counted(self, table_key: str, parts: Iterable[TablePart], columns: tuple[str, ...], most: int) -> None:
         """None of these values stands there more than so often."""
-        self.most = most if self.most is None else min(self.most, most)
+        self.max_count = most if self.max_count is None else min(self.max_count, most)
         for part in parts:
-            self.looks[table_key, part, columns] = _Role.COUNTED
+            self.columns[table_key, part, columns] = _Role.COUNTED
 
-    def finds(self, table_key: str, parts: Iterable[Part]) -> None:
+    def add_present(self, table_key: str, parts: Iterable[TablePart]) -> None:
         """These are nodes."""
         for part in parts:
-            self.looks.setdefault((table_key, part, ("id",)), _Role.THERE)
+            self.columns.setdefault((table_key, part, ("id",)), _Role.PRESENT)
 
-    def needs(self, table_key: str, part: Part, end: str) -> None:
+    def add_required(self, table_key: str, part: TablePart, end: str) -> None:
         """These are ends of edges, which must be among the nodes."""
-        self.looks[table_key, part, (end,)] = _Role.NEEDED
+        self.columns[table_key, part, (end,)] = _Role.REQUIRED
 
 
-def unproven(
-    session: SparkSession, rules: Sequence[SetRule], changed: Mapping[str, ChangedOnSpark]
+def find_unproven_rules(
+    session: SparkSession, rules: Sequence[SetRule], changed: Mapping[str, ChangedSparkTable]
 ) -> tuple[SetRule, ...]:
     """The rules that may be broken, once it was tried to show that they hold; one job shows all that it can."""
-    claims = _claims(rules, changed)
-    doubted = _doubted(session, claims, changed) if claims else frozenset[int]()
+    claims = _plan_checks(rules, changed)
+    doubted = _find_failed_checks(session, claims, changed) if claims else frozenset[int]()
     shown = {id(rule) for number, claim in enumerate(claims) if number not in doubted for rule in claim.rules}
     return tuple(rule for rule in rules if id(rule) not in shown)
 
@@ -109,19 +109,19 @@ def unproven(
 # --------------------------------------------------------------------------------------------- what is to be shown
 
 
-def _claims(rules: Iterable[SetRule], changed: Mapping[str, ChangedOnSpark]) -> list[_Claim]:
+def _plan_checks(rules: Iterable[SetRule], changed: Mapping[str, ChangedSparkTable]) -> list[_ValueCheck]:
     """One claim for each set of columns that rules speak of; it serves all of these rules."""
-    found: dict[tuple[str, tuple[str, ...]], _Claim] = {}
+    found: dict[tuple[str, tuple[str, ...]], _ValueCheck] = {}
     for rule in rules:
-        about = _about(rule)
-        if _can_be_shown(rule, changed):
-            claim = found.setdefault(about, _Claim())
+        about = _subject_of(rule)
+        if _can_prove(rule, changed):
+            claim = found.setdefault(about, _ValueCheck())
             claim.rules.append(rule)
-            _add(claim, rule, about, changed)
+            _add_rule(claim, rule, about, changed)
     return list(found.values())
 
 
-def _about(rule: SetRule) -> tuple[str, tuple[str, ...]]:
+def _subject_of(rule: SetRule) -> tuple[str, tuple[str, ...]]:
     """The table and the columns whose values a rule is about: for the ends of edges those are the ids of nodes."""
     incoming = rule.relations[0]
     match rule.kind:
@@ -133,15 +133,16 @@ def _about(rule: SetRule) -> tuple[str, tuple[str, ...]]:
             return incoming.table_key, incoming.columns["node"]
 
 
-def _can_be_shown(rule: SetRule, changed: Mapping[str, ChangedOnSpark]) -> bool:
+def _can_prove(rule: SetRule, changed: Mapping[str, ChangedSparkTable]) -> bool:
     """Rows that go are not looked at here; and which rows a merge replaces only a join with their ids could tell."""
     if any(
-        relation.part in (Part.GONE, Part.LOST) and not changed[relation.table_key].is_empty(relation.part)
+        relation.part in (TablePart.SUPERSEDED, TablePart.DELETED)
+        and not changed[relation.table_key].is_empty(relation.part)
         for relation in rule.relations
     ):
         return False
     table = changed[rule.relations[0].table_key]
-    replaces = table.arrival is Arrival.UPSERT and not table.is_empty(Part.KEPT)
+    replaces = table.arrival is IncomingMode.UPSERT and not table.is_empty(TablePart.KEPT)
     match rule.kind:
         case RuleKind.UNIQUE:
             return not replaces or rule.relations[0].columns["value"] == ("id",)
@@ -151,86 +152,88 @@ def _can_be_shown(rule: SetRule, changed: Mapping[str, ChangedOnSpark]) -> bool:
             return rule.limits.minimum == 0 and not replaces
 
 
-def _add(
-    claim: _Claim, rule: SetRule, about: tuple[str, tuple[str, ...]], changed: Mapping[str, ChangedOnSpark]
+def _add_rule(
+    claim: _ValueCheck, rule: SetRule, about: tuple[str, tuple[str, ...]], changed: Mapping[str, ChangedSparkTable]
 ) -> None:
     table_key, columns = about
     incoming = rule.relations[0]
-    parts = [part for part in (Part.INCOMING, Part.KEPT) if not changed[table_key].is_empty(part)]
+    parts = [part for part in (TablePart.INCOMING, TablePart.KEPT) if not changed[table_key].is_empty(part)]
     if rule.kind is RuleKind.ENDS:
-        claim.finds(table_key, parts)
-        if not changed[incoming.table_key].is_empty(Part.INCOMING):
-            claim.needs(incoming.table_key, Part.INCOMING, incoming.columns["node"][0])
+        claim.add_present(table_key, parts)
+        if not changed[incoming.table_key].is_empty(TablePart.INCOMING):
+            claim.add_required(incoming.table_key, TablePart.INCOMING, incoming.columns["node"][0])
         return
-    if changed[table_key].arrival is Arrival.UPSERT:
+    if changed[table_key].arrival is IncomingMode.UPSERT:
         # An id that is there already is replaced.
-        parts = [Part.INCOMING]
-    claim.counts(table_key, parts, columns, 1 if rule.limits.maximum is None else rule.limits.maximum)
+        parts = [TablePart.INCOMING]
+    claim.add_counted(table_key, parts, columns, 1 if rule.limits.maximum is None else rule.limits.maximum)
 
 
 # --------------------------------------------------------------------------------------------- the job
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ColumnRead:
     """Columns whose values a task reads, and what they are to a claim."""
 
-    claim: int
+    check: int
     role: _Role
     columns: tuple[str, ...]
 
 
-def _doubted(session: SparkSession, claims: Sequence[_Claim], changed: Mapping[str, ChangedOnSpark]) -> frozenset[int]:
+def _find_failed_checks(
+    session: SparkSession, claims: Sequence[_ValueCheck], changed: Mapping[str, ChangedSparkTable]
+) -> frozenset[int]:
     """The claims that do not hold, by their numbers."""
-    wanted: dict[tuple[str, Part], list[_Wanted]] = {}
+    wanted: dict[tuple[str, TablePart], list[_ColumnRead]] = {}
     for number, claim in enumerate(claims):
-        for (table_key, part, columns), role in claim.looks.items():
-            wanted.setdefault((table_key, part), []).append(_Wanted(number, role, columns))
-    rows = {key: _rows(changed[key[0]], key[1]) for key in wanted}
+        for (table_key, part, columns), role in claim.columns.items():
+            wanted.setdefault((table_key, part), []).append(_ColumnRead(number, role, columns))
+    rows = {key: _rows_of(changed[key[0]], key[1]) for key in wanted}
     texts = sum(rows[key].count * len(each) for key, each in wanted.items())
-    parts = max(1, min(_MOST_PARTS, texts // _TEXTS_IN_A_PART))
+    parts = max(1, min(_MAX_PARTITIONS, texts // _TEXTS_PER_PARTITION))
     packs = reduce(
         lambda some, others: some.unionByName(others),
-        (_packs(session, rows[key], each, parts) for key, each in wanted.items()),
+        (_map_packs(session, rows[key], each, parts) for key, each in wanted.items()),
     )
-    most = [claim.most for claim in claims]
-    told = packs.repartitionById(parts, "part").mapInArrow(partial(_judged, most), "claim int").collect()
+    most = [claim.max_count for claim in claims]
+    told = packs.repartitionById(parts, "part").mapInArrow(partial(_run_checks, most), "claim int").collect()
     return frozenset(claim for (claim,) in cast("list[tuple[int]]", told))
 
 
-def _rows(changed: ChangedOnSpark, part: Part) -> PartRows:
-    return changed.incoming() if part is Part.INCOMING else changed.pinned()
+def _rows_of(changed: ChangedSparkTable, part: TablePart) -> FragmentRows:
+    return changed.incoming() if part is TablePart.INCOMING else changed.pinned()
 
 
-def _packs(session: SparkSession, rows: PartRows, wanted: Sequence[_Wanted], parts: int) -> DataFrame:
-    work = partial(_parted, reading=rows.reading, wanted=wanted, parts=parts)
-    return rows.mapped(session, work, "part int, claim int, role int, texts binary")
+def _map_packs(session: SparkSession, rows: FragmentRows, wanted: Sequence[_ColumnRead], parts: int) -> DataFrame:
+    work = partial(_partition_values, reading=rows.reader, wanted=wanted, parts=parts)
+    return rows.map(session, work, "part int, claim int, role int, texts binary")
 
 
-def _parted(
-    table: Table, fragments: Sequence[int], *, reading: Reading, wanted: Sequence[_Wanted], parts: int
+def _partition_values(
+    table: Table, fragments: Sequence[int], *, reading: RowReader, wanted: Sequence[_ColumnRead], parts: int
 ) -> Iterator[pa.RecordBatch]:
     """The task of some fragments: the values that are wanted of their rows, packed for the parts they belong to."""
     columns = tuple(dict.fromkeys(column for each in wanted for column in each.columns))
-    held: dict[_Wanted, list[pa.StringArray]] = {each: [] for each in wanted}
+    held: dict[_ColumnRead, list[pa.StringArray]] = {each: [] for each in wanted}
     count = 0
-    for rows in reading.rows(table, fragments, columns):
+    for rows in reading.read(table, fragments, columns):
         for each in wanted:
             held[each].append(canonical_text(rows, each.columns).drop_null())
         count += rows.num_rows
         if count * len(wanted) >= _TEXTS_AT_ONCE:
-            yield from _packed(held, parts)
+            yield from _pack_values(held, parts)
             for pieces in held.values():
                 pieces.clear()
             count = 0
-    yield from _packed(held, parts)
+    yield from _pack_values(held, parts)
 
 
-def _packed(held: Mapping[_Wanted, Sequence[pa.StringArray]], parts: int) -> Iterator[pa.RecordBatch]:
+def _pack_values(held: Mapping[_ColumnRead, Sequence[pa.StringArray]], parts: int) -> Iterator[pa.RecordBatch]:
     for wanted, pieces in held.items():
         if not sum(map(len, pieces)):
             continue
-        belong = np.concatenate([parts_of(piece, parts) for piece in pieces])
+        belong = np.concatenate([assign_partitions(piece, parts) for piece in pieces])
         # Of numbers as small as these NumPy sorts by their bytes.
         order = np.argsort(belong, kind="stable")
         texts = pa.chunked_array(pieces, pa.string()).combine_chunks().take(order)
@@ -238,12 +241,12 @@ def _packed(held: Mapping[_Wanted, Sequence[pa.StringArray]], parts: int) -> Ite
         for part, (start, end) in enumerate(pairwise(bounds)):
             if end > start:
                 pack = pa.RecordBatch.from_arrays([texts.slice(start, end - start)], schema=_TEXT).serialize()
-                row = ([part], [wanted.claim], [int(wanted.role)], [pack.to_pybytes()])
+                row = ([part], [wanted.check], [int(wanted.role)], [pack.to_pybytes()])
                 columns = [pa.array(value, type_) for value, type_ in zip(row, _PACKS.types, strict=True)]
                 yield pa.RecordBatch.from_arrays(columns, schema=_PACKS)
 
 
-def parts_of(texts: pa.StringArray, parts: int) -> _Parts:
+def assign_partitions(texts: pa.StringArray, parts: int) -> _PartitionNumbers:
     """The part that each text belongs to: the same one for equal texts, and about as many texts for each part."""
     _, offsets, data = texts.buffers()
     if parts == 1 or offsets is None:
@@ -268,7 +271,7 @@ def parts_of(texts: pa.StringArray, parts: int) -> _Parts:
 # --------------------------------------------------------------------------------------------- the parts
 
 
-def _judged(most: Sequence[int | None], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run_checks(most: Sequence[int | None], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The task of one part: the claims that its values do not bear out."""
     held: dict[tuple[int, int], list[Values]] = {}
     for batch in batches:
@@ -276,25 +279,25 @@ def _judged(most: Sequence[int | None], batches: Iterable[pa.RecordBatch]) -> It
         for claim, role, pack in zip(cast("list[int]", claims), cast("list[int]", roles), packs, strict=True):
             texts = column_of(pa.ipc.read_record_batch(pa.py_buffer(cast(bytes, pack)), _TEXT), "text")
             held.setdefault((claim, role), []).append(texts)
-    doubted = [claim for claim, limit in enumerate(most) if not _holds(claim, limit, held)]
-    yield pa.RecordBatch.from_arrays([pa.array(doubted, pa.int32())], schema=_DOUBTED)
+    doubted = [claim for claim, limit in enumerate(most) if not _check_holds(claim, limit, held)]
+    yield pa.RecordBatch.from_arrays([pa.array(doubted, pa.int32())], schema=_FAILED)
 
 
-def _holds(claim: int, most: int | None, held: Mapping[tuple[int, int], Sequence[Values]]) -> bool:
+def _check_holds(claim: int, most: int | None, held: Mapping[tuple[int, int], Sequence[Values]]) -> bool:
     counted, there, needed = (held.get((claim, role), ()) for role in _Role)
-    if most is not None and not _stand_at_most(counted, most):
+    if most is not None and not _occur_at_most(counted, most):
         return False
-    found = pc.is_in(_together(needed), value_set=_together([*counted, *there]))
+    found = pc.is_in(_to_chunked(needed), value_set=_to_chunked([*counted, *there]))
     return bool(pc.all(found).as_py()) if needed else True
 
 
-def _stand_at_most(texts: Sequence[Values], most: int) -> bool:
+def _occur_at_most(texts: Sequence[Values], most: int) -> bool:
     if most == 1:
-        return len(pc.unique(_together(texts))) == sum(map(len, texts))
-    counts = cast("Values", pc.value_counts(_together(texts)).field("counts"))
+        return len(pc.unique(_to_chunked(texts))) == sum(map(len, texts))
+    counts = cast("Values", pc.value_counts(_to_chunked(texts)).field("counts"))
     return not len(counts) or pc.max(cast("pa.Int64Array", counts)).as_py() <= most
 
 
-def _together(pieces: Sequence[Values]) -> pa.ChunkedArray[pa.StringScalar]:
+def _to_chunked(pieces: Sequence[Values]) -> pa.ChunkedArray[pa.StringScalar]:
     """As they are: copied into one piece they could be too long for it."""
     return pa.chunked_array(cast("Sequence[pa.StringArray]", pieces), pa.string())

@@ -11,13 +11,13 @@ from typing import Final, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.spark.load.incoming import Blocks
+from omnigraph.spark.load.incoming import BlockLines
 from omnigraph.spark.load.load_task import REJECTED
 from omnigraph.storage import table as tables
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import FragmentText
-from omnigraph.write.load import RejectedRecord, RejectedRow, Target, rejected_row
+from omnigraph.write.load import RejectedRecord, RejectsLine, RejectsTarget, to_rejects_line
 
 _FILE: Final = pa.schema(
     [
@@ -34,33 +34,35 @@ class ParquetQuarantine:
 
     scratch: Table
     fragments: tuple[FragmentText, ...]
-    blocks: Blocks
+    blocks: BlockLines
     count: int
-    target: Target
+    target: RejectsTarget
 
     def deliver(self, more: Iterable[RejectedRecord]) -> str:
         """Write them, and these besides, in place of an earlier delivery."""
         with TemporaryDirectory(prefix="omnigraph-load-") as folder:
             file = Path(folder, "rejected.parquet")
             with pq.ParquetWriter(str(file), _FILE) as writer:
-                for rows in self._of_tasks():
+                for rows in self._read_rejected():
                     writer.write_table(rows)
-                for rows in _batched(rejected_row(each) for each in more):
+                for rows in _batch_rows(to_rejects_line(each) for each in more):
                     writer.write_table(pa.Table.from_pylist(rows, _FILE))
             return self.target.put(file)
 
-    def _of_tasks(self) -> Iterator[pa.Table]:
+    def _read_rejected(self) -> Iterator[pa.Table]:
         if not self.fragments:
             return
         staged = tables.overwrite_fragments(self.scratch, REJECTED, self.fragments)
         for batch in tables.audit_version(self.scratch, staged).scan(one_by_one=True):
             places = (to_list(column_of(batch, name)) for name in ("file", "block", "line"))
-            lines = [self.blocks.line(*cast("tuple[str, int, int]", place)) for place in zip(*places, strict=True)]
+            lines = [
+                self.blocks.line_in_file(*cast("tuple[str, int, int]", place)) for place in zip(*places, strict=True)
+            ]
             rows = batch.set_column(batch.schema.get_field_index("line"), "line", pa.array(lines, pa.int64()))
             yield pa.Table.from_batches([rows]).select(_FILE.names)
 
 
-def _batched(rows: Iterable[RejectedRow]) -> Iterator[list[dict[str, object]]]:
+def _batch_rows(rows: Iterable[RejectsLine]) -> Iterator[list[dict[str, object]]]:
     held: list[dict[str, object]] = []
     for row in rows:
         held.append(dict(row))

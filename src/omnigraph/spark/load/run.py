@@ -23,25 +23,24 @@ from omnigraph.language.schema import Catalog, Schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.executor import SparkExecutor
-from omnigraph.spark.inputs import paths_of
+from omnigraph.spark.inputs import list_paths
 from omnigraph.spark.load import incoming as load_incoming
-from omnigraph.spark.load.incoming import Blocks, DistributedRows, Run, StagedPlaces
-from omnigraph.spark.load.load_task import RECEIPTS, Orders, Receipt, address_of, violation_from
+from omnigraph.spark.load.incoming import BlockLines, DistributedRows, SourceRun, StagedPlaces
+from omnigraph.spark.load.load_task import REPORT_COLUMNS, LoadTask, ReportKind, address_of, decode_violation
 from omnigraph.spark.load.rejects import ParquetQuarantine
-from omnigraph.spark.load.scratch import scratch_table
-from omnigraph.spark.load.set_rules import check_on_spark
-from omnigraph.spark.load.sources import frame_of, lines_of, names_of, with_files
-from omnigraph.spark.load.staging import stage_on_spark
-from omnigraph.spark.spark_errors import spark_failures
+from omnigraph.spark.load.scratch import create_scratch_table
+from omnigraph.spark.load.set_rules import check_changes
+from omnigraph.spark.load.sources import names_by_path, read_lines, to_dataframe, with_file_numbers
+from omnigraph.spark.load.staging import stage_rows
+from omnigraph.spark.spark_errors import translate_spark_errors
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import FragmentText, Staged, discard
 from omnigraph.write import load as loads
 from omnigraph.write.commit import CommitOptions
 from omnigraph.write.load import (
-    HERE,
+    LOCAL_LOAD_ENGINE,
     MOST_VIOLATIONS,
-    Collected,
     FragmentTarget,
     IncomingRows,
     IncomingTable,
@@ -51,11 +50,12 @@ from omnigraph.write.load import (
     LoadOptions,
     LoadResult,
     ParsedInput,
-    frame_types,
-    shape_of,
-    target_of,
+    ViolationCollector,
+    choose_rejects_target,
+    map_columns,
+    resolve_frame_types,
 )
-from omnigraph.write.rules import Arrival, Checked, Counts, type_of
+from omnigraph.write.rules import IncomingMode, RuleCheckResult, ViolationCounts, type_of_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,104 +73,113 @@ def load(
 ) -> LoadResult:
     """Load everything as one commit, or nothing."""
     manner = replace(manner, engine="spark")
-    return loads.load(manifest, schema, given, manner, terms, partial(_read_on_spark, session))
+    return loads.load(manifest, schema, given, manner, terms, partial(_read_input, session))
 
 
 @dataclass(frozen=True, slots=True)
-class _OnSpark:
+class _SparkLoadEngine:
     """The executors do the work on all rows, unless they are few."""
 
     session: SparkSession
 
     def check(
         self, catalog: Catalog, snapshot: Snapshot, coming: Sequence[IncomingTable], limit: int | None
-    ) -> Checked:
-        if _are_few(snapshot, coming):
-            found = HERE.check(catalog, snapshot, coming, None)
+    ) -> RuleCheckResult:
+        if _is_small(snapshot, coming):
+            found = LOCAL_LOAD_ENGINE.check(catalog, snapshot, coming, None)
             counts = Counter((each.type, each.rule) for each in found.violations)
             return replace(found, violations=found.violations[:limit], counts=counts)
-        with spark_failures("checking a load"):
-            return check_on_spark(self.session, catalog, snapshot, coming, limit)
+        with translate_spark_errors("checking a load"):
+            return check_changes(self.session, catalog, snapshot, coming, limit)
 
     def stage(self, table: Table, coming: IncomingTable) -> Staged | None:
-        if coming.rows.count <= load_incoming.FEW_ROWS:
-            return HERE.stage(table, coming)
-        with spark_failures("staging a load"):
-            return stage_on_spark(self.session, table, coming)
+        if coming.rows.count <= load_incoming.LOCAL_LOAD_ROWS:
+            return LOCAL_LOAD_ENGINE.stage(table, coming)
+        with translate_spark_errors("staging a load"):
+            return stage_rows(self.session, table, coming)
 
 
-def _are_few(snapshot: Snapshot, coming: Sequence[IncomingTable]) -> bool:
+def _is_small(snapshot: Snapshot, coming: Sequence[IncomingTable]) -> bool:
     """Whether rules find what they need by looking up a few values. An overwrite is compared with all that it ends."""
-    ends_all = any(each.arrival is Arrival.OVERWRITE for each in coming)
+    ends_all = any(each.arrival is IncomingMode.OVERWRITE for each in coming)
     ended = sum(pin.row_count for pin in snapshot.pins.values()) if ends_all else 0
-    return ended + sum(each.rows.count for each in coming) <= load_incoming.FEW_ROWS
+    return ended + sum(each.rows.count for each in coming) <= load_incoming.LOCAL_LOAD_ROWS
 
 
 # --------------------------------------------------------------------------------------------- reading
 
 
 @contextmanager
-def _read_on_spark(session: SparkSession, intake: LoadContext) -> Generator[ParsedInput]:
+def _read_input(session: SparkSession, intake: LoadContext) -> Generator[ParsedInput]:
     """Read the input on the executors, into fragments: of the tables that may be written to, or of the scratch."""
     manner, manifest = intake.options, intake.manifest
     quarantined = manner.on_error == "quarantine"
-    target = target_of(manifest.location, manner.rejects, ".parquet") if quarantined else None
-    with scratch_table(manifest) as scratch:
-        homes = _homes(intake, scratch)
-        told = _told(session, intake, homes, scratch)
-        collected = Collected(None if manner.check else MOST_VIOLATIONS)
+    target = choose_rejects_target(manifest.location, manner.rejects, ".parquet") if quarantined else None
+    with create_scratch_table(manifest) as scratch:
+        homes = _choose_homes(intake, scratch)
+        told = _run_read_job(session, intake, homes, scratch)
+        collected = ViolationCollector(None if manner.check else MOST_VIOLATIONS)
         collected.violations = told.violations(None if manner.check else MOST_VIOLATIONS)
         collected.counts = told.counts
         quarantine = None
         if target is not None:
             rejected = tuple(told.rejected)
             quarantine = ParquetQuarantine(scratch, rejected, told.blocks, told.rejected_count, target)
-        tables = _tables(session, intake, homes, scratch, told)
+        tables = _incoming_tables(session, intake, homes, scratch, told)
         runner = SparkExecutor(session, "building indexes")
-        yield ParsedInput(tables, collected, quarantine, _OnSpark(session), partial(_discard, manifest, tables), runner)
+        yield ParsedInput(
+            tables,
+            collected,
+            quarantine,
+            _SparkLoadEngine(session),
+            partial(_discard_fragments, manifest, tables),
+            runner,
+        )
 
 
-def _homes(intake: LoadContext, scratch: Table) -> Mapping[str, FragmentTarget]:
+def _choose_homes(intake: LoadContext, scratch: Table) -> Mapping[str, FragmentTarget]:
     """Where the rows of each type that may come are written."""
     if intake.input.source is None:
-        frames = frame_types(intake.catalog, intake.input.nodes, intake.input.edges)
+        frames = resolve_frame_types(intake.catalog, intake.input.nodes, intake.input.edges)
         keys = [type_.table_key for type_, _, _ in frames]
     else:
         keys = [type_.table_key for type_ in intake.catalog.types()]
     return {key: intake.targets.find(key) or FragmentTarget(scratch, "overwrite") for key in keys}
 
 
-def _told(session: SparkSession, intake: LoadContext, homes: Mapping[str, FragmentTarget], scratch: Table) -> _Told:
+def _run_read_job(
+    session: SparkSession, intake: LoadContext, homes: Mapping[str, FragmentTarget], scratch: Table
+) -> _LoadReport:
     """Read everything, once: each time the tasks run they write files."""
     given, manner = intake.input, intake.options
-    paths = [] if given.source is None else paths_of(given.source)
-    orders = Orders(
+    paths = [] if given.source is None else list_paths(given.source)
+    orders = LoadTask(
         intake.catalog,
         {key: address_of(home.table, home.mode) for key, home in homes.items()},
         address_of(scratch, "overwrite"),
         manner.on_error == "quarantine",
         None if manner.check else MOST_VIOLATIONS,
-        names_of(paths),
+        names_by_path(paths),
     )
-    with spark_failures("reading a load"):
-        parts = [lines_of(session, paths).mapInArrow(orders.records, RECEIPTS)] if paths else []
-        parts += _frame_parts(session, intake, orders)
+    with translate_spark_errors("reading a load"):
+        parts = [read_lines(session, paths).mapInArrow(orders.read_records, REPORT_COLUMNS)] if paths else []
+        parts += _map_frames(session, intake, orders)
         receipts = reduce(lambda some, others: some.unionByName(others), parts).collect() if parts else []
-    told = _Told()
+    told = _LoadReport()
     for _, kind, body in sorted(cast("list[tuple[int, str, str]]", receipts), key=lambda each: each[0]):
-        told.add(Receipt(kind), orjson.loads(body))
+        told.add(ReportKind(kind), orjson.loads(body))
     return told
 
 
-def _frame_parts(session: SparkSession, intake: LoadContext, orders: Orders) -> list[DataFrame]:
-    from omnigraph.spark.source import arrow_of
+def _map_frames(session: SparkSession, intake: LoadContext, orders: LoadTask) -> list[DataFrame]:
+    from omnigraph.spark.source import arrow_schema_of
 
     found: list[DataFrame] = []
-    for type_, name, frame in frame_types(intake.catalog, intake.input.nodes, intake.input.edges):
-        rows = frame_of(session, name, frame)
-        shape_of(intake.catalog, type_, name, arrow_of(rows.schema))
-        numbered, files = with_files(rows)
-        found.append(numbered.mapInArrow(partial(orders.frame, type_.table_key, name, files), RECEIPTS))
+    for type_, name, frame in resolve_frame_types(intake.catalog, intake.input.nodes, intake.input.edges):
+        rows = to_dataframe(session, name, frame)
+        map_columns(intake.catalog, type_, name, arrow_schema_of(rows.schema))
+        numbered, files = with_file_numbers(rows)
+        found.append(numbered.mapInArrow(partial(orders.read_frame, type_.table_key, name, files), REPORT_COLUMNS))
     return found
 
 
@@ -178,55 +187,55 @@ def _frame_parts(session: SparkSession, intake: LoadContext, orders: Orders) -> 
 
 
 @dataclass
-class _Rows:
+class _TableReport:
     """The rows of one table, as all tasks tell."""
 
     count: int = 0
     fresh: bool = True
     fragments: list[FragmentText] = field(default_factory=list[FragmentText])
     places: list[FragmentText] = field(default_factory=list[FragmentText])
-    runs: list[Run] = field(default_factory=list[Run])
+    runs: list[SourceRun] = field(default_factory=list[SourceRun])
 
 
-class _Told:
+class _LoadReport:
     """What all tasks tell, in the order of their partitions."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, _Rows] = {}
+        self.rows: dict[str, _TableReport] = {}
         self.rejected: list[FragmentText] = []
         self.rejected_count = 0
         self._lines: dict[tuple[str, int], int] = {}
         self._samples: list[Mapping[str, object]] = []
         self._counts: Counter[tuple[str, str]] = Counter()
 
-    def add(self, kind: Receipt, body: Mapping[str, object]) -> None:
+    def add(self, kind: ReportKind, body: Mapping[str, object]) -> None:
         """Take note of one receipt."""
         match kind:
-            case Receipt.ROWS:
-                rows = self.rows.setdefault(cast(str, body["table_key"]), _Rows())
+            case ReportKind.ROWS:
+                rows = self.rows.setdefault(cast(str, body["table_key"]), _TableReport())
                 rows.count += cast(int, body["rows"])
                 rows.fresh = rows.fresh and cast(bool, body["fresh"])
                 rows.fragments += cast("list[FragmentText]", body["fragments"])
                 rows.places += cast("list[FragmentText]", body["places"])
-                runs = [Run(count, file) for file, count in cast("list[tuple[str | None, int]]", body["runs"])]
-                rows.runs += runs or [Run(cast(int, body["rows"]), noted=True)]
-            case Receipt.BLOCK:
+                runs = [SourceRun(count, file) for file, count in cast("list[tuple[str | None, int]]", body["runs"])]
+                rows.runs += runs or [SourceRun(cast(int, body["rows"]), has_places=True)]
+            case ReportKind.BLOCK:
                 self._lines[cast(str, body["file"]), cast(int, body["block"])] = cast(int, body["lines"])
-            case Receipt.VIOLATION:
+            case ReportKind.VIOLATION:
                 self._samples.append(body)
-            case Receipt.COUNTS:
+            case ReportKind.COUNTS:
                 self._counts[cast(str, body["type"]), cast(str, body["rule"])] += cast(int, body["count"])
-            case Receipt.REJECTED:
+            case ReportKind.REJECTED:
                 self.rejected_count += cast(int, body["rows"])
                 self.rejected += cast("list[FragmentText]", body["fragments"])
 
     @property
-    def blocks(self) -> Blocks:
+    def blocks(self) -> BlockLines:
         """The lines of all blocks."""
-        return Blocks(self._lines)
+        return BlockLines(self._lines)
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ViolationCounts:
         """How often each rule was broken."""
         return self._counts
 
@@ -234,21 +243,21 @@ class _Told:
         """Examples of what is wrong with single rows, with their lines in their files."""
         blocks = self.blocks
         found = (
-            replace(each, line=blocks.line(each.file, cast("int | None", sample["block"]), each.line))
-            for sample, each in ((sample, violation_from(sample)) for sample in self._samples)
+            replace(each, line=blocks.line_in_file(each.file, cast("int | None", sample["block"]), each.line))
+            for sample, each in ((sample, decode_violation(sample)) for sample in self._samples)
         )
         return sorted(found, key=lambda each: (each.file or "", each.line or 0))[:limit]
 
 
-def _tables(
-    session: SparkSession, intake: LoadContext, homes: Mapping[str, FragmentTarget], scratch: Table, told: _Told
+def _incoming_tables(
+    session: SparkSession, intake: LoadContext, homes: Mapping[str, FragmentTarget], scratch: Table, told: _LoadReport
 ) -> Mapping[str, IncomingRows]:
     """The rows of each table that the input touches; a frame touches its table even without rows."""
-    frames = frame_types(intake.catalog, intake.input.nodes, intake.input.edges)
+    frames = resolve_frame_types(intake.catalog, intake.input.nodes, intake.input.edges)
     keys = sorted({*told.rows, *(type_.table_key for type_, _, _ in frames)})
     found: dict[str, IncomingRows] = {}
     for key in keys:
-        type_, rows = type_of(intake.catalog, key), told.rows.get(key, _Rows())
+        type_, rows = type_of_table(intake.catalog, key), told.rows.get(key, _TableReport())
         places = StagedPlaces(scratch, rows.runs, tuple(rows.places), told.blocks)
         if rows.count:
             source = DistributedRows(type_, homes[key], tuple(rows.fragments), session=session)
@@ -258,7 +267,7 @@ def _tables(
     return found
 
 
-def _discard(manifest: Manifest, tables: Mapping[str, IncomingRows]) -> None:
+def _discard_fragments(manifest: Manifest, tables: Mapping[str, IncomingRows]) -> None:
     for rows in tables.values():
         source = rows.storage
         if isinstance(source, DistributedRows) and source.target.folder is not None:

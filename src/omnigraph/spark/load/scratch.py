@@ -31,20 +31,20 @@ FOLDER: Final = "loading"
 _ALIVE: Final = "alive"
 _HEARTBEAT: Final = timedelta(hours=1)
 _ABANDONED: Final = timedelta(days=1)
-_NAME: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
+_FOLDER_NAME: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 """What the folder of a load is called. Nothing else is ours to delete."""
 _log = logging.getLogger("omnigraph")
 
 
 @contextmanager
-def scratch_table(manifest: Manifest) -> Generator[Table]:
+def create_scratch_table(manifest: Manifest) -> Generator[Table]:
     """An empty table whose folder takes fragments of any columns."""
     location, name = manifest.location.beside(FOLDER), str(ULID())
     objects = Objects(location)
     table = tables.create_empty(location.join(name), PLACES, "load", manifest.access)
     try:
-        _sweep(objects, name)
-        with _kept_alive(objects, name):
+        _remove_abandoned(objects, name)
+        with _keep_alive(objects, name):
             yield table
     finally:
         _remove(objects, name)
@@ -65,7 +65,7 @@ def _remove(objects: Objects, name: str) -> None:
 # --------------------------------------------------------------------------------------------- who died, who lives
 
 
-def _sweep(objects: Objects, own: str) -> None:
+def _remove_abandoned(objects: Objects, own: str) -> None:
     """Remove what loads that died left here."""
     try:
         written = _last_written(objects)
@@ -84,13 +84,13 @@ def _last_written(objects: Objects) -> dict[str, datetime]:
     found: dict[str, datetime] = {}
     for info in objects.list():
         name = info.path.partition("/")[0]
-        if _NAME.fullmatch(name):
+        if _FOLDER_NAME.fullmatch(name):
             found[name] = max(info.modified, found.get(name, info.modified))
     return found
 
 
 @contextmanager
-def _kept_alive(objects: Objects, name: str) -> Generator[None]:
+def _keep_alive(objects: Objects, name: str) -> Generator[None]:
     ended = Event()
 
     def beat() -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from omnigraph.errors import ParameterError
 from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load.load_task import BLOCK, FILE, LINE
-from omnigraph.write.load import Frame, reader_of
+from omnigraph.write.load import ArrowStream, open_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,16 +25,16 @@ _HIDDEN: Final = ("_", ".")
 # --------------------------------------------------------------------------------------------- files of records
 
 
-def names_of(paths: Iterable[str]) -> dict[str, str]:
+def names_by_path(paths: Iterable[str]) -> dict[str, str]:
     """Files of this machine as the user named them, by their absolute paths."""
     return {os.path.abspath(path): path for path in paths if not _SCHEME.match(path)}  # noqa: PTH100  as Spark has them
 
 
-def lines_of(session: SparkSession, paths: Iterable[str]) -> DataFrame:
+def read_lines(session: SparkSession, paths: Iterable[str]) -> DataFrame:
     """The lines of files as they are, each with its file and the block of it that a task reads."""
     from pyspark.sql import functions
 
-    read = session.read.option("lineSep", "\n").text([_location(path) for path in paths])
+    read = session.read.option("lineSep", "\n").text([_to_spark_path(path) for path in paths])
     return read.select(
         functions.col("value").cast("binary").alias(LINE),
         functions.col("_metadata.file_path").alias(FILE),
@@ -42,7 +42,7 @@ def lines_of(session: SparkSession, paths: Iterable[str]) -> DataFrame:
     )
 
 
-def _location(path: str) -> str:
+def _to_spark_path(path: str) -> str:
     """A path as Spark takes it: what is a file here is that file, whatever its name looks like."""
     if _SCHEME.match(path) or not os.path.lexists(path):
         return path
@@ -56,19 +56,19 @@ def _location(path: str) -> str:
 # --------------------------------------------------------------------------------------------- frames
 
 
-def frame_of(session: SparkSession, name: str, frame: Frame) -> DataFrame:
+def to_dataframe(session: SparkSession, name: str, frame: ArrowStream) -> DataFrame:
     """A frame as Spark has it."""
     if is_spark_frame(frame):
         return frame
-    rows = reader_of(name, frame).read_all()
-    known = [(name, _known(type_)) for name, type_ in zip(rows.schema.names, rows.schema.types, strict=True)]
+    rows = open_frame(name, frame).read_all()
+    known = [(name, _supported_type(type_)) for name, type_ in zip(rows.schema.names, rows.schema.types, strict=True)]
     return session.createDataFrame(rows.cast(pa.schema(known)))
 
 
-def _known(type_: pa.DataType) -> pa.DataType:
+def _supported_type(type_: pa.DataType) -> pa.DataType:
     """The type that Spark has for a column."""
     if isinstance(type_, pa.DictionaryType):
-        return _known(cast("pa.DataType", type_.value_type))
+        return _supported_type(cast("pa.DataType", type_.value_type))
     if pa.types.is_unsigned_integer(type_):
         return pa.decimal128(20, 0) if type_ == pa.uint64() else pa.int64()
     if pa.types.is_date64(type_):
@@ -78,7 +78,7 @@ def _known(type_: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_string_view(type_) else type_
 
 
-def with_files(frame: DataFrame) -> tuple[DataFrame, dict[int, str]]:
+def with_file_numbers(frame: DataFrame) -> tuple[DataFrame, dict[int, str]]:
     """A frame whose rows know the file that they were read from, where Spark can tell; files by their numbers.
 
     A number for each row costs Spark less than a name: the names are known here.

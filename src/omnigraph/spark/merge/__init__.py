@@ -1,9 +1,9 @@
 """Diffs and merges on Spark: executors compare rows by id; the driver makes one commit of what comes out."""
 
-from omnigraph.spark.merge.diff import frame_of
-from omnigraph.spark.merge.run import executors
+from omnigraph.spark.merge.diff import diff_to_dataframe
+from omnigraph.spark.merge.run import open_merge_engine
 
 __all__ = [
-    "executors",
-    "frame_of",
+    "diff_to_dataframe",
+    "open_merge_engine",
 ]

@@ -19,22 +19,31 @@ import pyarrow as pa
 from omnigraph.errors import Conflict
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.changes import compare_sides
-from omnigraph.spark.merge.shuffle import Arrived, Origin, arrived, packs
+from omnigraph.spark.merge.shuffle import ReceivedRows, StreamSource, pack_rows, receive_rows
 from omnigraph.storage import table as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import FragmentText
 from omnigraph.write.load import MAX_BUFFERED_BYTES
-from omnigraph.write.merge import By, Changed, Choices, Counts, Merger, Notes, Settled, stretches_of
+from omnigraph.write.merge import (
+    ConflictResolver,
+    Counts,
+    MergeBy,
+    RangeDelta,
+    ResolverNotes,
+    RowImages,
+    TableMerger,
+    align_ranges,
+)
 from omnigraph.write.rules import check_rows
 
-RECEIPTS: Final = "body binary"
+MERGE_REPORT_COLUMNS: Final = "body binary"
 IDS: Final = pa.schema([pa.field("id", pa.string())])
 """Rows that go, as they lie in fragments."""
 
 
-class Stream(IntEnum):
+class MergeStream(IntEnum):
     """Which rows of a table these are: what theirs changed, before and after; what ours changed; the overlay."""
 
     BEFORE_THEIRS = 0
@@ -47,28 +56,28 @@ class Stream(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class OverlaidRows:
+class OverlayInput:
     """What the base of a table has over its snapshot."""
 
     table: int
-    overlay: Changed
+    overlay: RowImages
 
-    def packed(self, parts: int) -> Iterator[pa.RecordBatch]:
+    def pack(self, parts: int) -> Iterator[pa.RecordBatch]:
         """The rows, divided by their ids."""
         ids = pa.Table.from_arrays([self.overlay.ids], schema=IDS)
         for stream, rows in (
-            (Stream.OVERLAID, ids),
-            (Stream.BEFORE_OVERLAY, self.overlay.before),
-            (Stream.OVERLAY, self.overlay.after),
+            (MergeStream.OVERLAID, ids),
+            (MergeStream.BEFORE_OVERLAY, self.overlay.before),
+            (MergeStream.OVERLAY, self.overlay.after),
         ):
-            yield from packs(self.table, stream, rows, parts)
+            yield from pack_rows(self.table, stream, rows, parts)
 
 
 # --------------------------------------------------------------------------------------------- in a part
 
 
 @dataclass(frozen=True, slots=True)
-class TableReceipt:
+class TableMergeReport:
     """What has come of the ids of one part in one table.
 
     ``rows`` and ``removed`` lie in fragments, the latter only as ids. ``broken``: a row breaks a rule by itself.
@@ -79,111 +88,113 @@ class TableReceipt:
     removed: tuple[FragmentText, ...]
     counts: Counts
     decided: bool
-    broken: bool
+    breaks_rule: bool
     open: tuple[Conflict, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PartReceipt:
+class MergeReport:
     """What has come of one part, and what was noted of the choices."""
 
-    tables: tuple[TableReceipt, ...]
-    notes: Notes
+    tables: tuple[TableMergeReport, ...]
+    notes: ResolverNotes
 
 
 @dataclass(frozen=True, slots=True)
-class TableOrders:
+class MergeTaskTable:
     """One table: its type, and where the rows of each stream of a side come from."""
 
     type: NodeType | EdgeType
-    origins: Mapping[Stream, Origin]
+    sources: Mapping[MergeStream, StreamSource]
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class MergeTask:
     """What every part is told."""
 
-    tables: tuple[TableOrders, ...]
-    by: By
-    choices: Choices
+    tables: tuple[MergeTaskTable, ...]
+    by: MergeBy
+    choices: ConflictResolver
     scratch: Table
 
-    def bring(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def merge_partition(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The task of one part."""
         with TemporaryDirectory(prefix="omnigraph-merge-") as folder:
-            here = arrived(Path(folder), batches)
-            found = tuple(self._brought(table, here) for table in sorted({table for table, _ in here}))
-            receipt = PartReceipt(found, self.choices.notes())
+            here = receive_rows(Path(folder), batches)
+            found = tuple(self._merge_table(table, here) for table in sorted({table for table, _ in here}))
+            receipt = MergeReport(found, self.choices.notes())
             yield pa.record_batch({"body": pa.array([pickle.dumps(receipt)], pa.binary())})
 
-    def _brought(self, number: int, here: Mapping[tuple[int, int], Arrived]) -> TableReceipt:
+    def _merge_table(self, number: int, here: Mapping[tuple[int, int], ReceivedRows]) -> TableMergeReport:
         orders = self.tables[number]
         key, type_ = orders.type.table_key, orders.type
-        sides = {stream: origin.side(here.get((number, stream))) for stream, origin in orders.origins.items()}
-        came = compare_sides(key, sides[Stream.BEFORE_THEIRS], sides[Stream.THEIRS])
-        mine = compare_sides(key, sides[Stream.BEFORE_OURS], sides[Stream.OURS])
-        merger = Merger(self.by, self.choices.choose)
-        written = _Written(type_, self.scratch)
-        for settled in merger.settle(type_, stretches_of(came, mine, _overlay(type_, number, here), type_)):
+        sides = {stream: origin.to_side(here.get((number, stream))) for stream, origin in orders.sources.items()}
+        came = compare_sides(key, sides[MergeStream.BEFORE_THEIRS], sides[MergeStream.THEIRS])
+        mine = compare_sides(key, sides[MergeStream.BEFORE_OURS], sides[MergeStream.OURS])
+        merger = TableMerger(self.by, self.choices.choose)
+        written = _MergedTableWriter(type_, self.scratch)
+        for settled in merger.merge_ranges(type_, align_ranges(came, mine, _read_overlay(type_, number, here), type_)):
             written.add(settled)
-        return written.receipt(number, merger.in_order())
+        return written.finish(number, merger.sorted_conflicts())
 
 
-def _overlay(type_: NodeType | EdgeType, table: int, here: Mapping[tuple[int, int], Arrived]) -> Changed | None:
+def _read_overlay(
+    type_: NodeType | EdgeType, table: int, here: Mapping[tuple[int, int], ReceivedRows]
+) -> RowImages | None:
     """What the base has over its snapshot of the ids of this part."""
-    if (table, Stream.OVERLAID) not in here:
+    if (table, MergeStream.OVERLAID) not in here:
         return None
     ids, before, after = (
-        _held(schema, here.get((table, stream)))
+        _to_table(schema, here.get((table, stream)))
         for stream, schema in (
-            (Stream.OVERLAID, IDS),
-            (Stream.BEFORE_OVERLAY, arrow_schema(type_)),
-            (Stream.OVERLAY, arrow_schema(type_)),
+            (MergeStream.OVERLAID, IDS),
+            (MergeStream.BEFORE_OVERLAY, arrow_schema(type_)),
+            (MergeStream.OVERLAY, arrow_schema(type_)),
         )
     )
-    return Changed(column_of(ids, "id"), before, after)
+    return RowImages(column_of(ids, "id"), before, after)
 
 
-def _held(schema: pa.Schema, here: Arrived | None) -> pa.Table:
+def _to_table(schema: pa.Schema, here: ReceivedRows | None) -> pa.Table:
     return schema.empty_table() if here is None else pa.Table.from_batches(here.batches(), schema)
 
 
 @dataclass(slots=True)
-class _Written:
+class _MergedTableWriter:
     """What comes of the rows of one table, written as soon as it is much."""
 
     type: NodeType | EdgeType
     scratch: Table
     counts: Counts = field(default_factory=Counts)
     decided: bool = False
-    broken: bool = False
+    breaks_rule: bool = False
     _rows: list[pa.Table] = field(default_factory=list[pa.Table])
     _bytes: int = 0
     _fragments: list[FragmentText] = field(default_factory=list[FragmentText])
     _removed: list[Values] = field(default_factory=list[Values])
 
-    def add(self, settled: Settled) -> None:
+    def add(self, settled: RangeDelta) -> None:
         """Take what has come of a stretch."""
-        inserted, removed = int(settled.new.sum()), len(settled.removed)
+        inserted, removed = int(settled.is_new.sum()), len(settled.deleted_ids)
         self.counts = self.counts + Counts(inserted, settled.rows.num_rows - inserted, removed)
-        self.decided = self.decided or settled.decided
-        self.broken = self.broken or bool(check_rows(self.type, settled.rows, 1))
+        self.decided = self.decided or settled.is_decided
+        self.breaks_rule = self.breaks_rule or bool(check_rows(self.type, settled.rows, 1))
         if settled.rows.num_rows:
             self._rows.append(settled.rows)
             self._bytes += settled.rows.nbytes
         if removed:
-            self._removed.append(settled.removed)
+            self._removed.append(settled.deleted_ids)
         if self._bytes > MAX_BUFFERED_BYTES:
             self._write()
 
-    def receipt(self, table: int, open_: tuple[Conflict, ...]) -> TableReceipt:
+    def finish(self, table: int, open_: tuple[Conflict, ...]) -> TableMergeReport:
         """Write what is left; what there is to tell."""
         self._write()
         gone: tuple[FragmentText, ...] = ()
         if self._removed:
             ids = pa.Table.from_arrays([pa.concat_arrays(self._removed)], schema=IDS)
             gone = tables.write_rows(self.scratch, ids, "overwrite")
-        return TableReceipt(table, tuple(self._fragments), gone, self.counts, self.decided, self.broken, open_)
+        return TableMergeReport(table, tuple(self._fragments), gone, self.counts, self.decided, self.breaks_rule, open_)
 
     def _write(self) -> None:
         if self._rows:

@@ -21,17 +21,17 @@ import pyarrow.ipc as ipc
 
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.changes import CandidateFragment, CandidateRows, DiffSide
-from omnigraph.spark.load import parts_of
+from omnigraph.spark.load import assign_partitions
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.pinned import ROW_ADDRESS, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LEAST_ROWS_IN_A_PART: Final = 5_000
-_ROWS_IN_A_TASK: Final = 250_000
-_BYTES_IN_A_PART: Final = 64 * 1024 * 1024
-_MOST_PARTS: Final = 4_096
+MIN_ROWS_PER_PARTITION: Final = 5_000
+_ROWS_PER_TASK: Final = 250_000
+_BYTES_PER_PARTITION: Final = 64 * 1024 * 1024
+_MAX_PARTITIONS: Final = 4_096
 _GUESSED_BYTES: Final = 32
 """What a value takes whose type does not say."""
 _BYTES_AT_ONCE: Final = 32 * 1024 * 1024
@@ -51,42 +51,42 @@ _PACK: Final = pa.schema(
 # --------------------------------------------------------------------------------------------- which rows
 
 
-class Packed(Protocol):
+class ShuffleInput(Protocol):
     """Rows that go to parts; pickled, they are the order of a task."""
 
-    def packed(self, parts: int) -> Iterator[pa.RecordBatch]:
+    def pack(self, parts: int) -> Iterator[pa.RecordBatch]:
         """The rows, divided by their ids."""
         ...
 
 
-def number_of_parts(sides: Sequence[DiffSide], at_once: int) -> int:
+def choose_partition_count(sides: Sequence[DiffSide], at_once: int) -> int:
     """Into how many parts rows go: none is very large, and all executors have something to do."""
     rows = sum(side.num_rows for side in sides)
     size = sum(side.num_rows * _row_bytes(side.schema) for side in sides)
-    busy = min(at_once, rows // LEAST_ROWS_IN_A_PART)
-    return max(1, min(_MOST_PARTS, max(busy, size // _BYTES_IN_A_PART)))
+    busy = min(at_once, rows // MIN_ROWS_PER_PARTITION)
+    return max(1, min(_MAX_PARTITIONS, max(busy, size // _BYTES_PER_PARTITION)))
 
 
-def divided(touched: CandidateRows | None) -> Iterator[CandidateRows]:
+def split_candidates(touched: CandidateRows | None) -> Iterator[CandidateRows]:
     """Rows in pieces that a task reads."""
     if touched is None:
         return
     held: list[CandidateFragment] = []
     for part in touched.parts:
         held.append(part)
-        if sum(each.num_rows for each in held) >= _ROWS_IN_A_TASK:
+        if sum(each.num_rows for each in held) >= _ROWS_PER_TASK:
             yield CandidateRows(touched.table, tuple(held))
             held = []
     if held:
         yield CandidateRows(touched.table, tuple(held))
 
 
-def in_parts(session: SparkSession, rows: Sequence[Packed], parts: int) -> DataFrame:
+def shuffle_rows(session: SparkSession, rows: Sequence[ShuffleInput], parts: int) -> DataFrame:
     """Packs of all these rows, each part in a partition of its own."""
     numbers = pa.array(range(len(rows)), pa.int32())
     bodies = pa.array([pickle.dumps(each) for each in rows], pa.binary())
     given = session.createDataFrame(pa.table({"number": numbers, "body": bodies}))
-    packs = given.repartitionById(len(rows), "number").mapInArrow(partial(scatter, parts), _PACKS)
+    packs = given.repartitionById(len(rows), "number").mapInArrow(partial(run_pack_tasks, parts), _PACKS)
     return packs.repartitionById(parts, "part")
 
 
@@ -105,23 +105,23 @@ def _value_bytes(type_: pa.DataType) -> int:
 # --------------------------------------------------------------------------------------------- to the parts
 
 
-def scatter(parts: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_pack_tasks(parts: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The task of some rows: packs for the parts that their ids belong to."""
     for batch in batches:
         for body in cast("list[bytes]", to_list(column_of(batch, "body"))):
-            rows = cast("Packed", pickle.loads(body))  # noqa: S301  made by our own driver
-            yield from rows.packed(parts)
+            rows = cast("ShuffleInput", pickle.loads(body))  # noqa: S301  made by our own driver
+            yield from rows.pack(parts)
 
 
 @dataclass(frozen=True, slots=True)
-class TouchedRows:
+class CandidateInput:
     """Rows of one side of a table that may have changed. Table and stream are numbers that the part knows."""
 
     table: int
     stream: int
     side: DiffSide
 
-    def packed(self, parts: int) -> Iterator[pa.RecordBatch]:
+    def pack(self, parts: int) -> Iterator[pa.RecordBatch]:
         """The rows, divided by their ids."""
         held: list[pa.RecordBatch] = []
         size = 0
@@ -129,15 +129,15 @@ class TouchedRows:
             held.append(batch)
             size += batch.nbytes
             if size > _BYTES_AT_ONCE:
-                yield from packs(self.table, self.stream, pa.Table.from_batches(held), parts)
+                yield from pack_rows(self.table, self.stream, pa.Table.from_batches(held), parts)
                 held, size = [], 0
         if held:
-            yield from packs(self.table, self.stream, pa.Table.from_batches(held), parts)
+            yield from pack_rows(self.table, self.stream, pa.Table.from_batches(held), parts)
 
 
-def packs(table: int, stream: int, rows: pa.Table, parts: int) -> Iterator[pa.RecordBatch]:
+def pack_rows(table: int, stream: int, rows: pa.Table, parts: int) -> Iterator[pa.RecordBatch]:
     """Rows, packed for the parts that their ids belong to."""
-    belong = parts_of(cast("pa.StringArray", column_of(rows, "id")), parts)
+    belong = assign_partitions(cast("pa.StringArray", column_of(rows, "id")), parts)
     order = np.argsort(belong, kind="stable").astype(np.int64)
     bounds = [0, *np.cumsum(np.bincount(belong, minlength=parts)).tolist()]
     for part, (start, end) in enumerate(pairwise(bounds)):
@@ -154,7 +154,7 @@ def packs(table: int, stream: int, rows: pa.Table, parts: int) -> Iterator[pa.Re
 
 
 @dataclass(slots=True)
-class Arrived:
+class ReceivedRows:
     """The rows of one stream that arrived for a part, in a file."""
 
     path: Path
@@ -168,15 +168,15 @@ class Arrived:
                 yield reader.get_batch(number)
 
 
-def arrived(folder: Path, batches: Iterable[pa.RecordBatch]) -> Mapping[tuple[int, int], Arrived]:
+def receive_rows(folder: Path, batches: Iterable[pa.RecordBatch]) -> Mapping[tuple[int, int], ReceivedRows]:
     """All that a part gets, by table and stream."""
-    found: dict[tuple[int, int], Arrived] = {}
+    found: dict[tuple[int, int], ReceivedRows] = {}
     with ExitStack() as stack:
         files: dict[Path, ipc.RecordBatchFileWriter] = {}
         for batch in batches:
             columns = (to_list(column_of(batch, name)) for name in ("table", "stream", "body"))
             for table, stream, body in cast("Iterator[tuple[int, int, bytes]]", zip(*columns, strict=True)):
-                here = found.setdefault((table, stream), Arrived(folder / f"{table}-{stream}.arrow"))
+                here = found.setdefault((table, stream), ReceivedRows(folder / f"{table}-{stream}.arrow"))
                 for rows in ipc.open_stream(body):
                     if here.path not in files:
                         files[here.path] = stack.enter_context(ipc.new_file(str(here.path), rows.schema))
@@ -186,31 +186,31 @@ def arrived(folder: Path, batches: Iterable[pa.RecordBatch]) -> Mapping[tuple[in
 
 
 @dataclass(frozen=True, slots=True)
-class _FiledRows:
+class _ReceivedCandidates:
     """Rows of one side that may have changed, in a file of this executor."""
 
     table: Table
-    arrived: Arrived
+    received: ReceivedRows
 
     @property
     def num_rows(self) -> int:
         """How many there are."""
-        return self.arrived.num_rows
+        return self.received.num_rows
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows with their addresses."""
-        return (batch.select([*columns, ROW_ADDRESS]) for batch in self.arrived.batches())
+        return (batch.select([*columns, ROW_ADDRESS]) for batch in self.received.batches())
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class StreamSource:
     """Where the rows of a stream come from: the table, if there is one, and its type there."""
 
     table: Table | None
     type: NodeType | EdgeType
 
-    def side(self, here: Arrived | None) -> DiffSide:
+    def to_side(self, here: ReceivedRows | None) -> DiffSide:
         """What has arrived of it, to be compared."""
         if self.table is None or here is None:
             return DiffSide(None, self.type)
-        return DiffSide(_FiledRows(self.table, here), self.type)
+        return DiffSide(_ReceivedCandidates(self.table, here), self.type)

@@ -16,21 +16,21 @@ from pyspark.sql.types import DataType
 
 from omnigraph.errors import PipelineError, Problem
 from omnigraph.pipeline import codes
-from omnigraph.pipeline.file import Input, PipelineFile
-from omnigraph.pipeline.plan import Mapped, Plan, PlannedTarget, mismatch
+from omnigraph.pipeline.file import PipelineFile, PipelineSource
+from omnigraph.pipeline.plan import PipelinePlan, PlannedColumn, PlannedMapping, type_mismatch_problem
 from omnigraph.spark.pipeline.problems import (
     SPARK_FAILURES,
     SparkFailure,
     column_problem,
-    is_taken,
-    missing_view,
+    is_name_taken,
+    missing_view_of,
     sql_problem,
 )
-from omnigraph.spark.pipeline.progress import Steps
+from omnigraph.spark.pipeline.progress import StepRecorder
 
 
 @dataclass(frozen=True, slots=True)
-class Frames:
+class PipelineFrames:
     """The rows of each type, not read yet, with columns as a load takes them."""
 
     nodes: dict[str, DataFrame] = field(default_factory=dict[str, DataFrame])
@@ -38,27 +38,27 @@ class Frames:
 
 
 @contextmanager
-def frames_of(plan: Plan, session: SparkSession, steps: Steps) -> Generator[Frames]:
+def build_frames(plan: PipelinePlan, session: SparkSession, steps: StepRecorder) -> Generator[PipelineFrames]:
     """The frames of a plan, while the views that they are made from are there.
 
     :class:`PipelineError` lists every source, view and mapping that Spark does not take.
     """
-    made = _Made(plan.file, session, steps)
+    made = _FrameBuilder(plan.file, session, steps)
     try:
-        made.register_inputs()
+        made.register_sources()
         made.register_views()
-        frames = made.mapped(plan)
-        made.refuse()
+        frames = made.map_types(plan)
+        made.raise_problems()
         yield frames
     finally:
         for name in made.registered:
             session.catalog.dropTempView(name)
 
 
-class _Made:
+class _FrameBuilder:
     """The views made so far, and the problems met on the way. What needs something that failed is not blamed too."""
 
-    def __init__(self, file: PipelineFile, session: SparkSession, steps: Steps) -> None:
+    def __init__(self, file: PipelineFile, session: SparkSession, steps: StepRecorder) -> None:
         self.registered: list[str] = []
         self.problems: list[Problem] = []
         self._file = file
@@ -66,15 +66,17 @@ class _Made:
         self._steps = steps
         self._failed: set[str] = set()
 
-    def register_inputs(self) -> None:
+    def register_sources(self) -> None:
         """Make a view of each source."""
-        for each in self._file.inputs:
+        for each in self._file.sources:
             try:
-                with self._steps.step("source", each.name):
-                    _read(self._file, each, self._session).createTempView(each.name)
+                with self._steps.record("source", each.name):
+                    _read_source(self._file, each, self._session).createTempView(each.name)
             except SPARK_FAILURES as error:
                 what = f"source '{each.name}'"
-                self._fail(each.name, error, sql_problem(self._file, error, what, each.place, codes.NO_SOURCE))
+                self._add_failure(
+                    each.name, error, sql_problem(self._file, error, what, each.error_span, codes.NO_SOURCE)
+                )
             else:
                 self.registered.append(each.name)
 
@@ -82,71 +84,73 @@ class _Made:
         """Make the views, in order: each may be made from those above it."""
         for view in self._file.views:
             try:
-                with self._steps.step("view", view.name):
+                with self._steps.record("view", view.name):
                     self._session.sql(view.sql.value).createTempView(view.name)
             except SPARK_FAILURES as error:
-                self._fail(view.name, error, sql_problem(self._file, error, f"view '{view.name}'", view.sql.span))
+                self._add_failure(
+                    view.name, error, sql_problem(self._file, error, f"view '{view.name}'", view.sql.span)
+                )
             else:
                 self.registered.append(view.name)
 
-    def mapped(self, plan: Plan) -> Frames:
+    def map_types(self, plan: PipelinePlan) -> PipelineFrames:
         """The frames of all types whose view is there and whose expressions are right."""
-        frames = Frames()
-        for target in plan.targets:
+        frames = PipelineFrames()
+        for target in plan.mappings:
             if target.view.value.lower() in self._failed:
                 continue
-            with self._steps.step("map", target.type.name):
+            with self._steps.record("map", target.type.name):
                 view = self._session.table(target.view.value)
-                wrong = list(_column_problems(self._file, target, view))
+                wrong = list(_check_columns(self._file, target, view))
             self.problems += wrong
             if not wrong:
                 kept = frames.edges if target.kind == "edge" else frames.nodes
-                kept[target.type.name] = view.select(*_columns(target.columns))
+                kept[target.type.name] = view.select(*_select_columns(target.columns))
         return frames
 
-    def refuse(self) -> None:
+    def raise_problems(self) -> None:
         """Raise all problems, if there are any."""
         if self.problems:
             raise PipelineError(sorted(self.problems, key=lambda each: (each.position.line, each.position.column)))
 
-    def _fail(self, name: str, error: SparkFailure, problem: Problem) -> None:
-        missing = missing_view(error)
+    def _add_failure(self, name: str, error: SparkFailure, problem: Problem) -> None:
+        missing = missing_view_of(error)
         if missing is None or missing.lower() not in self._failed:
             self.problems.append(problem)
         self._failed.add(name.lower())
-        if is_taken(error):
+        if is_name_taken(error):
             # What is made from it would be made from something else.
-            self.refuse()
+            self.raise_problems()
 
 
-def _read(file: PipelineFile, source: Input, session: SparkSession) -> DataFrame:
+def _read_source(file: PipelineFile, source: PipelineSource, session: SparkSession) -> DataFrame:
     if source.sql is not None:
         return session.sql(source.sql.value)
     assert source.format is not None
     reader = session.read.format(source.format.value)
     for name, option in source.options.items():
         reader = reader.option(name, option.value)
-    return reader.load() if source.path is None else reader.load(file.address(source.path))
+    return reader.load() if source.path is None else reader.load(file.spark_path(source.path))
 
 
 # --------------------------------------------------------------------------------------------- mappings
 
 
-def _column_problems(file: PipelineFile, target: PlannedTarget, view: DataFrame) -> Iterator[Problem]:
+def _check_columns(file: PipelineFile, target: PlannedMapping, view: DataFrame) -> Iterator[Problem]:
     try:
         together = view.select(*(sql.expr(each.expression.value).alias(each.name) for each in target.columns))
         types = [each.dataType for each in together.schema.fields]
     except SPARK_FAILURES as error:
-        alone = list(_alone(file, target, view))
+        alone = list(_check_each_expression(file, target, view))
         yield from alone or [sql_problem(file, error, f"view '{target.view}'", target.view.span)]
         return
     for column, found in zip(target.columns, types, strict=True):
-        arrow = _arrow(found)
+        arrow = _to_arrow(found)
         if arrow is None or not column.accepts(arrow):
-            yield mismatch(file, target.type, column, arrow or found.simpleString())
+            yield type_mismatch_problem(file, target.type, column, arrow or found.simpleString())
 
 
-def _alone(file: PipelineFile, target: PlannedTarget, view: DataFrame) -> Iterator[Problem]:
+def _check_each_expression(file: PipelineFile, target: PlannedMapping, view: DataFrame) -> Iterator[Problem]:
     """Each expression by itself, so that one that is wrong does not hide another."""
     for column in target.columns:
         text = column.expression
@@ -159,7 +163,7 @@ def _alone(file: PipelineFile, target: PlannedTarget, view: DataFrame) -> Iterat
             yield file.problem(codes.BAD_SQL, f"'{text}' gives {len(fields)} columns", text.span, "give one")
 
 
-def _columns(columns: Sequence[Mapped]) -> list[SparkColumn]:
+def _select_columns(columns: Sequence[PlannedColumn]) -> list[SparkColumn]:
     """The columns of a frame; an end that is given by the parts of a key is one struct of them."""
     ends: dict[str, list[SparkColumn]] = {}
     found: list[SparkColumn] = []
@@ -173,7 +177,7 @@ def _columns(columns: Sequence[Mapped]) -> list[SparkColumn]:
     return [*(sql.struct(*parts).alias(name) for name, parts in ends.items()), *found]
 
 
-def _arrow(found: DataType) -> pa.DataType | None:
+def _to_arrow(found: DataType) -> pa.DataType | None:
     try:
         return to_arrow_type(found, timezone="UTC")
     except PySparkException:

@@ -12,7 +12,7 @@ StepKind: TypeAlias = Literal["spark", "source", "view", "map", "load", "check",
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PipelineStep:
     """One part of a run. ``rows``: how many it loaded, found or changed; None where nobody has counted."""
 
     kind: StepKind
@@ -21,38 +21,38 @@ class Step:
     seconds: float = 0.0
 
 
-class Watch(Protocol):
+class StepObserver(Protocol):
     """Who is told how far a run has come."""
 
-    def begun(self, step: Step) -> None:
+    def on_start(self, step: PipelineStep) -> None:
         """A step begins."""
         ...
 
-    def ended(self, step: Step) -> None:
+    def on_end(self, step: PipelineStep) -> None:
         """A step is over, and went well."""
         ...
 
 
-class Steps:
+class StepRecorder:
     """The steps so far."""
 
-    def __init__(self, watch: Watch) -> None:
-        self.done: list[Step] = []
-        self._watch = watch
+    def __init__(self, watch: StepObserver) -> None:
+        self.done: list[PipelineStep] = []
+        self._observer = watch
         self._rows: int | None = None
 
     @contextmanager
-    def step(self, kind: StepKind, name: str) -> Generator[None]:
+    def record(self, kind: StepKind, name: str) -> Generator[None]:
         """One more step, which takes as long as its block."""
-        step = Step(kind, name)
+        step = PipelineStep(kind, name)
         self._rows = None
-        self._watch.begun(step)
+        self._observer.on_start(step)
         begun = time.perf_counter()
         yield
         step = replace(step, rows=self._rows, seconds=time.perf_counter() - begun)
         self.done.append(step)
-        self._watch.ended(step)
+        self._observer.on_end(step)
 
-    def count(self, rows: int) -> None:
+    def set_rows(self, rows: int) -> None:
         """How many rows the step that runs has loaded or found."""
         self._rows = rows

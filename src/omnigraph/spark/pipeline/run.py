@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import Json
-from omnigraph.pipeline.plan import Plan, PlannedCheck
-from omnigraph.pipeline.yaml_reader import Text
+from omnigraph.pipeline.plan import PipelinePlan, PlannedCheck
+from omnigraph.pipeline.yaml_reader import TemplateText
 from omnigraph.read import query
 from omnigraph.read.rows import to_json_rows
 from omnigraph.spark.graph import SparkGraph
-from omnigraph.spark.pipeline.dataframes import Frames, frames_of
-from omnigraph.spark.pipeline.problems import told
-from omnigraph.spark.pipeline.progress import Step, Steps, Watch
+from omnigraph.spark.pipeline.dataframes import PipelineFrames, build_frames
+from omnigraph.spark.pipeline.problems import translate_step_errors
+from omnigraph.spark.pipeline.progress import PipelineStep, StepObserver, StepRecorder
 from omnigraph.write.load import LoadResult
 from omnigraph.write.merge import MergeResult
 
@@ -47,10 +47,10 @@ class CheckResult:
 class PipelineResult:
     """What a run did, and what its checks say of it."""
 
-    plan: Plan
+    plan: PipelinePlan
     load: LoadResult
     checks: tuple[CheckResult, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PipelineStep, ...]
     merged: MergeResult | None = None
 
     @property
@@ -61,7 +61,7 @@ class PipelineResult:
     @property
     def rows(self) -> int:
         """How many rows were loaded."""
-        return _rows(self.load)
+        return _count_rows(self.load)
 
     @property
     def seconds(self) -> float:
@@ -79,35 +79,37 @@ class PipelineResult:
         return self.rows / max(self.load_seconds, _INSTANT)
 
 
-def check_pipeline(plan: Plan, start: Callable[[], SparkGraph], watch: Watch) -> PipelineResult:
+def check_pipeline(plan: PipelinePlan, start: Callable[[], SparkGraph], observer: StepObserver) -> PipelineResult:
     """Find everything that is wrong with the rows, and write nothing: so there is nothing to ask the checks of."""
-    steps = Steps(watch)
-    with told(plan):
-        _, result = _loaded(plan, start, steps, check=True)
+    steps = StepRecorder(observer)
+    with translate_step_errors(plan):
+        _, result = _load_pipeline(plan, start, steps, check=True)
     return PipelineResult(plan, result, (), tuple(steps.done))
 
 
-def run_pipeline(plan: Plan, start: Callable[[], SparkGraph], watch: Watch) -> PipelineResult:
+def run_pipeline(plan: PipelinePlan, start: Callable[[], SparkGraph], observer: StepObserver) -> PipelineResult:
     """Load all rows as one commit, ask the checks, and merge if they find nothing. The branch stays in any case."""
-    steps = Steps(watch)
-    with told(plan):
-        graph, result = _loaded(plan, start, steps, check=False)
-        checks = tuple(_checked(graph, result, each, steps) for each in plan.checks)
+    steps = StepRecorder(observer)
+    with translate_step_errors(plan):
+        graph, result = _load_pipeline(plan, start, steps, check=False)
+        checks = tuple(_run_check(graph, result, each, steps) for each in plan.checks)
         into = plan.file.load.merge_into if all(check.passed for check in checks) else None
-        merged = None if into is None else _merged(plan, graph, result, into, steps)
+        merged = None if into is None else _merge_branch(plan, graph, result, into, steps)
     return PipelineResult(plan, result, checks, tuple(steps.done), merged)
 
 
-def _loaded(plan: Plan, start: Callable[[], SparkGraph], steps: Steps, *, check: bool) -> tuple[SparkGraph, LoadResult]:
-    with steps.step("spark", "Spark"):
+def _load_pipeline(
+    plan: PipelinePlan, start: Callable[[], SparkGraph], steps: StepRecorder, *, check: bool
+) -> tuple[SparkGraph, LoadResult]:
+    with steps.record("spark", "Spark"):
         graph = start()
-    with frames_of(plan, graph.session, steps) as frames, steps.step("load", plan.file.load.branch.written):
-        result = _load(plan, graph, frames, check=check)
-        steps.count(_rows(result))
+    with build_frames(plan, graph.session, steps) as frames, steps.record("load", plan.file.load.branch.written):
+        result = _load_frames(plan, graph, frames, check=check)
+        steps.set_rows(_count_rows(result))
     return graph, result
 
 
-def _load(plan: Plan, graph: SparkGraph, frames: Frames, *, check: bool) -> LoadResult:
+def _load_frames(plan: PipelinePlan, graph: SparkGraph, frames: PipelineFrames, *, check: bool) -> LoadResult:
     to = plan.file.load
     return graph.load(
         nodes=frames.nodes,
@@ -121,32 +123,34 @@ def _load(plan: Plan, graph: SparkGraph, frames: Frames, *, check: bool) -> Load
     )
 
 
-def _checked(graph: SparkGraph, loaded: LoadResult, planned: PlannedCheck, steps: Steps) -> CheckResult:
+def _run_check(graph: SparkGraph, loaded: LoadResult, planned: PlannedCheck, steps: StepRecorder) -> CheckResult:
     """Ask a check of exactly what was loaded: others may write to the branch meanwhile."""
     at = None if loaded.commit is None else loaded.commit.id
     rows, sample = 0, list[Mapping[str, Json]]()
-    with steps.step("check", planned.name):
+    with steps.record("check", planned.name):
         question = query.QueryRequest(planned.path, planned.name, planned.check.params)
         for batch in query.run_query(graph.manifest, question, loaded.branch, at).batches():
             sample += to_json_rows(batch.slice(0, SAMPLE_ROWS - len(sample)))
             rows += batch.num_rows
-        steps.count(rows)
+        steps.set_rows(rows)
     return CheckResult(planned, rows, tuple(sample))
 
 
-def _merged(plan: Plan, graph: SparkGraph, loaded: LoadResult, into: Text, steps: Steps) -> MergeResult:
+def _merge_branch(
+    plan: PipelinePlan, graph: SparkGraph, loaded: LoadResult, into: TemplateText, steps: StepRecorder
+) -> MergeResult:
     """Merge exactly what was checked: others may write to the branch meanwhile."""
-    with steps.step("merge", into.written):
+    with steps.record("merge", into.written):
         source = loaded.branch if loaded.commit is None else loaded.commit.id
         result = graph.merge(source, into.value, message=f"{_message(plan)}: merge {plan.file.load.branch}")
         counts = (*result.nodes.values(), *result.edges.values())
-        steps.count(sum(each.inserted + each.updated + each.deleted for each in counts))
+        steps.set_rows(sum(each.inserted + each.updated + each.deleted for each in counts))
     return result
 
 
-def _message(plan: Plan) -> str:
+def _message(plan: PipelinePlan) -> str:
     return f"pipeline {Path(plan.file.name).name}"
 
 
-def _rows(loaded: LoadResult) -> int:
+def _count_rows(loaded: LoadResult) -> int:
     return sum(loaded.nodes.values()) + sum(loaded.edges.values())

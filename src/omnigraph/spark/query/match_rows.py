@@ -36,37 +36,37 @@ class Fusion:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class RankNumber:
     """The number of an entity in a ranking of all entities of its type, 0 for the best."""
 
     ranking: Distance | TextScore
 
 
-Trait: TypeAlias = str | TextMatch | TextScore | Distance | Numbered | Fusion
+Attribute: TypeAlias = str | TextMatch | TextScore | Distance | RankNumber | Fusion
 """What is known of an entity: its id or a property by name, or what a search says of it."""
-Slot: TypeAlias = tuple[str, Trait]
+Slot: TypeAlias = tuple[str, Attribute]
 """A variable, and a trait of it."""
 RESULT: Final = ""
 """In the place of a variable, for what a ranking says of rows; no variable has this name."""
-RANKED_BY: Final[tuple[Slot, Slot]] = (RESULT, "distance"), (RESULT, "entity")
+RANK_SLOTS: Final[tuple[Slot, Slot]] = (RESULT, "distance"), (RESULT, "entity")
 """What the ranking of a row goes by."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SparkQueryContext:
     """One query: what is asked, where its rows are read, and names for the columns of its frames."""
 
     reading: QueryContext
     tables: SparkSnapshot
-    names: Iterator[str] = field(default_factory=lambda: (f"c{number}" for number in count()))
+    column_names: Iterator[str] = field(default_factory=lambda: (f"c{number}" for number in count()))
 
-    def name(self) -> str:
+    def new_column(self) -> str:
         """A name that no other column of the query has."""
-        return next(self.names)
+        return next(self.column_names)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class MatchRows:
     """The rows of a match, and the column of each slot."""
 
     frame: DataFrame
@@ -76,56 +76,56 @@ class Rows:
         """The column of a variable's id."""
         return self.slots[variable, ID]
 
-    def of(self, variables: Iterable[str]) -> Rows:
+    def select_variables(self, variables: Iterable[str]) -> MatchRows:
         """The same rows, with the columns of some variables."""
         wanted = frozenset(variables)
         slots = {slot: column for slot, column in self.slots.items() if slot[0] in wanted}
-        return Rows(self.frame.select(*slots.values()), slots)
+        return MatchRows(self.frame.select(*slots.values()), slots)
 
-    def where(self, condition: Column) -> Rows:
+    def where(self, condition: Column) -> MatchRows:
         """The rows that fulfil a condition."""
-        return Rows(self.frame.where(condition), self.slots)
+        return MatchRows(self.frame.where(condition), self.slots)
 
-    def joined(self, other: DataFrame, equal: Iterable[tuple[str, str]], bound: Mapping[Slot, str]) -> Rows:
+    def join(self, other: DataFrame, equal: Iterable[tuple[str, str]], bound: Mapping[Slot, str]) -> MatchRows:
         """Each row with those of another frame that have equal values in some columns, which bind more slots."""
         slots = {**self.slots, **bound}
-        return Rows(self.frame.join(other, _all_equal(equal)).select(*slots.values()), slots)
+        return MatchRows(self.frame.join(other, _all_equal(equal)).select(*slots.values()), slots)
 
-    def looked_up(self, other: DataFrame, equal: tuple[str, str], bound: Mapping[Slot, str]) -> Rows:
+    def left_join(self, other: DataFrame, equal: tuple[str, str], bound: Mapping[Slot, str]) -> MatchRows:
         """Each row with the one of another frame that has an equal value in a column, or with nulls."""
         slots = {**self.slots, **bound}
-        return Rows(self.frame.join(other, _all_equal([equal]), "left").select(*slots.values()), slots)
+        return MatchRows(self.frame.join(other, _all_equal([equal]), "left").select(*slots.values()), slots)
 
-    def with_value(self, slot: Slot, value: Column, column: str) -> Rows:
+    def with_column(self, slot: Slot, value: Column, column: str) -> MatchRows:
         """The rows with one more value, in a column of a new name."""
-        return Rows(self.frame.withColumn(column, value), {**self.slots, slot: column})
+        return MatchRows(self.frame.withColumn(column, value), {**self.slots, slot: column})
 
-    def among(self, other: DataFrame, equal: Iterable[tuple[str, str]]) -> Rows:
+    def semi_join(self, other: DataFrame, equal: Iterable[tuple[str, str]]) -> MatchRows:
         """The rows that have one or more such in another frame."""
-        return Rows(self.frame.join(other, _all_equal(equal), "left_semi"), self.slots)
+        return MatchRows(self.frame.join(other, _all_equal(equal), "left_semi"), self.slots)
 
 
 def _all_equal(columns: Iterable[tuple[str, str]]) -> Column:
     return reduce(Column.__and__, (fn.col(left) == fn.col(right) for left, right in columns))
 
 
-def bound_rows(found: DataFrame, variable: str, properties: Iterable[str], asked: Asked) -> Rows:
+def bind_rows(found: DataFrame, variable: str, properties: Iterable[str], asked: SparkQueryContext) -> MatchRows:
     """Rows of a type as those of a variable, with its id and some properties."""
-    columns = {name: asked.name() for name in (ID, *properties)}
+    columns = {name: asked.new_column() for name in (ID, *properties)}
     slots: dict[Slot, str] = {(variable, name): column for name, column in columns.items()}
-    return Rows(found.select(*(fn.col(name).alias(column) for name, column in columns.items())), slots)
+    return MatchRows(found.select(*(fn.col(name).alias(column) for name, column in columns.items())), slots)
 
 
-def in_order(frame: DataFrame, order: Sequence[Column]) -> DataFrame:
+def sort_rows(frame: DataFrame, order: Sequence[Column]) -> DataFrame:
     """The rows in an order, or as they are if there is none."""
     return frame.orderBy(*order) if order else frame
 
 
-def limited(frame: DataFrame, order: Sequence[Column], most: int) -> DataFrame:
+def take_first(frame: DataFrame, order: Sequence[Column], most: int) -> DataFrame:
     """The first rows in an order, or any rows if there is none."""
     if most <= _MOST:
-        return in_order(frame, order).limit(most)
+        return sort_rows(frame, order).limit(most)
     # Spark has no other way to count that far, and one task sees all rows for it.
     so_far = Window.orderBy(*(order or [fn.lit(0)])).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     counted = frame.withColumn(_NUMBER, fn.count(fn.lit(1)).over(so_far))
-    return in_order(counted.where(fn.col(_NUMBER) <= fn.lit(min(most, _MOST_COUNTED))).drop(_NUMBER), order)
+    return sort_rows(counted.where(fn.col(_NUMBER) <= fn.lit(min(most, _MOST_COUNTED))).drop(_NUMBER), order)

@@ -18,14 +18,14 @@ from omnigraph.language.query import Compare, ComparisonOperator, Expression, Is
 from omnigraph.language.types import FLOATS, Scalar, ValueType
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import QueryConstant, evaluate_constant
-from omnigraph.spark.query.match_rows import Rows
-from omnigraph.spark.query.values import literal, value
+from omnigraph.spark.query.match_rows import MatchRows
+from omnigraph.spark.query.values import evaluate, to_literal
 
-_Compared: TypeAlias = Callable[[Column, Column], Column]
+_Comparator: TypeAlias = Callable[[Column, Column], Column]
 
-_OPERATORS: Final[Mapping[ComparisonOperator, _Compared]] = {
-    ComparisonOperator.EQUAL: cast("_Compared", operators.eq),
-    ComparisonOperator.NOT_EQUAL: cast("_Compared", operators.ne),
+_OPERATORS: Final[Mapping[ComparisonOperator, _Comparator]] = {
+    ComparisonOperator.EQUAL: cast("_Comparator", operators.eq),
+    ComparisonOperator.NOT_EQUAL: cast("_Comparator", operators.ne),
     ComparisonOperator.LESS: operators.lt,
     ComparisonOperator.LESS_OR_EQUAL: operators.le,
     ComparisonOperator.GREATER: operators.gt,
@@ -45,33 +45,33 @@ _WIDE: Final = frozenset({Scalar.I64, Scalar.U64})
 """Integers that not every float of 64 bits can hold."""
 
 
-def holds(predicate: Predicate, rows: Rows, reading: QueryContext) -> Column:
+def holds(predicate: Predicate, rows: MatchRows, reading: QueryContext) -> Column:
     """Whether a predicate is true of each row; false or null where it is not."""
     match predicate:
         case IsNull():
-            operand = value(predicate.operand, rows, reading)
+            operand = evaluate(predicate.operand, rows, reading)
             return operand.isNotNull() if predicate.negated else operand.isNull()
         case TextMatch():
-            return value(predicate, rows, reading)
+            return evaluate(predicate, rows, reading)
         case Compare(left, operator, right):
             if left.type.is_list:
-                return _contains(left, right, rows, reading)
-            columns = value(left, rows, reading), value(right, rows, reading)
-            return _compared(columns[0], left.type, operator, columns[1], right.type)
+                return _list_contains(left, right, rows, reading)
+            columns = evaluate(left, rows, reading), evaluate(right, rows, reading)
+            return _compare(columns[0], left.type, operator, columns[1], right.type)
 
 
-def _contains(list_: Expression, item: Expression, rows: Rows, reading: QueryContext) -> Column:
-    wanted, type_ = value(item, rows, reading), list_.type.item
+def _list_contains(list_: Expression, item: Expression, rows: MatchRows, reading: QueryContext) -> Column:
+    wanted, type_ = evaluate(item, rows, reading), list_.type.item
     fixed = evaluate_constant(list_, reading.evaluation) if isinstance(list_, QueryConstant) else None
     if isinstance(fixed, tuple) and type_.scalar is item.type.scalar and type_.scalar not in FLOATS:
         # Of all that means the same, this is what Spark hands on to the storage.
-        return wanted.isin(*(literal(each, type_) for each in fixed))
+        return wanted.isin(*(to_literal(each, type_) for each in fixed))
     return fn.exists(
-        value(list_, rows, reading), lambda each: _compared(each, type_, ComparisonOperator.EQUAL, wanted, item.type)
+        evaluate(list_, rows, reading), lambda each: _compare(each, type_, ComparisonOperator.EQUAL, wanted, item.type)
     )
 
 
-def _compared(
+def _compare(
     left: Column, left_type: ValueType, operator: ComparisonOperator, right: Column, right_type: ValueType
 ) -> Column:
     if not left_type.is_number:
@@ -81,13 +81,13 @@ def _compared(
         common = "decimal(20,0)" if Scalar.U64 in scalars else "bigint"
         return _OPERATORS[operator](left.cast(common), right.cast(common))
     if not scalars & _WIDE:
-        return _floats_compared(left.cast("double"), operator, right.cast("double"))
+        return _compare_floats(left.cast("double"), operator, right.cast("double"))
     if left_type.scalar in FLOATS:
         left, operator, right = right, _MIRRORED[operator], left
-    return _compared_with_float(left.cast("decimal(20,0)"), operator, right.cast("double"))
+    return _compare_with_float(left.cast("decimal(20,0)"), operator, right.cast("double"))
 
 
-def _floats_compared(left: Column, operator: ComparisonOperator, right: Column) -> Column:
+def _compare_floats(left: Column, operator: ComparisonOperator, right: Column) -> Column:
     found = _OPERATORS[operator](left, right)
     if operator is ComparisonOperator.NOT_EQUAL:
         return found | (fn.isnan(left) & fn.isnan(right))
@@ -97,10 +97,10 @@ def _floats_compared(left: Column, operator: ComparisonOperator, right: Column) 
 # --------------------------------------------------------------------------------------------- integer and float
 
 
-def _compared_with_float(integer: Column, operator: ComparisonOperator, float_: Column) -> Column:
+def _compare_with_float(integer: Column, operator: ComparisonOperator, float_: Column) -> Column:
     """An integer of 64 bits beside a float, which is brought to an integer and what it has beyond that."""
-    whole_float = _floor(_within_reach(float_))
-    whole, has_fraction = _exact(whole_float), _within_reach(float_) > whole_float
+    whole_float = _floor(_clamp(float_))
+    whole, has_fraction = _to_decimal(whole_float), _clamp(float_) > whole_float
     is_number = ~fn.isnan(float_)
     match operator:
         case ComparisonOperator.EQUAL:
@@ -115,7 +115,7 @@ def _compared_with_float(integer: Column, operator: ComparisonOperator, float_: 
             return _OPERATORS[operator](integer, whole) & is_number
 
 
-def _within_reach(float_: Column) -> Column:
+def _clamp(float_: Column) -> Column:
     """The same float, or one beyond all integers of 64 bits in its direction."""
     # Not by least and greatest, which pass over nulls.
     lowest, highest = fn.lit(-(2.0**64)), fn.lit(2.0**64)
@@ -127,7 +127,7 @@ def _floor(float_: Column) -> Column:
     return fn.when(fn.abs(float_) < fn.lit(2.0**53), fn.floor(float_).cast("double")).otherwise(float_)
 
 
-def _exact(whole: Column) -> Column:
+def _to_decimal(whole: Column) -> Column:
     """A float without fraction as a decimal. Spark's own cast has only the digits that it would print of it."""
     high = fn.floor(whole * fn.lit(2.0**-32))
     low = whole - high.cast("double") * fn.lit(2.0**32)

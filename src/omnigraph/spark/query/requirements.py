@@ -27,17 +27,17 @@ from omnigraph.language.query.plan import (
 )
 from omnigraph.language.types import Scalar
 from omnigraph.read.search import Search, rankings_of
-from omnigraph.spark.query.match_rows import Fusion, Numbered, Slot, Trait
+from omnigraph.spark.query.match_rows import Attribute, Fusion, RankNumber, Slot
 
-Needs: TypeAlias = Mapping[str, Iterable[Trait]]
+RequiredAttributes: TypeAlias = Mapping[str, Iterable[Attribute]]
 """The traits that are looked at, by variable."""
 
 
-def needs_of(plan: MatchPlan | ReadPlan, search: Search) -> Needs:
+def find_required_attributes(plan: MatchPlan | ReadPlan, search: Search) -> RequiredAttributes:
     """What a plan needs of each variable that it binds, or that its leaf brings."""
     # In the order in which they are found, so that the same query always makes the same frames.
-    needs = defaultdict[str, dict[Trait, None]](dict)
-    for variable, trait in _slots(plan, search):
+    needs = defaultdict[str, dict[Attribute, None]](dict)
+    for variable, trait in _required_slots(plan, search):
         needs[variable][trait] = None
     return needs
 
@@ -47,9 +47,9 @@ def fusion_of(score: FusedScore, search: Search) -> Fusion:
     return Fusion(score.first, score.second, search.resolve_rank_constant(score.k))
 
 
-def _slots(plan: PlanOperator, search: Search) -> Iterator[Slot]:
+def _required_slots(plan: PlanOperator, search: Search) -> Iterator[Slot]:
     operators = list(walk_plan(plan, into_negations=False))
-    made = {fusion_made(each, search) for each in operators if isinstance(each, Fuse)}
+    made = {fusion_of_plan(each, search) for each in operators if isinstance(each, Fuse)}
     for each in operators:
         for part in expressions_of(each):
             # What the result is ordered by comes with its rows.
@@ -57,10 +57,10 @@ def _slots(plan: PlanOperator, search: Search) -> Iterator[Slot]:
                 yield from traits_of(part)
         if isinstance(each, Without):
             # Other variables of the inner plan are its own, whatever their names.
-            yield from (slot for slot in _slots(each.inner, search) if slot[0] in each.outer)
+            yield from (slot for slot in _required_slots(each.inner, search) if slot[0] in each.outer)
 
 
-def fusion_made(plan: Fuse, search: Search) -> Fusion:
+def fusion_of_plan(plan: Fuse, search: Search) -> Fusion:
     """What a fusion orders by."""
     return Fusion(*rankings_of(plan), search.resolve_rank_constant(plan.k))
 
@@ -73,7 +73,7 @@ def traits_of(part: Expression | Predicate) -> Iterator[Slot]:
         case TextMatch() | TextScore():
             yield part.target.variable, part
         case FusedScore():
-            yield from ((each.target.variable, Numbered(each)) for each in (part.first, part.second))
+            yield from ((each.target.variable, RankNumber(each)) for each in (part.first, part.second))
         case _:
             for operand in operands_of(part):
                 yield from traits_of(operand)

@@ -17,26 +17,26 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.read.query import QueryOptions, QueryRequest, plan_query
 from omnigraph.read.search import EmbeddingSettings
 from omnigraph.spark.query.match import matched
-from omnigraph.spark.query.match_rows import RANKED_BY, Asked, Rows, in_order, limited
-from omnigraph.spark.query.requirements import Needs, needs_of
-from omnigraph.spark.query.values import value
-from omnigraph.spark.source import SparkSnapshot, spark_type
+from omnigraph.spark.query.match_rows import RANK_SLOTS, MatchRows, SparkQueryContext, sort_rows, take_first
+from omnigraph.spark.query.requirements import RequiredAttributes, find_required_attributes
+from omnigraph.spark.query.values import evaluate
+from omnigraph.spark.source import SparkSnapshot, to_spark_type
 
 _MOST_EXACT: Final = 2**53
 """Integers up to here are floats without loss."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _SortAndLimit:
     """What stands above the rows or groups of a result."""
 
     below: MatchPlan | Group
     sort: Sort | None
     limit: int | None
 
-    def applied(self, frame: DataFrame, order: list[Column]) -> DataFrame:
+    def apply(self, frame: DataFrame, order: list[Column]) -> DataFrame:
         """The first rows of a frame, in order."""
-        return in_order(frame, order) if self.limit is None else limited(frame, order, self.limit)
+        return sort_rows(frame, order) if self.limit is None else take_first(frame, order, self.limit)
 
 
 def query(
@@ -48,84 +48,84 @@ def query(
     the DataFrame. Rows are in the order that the query asks for until something is done that changes it.
     """
     asked = plan_query(manifest, tables.snapshot, question, QueryOptions(embedding))
-    return answered(asked.plan, Asked(asked.context, tables))
+    return answered(asked.plan, SparkQueryContext(asked.context, tables))
 
 
-def answered(plan: ReadPlan, asked: Asked) -> DataFrame:
+def answered(plan: ReadPlan, asked: SparkQueryContext) -> DataFrame:
     """The rows of a result."""
-    needs = needs_of(plan, asked.reading.search)
+    needs = find_required_attributes(plan, asked.reading.search)
     if isinstance(plan, Project):
-        return _projected(plan, needs, asked)
-    return _grouped(plan, needs, asked)
+        return _project(plan, needs, asked)
+    return _group(plan, needs, asked)
 
 
-def _cut(plan: MatchPlan | Group | Sort | Limit, asked: Asked) -> _Cut:
+def _split_sort_and_limit(plan: MatchPlan | Group | Sort | Limit, asked: SparkQueryContext) -> _SortAndLimit:
     limit = asked.reading.resolve_count(plan.count) if isinstance(plan, Limit) else None
     plan = plan.input if isinstance(plan, Limit) else plan
     sort = plan if isinstance(plan, Sort) else None
-    return _Cut(plan.input if isinstance(plan, Sort) else plan, sort, limit)
+    return _SortAndLimit(plan.input if isinstance(plan, Sort) else plan, sort, limit)
 
 
-def _ordered(column: Column, *, descending: bool) -> Column:
+def _order_key(column: Column, *, descending: bool) -> Column:
     return column.desc_nulls_last() if descending else column.asc_nulls_first()
 
 
-def _named(columns: tuple[TypedColumn, ...], values: Mapping[str, Column]) -> list[Column]:
-    return [values[each.name].cast(spark_type(each.expression.type)).alias(each.name) for each in columns]
+def _name_columns(columns: tuple[TypedColumn, ...], values: Mapping[str, Column]) -> list[Column]:
+    return [values[each.name].cast(to_spark_type(each.expression.type)).alias(each.name) for each in columns]
 
 
 # --------------------------------------------------------------------------------------------- one row per match
 
 
-def _projected(plan: Project, needs: Needs, asked: Asked) -> DataFrame:
-    cut = _cut(plan.input, asked)
+def _project(plan: Project, needs: RequiredAttributes, asked: SparkQueryContext) -> DataFrame:
+    cut = _split_sort_and_limit(plan.input, asked)
     assert not isinstance(cut.below, Group)
     rows = matched(cut.below, needs, asked)
-    order = [] if cut.sort is None else _order_of_rows(cut.sort, rows, asked)
-    values = {each.name: value(each.expression, rows, asked.reading) for each in plan.columns}
-    return cut.applied(rows.frame, order).select(*_named(plan.columns, values))
+    order = [] if cut.sort is None else _row_order(cut.sort, rows, asked)
+    values = {each.name: evaluate(each.expression, rows, asked.reading) for each in plan.columns}
+    return cut.apply(rows.frame, order).select(*_name_columns(plan.columns, values))
 
 
-def _order_of_rows(sort: Sort, rows: Rows, asked: Asked) -> list[Column]:
-    keys = [column for key in sort.keys for column in _row_key(key, rows, asked)]
-    return [*keys, *(_ordered(fn.col(rows.id_of(variable)), descending=False) for variable in sort.tie_break)]
+def _row_order(sort: Sort, rows: MatchRows, asked: SparkQueryContext) -> list[Column]:
+    keys = [column for key in sort.keys for column in _row_order_keys(key, rows, asked)]
+    return [*keys, *(_order_key(fn.col(rows.id_of(variable)), descending=False) for variable in sort.tie_break)]
 
 
-def _row_key(key: SortKey | ByRank, rows: Rows, asked: Asked) -> list[Column]:
+def _row_order_keys(key: SortKey | ByRank, rows: MatchRows, asked: SparkQueryContext) -> list[Column]:
     if isinstance(key, ByRank):
-        return [_ordered(fn.col(rows.slots[slot]), descending=False) for slot in RANKED_BY]
-    return [_ordered(value(key.expression, rows, asked.reading), descending=key.descending)]
+        return [_order_key(fn.col(rows.slots[slot]), descending=False) for slot in RANK_SLOTS]
+    return [_order_key(evaluate(key.expression, rows, asked.reading), descending=key.descending)]
 
 
 # --------------------------------------------------------------------------------------------- one row per group
 
 
-def _grouped(plan: Group | Sort | Limit, needs: Needs, asked: Asked) -> DataFrame:
-    cut = _cut(plan, asked)
+def _group(plan: Group | Sort | Limit, needs: RequiredAttributes, asked: SparkQueryContext) -> DataFrame:
+    cut = _split_sort_and_limit(plan, asked)
     group = cut.below
     assert isinstance(group, Group)
     rows = matched(group.input, needs, asked)
-    names = {column.name: asked.name() for column in group.columns}
-    keys = [value(key.expression, rows, asked.reading).alias(names[key.name]) for key in group.keys]
+    names = {column.name: asked.new_column() for column in group.columns}
+    keys = [evaluate(key.expression, rows, asked.reading).alias(names[key.name]) for key in group.keys]
     aggregates = [
-        _aggregated(column.expression, rows, asked).alias(names[column.name])
+        _aggregate(column.expression, rows, asked).alias(names[column.name])
         for column in group.columns
         if isinstance(column.expression, Aggregate)
     ]
     frame = rows.frame.groupBy(*keys).agg(*aggregates)
-    order = [] if cut.sort is None else [_group_key(key, names) for key in cut.sort.keys]
+    order = [] if cut.sort is None else [_group_order_key(key, names) for key in cut.sort.keys]
     values = {name: fn.col(column) for name, column in names.items()}
-    return cut.applied(frame, order).select(*_named(group.columns, values))
+    return cut.apply(frame, order).select(*_name_columns(group.columns, values))
 
 
-def _group_key(key: SortKey | ByRank, names: Mapping[str, str]) -> Column:
+def _group_order_key(key: SortKey | ByRank, names: Mapping[str, str]) -> Column:
     assert isinstance(key, SortKey)
     assert isinstance(key.expression, ColumnValue), "groups are sorted by their columns"
-    return _ordered(fn.col(names[key.expression.name]), descending=key.descending)
+    return _order_key(fn.col(names[key.expression.name]), descending=key.descending)
 
 
-def _aggregated(aggregate: Aggregate, rows: Rows, asked: Asked) -> Column:
-    argument = value(aggregate.argument, rows, asked.reading)
+def _aggregate(aggregate: Aggregate, rows: MatchRows, asked: SparkQueryContext) -> Column:
+    argument = evaluate(aggregate.argument, rows, asked.reading)
     is_float = aggregate.argument.type.scalar in FLOATS
     match aggregate.function:
         case AggregateFunction.COUNT:

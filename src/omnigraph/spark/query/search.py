@@ -16,62 +16,70 @@ from pyspark.sql import functions as fn
 from omnigraph.language.query import Distance, TextMatch, TextScore
 from omnigraph.language.schema import NodeType
 from omnigraph.read.search import Ranking
-from omnigraph.spark.query.fusion import numbered
-from omnigraph.spark.query.match_rows import ID, Asked, Fusion, Numbered, Rows, Trait, bound_rows
+from omnigraph.spark.query.fusion import number_entities
+from omnigraph.spark.query.match_rows import ID, Attribute, Fusion, MatchRows, RankNumber, SparkQueryContext, bind_rows
 from omnigraph.spark.query.requirements import traits_of
-from omnigraph.spark.query.values import distance, value
+from omnigraph.spark.query.values import compute_distance, evaluate
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.searching import SCORE
 
 
-def entities(variable: str, type_: NodeType, traits: Iterable[Trait], asked: Asked) -> Rows:
+def scan_entities(variable: str, type_: NodeType, traits: Iterable[Attribute], asked: SparkQueryContext) -> MatchRows:
     """All rows of a type as those of a variable, with its id and the traits that are asked for."""
     traits = list(traits)
     names = [trait for trait in traits if isinstance(trait, str)]
     found = asked.tables.rows(type_, [ID, *names])
-    return _searched(bound_rows(found, variable, names, asked), variable, type_, traits, asked)
+    return _add_search_columns(bind_rows(found, variable, names, asked), variable, type_, traits, asked)
 
 
-def _searched(rows: Rows, variable: str, type_: NodeType, traits: Iterable[Trait], asked: Asked) -> Rows:
+def _add_search_columns(
+    rows: MatchRows, variable: str, type_: NodeType, traits: Iterable[Attribute], asked: SparkQueryContext
+) -> MatchRows:
     """The rows of a variable with what searches say of it; its properties are there already."""
     for trait in traits:
         match trait:
             case TextMatch() | TextScore():
-                rows = _with_words(rows, variable, type_, trait, asked)
+                rows = _add_text_search(rows, variable, type_, trait, asked)
             case Distance():
                 vector = asked.reading.search.resolve_vector(trait, type_.table_key)
-                away = distance(value(trait.target, rows, asked.reading), vector)
-                rows = rows.with_value((variable, trait), away, asked.name())
-            case Numbered():
-                rows = _with_number(rows, variable, type_, trait, asked)
+                away = compute_distance(evaluate(trait.target, rows, asked.reading), vector)
+                rows = rows.with_column((variable, trait), away, asked.new_column())
+            case RankNumber():
+                rows = _add_rank_number(rows, variable, type_, trait, asked)
             case str() | Fusion():
                 pass
     return rows
 
 
-def best_first(ranking: Ranking, rows: Rows, asked: Asked) -> Column:
+def rank_key(ranking: Ranking, rows: MatchRows, asked: SparkQueryContext) -> Column:
     """What entities are ranked by, the smallest first; null for those that have no rank."""
-    found = value(ranking, rows, asked.reading)
+    found = evaluate(ranking, rows, asked.reading)
     return -found if isinstance(ranking, TextScore) else found
 
 
-def _with_words(rows: Rows, variable: str, type_: NodeType, trait: TextMatch | TextScore, asked: Asked) -> Rows:
-    slot, column, id_ = (variable, trait), asked.name(), asked.name()
+def _add_text_search(
+    rows: MatchRows, variable: str, type_: NodeType, trait: TextMatch | TextScore, asked: SparkQueryContext
+) -> MatchRows:
+    slot, column, id_ = (variable, trait), asked.new_column(), asked.new_column()
     found = asked.reading.search.find_texts(trait, type_.table_key)
     if found is None:
         nothing = fn.lit(None).cast("double" if isinstance(trait, TextScore) else "boolean")
-        return rows.with_value(slot, nothing, column)
+        return rows.with_column(slot, nothing, column)
     scores = column_of(found, SCORE).cast(pa.float64())
     hits = asked.tables.session.createDataFrame(pa.table({id_: column_of(found, ID), column: scores}))
-    rows = rows.looked_up(hits, (rows.id_of(variable), id_), {slot: column})
-    return rows if isinstance(trait, TextScore) else rows.with_value(slot, fn.col(column).isNotNull(), asked.name())
+    rows = rows.left_join(hits, (rows.id_of(variable), id_), {slot: column})
+    return (
+        rows if isinstance(trait, TextScore) else rows.with_column(slot, fn.col(column).isNotNull(), asked.new_column())
+    )
 
 
-def _with_number(rows: Rows, variable: str, type_: NodeType, trait: Numbered, asked: Asked) -> Rows:
+def _add_rank_number(
+    rows: MatchRows, variable: str, type_: NodeType, trait: RankNumber, asked: SparkQueryContext
+) -> MatchRows:
     ranking = trait.ranking
-    among = entities(variable, type_, [each for _, each in traits_of(ranking)], asked)
-    key = asked.name()
-    ranked = among.frame.select(best_first(ranking, among, asked).alias(key), among.id_of(variable))
-    numbers = numbered(ranked.where(fn.col(key).isNotNull()), asked)
+    among = scan_entities(variable, type_, [each for _, each in traits_of(ranking)], asked)
+    key = asked.new_column()
+    ranked = among.frame.select(rank_key(ranking, among, asked).alias(key), among.id_of(variable))
+    numbers = number_entities(ranked.where(fn.col(key).isNotNull()), asked)
     id_, number = numbers.columns
-    return rows.looked_up(numbers, (rows.id_of(variable), id_), {(variable, trait): number})
+    return rows.left_join(numbers, (rows.id_of(variable), id_), {(variable, trait): number})

@@ -30,18 +30,18 @@ from omnigraph.language.values import ConstantValue
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import QueryConstant, evaluate_constant
 from omnigraph.read.search import Vector, compute_distances
-from omnigraph.spark.query.fusion import fused_score
-from omnigraph.spark.query.match_rows import RESULT, Fusion, Numbered, Rows
+from omnigraph.spark.query.fusion import fuse_ranks
+from omnigraph.spark.query.match_rows import RESULT, Fusion, MatchRows, RankNumber
 from omnigraph.spark.query.requirements import fusion_of
-from omnigraph.spark.source import spark_type
+from omnigraph.spark.source import to_spark_type
 from omnigraph.storage.columns import Values
 
 
-def value(expression: Expression, rows: Rows, reading: QueryContext) -> Column:
+def evaluate(expression: Expression, rows: MatchRows, reading: QueryContext) -> Column:
     """One value for each row, in the Spark type of the expression."""
     match expression:
         case Constant() | ParameterValue() | Now():
-            return literal(evaluate_constant(expression, reading.evaluation), expression.type)
+            return to_literal(evaluate_constant(expression, reading.evaluation), expression.type)
         case PropertyValue(variable, name):
             return fn.col(rows.slots[variable, name])
         case Identity(variable):
@@ -50,34 +50,34 @@ def value(expression: Expression, rows: Rows, reading: QueryContext) -> Column:
             assert isinstance(query, QueryConstant), "what is looked for is the same for every row"
             looked_for = evaluate_constant(query, reading.evaluation)
             vector = None if looked_for is None else np.array(looked_for, np.float32)
-            return distance(value(target, rows, reading), vector)
+            return compute_distance(evaluate(target, rows, reading), vector)
         case Distance() | TextMatch() | TextScore():
             return fn.col(rows.slots[expression.target.variable, expression])
         case FusedScore():
-            return _fused_score(fusion_of(expression, reading.search), rows)
+            return _evaluate_fused_score(fusion_of(expression, reading.search), rows)
         case ColumnValue() | Aggregate():
             raise AssertionError(f"a {type(expression).__name__} has no value before rows are grouped")
 
 
-def _fused_score(fusion: Fusion, rows: Rows) -> Column:
+def _evaluate_fused_score(fusion: Fusion, rows: MatchRows) -> Column:
     """The score that the result is ordered by, if it is; else that among all entities of the type."""
     made = rows.slots.get((RESULT, fusion))
     if made is not None:
         return fn.col(made)
     arms = fusion.first, fusion.second
-    first, second = (fn.col(rows.slots[arm.target.variable, Numbered(arm)]) for arm in arms)
-    return fused_score(first, second, fusion.k)
+    first, second = (fn.col(rows.slots[arm.target.variable, RankNumber(arm)]) for arm in arms)
+    return fuse_ranks(first, second, fusion.k)
 
 
-def literal(constant: ConstantValue, type_: ValueType) -> Column:
+def to_literal(constant: ConstantValue, type_: ValueType) -> Column:
     """A value that is the same in every row."""
-    return _plain(constant, type_).cast(spark_type(type_))
+    return _to_column(constant, type_).cast(to_spark_type(type_))
 
 
-def _plain(constant: ConstantValue, type_: ValueType) -> Column:
+def _to_column(constant: ConstantValue, type_: ValueType) -> Column:
     if isinstance(constant, tuple):
         item = type_.item if type_.is_list else ValueType(Scalar.F32)
-        return fn.array(*(literal(each, item) for each in constant))
+        return fn.array(*(to_literal(each, item) for each in constant))
     if constant is None:
         return fn.lit(None)
     # From numbers and not from Python's dates, which know fewer years and have zones.
@@ -92,7 +92,7 @@ def _plain(constant: ConstantValue, type_: ValueType) -> Column:
             return fn.lit(constant)
 
 
-def distance(vectors: Column, query: Vector | None) -> Column:
+def compute_distance(vectors: Column, query: Vector | None) -> Column:
     """The Euclidean distance; null where there is no vector, or none is looked for."""
     if query is None:
         return fn.lit(None).cast("double")

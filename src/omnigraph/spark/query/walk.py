@@ -15,38 +15,38 @@ from pyspark.sql import functions as fn
 
 from omnigraph.language.query import TraversalDirection
 from omnigraph.language.query.plan import Connect, Expand
-from omnigraph.spark.query.match_rows import Asked, Rows, Slot
+from omnigraph.spark.query.match_rows import MatchRows, Slot, SparkQueryContext
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class NodePairs:
     """From node to node: the columns of their ids, and those of the edges between them where edges are bound."""
 
     frame: DataFrame
-    begin: str
-    end: str
+    source: str
+    destination: str
     slots: Mapping[Slot, str] = field(default_factory=dict[Slot, str])
 
-    def loops(self) -> Steps:
+    def self_loops(self) -> NodePairs:
         """Those that lead from a node to itself."""
-        return replace(self, frame=self.frame.where(fn.col(self.begin) == fn.col(self.end)))
+        return replace(self, frame=self.frame.where(fn.col(self.source) == fn.col(self.destination)))
 
-    def none(self) -> Steps:
+    def without_rows(self) -> NodePairs:
         """The same columns without a row."""
         return replace(self, frame=self.frame.limit(0))
 
 
-def reached(plan: Expand | Connect, rows: Rows, asked: Asked) -> Steps:
+def find_destinations(plan: Expand | Connect, rows: MatchRows, asked: SparkQueryContext) -> NodePairs:
     """From where a step begins to its destinations, each once."""
-    hop = _neighbours(plan.edge_type, plan.direction, asked)
+    hop = _scan_neighbours(plan.edge_type, plan.direction, asked)
     if plan.minimum > plan.maximum:
-        return hop.none()
+        return hop.without_rows()
     if plan.maximum == 1:
         return hop
-    return _walked(_begun(plan.source, rows, asked), hop, plan.minimum, plan.maximum)
+    return _walk(_start_at(plan.source, rows, asked), hop, plan.minimum, plan.maximum)
 
 
-def turned(ends: DataFrame, direction: TraversalDirection) -> DataFrame:
+def orient_edges(ends: DataFrame, direction: TraversalDirection) -> DataFrame:
     """Edges as they are walked: their first two columns are where one begins and ends. A loop is walked once."""
     first, second, *others = ends.columns
     back = ends.select(second, first, *others)
@@ -59,40 +59,40 @@ def turned(ends: DataFrame, direction: TraversalDirection) -> DataFrame:
             return ends.union(back.where(fn.col(first) != fn.col(second)))
 
 
-def _neighbours(edge_type: str, direction: TraversalDirection, asked: Asked) -> Steps:
-    begin, end = asked.name(), asked.name()
+def _scan_neighbours(edge_type: str, direction: TraversalDirection, asked: SparkQueryContext) -> NodePairs:
+    begin, end = asked.new_column(), asked.new_column()
     ends = asked.tables.edges(edge_type, ["from", "to"]).toDF(begin, end)
-    return Steps(turned(ends, direction).toDF(begin, end).distinct(), begin, end)
+    return NodePairs(orient_edges(ends, direction).toDF(begin, end).distinct(), begin, end)
 
 
 # --------------------------------------------------------------------------------------------- several hops
 
 
-def _begun(variable: str, rows: Rows, asked: Asked) -> Steps:
+def _start_at(variable: str, rows: MatchRows, asked: SparkQueryContext) -> NodePairs:
     """The nodes that walks begin at, each at itself."""
-    begin, end = asked.name(), asked.name()
+    begin, end = asked.new_column(), asked.new_column()
     id_ = fn.col(rows.id_of(variable))
-    return Steps(rows.frame.select(id_.alias(begin), id_.alias(end)).distinct(), begin, end)
+    return NodePairs(rows.frame.select(id_.alias(begin), id_.alias(end)).distinct(), begin, end)
 
 
-def _walked(begun: Steps, hop: Steps, minimum: int, maximum: int) -> Steps:
+def _walk(begun: NodePairs, hop: NodePairs, minimum: int, maximum: int) -> NodePairs:
     """The nodes at ``minimum`` to ``maximum`` hops, and those one hop nearer that have an edge to themselves."""
     hop = replace(hop, frame=hop.frame.localCheckpoint(eager=False))
     frontiers = [begun.frame.localCheckpoint()]
     while len(frontiers) <= maximum:
         visited = reduce(DataFrame.union, frontiers)
-        found = _onwards(frontiers[-1], begun, hop).distinct()
-        frontier = found.join(visited, [begun.begin, begun.end], "left_anti").localCheckpoint()
+        found = _advance(frontiers[-1], begun, hop).distinct()
+        frontier = found.join(visited, [begun.source, begun.destination], "left_anti").localCheckpoint()
         if frontier.isEmpty():
             break
         frontiers.append(frontier)
     destinations = frontiers[minimum:]
     if minimum <= len(frontiers):
         # By a loop a node is found at one hop more than it is away; from the minimum on it is there already.
-        destinations.append(_onwards(frontiers[minimum - 1], begun, hop.loops()))
-    return replace(begun, frame=reduce(DataFrame.union, destinations)) if destinations else begun.none()
+        destinations.append(_advance(frontiers[minimum - 1], begun, hop.self_loops()))
+    return replace(begun, frame=reduce(DataFrame.union, destinations)) if destinations else begun.without_rows()
 
 
-def _onwards(frontier: DataFrame, begun: Steps, hop: Steps) -> DataFrame:
-    found = frontier.join(hop.frame, fn.col(begun.end) == fn.col(hop.begin))
-    return found.select(fn.col(begun.begin), fn.col(hop.end).alias(begun.end))
+def _advance(frontier: DataFrame, begun: NodePairs, hop: NodePairs) -> DataFrame:
+    found = frontier.join(hop.frame, fn.col(begun.destination) == fn.col(hop.source))
+    return found.select(fn.col(begun.source), fn.col(hop.destination).alias(begun.destination))

@@ -1,19 +1,28 @@
-"""Reading the graph on Spark: types and changes as data sources, and the types of values on both sides."""
+"""Read a graph on Spark: the rows of a type, the changes of a branch as a stream, and the mapping of value types."""
 
-from omnigraph.spark.source.change_stream import ARROW, FIELDS, row_of
+from omnigraph.spark.source.change_stream import (
+    CHANGE_ARROW_SCHEMA,
+    CHANGE_FIELDS,
+    CHANGE_STREAM_SCHEMA,
+    ChangeStreamReader,
+    parse_stream_options,
+    to_change_row,
+)
 from omnigraph.spark.source.snapshot import SparkSnapshot
-from omnigraph.spark.source.type_reader import STORAGE, checked_columns, filter_text, pin_type
-from omnigraph.spark.source.types import arrow_of, spark_type
+from omnigraph.spark.source.type_reader import TypeReader, TypeReadOptions, parse_read_options
+from omnigraph.spark.source.types import arrow_schema_of, to_spark_type
 
 __all__ = [
-    "ARROW",
-    "FIELDS",
-    "STORAGE",
+    "CHANGE_ARROW_SCHEMA",
+    "CHANGE_FIELDS",
+    "CHANGE_STREAM_SCHEMA",
+    "ChangeStreamReader",
     "SparkSnapshot",
-    "arrow_of",
-    "checked_columns",
-    "filter_text",
-    "pin_type",
-    "row_of",
-    "spark_type",
+    "TypeReadOptions",
+    "TypeReader",
+    "arrow_schema_of",
+    "parse_read_options",
+    "parse_stream_options",
+    "to_change_row",
+    "to_spark_type",
 ]

@@ -30,7 +30,7 @@ from omnigraph.manifest import opening
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.changes import BASELINE_HINT, BEGINNING, NOW, ChangeBlock, Changes, follow_changes
-from omnigraph.spark.source.type_reader import STORAGE, storage_options_of
+from omnigraph.spark.source.type_reader import STORAGE_PREFIX, storage_options_of
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.pinned import Access
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 CHANGES: Final = "changes"
 """The option that asks for changes."""
 _OPTIONS: Final = ("path", CHANGES, "branch", "start", "type")
-_MOST_TASKS: Final = 64
+_MAX_TASKS: Final = 64
 """A batch of more commits than this has tasks that read several: each task first reads the history."""
 
-FIELDS: Final = (
+CHANGE_FIELDS: Final = (
     StructField("op", StringType(), nullable=False),
     StructField("kind", StringType(), nullable=False),
     StructField("type", StringType(), nullable=False),
@@ -54,14 +54,14 @@ FIELDS: Final = (
     StructField("changed", ArrayType(StringType(), containsNull=False), nullable=False),
 )
 """One row for each entity: the records of a diff, and of what a commit changed."""
-ARROW: Final = pa.schema(
+CHANGE_ARROW_SCHEMA: Final = pa.schema(
     [
         *(pa.field(name, pa.string()) for name in ("op", "kind", "type", "id", "before", "after")),
         pa.field("changed", pa.list_(pa.string())),
     ]
 )
 """The same as Arrow has it."""
-SCHEMA: Final = StructType(
+CHANGE_STREAM_SCHEMA: Final = StructType(
     [
         StructField("commit", StringType(), nullable=False),
         StructField("parents", ArrayType(StringType(), containsNull=False), nullable=False),
@@ -69,20 +69,20 @@ SCHEMA: Final = StructType(
         StructField("actor", StringType()),
         StructField("message", StringType()),
         StructField("created_at", TimestampType(), nullable=False),
-        *FIELDS,
+        *CHANGE_FIELDS,
     ]
 )
 """One row for each entity that a commit changed."""
 
 _Offset: TypeAlias = "dict[str, str]"
 _CURSOR: Final = "cursor"
-_BEGINS: Final = "begins"
+_START: Final = "begins"
 """In the offset of a query that has not kept yet where it begins: what it was told about that."""
 _Row: TypeAlias = "tuple[str | datetime | list[str] | None, ...]"
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class ChangeStreamOptions:
     """Whose changes are followed, and from where on."""
 
     path: str
@@ -92,22 +92,22 @@ class Following:
     # Credentials may be in here: never printed.
     storage_options: Mapping[str, str] = field(repr=False)
 
-    def open(self) -> Manifest:
+    def open_manifest(self) -> Manifest:
         """The graph."""
         location = locate(self.path, self.storage_options)
         manifest = Manifest(location, Access(location.options()), LockSettings())
         opening.check(manifest)
         return manifest
 
-    def changes(self, manifest: Manifest, cursor: str | None) -> Changes:
+    def follow(self, manifest: Manifest, cursor: str | None) -> Changes:
         """The changes after a cursor; without one, from the start on."""
         return follow_changes(manifest, self.branch, self.start if cursor is None else None, cursor, self.types)
 
 
-def following_of(options: Mapping[str, str]) -> Following:
+def parse_stream_options(options: Mapping[str, str]) -> ChangeStreamOptions:
     """Read the options of a stream; everything that is wrong with them is reported together."""
-    given = {name: value for name, value in options.items() if not name.startswith(STORAGE)}
-    problems = [_unknown(name) for name in given if name not in _OPTIONS]
+    given = {name: value for name, value in options.items() if not name.startswith(STORAGE_PREFIX)}
+    problems = [_unknown_option(name) for name in given if name not in _OPTIONS]
     if not given.get("path"):
         problems.append('no graph is named: give its path, as in load("s3://bucket/graph")')
     if problems:
@@ -115,55 +115,55 @@ def following_of(options: Mapping[str, str]) -> Following:
         raise ParameterError("; ".join(problems), details={"problems": listed})
     branch, start = given.get("branch", MAIN), given.get("start", NOW)
     types = tuple(name.strip() for name in given["type"].split(",")) if "type" in given else None
-    return Following(given["path"], branch, start, types, storage_options_of(options))
+    return ChangeStreamOptions(given["path"], branch, start, types, storage_options_of(options))
 
 
-def _unknown(name: str) -> str:
-    hint = suggest_similar(name, _OPTIONS) or f"the options of a stream are {', '.join(_OPTIONS)} and {STORAGE}*"
+def _unknown_option(name: str) -> str:
+    hint = suggest_similar(name, _OPTIONS) or f"the options of a stream are {', '.join(_OPTIONS)} and {STORAGE_PREFIX}*"
     return f"no option '{name}', {hint}"
 
 
 @dataclass(frozen=True)
-class SomeCommits(InputPartition):
+class CommitRange(InputPartition):
     """So many commits after a cursor."""
 
     cursor: str
     count: int
 
 
-class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the changes of a branch. Spark asks one of them, in a process of the query, and makes others for tasks."""
 
-    def __init__(self, following: Following) -> None:
-        self._following = following
+    def __init__(self, following: ChangeStreamOptions) -> None:
+        self._options = following
         self._until: str | None = None
         """Where a query ends that takes what is there."""
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
         """What is there is what the branch has now."""
-        self._until = replace(self._following, start=NOW).changes(self._manifest, None).cursor
+        self._until = replace(self._options, start=NOW).follow(self._manifest, None).cursor
 
     def initialOffset(self) -> _Offset:  # noqa: N802  Spark's name
         """Where a query begins that has no checkpoint."""
-        begins = {} if self._following.start == BEGINNING else {_BEGINS: self._following.start}
-        return {_CURSOR: self._changes(None).cursor, **begins}
+        begins = {} if self._options.start == BEGINNING else {_START: self._options.start}
+        return {_CURSOR: self._follow(None).cursor, **begins}
 
     def latestOffset(self, start: _Offset, limit: ReadLimit) -> _Offset:  # noqa: ARG002, N802  Spark's signature
         """The newest commit of the branch; where a query begins, if it has not kept that yet."""
-        found = self._changes(start[_CURSOR])
+        found = self._follow(start[_CURSOR])
         ends = found.newest if self._until is None else self._until
         # A query may begin after what was there when it was told to end with that.
-        goes_on = _BEGINS not in start and ends in found.cursors()
+        goes_on = _START not in start and ends in found.cursors()
         return {_CURSOR: ends if goes_on else start[_CURSOR]}
 
     def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
         """The commits after one offset, up to another."""
-        if _BEGINS in start or start == end:
+        if _START in start or start == end:
             return []
         before = [start[_CURSOR]]
-        for after in self._changes(start[_CURSOR]).cursors():
+        for after in self._follow(start[_CURSOR]).cursors():
             if after == end[_CURSOR]:
-                return _divided(before)
+                return _split_commits(before)
             before.append(after)
         raise ChangeGap(
             "a commit that this query has seen is not in the history any more",
@@ -172,36 +172,36 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[_Row]:
         """All that some commits changed."""
-        wanted = cast("SomeCommits", partition)
-        for block in islice(self._changes(wanted.cursor), wanted.count):
-            yield from _rows(block)
+        wanted = cast("CommitRange", partition)
+        for block in islice(self._follow(wanted.cursor), wanted.count):
+            yield from _rows_of(block)
 
-    def _changes(self, cursor: str | None) -> Changes:
-        return self._following.changes(self._manifest, cursor)
+    def _follow(self, cursor: str | None) -> Changes:
+        return self._options.follow(self._manifest, cursor)
 
     @cached_property
     def _manifest(self) -> Manifest:
-        return self._following.open()
+        return self._options.open_manifest()
 
 
-def _divided(cursors: Sequence[str]) -> list[SomeCommits]:
+def _split_commits(cursors: Sequence[str]) -> list[CommitRange]:
     """The commits after each of these cursors, for as many tasks as may be."""
-    size = -(-len(cursors) // _MOST_TASKS)
-    return [SomeCommits(cursors[at], len(cursors[at : at + size])) for at in range(0, len(cursors), size)]
+    size = -(-len(cursors) // _MAX_TASKS)
+    return [CommitRange(cursors[at], len(cursors[at : at + size])) for at in range(0, len(cursors), size)]
 
 
-def _rows(block: ChangeBlock) -> Iterator[_Row]:
+def _rows_of(block: ChangeBlock) -> Iterator[_Row]:
     commit = block.commit
     cause = (commit.id, list(commit.parents), commit.branch, commit.actor, commit.message, commit.created_at)
-    return ((*cause, *row_of(record)) for record in block.records())
+    return ((*cause, *to_change_row(record)) for record in block.records())
 
 
-def row_of(record: Mapping[str, Json]) -> tuple[str | list[str] | None, ...]:
+def to_change_row(record: Mapping[str, Json]) -> tuple[str | list[str] | None, ...]:
     """A record as a row."""
     what = (cast("str", record[name]) for name in ("op", "kind", "type", "id"))
-    images = (_text(record[name]) for name in ("before", "after"))
+    images = (_to_json(record[name]) for name in ("before", "after"))
     return (*what, *images, cast("list[str]", record["changed"]))
 
 
-def _text(image: Json) -> str | None:
+def _to_json(image: Json) -> str | None:
     return None if image is None else orjson.dumps(image).decode()

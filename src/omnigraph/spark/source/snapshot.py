@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.rows import Filter, find_edge_type, find_node_type
-from omnigraph.spark.source.type_reader import STORAGE, checked_columns, filter_text, pin_type
+from omnigraph.read.rows import Filter, require_edge_type, require_node_type
+from omnigraph.spark.source.type_reader import STORAGE_PREFIX, encode_filter, pin_type, resolve_columns
 from omnigraph.storage.location import Location
 
 
@@ -30,7 +30,7 @@ class SparkSnapshot:
         filter: Filter | None = None,  # noqa: A002  the word that Lance and Arrow use
     ) -> DataFrame:
         """The nodes of a type."""
-        return self.rows(find_node_type(self.catalog, name), columns, filter)
+        return self.rows(require_node_type(self.catalog, name), columns, filter)
 
     def edges(
         self,
@@ -39,7 +39,7 @@ class SparkSnapshot:
         filter: Filter | None = None,  # noqa: A002  as in nodes
     ) -> DataFrame:
         """The edges of a type; their ends are the columns ``from`` and ``to``."""
-        return self.rows(find_edge_type(self.catalog, name), columns, filter)
+        return self.rows(require_edge_type(self.catalog, name), columns, filter)
 
     def rows(
         self,
@@ -48,11 +48,11 @@ class SparkSnapshot:
         filter: Filter | None = None,  # noqa: A002  as in nodes
     ) -> DataFrame:
         """The rows of a type, not read yet; Lance applies the filter."""
-        reader = self.session.read.format("omnigraph").option("pin", pin_type(self.snapshot, type_).text())
-        reader = reader.option("columns", ",".join(checked_columns(type_, columns)))
+        reader = self.session.read.format("omnigraph").option("pin", pin_type(self.snapshot, type_).encode())
+        reader = reader.option("columns", ",".join(resolve_columns(type_, columns)))
         if filter is not None:
-            reader = reader.option("filter", filter_text(type_, filter))
+            reader = reader.option("filter", encode_filter(type_, filter))
         for name, value in self.location.storage_options:
-            reader = reader.option(f"{STORAGE}{name}", value)
+            reader = reader.option(f"{STORAGE_PREFIX}{name}", value)
         # Spark plans in a process of its own, which may stand in another folder.
         return reader.load(self.location.base if self.location.is_local else self.location.uri)

@@ -27,15 +27,15 @@ from omnigraph.manifest import opening, references
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin
-from omnigraph.read.rows import Filter, TypeRows, find_type, open_type_rows, parse_filter
-from omnigraph.spark.source.types import arrow_of, spark_schema, stored_names, to_spark
+from omnigraph.read.rows import Filter, TypeRows, open_type_rows, parse_filter, require_type
+from omnigraph.spark.source.types import arrow_schema_of, stored_names_of, to_spark, to_spark_schema
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.pinned import Access
-from omnigraph.write.executor import even_groups
+from omnigraph.write.executor import group_evenly
 
 ROWS_PER_PARTITION: Final = 262_144
-STORAGE: Final = "storage."
+STORAGE_PREFIX: Final = "storage."
 """What the name of an option begins with whose rest is an option of the object store."""
 
 _OPTIONS: Final = ("path", "type", "branch", "at", "columns", "filter", "pin", "rows_per_partition", "changes")
@@ -56,8 +56,8 @@ class TypePin:
     pin: Pin | None
     hidden: tuple[str, ...] = ()
 
-    def text(self) -> str:
-        """The form that :func:`pin_of_text` reads."""
+    def encode(self) -> str:
+        """The form that :func:`decode_pin` reads."""
         return orjson.dumps(asdict(self)).decode()
 
 
@@ -67,7 +67,7 @@ def pin_type(snapshot: Snapshot, type_: NodeType | EdgeType) -> TypePin:
     return TypePin(key, snapshot.schema_ir_hash, snapshot.pins.get(key), tuple(sorted(snapshot.hidden(key))))
 
 
-def pin_of_text(text: str) -> TypePin:
+def decode_pin(text: str) -> TypePin:
     """The pin behind its text."""
     try:
         found = cast("dict[str, object]", orjson.loads(text))
@@ -83,7 +83,7 @@ def _pin(found: Mapping[str, object]) -> Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TypeReadOptions:
     """What the options of a read ask for."""
 
     path: str
@@ -97,29 +97,29 @@ class Request:
     # Credentials may be in here: never printed.
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
-    def rows(self) -> TypeRows:
+    def pin_rows(self) -> TypeRows:
         """The rows that are meant, as they are at this moment unless the options name another."""
         location = locate(self.path, self.storage_options)
         manifest = Manifest(location, Access(location.options()), LockSettings())
         opening.check(manifest)
         if self.pin is not None:
-            type_ = find_type(opening.schema_of(manifest, self.pin.schema_hash).catalog, self.pin.table_key)
+            type_ = require_type(opening.schema_of(manifest, self.pin.schema_hash).catalog, self.pin.table_key)
             table = None if self.pin.pin is None else open_pin(manifest, self.pin.pin).without(self.pin.hidden)
             return TypeRows(type_, table)
         snapshot = references.take_snapshot(manifest, self.branch, self.at)
         catalog = opening.schema_of(manifest, snapshot.schema_ir_hash).catalog
-        return open_type_rows(snapshot, find_type(catalog, cast("str", self.type)))
+        return open_type_rows(snapshot, require_type(catalog, cast("str", self.type)))
 
-    def schema(self, type_: NodeType | EdgeType) -> StructType:
+    def spark_schema(self, type_: NodeType | EdgeType) -> StructType:
         """The columns that the options name, or all; a filter that does not fit the type is refused here too."""
         parse_filter(type_, self.filter)
-        return spark_schema(type_, checked_columns(type_, self.columns))
+        return to_spark_schema(type_, resolve_columns(type_, self.columns))
 
 
-def request_of(options: Mapping[str, str]) -> Request:
+def parse_read_options(options: Mapping[str, str]) -> TypeReadOptions:
     """Read the options of a source; everything that is wrong with them is reported together."""
-    given = {name: value for name, value in options.items() if not name.startswith(STORAGE)}
-    problems = [_unknown(name) for name in given if name not in _OPTIONS]
+    given = {name: value for name, value in options.items() if not name.startswith(STORAGE_PREFIX)}
+    problems = [_unknown_option(name) for name in given if name not in _OPTIONS]
     if not given.get("path"):
         problems.append('no graph is named: give its path, as in load("s3://bucket/graph")')
     if "pin" in given:
@@ -133,14 +133,14 @@ def request_of(options: Mapping[str, str]) -> Request:
         listed: list[Json] = list(problems)
         raise ParameterError("; ".join(problems), details={"problems": listed})
     columns = given.get("columns")
-    return Request(
+    return TypeReadOptions(
         path=given["path"],
         type=given.get("type"),
         branch=given.get("branch", MAIN),
         at=given.get("at"),
         columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
-        filter=filter_of_text(given["filter"]) if "filter" in given else None,
-        pin=pin_of_text(given["pin"]) if "pin" in given else None,
+        filter=decode_filter(given["filter"]) if "filter" in given else None,
+        pin=decode_pin(given["pin"]) if "pin" in given else None,
         rows_per_partition=int(rows),
         storage_options=storage_options_of(options),
     )
@@ -148,18 +148,20 @@ def request_of(options: Mapping[str, str]) -> Request:
 
 def storage_options_of(options: Mapping[str, str]) -> Mapping[str, str]:
     """The options of the object store among those of a source."""
-    return {name.removeprefix(STORAGE): value for name, value in options.items() if name.startswith(STORAGE)}
+    return {
+        name.removeprefix(STORAGE_PREFIX): value for name, value in options.items() if name.startswith(STORAGE_PREFIX)
+    }
 
 
-def filter_text(type_: NodeType | EdgeType, given: Filter) -> str:
+def encode_filter(type_: NodeType | EdgeType, given: Filter) -> str:
     """A filter as an option carries it, once it was found to fit the type."""
     kept = cast("Filter", given if isinstance(given, Mapping | str) else list(given))
     parse_filter(type_, kept)
     # Not by orjson: a number may be larger than any that a column holds.
-    return json.dumps(kept, default=_json_value)
+    return json.dumps(kept, default=_to_json_value)
 
 
-def _json_value(value: object) -> object:
+def _to_json_value(value: object) -> object:
     match value:
         case date():
             return value.isoformat()
@@ -171,7 +173,7 @@ def _json_value(value: object) -> object:
             return list(cast("Iterable[object]", value))
 
 
-def filter_of_text(text: str) -> Filter:
+def decode_filter(text: str) -> Filter:
     """The filter behind its text, which may be a user's own."""
     try:
         return cast("Filter", json.loads(text))
@@ -181,20 +183,20 @@ def filter_of_text(text: str) -> Filter:
         ) from error
 
 
-def _unknown(name: str) -> str:
-    hint = suggest_similar(name, _OPTIONS) or f"the options are {', '.join(_OPTIONS)} and {STORAGE}*"
+def _unknown_option(name: str) -> str:
+    hint = suggest_similar(name, _OPTIONS) or f"the options are {', '.join(_OPTIONS)} and {STORAGE_PREFIX}*"
     return f"no option '{name}', {hint}"
 
 
-def checked_columns(type_: NodeType | EdgeType, names: Iterable[str] | None) -> list[str]:
+def resolve_columns(type_: NodeType | EdgeType, names: Iterable[str] | None) -> list[str]:
     """Columns of a type as Spark shows them; all if no names are given."""
-    known = stored_names(type_)
+    known = stored_names_of(type_)
     if names is None:
         return list(known)
     if isinstance(names, str):
         raise ParameterError(f"columns is {names!r}", hint='give a list of names, such as ["id", "name"]')
     wanted = list(names)
-    problems = [_no_column(type_, name, known) for name in wanted if name not in known]
+    problems = [_unknown_column(type_, name, known) for name in wanted if name not in known]
     problems += [f"column '{name}' stands twice" for name in known if wanted.count(name) > 1]
     if problems or not wanted:
         listed: list[Json] = list(problems)
@@ -202,7 +204,7 @@ def checked_columns(type_: NodeType | EdgeType, names: Iterable[str] | None) -> 
     return wanted
 
 
-def _no_column(type_: NodeType | EdgeType, name: str, known: Iterable[str]) -> str:
+def _unknown_column(type_: NodeType | EdgeType, name: str, known: Iterable[str]) -> str:
     hint = suggest_similar(name, known)
     return f"{type_.name} has no column '{name}'" + (f", {hint}" if hint else "")
 
@@ -220,23 +222,23 @@ class FragmentGroup(InputPartition):
 class TypeReader(DataSourceReader):
     """Reads one type; pickled, it goes to the executors."""
 
-    def __init__(self, rows: TypeRows, schema: StructType, given: Filter | None, rows_per_partition: int) -> None:
-        stored = stored_names(rows.type)
+    def __init__(self, rows: TypeRows, schema: StructType, filter_: Filter | None, rows_per_partition: int) -> None:
+        stored = stored_names_of(rows.type)
         self._rows = rows
-        self._columns = [stored[name] for name in checked_columns(rows.type, schema.names)]
+        self._columns = [stored[name] for name in resolve_columns(rows.type, schema.names)]
         self._schema = schema
         self._rows_per_partition = rows_per_partition
-        self._conditions = parse_filter(rows.type, given)
+        self._conditions = parse_filter(rows.type, filter_)
         _check_types(rows.type, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Groups of fragments that hold about as many rows each; at least one, though it may be empty."""
         fragments = {} if self._rows.table is None else self._rows.table.fragment_rows()
-        return [FragmentGroup(group) for group in even_groups(fragments, self._rows_per_partition)]
+        return [FragmentGroup(group) for group in group_evenly(fragments, self._rows_per_partition)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of some fragments."""
-        target = arrow_of(self._schema)
+        target = arrow_schema_of(self._schema)
         fragments = cast("FragmentGroup", partition).fragments
         for batch in self._rows.read(self._columns, self._conditions, in_fragments=fragments):
             yield to_spark(batch, target)
@@ -244,7 +246,7 @@ class TypeReader(DataSourceReader):
 
 def _check_types(type_: NodeType | EdgeType, schema: StructType) -> None:
     """A schema that the user gives chooses columns; it does not cast them."""
-    ours = spark_schema(type_, schema.names)
+    ours = to_spark_schema(type_, schema.names)
     problems = [
         f"column '{given.name}' is {own.dataType.simpleString()}, not {given.dataType.simpleString()}"
         for given, own in zip(schema.fields, ours.fields, strict=True)

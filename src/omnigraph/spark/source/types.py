@@ -60,40 +60,40 @@ _SCALARS: Final[Mapping[Scalar, DataType]] = {
     Scalar.DATETIME: TimestampType(),
     Scalar.VECTOR: ArrayType(FloatType()),
 }
-_OWN: Final = frozenset({"id", *PUBLIC_NAMES})
+_SYSTEM_COLUMNS: Final = frozenset({"id", *PUBLIC_NAMES})
 
 
-def spark_type(type_: ValueType) -> DataType:
+def to_spark_type(type_: ValueType) -> DataType:
     """The Spark type of values of a type."""
     scalar = _SCALARS[type_.scalar]
     return ArrayType(scalar) if type_.is_list else scalar
 
 
-def stored_names(type_: NodeType | EdgeType) -> dict[str, str]:
+def stored_names_of(type_: NodeType | EdgeType) -> dict[str, str]:
     """The columns of a type as Spark shows them, each with its name in the table."""
     return {PUBLIC_NAMES.get(name, name): name for name in arrow_schema(type_).names}
 
 
-def spark_schema(type_: NodeType | EdgeType, columns: Iterable[str]) -> StructType:
+def to_spark_schema(type_: NodeType | EdgeType, columns: Iterable[str]) -> StructType:
     """Columns of a type as Spark shows them.
 
     A property is nullable even where the schema requires it: a branch may lag behind the schema, and what Spark is told
     to have no nulls it does not look at.
     """
-    stored = stored_names(type_)
-    return StructType([_field(type_, name, stored[name]) for name in columns])
+    stored = stored_names_of(type_)
+    return StructType([_to_spark_field(type_, name, stored[name]) for name in columns])
 
 
-def _field(type_: NodeType | EdgeType, name: str, stored: str) -> StructField:
-    if stored in _OWN:
+def _to_spark_field(type_: NodeType | EdgeType, name: str, stored: str) -> StructField:
+    if stored in _SYSTEM_COLUMNS:
         return StructField(name, StringType(), nullable=False)
-    return StructField(name, spark_type(type_.properties[stored].type))
+    return StructField(name, to_spark_type(type_.properties[stored].type))
 
 
 # --------------------------------------------------------------------------------------------- rows
 
 
-def arrow_of(schema: StructType) -> pa.Schema:
+def arrow_schema_of(schema: StructType) -> pa.Schema:
     """The Arrow types in which Spark takes rows; batches of any other are refused."""
     return to_arrow_schema(schema, timezone="UTC")
 
@@ -102,7 +102,7 @@ def to_spark(rows: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """Rows of our table, its columns in the order of the target, as Spark takes them."""
     shown = to_public_schema(rows.schema).types
     columns = [
-        _converted(column_of(rows, name), seen, wanted)
+        _convert(column_of(rows, name), seen, wanted)
         for name, seen, wanted in zip(rows.schema.names, shown, target.types, strict=True)
     ]
     for column, field in zip(columns, cast("Iterable[pa.Field[pa.DataType]]", target), strict=True):
@@ -111,7 +111,7 @@ def to_spark(rows: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def _converted(values: Values, seen: pa.DataType, wanted: pa.DataType) -> Values:
+def _convert(values: Values, seen: pa.DataType, wanted: pa.DataType) -> Values:
     if values.type == wanted:
         return values
     if pa.types.is_struct(wanted) and values.null_count == len(values):

@@ -6,8 +6,8 @@ from omnigraph.spark.stream.sink import (
     StreamDestination,
     StreamMode,
     StreamOptions,
-    stream,
-    target_of,
+    choose_stream_target,
+    start_stream,
 )
 
 __all__ = [
@@ -16,6 +16,6 @@ __all__ = [
     "StreamDestination",
     "StreamMode",
     "StreamOptions",
-    "stream",
-    "target_of",
+    "choose_stream_target",
+    "start_stream",
 ]

@@ -18,19 +18,19 @@ from pyspark.sql import SparkSession
 
 from omnigraph.errors import Json, ParameterError
 from omnigraph.manifest.handle import Manifest
-from omnigraph.spark.spark_errors import spark_failures
+from omnigraph.spark.spark_errors import translate_spark_errors
 from omnigraph.storage.location import Location
 
-_BOUND: Final = "omnigraph.json"
+_BINDING_FILE: Final = "omnigraph.json"
 """The file of a checkpoint that says where the rows go."""
-_OF_SPARK: Final = "metadata"
+_SPARK_FILE: Final = "metadata"
 """The file that Spark writes to a checkpoint first."""
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
 _S3: Final = ("s3", "s3a", "s3n")
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class StreamBinding:
     """Where the rows of a checkpoint go, and as whose transactions."""
 
     branch: str
@@ -39,7 +39,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CheckpointRecord:
     """What a checkpoint says about its stream. ``incarnation`` and ``begun_on`` tell a branch from one made anew."""
 
     graph: str
@@ -50,7 +50,7 @@ class _Known:
     begun_on: str | None
 
 
-def checked_checkpoint(graph: Location, checkpoint: str | Path | None) -> str:
+def resolve_checkpoint(graph: Location, checkpoint: str | Path | None) -> str:
     """The place of a checkpoint as Spark takes it. Without a scheme it is taken from the folder of this process."""
     if not checkpoint:
         raise ParameterError("no checkpoint is given", hint="give a folder that outlives the stream, one for each")
@@ -72,23 +72,23 @@ def _is_inside(graph: Location, uri: re.Match[str] | None, place: str) -> bool:
     return f"{uri[2]}{uri[3] or ''}/".startswith(f"{graph.base}/")
 
 
-def bind(session: SparkSession, manifest: Manifest, checkpoint: str, bound: Bound) -> None:
+def bind_checkpoint(session: SparkSession, manifest: Manifest, checkpoint: str, binding: StreamBinding) -> None:
     """Write down where the rows of a checkpoint go; refuse one whose rows went elsewhere."""
-    view = manifest.view(bound.branch, with_lineage=True)
+    view = manifest.view(binding.branch, with_lineage=True)
     head = view.history.head()
-    ours = _Known(
-        manifest.location.objects, **asdict(bound), incarnation=view.incarnation, begun_on=head.id if head else None
+    ours = _CheckpointRecord(
+        manifest.location.objects, **asdict(binding), incarnation=view.incarnation, begun_on=head.id if head else None
     )
-    with spark_failures("looking at a checkpoint"):
-        folder = _Folder(session, checkpoint)
-        data = folder.read(_BOUND)
+    with translate_spark_errors("looking at a checkpoint"):
+        folder = _CheckpointFolder(session, checkpoint)
+        data = folder.read(_BINDING_FILE)
         if data is None:
-            if folder.read(_OF_SPARK) is not None:
-                raise _foreign(checkpoint, "is that of a query that writes elsewhere")
-            folder.write(_BOUND, orjson.dumps(asdict(ours)))
+            if folder.read(_SPARK_FILE) is not None:
+                raise _checkpoint_error(checkpoint, "is that of a query that writes elsewhere")
+            folder.write(_BINDING_FILE, orjson.dumps(asdict(ours)))
             # What stands there now, if somebody else was first.
-            data = folder.read(_BOUND)
-    known = _known(checkpoint, data or b"")
+            data = folder.read(_BINDING_FILE)
+    known = _parse_record(checkpoint, data or b"")
     for name, then, now in (
         ("graph", known.graph, ours.graph),
         ("branch", known.branch, ours.branch),
@@ -96,20 +96,20 @@ def bind(session: SparkSession, manifest: Manifest, checkpoint: str, bound: Boun
         ("app", known.app, ours.app),
     ):
         if then != now:
-            raise _foreign(checkpoint, f"is that of a stream whose {name} is {then}, not {now}")
+            raise _checkpoint_error(checkpoint, f"is that of a stream whose {name} is {then}, not {now}")
     is_there = known.begun_on is None or view.history.find(known.begun_on) is not None
     if not is_there or known.incarnation != ours.incarnation:
-        raise _foreign(checkpoint, f"is older than branch '{bound.branch}', which was made anew since")
+        raise _checkpoint_error(checkpoint, f"is older than branch '{binding.branch}', which was made anew since")
 
 
-def _known(checkpoint: str, data: bytes) -> _Known:
+def _parse_record(checkpoint: str, data: bytes) -> _CheckpointRecord:
     try:
-        return _Known(**cast("dict[str, str]", orjson.loads(data)))
+        return _CheckpointRecord(**cast("dict[str, str]", orjson.loads(data)))
     except (orjson.JSONDecodeError, TypeError) as error:
-        raise _foreign(checkpoint, f"does not say where its rows went: {_BOUND} is damaged") from error
+        raise _checkpoint_error(checkpoint, f"does not say where its rows went: {_BINDING_FILE} is damaged") from error
 
 
-def _foreign(checkpoint: str, why: str) -> ParameterError:
+def _checkpoint_error(checkpoint: str, why: str) -> ParameterError:
     details: dict[str, Json] = {"checkpoint": checkpoint}
     return ParameterError(f"the checkpoint '{checkpoint}' {why}", hint="give a new folder", details=details)
 
@@ -141,7 +141,7 @@ class _JavaFiles(Protocol):
     def rename(self, path: _JavaPath, to: _JavaPath) -> bool: ...
 
 
-class _Folder:
+class _CheckpointFolder:
     """A folder on any file system that Spark can write to; Python knows only some of them."""
 
     def __init__(self, session: SparkSession, place: str) -> None:
@@ -149,7 +149,7 @@ class _Folder:
         java = cast("Any", session.sparkContext)
         self._place = place
         self._path = cast("Callable[[str, str], _JavaPath]", java._jvm.org.apache.hadoop.fs.Path)  # noqa: SLF001
-        self._files = self._path(place, _BOUND).getFileSystem(java._jsc.hadoopConfiguration())  # noqa: SLF001
+        self._files = self._path(place, _BINDING_FILE).getFileSystem(java._jsc.hadoopConfiguration())  # noqa: SLF001
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if there is none."""

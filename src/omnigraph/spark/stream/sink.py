@@ -25,37 +25,37 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.opening import current_schema
 from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load import load
-from omnigraph.spark.spark_errors import spark_failures
-from omnigraph.spark.stream.checkpoint import Bound, bind, checked_checkpoint
+from omnigraph.spark.spark_errors import translate_spark_errors
+from omnigraph.spark.stream.checkpoint import StreamBinding, bind_checkpoint, resolve_checkpoint
 from omnigraph.write.commit import CommitOptions, heal_branch
-from omnigraph.write.load import Frame, LoadInput, LoadOptions, OnError
+from omnigraph.write.load import ArrowStream, LoadInput, LoadOptions, OnError
 
 StreamMode: TypeAlias = Literal["append", "merge"]
 OutputMode: TypeAlias = Literal["append", "update", "complete"]
 
 AVAILABLE_NOW: Final = "availableNow"
 """The trigger of a query that ends when it has read what was there when it began."""
-_MOST_TOLD: Final = 20
+_MAX_VIOLATION_NOTES: Final = 20
 """So many violations are told in the text of a failed query."""
 
 
-class Routed(TypedDict, total=False):
+class RoutedFrames(TypedDict, total=False):
     """What a routing function makes of a batch: frames by type, as ``load`` takes them."""
 
-    nodes: Mapping[str, Frame]
-    edges: Mapping[str, Frame]
+    nodes: Mapping[str, ArrowStream]
+    edges: Mapping[str, ArrowStream]
 
 
-Route: TypeAlias = Callable[[DataFrame], Routed]
+Route: TypeAlias = Callable[[DataFrame], RoutedFrames]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class StreamTarget:
     """Where the rows go: to one type, or where a function sends them."""
 
     name: str
     route: Route
-    is_given: bool = False
+    is_user_function: bool = False
     """Whether the function is the user's, who may use a batch as often as it takes."""
 
 
@@ -78,22 +78,22 @@ class StreamDestination:
 
     session: SparkSession
     manifest: Manifest
-    target: Target
-    terms: StreamOptions
+    target: StreamTarget
+    options: StreamOptions
 
     def load(
         self,
-        routed: Routed,
+        routed: RoutedFrames,
         *,
         rejects: Path | None,
         txn: tuple[str, int] | None = None,
         check: bool = False,
     ) -> None:
         """Load the frames of one batch as one commit, or only check them."""
-        nodes, edges = frames_of(routed)
+        nodes, edges = split_routed(routed)
         if not (nodes or edges):
             return
-        terms = self.terms
+        terms = self.options
         load(
             self.session,
             self.manifest,
@@ -104,7 +104,7 @@ class StreamDestination:
         )
 
 
-def stream(
+def start_stream(
     destination: StreamDestination,
     frame: DataFrame,
     checkpoint: str | Path | None,
@@ -116,21 +116,21 @@ def stream(
         destination.session,
         destination.manifest,
         destination.target,
-        destination.terms,
+        destination.options,
     )
     _check_mode(terms.mode)
     _check_frame(frame)
-    place = checked_checkpoint(manifest.location, checkpoint)
-    _try_out(destination, frame)
+    place = resolve_checkpoint(manifest.location, checkpoint)
+    _dry_run(destination, frame)
     # What a dead driver left has to be finished, so that it is known whether the graph has the batch that it was at.
     heal_branch(manifest, terms.branch)
-    bind(session, manifest, place, Bound(terms.branch, target.name, terms.app))
+    bind_checkpoint(session, manifest, place, StreamBinding(terms.branch, target.name, terms.app))
     query_id: Future[str] = Future()
-    batches = Batches(destination, query_id)
+    batches = BatchLoader(destination, query_id)
     try:
         writer = frame.writeStream.outputMode(output_mode).option("checkpointLocation", place)
-        writer = _triggered(writer.foreachBatch(batches.load), trigger)
-        with spark_failures("starting a stream"):
+        writer = _set_trigger(writer.foreachBatch(batches.load), trigger)
+        with translate_spark_errors("starting a stream"):
             query = writer.start()
     except BaseException as error:
         # A batch may have begun already, and waits for the name of its query.
@@ -140,25 +140,25 @@ def stream(
     return query
 
 
-def target_of(node: str | None, edge: str | None, route: Route | None) -> Target:
+def choose_stream_target(node: str | None, edge: str | None, route: Route | None) -> StreamTarget:
     """The one target that was given."""
     given = {name: value for name, value in (("node", node), ("edge", edge), ("route", route)) if value is not None}
     if len(given) != 1:
         found = f"{' and '.join(given)} are given" if given else "no target is given"
         raise ParameterError(found, hint='give one of node="Person", edge="Knows" or route=function')
     if node is not None:
-        return Target(f"node {node}", lambda batch: {"nodes": {node: cast("Frame", batch)}})
+        return StreamTarget(f"node {node}", lambda batch: {"nodes": {node: cast("ArrowStream", batch)}})
     if edge is not None:
-        return Target(f"edge {edge}", lambda batch: {"edges": {edge: cast("Frame", batch)}})
+        return StreamTarget(f"edge {edge}", lambda batch: {"edges": {edge: cast("ArrowStream", batch)}})
     assert route is not None
-    return Target("route", route, is_given=True)
+    return StreamTarget("route", route, is_user_function=True)
 
 
 # --------------------------------------------------------------------------------------------- one batch
 
 
 @dataclass(frozen=True, slots=True)
-class Batches:
+class BatchLoader:
     """What is done with each batch. ``query_id`` is known once the query has started, and stays with its checkpoint."""
 
     destination: StreamDestination
@@ -170,25 +170,25 @@ class Batches:
             if self._is_loaded(number):
                 return
             target = self.destination.target
-            if not target.is_given:
-                self._load(target.route(batch), number)
+            if not target.is_user_function:
+                self._load_frames(target.route(batch), number)
                 return
             batch.persist()
             try:
-                self._load(target.route(batch), number)
+                self._load_frames(target.route(batch), number)
             finally:
                 batch.unpersist()
         except OmniGraphError as error:
             # The text of the error is what is left of it on the other side of Spark.
             error.add_note(f"batch {number} was not loaded")
             if isinstance(error, ValidationError):
-                for each in error.violations[:_MOST_TOLD]:
+                for each in error.violations[:_MAX_VIOLATION_NOTES]:
                     error.add_note(f"  {each.type} {each.rule}: {each.message}")
             raise
 
     def _is_loaded(self, number: int) -> bool:
         """Whether a batch is in the graph. Only the newest can be: Spark begins none before the last one is done."""
-        known = self.destination.manifest.view(self.destination.terms.branch).tables.txns.get(self._app)
+        known = self.destination.manifest.view(self.destination.options.branch).tables.txns.get(self._app)
         if known is not None and known.number > number:
             raise ParameterError(
                 f"the checkpoint is behind the graph: batch {number} comes, and batch {known.number} was loaded",
@@ -196,37 +196,37 @@ class Batches:
             )
         return known is not None and known.number == number
 
-    def _load(self, routed: Routed, number: int) -> None:
-        folder = self.destination.terms.rejects
-        rejects = folder and self._rejects(folder, number)
+    def _load_frames(self, routed: RoutedFrames, number: int) -> None:
+        folder = self.destination.options.rejects
+        rejects = folder and self._rejects_file(folder, number)
         self.destination.load(routed, rejects=rejects, txn=(self._app, number))
 
     @property
     def _app(self) -> str:
-        return f"{self.destination.terms.app}:{self.query_id.result()}"
+        return f"{self.destination.options.app}:{self.query_id.result()}"
 
-    def _rejects(self, folder: Path, number: int) -> Path:
+    def _rejects_file(self, folder: Path, number: int) -> Path:
         """The file of a batch's rejected records. An attempt that was never committed may have left one."""
         file = folder / f"{self.query_id.result()}-{number:08}.parquet"
         file.unlink(missing_ok=True)
         return file
 
 
-def frames_of(routed: object) -> tuple[Mapping[str, Frame], Mapping[str, Frame]]:
+def split_routed(routed: object) -> tuple[Mapping[str, ArrowStream], Mapping[str, ArrowStream]]:
     """The frames of nodes and of edges that a routing function gave."""
     if not isinstance(routed, Mapping):
-        raise _misrouted(f"the routing function gave {type(routed).__name__}")
+        raise _routing_error(f"the routing function gave {type(routed).__name__}")
     parts = ("nodes", "edges")
     for name, frames in cast("Mapping[str, object]", routed).items():
         if name not in parts:
-            raise _misrouted(f"the routing function gave '{name}'", suggest_similar(name, parts))
+            raise _routing_error(f"the routing function gave '{name}'", suggest_similar(name, parts))
         if not isinstance(frames, Mapping):
-            raise _misrouted(f"the routing function gave {name} as {type(frames).__name__}")
-    given = cast("Routed", routed)
+            raise _routing_error(f"the routing function gave {name} as {type(frames).__name__}")
+    given = cast("RoutedFrames", routed)
     return given.get("nodes", {}), given.get("edges", {})
 
 
-def _misrouted(message: str, hint: str | None = None) -> ParameterError:
+def _routing_error(message: str, hint: str | None = None) -> ParameterError:
     return ParameterError(message, hint=hint or 'let it give {"nodes": {"Person": df}, "edges": {"Knows": df2}}')
 
 
@@ -247,14 +247,14 @@ def _check_frame(frame: object) -> None:
         raise ParameterError("the frame does not stream", hint="use load for it, or read it with session.readStream")
 
 
-def _try_out(destination: StreamDestination, frame: DataFrame) -> None:
+def _dry_run(destination: StreamDestination, frame: DataFrame) -> None:
     """Load no rows of the same columns, without a commit: what is wrong with types, columns and words shows."""
     routed = destination.target.route(destination.session.createDataFrame([], frame.schema))
-    folder = destination.terms.rejects
+    folder = destination.options.rejects
     destination.load(routed, rejects=folder and folder / "batch.parquet", check=True)
 
 
-def _triggered(writer: DataStreamWriter, trigger: str | None) -> DataStreamWriter:
+def _set_trigger(writer: DataStreamWriter, trigger: str | None) -> DataStreamWriter:
     if trigger is None:
         return writer
     if trigger == AVAILABLE_NOW:
