@@ -51,7 +51,7 @@ def test_every_step_and_code_of_a_migration_is_listed() -> None:
     kinds = {
         value.kind
         for value in vars(steps).values()
-        if isinstance(value, type) and issubclass(value, steps.Step) and value.kind
+        if isinstance(value, type) and issubclass(value, steps.MigrationStep) and value.kind
     }
     unsupported = {migration.REQUIRED_WITHOUT_DEFAULT, migration.TYPE_CHANGED, migration.KEY_ORDER_CHANGED}
     assert first_words(section("Migration")) == kinds | unsupported

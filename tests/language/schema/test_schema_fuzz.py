@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 from omnigraph.errors import SchemaError
 from omnigraph.language.schema import (
     ast,
-    catalog_of,
+    build_catalog,
     check_schema,
-    ir_from_json,
-    ir_hash,
-    ir_to_json,
+    decode_ir,
+    encode_ir,
+    hash_ir,
     parse_schema,
     plan_migration,
 )
-from omnigraph.language.schema.ir import ir_of
+from omnigraph.language.schema.ir import build_ir
 from omnigraph.language.schema.parser import parse_schema_text
-from omnigraph.language.schema.printer import print_schema
 from omnigraph.language.source import Source
+from tests.language.schema.schema_printer import print_schema
 from tests.language.schema.schema_strategies import broken, budget, schema_files
 
 
@@ -38,29 +38,29 @@ def test_generated_schemas_have_no_problem(file: ast.SchemaFile) -> None:
 @budget(40)
 @given(schema_files())
 def test_json_and_back_is_the_same_ir(file: ast.SchemaFile) -> None:
-    ir = ir_of(file)
-    assert ir_from_json(ir_to_json(ir)) == ir
-    assert ir_hash(ir_from_json(ir_to_json(ir))) == ir_hash(ir)
+    ir = build_ir(file)
+    assert decode_ir(encode_ir(ir)) == ir
+    assert hash_ir(decode_ir(encode_ir(ir))) == hash_ir(ir)
 
 
 @budget(40)
 @given(schema_files())
 def test_order_of_declarations_does_not_matter(file: ast.SchemaFile) -> None:
     reordered = ast.SchemaFile(file.interfaces[::-1], file.nodes[::-1], file.edges[::-1])
-    assert ir_hash(ir_of(reordered)) == ir_hash(ir_of(file))
+    assert hash_ir(build_ir(reordered)) == hash_ir(build_ir(file))
 
 
 @budget(40)
 @given(schema_files(), st.booleans())
 def test_no_difference_needs_no_step(file: ast.SchemaFile, allow_data_loss: bool) -> None:
-    assert plan_migration(ir_of(file), ir_of(file), allow_data_loss=allow_data_loss).steps == ()
+    assert plan_migration(build_ir(file), build_ir(file), allow_data_loss=allow_data_loss).steps == ()
 
 
 @budget(40)
 @given(schema_files(), schema_files())
 def test_a_plan_without_steps_means_the_same_catalog(old: ast.SchemaFile, new: ast.SchemaFile) -> None:
-    plan = plan_migration(ir_of(old), ir_of(new))
-    assert bool(plan.steps) == (catalog_of(ir_of(old)) != catalog_of(ir_of(new)))
+    plan = plan_migration(build_ir(old), build_ir(new))
+    assert bool(plan.steps) == (build_catalog(build_ir(old)) != build_catalog(build_ir(new)))
 
 
 @budget(80)

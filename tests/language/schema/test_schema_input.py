@@ -11,7 +11,7 @@ import pytest
 from omnigraph.errors import ParameterError, SchemaError, SourceTooLarge
 from omnigraph.language.schema import Schema, check_schema, parse_schema
 from omnigraph.language.schema.check import MAX_INJECTED_PROPERTIES
-from omnigraph.language.schema.findings import MAX_PROBLEMS
+from omnigraph.language.schema.codes import MAX_PROBLEMS
 from omnigraph.language.source import MAX_SOURCE_BYTES, Source
 
 SECONDS = 30

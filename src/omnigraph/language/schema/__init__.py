@@ -22,12 +22,20 @@ from omnigraph.language.schema.catalog import (
     Property,
     RangeRule,
 )
-from omnigraph.language.schema.check import check
+from omnigraph.language.schema.check import check_file
 from omnigraph.language.schema.codes import PROBLEM_CODES, STRICTER_THAN_0_8, SYNTAX
-from omnigraph.language.schema.defaults import default_value
+from omnigraph.language.schema.defaults import parse_default
 from omnigraph.language.schema.identity import TableKey, split_by_kind, table_directory
-from omnigraph.language.schema.ir import ColumnRule, ColumnRuleKind, Constraint, SchemaIR, TypeKind, catalog_of, ir_of
-from omnigraph.language.schema.ir_json import ir_from_json, ir_hash, ir_to_json, state_json
+from omnigraph.language.schema.ir import (
+    ColumnRule,
+    ColumnRuleKind,
+    Constraint,
+    SchemaIR,
+    TypeKind,
+    build_catalog,
+    build_ir,
+)
+from omnigraph.language.schema.ir_json import decode_ir, encode_ir, encode_state, hash_ir
 from omnigraph.language.schema.migration import REQUIRED_WITHOUT_DEFAULT, plan_migration
 from omnigraph.language.schema.parser import parse_schema_text
 from omnigraph.language.schema.steps import (
@@ -41,13 +49,13 @@ from omnigraph.language.schema.steps import (
     DropType,
     ExtendEnum,
     MigrationPlan,
+    MigrationStep,
     NarrowEnum,
     PropertyStep,
     RelaxProperty,
     RenameProperty,
     RenameType,
     RequireProperty,
-    Step,
     Tier,
     UnsupportedChange,
     UpdatePropertyMetadata,
@@ -78,6 +86,7 @@ __all__ = [
     "Embedding",
     "ExtendEnum",
     "MigrationPlan",
+    "MigrationStep",
     "NarrowEnum",
     "NodeType",
     "PatternRule",
@@ -90,7 +99,6 @@ __all__ = [
     "RequireProperty",
     "Schema",
     "SchemaIR",
-    "Step",
     "TableKey",
     "Tier",
     "TypeKind",
@@ -98,16 +106,16 @@ __all__ = [
     "UpdatePropertyMetadata",
     "UpdateTypeMetadata",
     "WidenProperty",
-    "catalog_of",
+    "build_catalog",
     "check_schema",
-    "default_value",
-    "ir_from_json",
-    "ir_hash",
-    "ir_to_json",
+    "decode_ir",
+    "encode_ir",
+    "encode_state",
+    "hash_ir",
+    "parse_default",
     "parse_schema",
     "plan_migration",
     "split_by_kind",
-    "state_json",
     "table_directory",
 ]
 
@@ -129,24 +137,24 @@ def parse_schema(source: str | Path | Source, *, tolerated: Collection[str] = ()
     Problems with a ``tolerated`` code become warnings: a graph of release 0.8 is opened with
     :data:`STRICTER_THAN_0_8`.
     """
-    text, file, problems = _examined(source)
+    text, file, problems = _read_and_check(source)
     errors = [problem for problem in problems if problem.code not in tolerated]
     if file is None or errors:
         raise SchemaError(errors or problems)
-    ir = ir_of(file)
-    return Schema(text, ir, ir_hash(ir), catalog_of(ir), tuple(problems))
+    ir = build_ir(file)
+    return Schema(text, ir, hash_ir(ir), build_catalog(ir), tuple(problems))
 
 
 def check_schema(source: str | Path | Source) -> list[Problem]:
     """Everything that is wrong with a schema."""
-    return _examined(source)[2]
+    return _read_and_check(source)[2]
 
 
-def _examined(source: str | Path | Source) -> tuple[str, ast.SchemaFile | None, list[Problem]]:
+def _read_and_check(source: str | Path | Source) -> tuple[str, ast.SchemaFile | None, list[Problem]]:
     found = source if isinstance(source, Source) else read_source(source, ".pg")
     if isinstance(found, Problem):
         return "", None, [replace(found, code=SYNTAX)]
     parsed = parse_schema_text(found)
     if isinstance(parsed, list):
         return found.text, None, parsed
-    return found.text, parsed, check(parsed, found)
+    return found.text, parsed, check_file(parsed, found)

@@ -40,16 +40,16 @@ _ADVICE: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = tuple(
 )
 
 
-def advice(text: str, offset: int) -> str | None:
+def advise_on_schema(text: str, offset: int) -> str | None:
     """A hint for a syntax error at an offset, where the text shows what was meant."""
     before = text[max(0, offset - _LOOK_BACK) : offset]
     for stands_before, stands_at, hint in _ADVICE:
         if stands_at.match(text, offset) and stands_before.search(before):
             return hint
-    return _type_advice(before, text, offset)
+    return _advise_on_type(before, text, offset)
 
 
-def _type_advice(before: str, text: str, offset: int) -> str | None:
+def _advise_on_type(before: str, text: str, offset: int) -> str | None:
     word = _WORD.match(text, offset)
     if word is None or not before.rstrip().endswith(":"):
         return None

@@ -15,7 +15,7 @@ from omnigraph.language.types import Scalar
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class NameSyntax:
     """The name of a type, a property, an annotation or an enum value."""
 
     text: str
@@ -32,7 +32,7 @@ class LiteralKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class LiteralSyntax:
     """A literal: the value of a string, the source text of anything else."""
 
     kind: LiteralKind
@@ -41,42 +41,42 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class BoundsSyntax:
     """``minimum..maximum``; one of the two may be missing."""
 
-    minimum: Literal | None
-    maximum: Literal | None
+    minimum: LiteralSyntax | None
+    maximum: LiteralSyntax | None
     span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Annotation:
+class AnnotationSyntax:
     """``@name(value, keyword=value)``. A bare word as value means the same as the word in quotes."""
 
-    name: Name
-    value: Literal | None = None
-    keywords: tuple[tuple[Name, Literal], ...] = ()
+    name: NameSyntax
+    value: LiteralSyntax | None = None
+    keywords: tuple[tuple[NameSyntax, LiteralSyntax], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class TypeExpression:
+class TypeSyntax:
     """The type of a property; enum values in written order."""
 
     scalar: Scalar
     nullable: bool = False
     is_list: bool = False
-    enum_values: tuple[Name, ...] | None = None
-    dimension: Literal | None = None
+    enum_values: tuple[NameSyntax, ...] | None = None
+    dimension: LiteralSyntax | None = None
     span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Property:
+class PropertySyntax:
     """``name: Type @annotation...``"""
 
-    name: Name
-    type: TypeExpression
-    annotations: tuple[Annotation, ...] = ()
+    name: NameSyntax
+    type: TypeSyntax
+    annotations: tuple[AnnotationSyntax, ...] = ()
 
 
 class ConstraintKind(StrEnum):
@@ -89,63 +89,63 @@ class ConstraintKind(StrEnum):
     CHECK = "check"
 
 
-Argument: TypeAlias = "Name | Literal | Bounds"
+ArgumentSyntax: TypeAlias = "NameSyntax | LiteralSyntax | BoundsSyntax"
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class ConstraintSyntax:
     """``@kind(argument, ...)``"""
 
     kind: ConstraintKind
-    arguments: tuple[Argument, ...]
+    arguments: tuple[ArgumentSyntax, ...]
     span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Cardinality:
+class CardinalitySyntax:
     """``@card(minimum..maximum)``; without a maximum there is none."""
 
-    minimum: Literal
-    maximum: Literal | None
+    minimum: LiteralSyntax
+    maximum: LiteralSyntax | None
     span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Interface:
+class InterfaceSyntax:
     """``interface Name { ... }``"""
 
-    name: Name
-    properties: tuple[Property, ...]
+    name: NameSyntax
+    properties: tuple[PropertySyntax, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeSyntax:
     """``node Name @annotation... implements A, B { ... }``"""
 
-    name: Name
-    annotations: tuple[Annotation, ...]
-    implements: tuple[Name, ...]
-    properties: tuple[Property, ...]
-    constraints: tuple[Constraint, ...]
+    name: NameSyntax
+    annotations: tuple[AnnotationSyntax, ...]
+    implements: tuple[NameSyntax, ...]
+    properties: tuple[PropertySyntax, ...]
+    constraints: tuple[ConstraintSyntax, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class EdgeSyntax:
     """``edge Name: From -> To @card(...) @annotation... { ... }``"""
 
-    name: Name
-    from_type: Name
-    to_type: Name
-    cardinality: Cardinality | None
-    annotations: tuple[Annotation, ...]
-    properties: tuple[Property, ...]
-    constraints: tuple[Constraint, ...]
+    name: NameSyntax
+    from_type: NameSyntax
+    to_type: NameSyntax
+    cardinality: CardinalitySyntax | None
+    annotations: tuple[AnnotationSyntax, ...]
+    properties: tuple[PropertySyntax, ...]
+    constraints: tuple[ConstraintSyntax, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaFile:
     """Everything that one text declares, by kind."""
 
-    interfaces: tuple[Interface, ...]
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
+    interfaces: tuple[InterfaceSyntax, ...]
+    nodes: tuple[NodeSyntax, ...]
+    edges: tuple[EdgeSyntax, ...]

@@ -19,19 +19,19 @@ from omnigraph.language.types import ValueType
 Entry = TypeVar("Entry")
 
 
-def read_only(entries: Mapping[str, Entry]) -> MappingProxyType[str, Entry]:
+def freeze(entries: Mapping[str, Entry]) -> MappingProxyType[str, Entry]:
     """A mapping that nobody can change."""
     return MappingProxyType(dict(entries))
 
 
-def _pickled(
+def _reduce_mapping(
     entries: MappingProxyType[str, object],
 ) -> tuple[Callable[[dict[str, object]], MappingProxyType[str, object]], tuple[dict[str, object]]]:
-    return read_only, (dict(entries),)
+    return freeze, (dict(entries),)
 
 
 # Catalogs travel to worker processes, and read-only mappings do not pickle by themselves.
-copyreg.pickle(MappingProxyType, _pickled)
+copyreg.pickle(MappingProxyType, _reduce_mapping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Catalog:
         by_lowercase = {name.lower(): edge for name, edge in self.edges.items()}
         object.__setattr__(self, "_edges_by_lowercase", by_lowercase)
 
-    def edge(self, word: str) -> EdgeType | None:
+    def find_edge(self, word: str) -> EdgeType | None:
         """The edge type that a word in a query means: its exact name, else its name in any case."""
         return self.edges.get(word) or self._edges_by_lowercase.get(word.lower())
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from omnigraph.language.schema import ast, codes
-from omnigraph.language.schema.defaults import default_value
-from omnigraph.language.schema.findings import Finding
-from omnigraph.language.schema.resolve import PROPERTY_RULES, value_type
+from omnigraph.language.schema.codes import SchemaFinding
+from omnigraph.language.schema.defaults import parse_default
+from omnigraph.language.schema.resolve import PROPERTY_RULES, resolve_type
 from omnigraph.language.types import Scalar
 
 _TEXTS = frozenset({"description", "instruction"})
@@ -18,34 +18,36 @@ _NOT_ON_VECTORS = frozenset({"key", "unique"})
 _NOT_ON_EDGES = frozenset({"key", "embed"})
 
 
-def check_annotations(declaration: ast.Node | ast.Edge, properties: Sequence[ast.Property]) -> Iterator[Finding]:
+def check_annotations(
+    declaration: ast.NodeSyntax | ast.EdgeSyntax, properties: Sequence[ast.PropertySyntax]
+) -> Iterator[SchemaFinding]:
     """The annotations of a declaration and of its properties, injected ones included."""
-    yield from _declaration_annotations(declaration)
+    yield from _check_type_annotations(declaration)
     by_name = {each.name.text: each for each in properties}
     for each in properties:
-        yield from _values(each.annotations)
+        yield from _check_values(each.annotations)
         for annotation in each.annotations:
             name = annotation.name
-            place = misplaced(name.text, each.type, on_edge=isinstance(declaration, ast.Edge))
+            place = find_misplacement(name.text, each.type, on_edge=isinstance(declaration, ast.EdgeSyntax))
             if place is not None:
                 message = f"@{name.text} does not belong on {place}"
-                yield Finding(codes.ANNOTATION_MISPLACED, message, name.span, f"remove @{name.text}")
+                yield SchemaFinding(codes.ANNOTATION_MISPLACED, message, name.span, f"remove @{name.text}")
             elif name.text == "embed":
-                yield from _embed(annotation, each, by_name)
+                yield from _check_embed(annotation, each, by_name)
             elif name.text == "default":
-                yield from _default(annotation, each)
+                yield from _check_default(annotation, each)
 
 
-def _declaration_annotations(declaration: ast.Node | ast.Edge) -> Iterator[Finding]:
+def _check_type_annotations(declaration: ast.NodeSyntax | ast.EdgeSyntax) -> Iterator[SchemaFinding]:
     for annotation in declaration.annotations:
         name = annotation.name
         if name.text in _ONLY_ON_PROPERTIES:
             hint = f"write @{name.text} after a property"
-            yield Finding(codes.ANNOTATION_MISPLACED, f"@{name.text} does not belong on a type", name.span, hint)
-    yield from _values(declaration.annotations)
+            yield SchemaFinding(codes.ANNOTATION_MISPLACED, f"@{name.text} does not belong on a type", name.span, hint)
+    yield from _check_values(declaration.annotations)
 
 
-def misplaced(name: str, type_: ast.TypeExpression, *, on_edge: bool) -> str | None:
+def find_misplacement(name: str, type_: ast.TypeSyntax, *, on_edge: bool) -> str | None:
     """The kind of property that an annotation may not stand on, if this is one."""
     if name == "instruction":
         return "a property"
@@ -60,63 +62,63 @@ def misplaced(name: str, type_: ast.TypeExpression, *, on_edge: bool) -> str | N
     return None
 
 
-def _values(annotations: Sequence[ast.Annotation]) -> Iterator[Finding]:
+def _check_values(annotations: Sequence[ast.AnnotationSyntax]) -> Iterator[SchemaFinding]:
     seen: set[str] = set()
     for annotation in annotations:
         name = annotation.name
         if name.text in seen and name.text in _ONCE:
             message = f"@{name.text} stands here twice"
-            yield Finding(codes.ANNOTATION_REPEATED, message, name.span, "remove one of the two")
+            yield SchemaFinding(codes.ANNOTATION_REPEATED, message, name.span, "remove one of the two")
         seen.add(name.text)
         blank = annotation.value is None or not annotation.value.text.strip()
         if name.text in PROPERTY_RULES and annotation.value is not None:
             message = f"@{name.text} on a property takes no value"
-            yield Finding(codes.ANNOTATION_VALUE, message, name.span, f"write @{name.text}")
+            yield SchemaFinding(codes.ANNOTATION_VALUE, message, name.span, f"write @{name.text}")
         elif name.text in _TEXTS and blank:
             message = f"@{name.text} needs a text"
-            yield Finding(codes.ANNOTATION_VALUE, message, name.span, f'write @{name.text}("...")')
+            yield SchemaFinding(codes.ANNOTATION_VALUE, message, name.span, f'write @{name.text}("...")')
         elif name.text == "rename_from" and (blank or annotation.keywords):
             message = "@rename_from takes exactly one name"
-            yield Finding(codes.BAD_RENAME_HINT, message, name.span, 'write @rename_from("old name")')
+            yield SchemaFinding(codes.BAD_RENAME_HINT, message, name.span, 'write @rename_from("old name")')
 
 
-def _embed(
-    annotation: ast.Annotation, target: ast.Property, properties: Mapping[str, ast.Property]
-) -> Iterator[Finding]:
+def _check_embed(
+    annotation: ast.AnnotationSyntax, target: ast.PropertySyntax, properties: Mapping[str, ast.PropertySyntax]
+) -> Iterator[SchemaFinding]:
     name = annotation.name
     if target.type.scalar is not Scalar.VECTOR:
-        message = f"@embed needs a vector, and '{target.name.text}' is {value_type(target.type)}"
-        yield Finding(codes.BAD_EMBED, message, name.span, "put it on a property of type Vector(n)")
+        message = f"@embed needs a vector, and '{target.name.text}' is {resolve_type(target.type)}"
+        yield SchemaFinding(codes.BAD_EMBED, message, name.span, "put it on a property of type Vector(n)")
     for keyword, _ in annotation.keywords:
         if keyword.text != "model":
             message = f"@embed does not know '{keyword.text}'"
-            yield Finding(codes.BAD_EMBED, message, keyword.span, 'the only keyword is model="..."')
+            yield SchemaFinding(codes.BAD_EMBED, message, keyword.span, 'the only keyword is model="..."')
     if annotation.value is None or not annotation.value.text.strip():
-        yield Finding(codes.BAD_EMBED, "@embed needs a source property", name.span, 'write @embed("property")')
+        yield SchemaFinding(codes.BAD_EMBED, "@embed needs a source property", name.span, 'write @embed("property")')
         return
     source = properties.get(annotation.value.text)
     if source is None:
         message = f"there is no property '{annotation.value.text}' to embed"
         texts = [each.name.text for each in properties.values() if _is_text(each.type)]
-        yield Finding(
+        yield SchemaFinding(
             codes.BAD_EMBED, message, annotation.value.span, "name a String property", annotation.value.text, texts
         )
     elif not _is_text(source.type):
-        message = f"'{source.name.text}' is {value_type(source.type)}; only a String can be embedded"
-        yield Finding(codes.BAD_EMBED, message, annotation.value.span, "name a String property")
+        message = f"'{source.name.text}' is {resolve_type(source.type)}; only a String can be embedded"
+        yield SchemaFinding(codes.BAD_EMBED, message, annotation.value.span, "name a String property")
 
 
-def _is_text(type_: ast.TypeExpression) -> bool:
+def _is_text(type_: ast.TypeSyntax) -> bool:
     return type_.scalar is Scalar.STRING and not type_.is_list
 
 
-def _default(annotation: ast.Annotation, each: ast.Property) -> Iterator[Finding]:
+def _check_default(annotation: ast.AnnotationSyntax, each: ast.PropertySyntax) -> Iterator[SchemaFinding]:
     if annotation.value is None or annotation.keywords:
         message = "@default takes exactly one value"
-        yield Finding(codes.BAD_DEFAULT, message, annotation.name.span, 'write @default("value")')
+        yield SchemaFinding(codes.BAD_DEFAULT, message, annotation.name.span, 'write @default("value")')
         return
     try:
-        default_value(annotation.value.text, value_type(each.type))
+        parse_default(annotation.value.text, resolve_type(each.type))
     except ValueError as error:
-        hint = f"write a value of type {value_type(each.type)}, or remove @default"
-        yield Finding(codes.BAD_DEFAULT, str(error), annotation.value.span, hint)
+        hint = f"write a value of type {resolve_type(each.type)}, or remove @default"
+        yield SchemaFinding(codes.BAD_DEFAULT, str(error), annotation.value.span, hint)

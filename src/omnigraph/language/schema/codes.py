@@ -1,9 +1,16 @@
-"""The codes of `.pg` problems. A code never changes its meaning; the reference documentation lists them."""
+"""The problem codes of `.pg`, and the findings that carry them.
+
+A code never changes its meaning; the reference documentation lists all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
+
+from omnigraph.errors import Problem
+from omnigraph.language.source import Source, Span, suggest_similar
 
 SYNTAX = "S000"
 
@@ -85,3 +92,34 @@ STRICTER_THAN_0_8 = frozenset(
     }
 )
 """Problems that release 0.8 let through: a graph that it made still opens, with these as warnings."""
+
+MAX_PROBLEMS = 100
+# One search among 10,000 names takes a tenth of a second.
+_MAX_SUGGESTIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFinding:
+    """A broken rule. ``word`` was not among ``known``, where that is what is wrong."""
+
+    code: str
+    message: str
+    span: Span
+    hint: str | None = None
+    word: str = ""
+    known: Collection[str] = ()
+
+
+def report_findings(findings: Iterable[SchemaFinding], source: Source) -> list[Problem]:
+    """The findings as problems, each once, in order of their place; the first hundred of a hopeless text."""
+    distinct = {(each.span.start, each.code, each.message): each for each in findings}
+    first = [distinct[place] for place in sorted(distinct)][:MAX_PROBLEMS]
+    suggestions = _MAX_SUGGESTIONS
+    problems: list[Problem] = []
+    for each in first:
+        hint = each.hint
+        if each.known and suggestions > 0:
+            hint = suggest_similar(each.word, each.known) or hint
+            suggestions -= 1
+        problems.append(source.problem(each.code, each.message, each.span, hint))
+    return problems

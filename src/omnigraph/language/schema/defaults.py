@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _LARGEST_F32 = 3.4028234663852886e38
 
 
-def default_value(text: str, type_: ValueType) -> DefaultValue:
+def parse_default(text: str, type_: ValueType) -> DefaultValue:
     """Return the value of a default; ``ValueError`` says why the text is not one."""
     if type_.is_list or type_.scalar in (Scalar.VECTOR, Scalar.BLOB):
         raise ValueError(f"a property of type {type_} cannot have a default")

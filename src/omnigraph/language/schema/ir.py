@@ -1,7 +1,7 @@
 """The schema IR: a schema in its one canonical form, the form that is stored, hashed and compared.
 
 Types, properties, columns and enum values are sorted, interface properties injected, property-level rules
-repeated among the constraints. :func:`catalog_of` is the only maker of catalogs.
+repeated among the constraints. :func:`build_catalog` is the only maker of catalogs.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from omnigraph.language.schema.catalog import (
     PatternRule,
     Property,
     RangeRule,
-    read_only,
+    freeze,
 )
-from omnigraph.language.schema.defaults import default_value
+from omnigraph.language.schema.defaults import parse_default
 from omnigraph.language.schema.resolve import (
+    constraints_of,
     interfaces_by_name,
-    property_constraints,
-    resolved_properties,
-    value_type,
+    resolve_properties,
+    resolve_type,
 )
 from omnigraph.language.types import ValueType
 
@@ -117,28 +117,28 @@ class SchemaIR:
 # ---------------------------------------------------------------------------------------------- from the syntax tree
 
 
-def ir_of(file: ast.SchemaFile) -> SchemaIR:
+def build_ir(file: ast.SchemaFile) -> SchemaIR:
     """The IR of a file that was checked."""
     interfaces = interfaces_by_name(file)
     return SchemaIR(
-        _by_name(InterfaceIR(each.name.text, _properties(each.properties)) for each in file.interfaces),
-        _by_name(_node(node, interfaces) for node in file.nodes),
-        _by_name(_edge(edge) for edge in file.edges),
+        _sort_by_name(InterfaceIR(each.name.text, _build_properties(each.properties)) for each in file.interfaces),
+        _sort_by_name(_build_node(node, interfaces) for node in file.nodes),
+        _sort_by_name(_build_edge(edge) for edge in file.edges),
     )
 
 
-def _node(node: ast.Node, interfaces: Mapping[str, ast.Interface]) -> NodeIR:
-    properties = resolved_properties(node, interfaces)
+def _build_node(node: ast.NodeSyntax, interfaces: Mapping[str, ast.InterfaceSyntax]) -> NodeIR:
+    properties = resolve_properties(node, interfaces)
     return NodeIR(
         node.name.text,
-        _annotations(node.annotations),
+        _build_annotations(node.annotations),
         tuple(sorted({name.text for name in node.implements})),
-        _properties(properties),
-        _constraints(node.constraints, properties),
+        _build_properties(properties),
+        _build_constraints(node.constraints, properties),
     )
 
 
-def _edge(edge: ast.Edge) -> EdgeIR:
+def _build_edge(edge: ast.EdgeSyntax) -> EdgeIR:
     written = edge.cardinality
     cardinality = Cardinality()
     if written is not None:
@@ -148,19 +148,19 @@ def _edge(edge: ast.Edge) -> EdgeIR:
         edge.from_type.text,
         edge.to_type.text,
         cardinality,
-        _annotations(edge.annotations),
-        _properties(edge.properties),
-        _constraints(edge.constraints, edge.properties),
+        _build_annotations(edge.annotations),
+        _build_properties(edge.properties),
+        _build_constraints(edge.constraints, edge.properties),
     )
 
 
-def _properties(properties: Iterable[ast.Property]) -> tuple[PropertyIR, ...]:
-    return _by_name(
-        PropertyIR(each.name.text, value_type(each.type), _annotations(each.annotations)) for each in properties
+def _build_properties(properties: Iterable[ast.PropertySyntax]) -> tuple[PropertyIR, ...]:
+    return _sort_by_name(
+        PropertyIR(each.name.text, resolve_type(each.type), _build_annotations(each.annotations)) for each in properties
     )
 
 
-def _annotations(annotations: Iterable[ast.Annotation]) -> tuple[Annotation, ...]:
+def _build_annotations(annotations: Iterable[ast.AnnotationSyntax]) -> tuple[Annotation, ...]:
     made = (
         Annotation(
             each.name.text,
@@ -173,23 +173,29 @@ def _annotations(annotations: Iterable[ast.Annotation]) -> tuple[Annotation, ...
     return tuple(sorted(made, key=lambda each: (each.name, each.value is not None, each.value or "")))
 
 
-def _constraints(body: Iterable[ast.Constraint], properties: Iterable[ast.Property]) -> tuple[Constraint, ...]:
-    carried = (constraint for each in properties for constraint in property_constraints(each))
-    return tuple(sorted((_constraint(each) for each in (*body, *carried)), key=constraint_key))
+def _build_constraints(
+    body: Iterable[ast.ConstraintSyntax], properties: Iterable[ast.PropertySyntax]
+) -> tuple[Constraint, ...]:
+    carried = (constraint for each in properties for constraint in constraints_of(each))
+    return tuple(sorted((_build_constraint(each) for each in (*body, *carried)), key=constraint_key))
 
 
-def _constraint(written: ast.Constraint) -> Constraint:
+def _build_constraint(written: ast.ConstraintSyntax) -> Constraint:
     match written.kind, written.arguments:
-        case ast.ConstraintKind.RANGE, (ast.Name(text=name), ast.Bounds(minimum=minimum, maximum=maximum), *_):
-            return RangeRule(name, _bound(minimum), _bound(maximum))
-        case ast.ConstraintKind.CHECK, (ast.Name(text=name), ast.Literal(text=pattern), *_):
+        case ast.ConstraintKind.RANGE, (
+            ast.NameSyntax(text=name),
+            ast.BoundsSyntax(minimum=minimum, maximum=maximum),
+            *_,
+        ):
+            return RangeRule(name, _parse_bound(minimum), _parse_bound(maximum))
+        case ast.ConstraintKind.CHECK, (ast.NameSyntax(text=name), ast.LiteralSyntax(text=pattern), *_):
             return PatternRule(name, pattern)
         case kind, columns:
-            names = sorted(each.text for each in columns if isinstance(each, ast.Name))
+            names = sorted(each.text for each in columns if isinstance(each, ast.NameSyntax))
             return ColumnRule(ColumnRuleKind(kind.capitalize()), tuple(names))
 
 
-def _bound(written: ast.Literal | None) -> int | float | None:
+def _parse_bound(written: ast.LiteralSyntax | None) -> int | float | None:
     if written is None:
         return None
     return float(written.text) if written.kind is ast.LiteralKind.FLOAT else int(written.text)
@@ -201,19 +207,19 @@ def constraint_key(constraint: Constraint) -> str:
         case ColumnRule(kind, columns):
             return f"{kind.lower()}:{','.join(columns)}"
         case RangeRule(name, minimum, maximum):
-            return f"range:{name}:{_debug(minimum)}:{_debug(maximum)}"
+            return f"range:{name}:{_format_debug(minimum)}:{_format_debug(maximum)}"
         case PatternRule(name, pattern):
             return f"check:{name}:{pattern}"
 
 
-def _debug(bound: int | float | None) -> str:
+def _format_debug(bound: int | float | None) -> str:
     """A bound as Rust prints it for debugging: part of the order that readers in Rust expect."""
     if bound is None:
         return "None"
-    return f"Some({'Float' if isinstance(bound, float) else 'Integer'}({shortest(bound)}))"
+    return f"Some({'Float' if isinstance(bound, float) else 'Integer'}({format_shortest(bound)}))"
 
 
-def shortest(number: int | float) -> str:
+def format_shortest(number: int | float) -> str:
     """A number in its shortest form, exponents without plus sign and leading zeros."""
     mantissa, e, exponent = repr(number).partition("e")
     return f"{mantissa}e{int(exponent)}" if e else mantissa
@@ -224,73 +230,75 @@ def shortest(number: int | float) -> str:
 Declared = TypeVar("Declared", InterfaceIR, NodeIR, EdgeIR, PropertyIR, InterfaceType, NodeType, EdgeType, Property)
 
 
-def catalog_of(ir: SchemaIR) -> Catalog:
+def build_catalog(ir: SchemaIR) -> Catalog:
     """The catalog of a schema."""
     return Catalog(
-        _mapping(InterfaceType(each.name, tuple(map(_property, each.properties))) for each in ir.interfaces),
-        _mapping(_node_type(node) for node in ir.nodes),
-        _mapping(_edge_type(edge) for edge in ir.edges),
+        _index_by_name(
+            InterfaceType(each.name, tuple(map(_build_property, each.properties))) for each in ir.interfaces
+        ),
+        _index_by_name(_build_node_type(node) for node in ir.nodes),
+        _index_by_name(_build_edge_type(edge) for edge in ir.edges),
     )
 
 
-def _node_type(node: NodeIR) -> NodeType:
-    key = next(_column_rules(node.constraints, ColumnRuleKind.KEY), None)
+def _build_node_type(node: NodeIR) -> NodeType:
+    key = next(_columns_of(node.constraints, ColumnRuleKind.KEY), None)
     return NodeType(
         node.name,
         node.implements,
-        _mapping(_property(each) for each in node.properties),
+        _index_by_name(_build_property(each) for each in node.properties),
         key,
-        tuple(_column_rules(node.constraints, ColumnRuleKind.UNIQUE)),
-        tuple(_column_rules(node.constraints, ColumnRuleKind.INDEX, ColumnRuleKind.KEY)),
+        tuple(_columns_of(node.constraints, ColumnRuleKind.UNIQUE)),
+        tuple(_columns_of(node.constraints, ColumnRuleKind.INDEX, ColumnRuleKind.KEY)),
         tuple(dict.fromkeys(each for each in node.constraints if isinstance(each, RangeRule))),
         tuple(dict.fromkeys(each for each in node.constraints if isinstance(each, PatternRule))),
         node.annotations,
     )
 
 
-def _edge_type(edge: EdgeIR) -> EdgeType:
+def _build_edge_type(edge: EdgeIR) -> EdgeType:
     return EdgeType(
         edge.name,
         edge.from_type,
         edge.to_type,
-        _mapping(_property(each) for each in edge.properties),
+        _index_by_name(_build_property(each) for each in edge.properties),
         edge.cardinality,
-        tuple(_column_rules(edge.constraints, ColumnRuleKind.UNIQUE)),
-        tuple(_column_rules(edge.constraints, ColumnRuleKind.INDEX)),
+        tuple(_columns_of(edge.constraints, ColumnRuleKind.UNIQUE)),
+        tuple(_columns_of(edge.constraints, ColumnRuleKind.INDEX)),
         edge.annotations,
     )
 
 
-def _column_rules(constraints: Iterable[Constraint], *kinds: ColumnRuleKind) -> Iterator[tuple[str, ...]]:
+def _columns_of(constraints: Iterable[Constraint], *kinds: ColumnRuleKind) -> Iterator[tuple[str, ...]]:
     """The columns of each rule of some kinds, each once."""
     rules = (each.columns for each in constraints if isinstance(each, ColumnRule) and each.kind in kinds)
     return iter(dict.fromkeys(tuple(dict.fromkeys(columns)) for columns in rules))
 
 
-def _property(each: PropertyIR) -> Property:
+def _build_property(each: PropertyIR) -> Property:
     by_name = {annotation.name: annotation for annotation in reversed(each.annotations)}
     embed = by_name.get("embed")
     embedding = None
     if embed is not None and embed.value is not None:
         embedding = Embedding(embed.value, dict(embed.keywords).get("model"))
     default = by_name.get("default")
-    return Property(each.name, each.type, each.annotations, _default_text(default, each.type), embedding)
+    return Property(each.name, each.type, each.annotations, _accept_default(default, each.type), embedding)
 
 
-def _default_text(default: Annotation | None, type_: ValueType) -> str | None:
+def _accept_default(default: Annotation | None, type_: ValueType) -> str | None:
     if default is None or default.value is None:
         return None
     try:
-        default_value(default.value, type_)
+        parse_default(default.value, type_)
     except ValueError:
         # Release 0.8 knew no defaults and stored any text; opening such a graph warns, and the text means nothing.
         return None
     return default.value
 
 
-def _by_name(declared: Iterable[Declared]) -> tuple[Declared, ...]:
+def _sort_by_name(declared: Iterable[Declared]) -> tuple[Declared, ...]:
     return tuple(sorted(declared, key=lambda each: each.name))
 
 
-def _mapping(declared: Iterable[Declared]) -> Mapping[str, Declared]:
-    return read_only({each.name: each for each in declared})
+def _index_by_name(declared: Iterable[Declared]) -> Mapping[str, Declared]:
+    return freeze({each.name: each for each in declared})

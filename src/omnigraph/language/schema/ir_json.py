@@ -26,7 +26,7 @@ from omnigraph.language.schema.ir import (
     PropertyIR,
     SchemaIR,
     TypeKind,
-    shortest,
+    format_shortest,
 )
 from omnigraph.language.types import Scalar, ValueType
 
@@ -112,81 +112,81 @@ class SchemaJson(TypedDict):
 # ---------------------------------------------------------------------------------------------- writing
 
 
-def ir_to_json(ir: SchemaIR) -> str:
+def encode_ir(ir: SchemaIR) -> str:
     """The stored form: two blanks per level, no line break at the end."""
-    return orjson.dumps(_schema(ir), option=orjson.OPT_INDENT_2).decode()
+    return orjson.dumps(_encode_schema(ir), option=orjson.OPT_INDENT_2).decode()
 
 
-def compact_ir_json(ir: SchemaIR) -> str:
+def encode_compact_ir(ir: SchemaIR) -> str:
     """The form that is hashed."""
-    return orjson.dumps(_schema(ir)).decode()
+    return orjson.dumps(_encode_schema(ir)).decode()
 
 
-def ir_hash(ir: SchemaIR) -> str:
+def hash_ir(ir: SchemaIR) -> str:
     """The identity of a schema: ``sha256:`` and 64 hexadecimal digits."""
-    return f"sha256:{hashlib.sha256(compact_ir_json(ir).encode()).hexdigest()}"
+    return f"sha256:{hashlib.sha256(encode_compact_ir(ir).encode()).hexdigest()}"
 
 
-def state_json(ir: SchemaIR) -> str:
+def encode_state(ir: SchemaIR) -> str:
     """The file that stands beside the stored IR and says which hash it has."""
-    state = {"format_version": 1, "schema_ir_hash": ir_hash(ir), "schema_identity_version": 1}
+    state = {"format_version": 1, "schema_ir_hash": hash_ir(ir), "schema_identity_version": 1}
     return orjson.dumps(state, option=orjson.OPT_INDENT_2).decode()
 
 
-def _schema(ir: SchemaIR) -> SchemaJson:
+def _encode_schema(ir: SchemaIR) -> SchemaJson:
     return {
         "ir_version": IR_VERSION,
-        "interfaces": [_interface(each) for each in ir.interfaces],
-        "nodes": [_node(each) for each in ir.nodes],
-        "edges": [_edge(each) for each in ir.edges],
+        "interfaces": [_encode_interface(each) for each in ir.interfaces],
+        "nodes": [_encode_node(each) for each in ir.nodes],
+        "edges": [_encode_edge(each) for each in ir.edges],
     }
 
 
-def _interface(interface: InterfaceIR) -> InterfaceJson:
+def _encode_interface(interface: InterfaceIR) -> InterfaceJson:
     return {
         "name": interface.name,
         "type_id": type_id(TypeKind.INTERFACE, interface.name),
-        "properties": _properties(TypeKind.INTERFACE, interface),
+        "properties": _encode_properties(TypeKind.INTERFACE, interface),
     }
 
 
-def _node(node: NodeIR) -> NodeJson:
+def _encode_node(node: NodeIR) -> NodeJson:
     return {
         "name": node.name,
         "type_id": type_id(TypeKind.NODE, node.name),
-        "annotations": [annotation_json(each) for each in node.annotations],
+        "annotations": [encode_annotation(each) for each in node.annotations],
         "implements": list(node.implements),
-        "properties": _properties(TypeKind.NODE, node),
-        "constraints": [_stored_constraint(each) for each in node.constraints],
+        "properties": _encode_properties(TypeKind.NODE, node),
+        "constraints": [_encode_stored_constraint(each) for each in node.constraints],
     }
 
 
-def _edge(edge: EdgeIR) -> EdgeJson:
+def _encode_edge(edge: EdgeIR) -> EdgeJson:
     return {
         "name": edge.name,
         "type_id": type_id(TypeKind.EDGE, edge.name),
         "from_type": edge.from_type,
         "to_type": edge.to_type,
-        "cardinality": cardinality_json(edge.cardinality),
-        "annotations": [annotation_json(each) for each in edge.annotations],
-        "properties": _properties(TypeKind.EDGE, edge),
-        "constraints": [_stored_constraint(each) for each in edge.constraints],
+        "cardinality": encode_cardinality(edge.cardinality),
+        "annotations": [encode_annotation(each) for each in edge.annotations],
+        "properties": _encode_properties(TypeKind.EDGE, edge),
+        "constraints": [_encode_stored_constraint(each) for each in edge.constraints],
     }
 
 
-def _properties(kind: TypeKind, owner: InterfaceIR | NodeIR | EdgeIR) -> list[PropertyJson]:
+def _encode_properties(kind: TypeKind, owner: InterfaceIR | NodeIR | EdgeIR) -> list[PropertyJson]:
     return [
         {
             "name": each.name,
             "prop_id": property_id(kind, owner.name, each.name),
-            "prop_type": type_json(each.type),
-            "annotations": [annotation_json(annotation) for annotation in each.annotations],
+            "prop_type": encode_type(each.type),
+            "annotations": [encode_annotation(annotation) for annotation in each.annotations],
         }
         for each in owner.properties
     ]
 
 
-def type_json(type_: ValueType) -> TypeJson:
+def encode_type(type_: ValueType) -> TypeJson:
     """A type, as the IR and the migration plan write it."""
     return {
         "scalar": str(type_.scalar) if type_.dimension is None else {"Vector": type_.dimension},
@@ -196,7 +196,7 @@ def type_json(type_: ValueType) -> TypeJson:
     }
 
 
-def annotation_json(annotation: Annotation) -> AnnotationJson:
+def encode_annotation(annotation: Annotation) -> AnnotationJson:
     """An annotation, as the IR and the migration plan write it."""
     found: AnnotationJson = {"name": annotation.name, "value": annotation.value}
     if annotation.keywords:
@@ -204,48 +204,48 @@ def annotation_json(annotation: Annotation) -> AnnotationJson:
     return found
 
 
-def cardinality_json(cardinality: Cardinality) -> CardinalityJson:
+def encode_cardinality(cardinality: Cardinality) -> CardinalityJson:
     """A cardinality, as the IR and the migration plan write it."""
     return {"min": cardinality.minimum, "max": cardinality.maximum}
 
 
-def constraint_json(constraint: Constraint) -> ConstraintJson:
+def encode_constraint(constraint: Constraint) -> ConstraintJson:
     """A constraint, as the migration plan writes it."""
     match constraint:
         case ColumnRule(kind, columns):
             return {str(kind): list(columns)}
         case RangeRule(name, minimum, maximum):
-            return {"Range": {"property": name, "min": _bound(minimum), "max": _bound(maximum)}}
+            return {"Range": {"property": name, "min": _encode_bound(minimum), "max": _encode_bound(maximum)}}
         case PatternRule(name, pattern):
             return {"Check": {"property": name, "pattern": pattern}}
 
 
-def _bound(bound: int | float | None) -> BoundJson:
+def _encode_bound(bound: int | float | None) -> BoundJson:
     if bound is None:
         return None
     return {"Float" if isinstance(bound, float) else "Integer": bound}
 
 
-def _stored_constraint(constraint: Constraint) -> ConstraintJson:
+def _encode_stored_constraint(constraint: Constraint) -> ConstraintJson:
     if not isinstance(constraint, RangeRule):
-        return constraint_json(constraint)
-    minimum, maximum = _stored_bound(constraint.minimum), _stored_bound(constraint.maximum)
+        return encode_constraint(constraint)
+    minimum, maximum = _encode_stored_bound(constraint.minimum), _encode_stored_bound(constraint.maximum)
     return {"Range": {"property": constraint.property, "min": minimum, "max": maximum}}
 
 
-def _stored_bound(bound: int | float | None) -> BoundJson:
-    return {"Float": orjson.Fragment(_float(bound))} if isinstance(bound, float) else _bound(bound)
+def _encode_stored_bound(bound: int | float | None) -> BoundJson:
+    return {"Float": orjson.Fragment(_format_float(bound))} if isinstance(bound, float) else _encode_bound(bound)
 
 
-def _float(number: float) -> str:
+def _format_float(number: float) -> str:
     # Readers in Rust write the decade above 1e-5 without exponent, as Python does not.
-    return format(Decimal(repr(number)), "f") if 1e-5 <= abs(number) < 1e-4 else shortest(number)
+    return format(Decimal(repr(number)), "f") if 1e-5 <= abs(number) < 1e-4 else format_shortest(number)
 
 
 # ---------------------------------------------------------------------------------------------- reading
 
 
-def ir_from_json(text: str | bytes) -> SchemaIR:
+def decode_ir(text: str | bytes) -> SchemaIR:
     """The IR of a stored file. Its ids are not read, since they follow from the names."""
     try:
         found = cast(SchemaJson, orjson.loads(text))
@@ -255,44 +255,44 @@ def ir_from_json(text: str | bytes) -> SchemaIR:
                 f"the stored schema has IR version {version}; this release reads {IR_VERSION}", hint="upgrade omnigraph"
             )
         return SchemaIR(
-            tuple(InterfaceIR(each["name"], _read_properties(each["properties"])) for each in found["interfaces"]),
-            tuple(_read_node(each) for each in found["nodes"]),
-            tuple(_read_edge(each) for each in found["edges"]),
+            tuple(InterfaceIR(each["name"], _decode_properties(each["properties"])) for each in found["interfaces"]),
+            tuple(_decode_node(each) for each in found["nodes"]),
+            tuple(_decode_edge(each) for each in found["edges"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"the stored schema IR cannot be read: {error!r}") from error
 
 
-def _read_node(node: NodeJson) -> NodeIR:
+def _decode_node(node: NodeJson) -> NodeIR:
     return NodeIR(
         node["name"],
-        _read_annotations(node["annotations"]),
+        _decode_annotations(node["annotations"]),
         tuple(node["implements"]),
-        _read_properties(node["properties"]),
-        tuple(_read_constraint(each) for each in node["constraints"]),
+        _decode_properties(node["properties"]),
+        tuple(_decode_constraint(each) for each in node["constraints"]),
     )
 
 
-def _read_edge(edge: EdgeJson) -> EdgeIR:
+def _decode_edge(edge: EdgeJson) -> EdgeIR:
     return EdgeIR(
         edge["name"],
         edge["from_type"],
         edge["to_type"],
         Cardinality(edge["cardinality"]["min"], edge["cardinality"]["max"]),
-        _read_annotations(edge["annotations"]),
-        _read_properties(edge["properties"]),
-        tuple(_read_constraint(each) for each in edge["constraints"]),
+        _decode_annotations(edge["annotations"]),
+        _decode_properties(edge["properties"]),
+        tuple(_decode_constraint(each) for each in edge["constraints"]),
     )
 
 
-def _read_properties(properties: Iterable[PropertyJson]) -> tuple[PropertyIR, ...]:
+def _decode_properties(properties: Iterable[PropertyJson]) -> tuple[PropertyIR, ...]:
     return tuple(
-        PropertyIR(each["name"], _read_type(each["prop_type"]), _read_annotations(each["annotations"]))
+        PropertyIR(each["name"], _decode_type(each["prop_type"]), _decode_annotations(each["annotations"]))
         for each in properties
     )
 
 
-def _read_type(found: TypeJson) -> ValueType:
+def _decode_type(found: TypeJson) -> ValueType:
     scalar, values = found["scalar"], found["enum_values"]
     return ValueType(
         Scalar(scalar) if isinstance(scalar, str) else Scalar.VECTOR,
@@ -303,13 +303,13 @@ def _read_type(found: TypeJson) -> ValueType:
     )
 
 
-def _read_annotations(annotations: Iterable[AnnotationJson]) -> tuple[Annotation, ...]:
+def _decode_annotations(annotations: Iterable[AnnotationJson]) -> tuple[Annotation, ...]:
     return tuple(
         Annotation(each["name"], each["value"], tuple(sorted(each.get("kwargs", {}).items()))) for each in annotations
     )
 
 
-def _read_constraint(found: ConstraintJson) -> Constraint:
+def _decode_constraint(found: ConstraintJson) -> Constraint:
     ((kind, body),) = found.items()
     if isinstance(body, list):
         return ColumnRule(ColumnRuleKind(kind), tuple(body))
@@ -317,11 +317,11 @@ def _read_constraint(found: ConstraintJson) -> Constraint:
     if kind == "Check":
         return PatternRule(name, cast(str, body["pattern"]))
     if kind == "Range":
-        return RangeRule(name, _read_bound(cast(BoundJson, body["min"])), _read_bound(cast(BoundJson, body["max"])))
+        return RangeRule(name, _decode_bound(cast(BoundJson, body["min"])), _decode_bound(cast(BoundJson, body["max"])))
     raise ValueError(f"unknown constraint {kind}")
 
 
-def _read_bound(found: BoundJson) -> int | float | None:
+def _decode_bound(found: BoundJson) -> int | float | None:
     if found is None:
         return None
     ((kind, number),) = found.items()

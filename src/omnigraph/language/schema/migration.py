@@ -37,12 +37,12 @@ from omnigraph.language.schema.steps import (
     DropType,
     ExtendEnum,
     MigrationPlan,
+    MigrationStep,
     NarrowEnum,
     RelaxProperty,
     RenameProperty,
     RenameType,
     RequireProperty,
-    Step,
     UnsupportedChange,
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
@@ -64,24 +64,24 @@ TypeIR = TypeVar("TypeIR", InterfaceIR, NodeIR, EdgeIR)
 def plan_migration(old: SchemaIR, new: SchemaIR, *, allow_data_loss: bool = False) -> MigrationPlan:
     """The steps from one schema to another; ``allow_data_loss`` makes every drop a hard one."""
     mode = DropMode.HARD if allow_data_loss else DropMode.SOFT
-    nodes = _renames(old.nodes, new.nodes)
-    edges = _renames(old.edges, new.edges)
+    nodes = _find_renames(old.nodes, new.nodes)
+    edges = _find_renames(old.edges, new.edges)
 
-    def compare_interfaces(before: InterfaceIR, after: InterfaceIR) -> Iterator[Step]:
-        return _property_steps(_Owner(TypeKind.INTERFACE, after.name), before.properties, after.properties, mode)
+    def compare_interfaces(before: InterfaceIR, after: InterfaceIR) -> Iterator[MigrationStep]:
+        return _compare_properties(_Owner(TypeKind.INTERFACE, after.name), before.properties, after.properties, mode)
 
-    def compare_nodes(before: NodeIR, after: NodeIR) -> Iterator[Step]:
-        return _node_steps(before, after, mode)
+    def compare_nodes(before: NodeIR, after: NodeIR) -> Iterator[MigrationStep]:
+        return _compare_nodes(before, after, mode)
 
-    def compare_edges(before: EdgeIR, after: EdgeIR) -> Iterator[Step]:
+    def compare_edges(before: EdgeIR, after: EdgeIR) -> Iterator[MigrationStep]:
         moved = replace(before, from_type=nodes.new_name(before.from_type), to_type=nodes.new_name(before.to_type))
-        return _edge_steps(moved, after, mode)
+        return _compare_edges(moved, after, mode)
 
     return MigrationPlan(
         (
-            *_type_steps(TypeKind.INTERFACE, old.interfaces, new.interfaces, _Renames(), compare_interfaces, mode),
-            *_type_steps(TypeKind.NODE, old.nodes, new.nodes, nodes, compare_nodes, mode),
-            *_type_steps(TypeKind.EDGE, old.edges, new.edges, edges, compare_edges, mode),
+            *_compare_types(TypeKind.INTERFACE, old.interfaces, new.interfaces, _Renames(), compare_interfaces, mode),
+            *_compare_types(TypeKind.NODE, old.nodes, new.nodes, nodes, compare_nodes, mode),
+            *_compare_types(TypeKind.EDGE, old.edges, new.edges, edges, compare_edges, mode),
         )
     )
 
@@ -95,7 +95,7 @@ class _Renames:
 
     new_names: Mapping[str, str] = field(default_factory=dict[str, str])
     old_names: Mapping[str, str] = field(default_factory=dict[str, str])
-    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    rejected: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def new_name(self, old: str) -> str:
         return self.new_names.get(old, old)
@@ -104,7 +104,7 @@ class _Renames:
         return self.old_names.get(new, new)
 
 
-def _renames(
+def _find_renames(
     old: Sequence[NodeIR | EdgeIR | PropertyIR],
     new: Sequence[NodeIR | EdgeIR | PropertyIR],
 ) -> _Renames:
@@ -138,24 +138,24 @@ class _Owner:
     kind: TypeKind
     name: str
 
-    def unsupported(self, reason: str, *, member: str | None = None, code: str | None = None) -> UnsupportedChange:
+    def reject(self, reason: str, *, member: str | None = None, code: str | None = None) -> UnsupportedChange:
         entity = f"{self.kind}:{self.name}" + (f".{member}" if member else "")
         return UnsupportedChange(entity, reason, code)
 
 
-def _type_steps(
+def _compare_types(
     kind: TypeKind,
     old: Sequence[TypeIR],
     new: Sequence[TypeIR],
     renames: _Renames,
-    compare: Callable[[TypeIR, TypeIR], Iterator[Step]],
+    compare: Callable[[TypeIR, TypeIR], Iterator[MigrationStep]],
     mode: DropMode,
-) -> Iterator[Step]:
+) -> Iterator[MigrationStep]:
     old_types = {each.name: each for each in old}
     for after in new:
         before = old_types.pop(renames.old_name(after.name), None)
-        if after.name in renames.refused:
-            yield _Owner(kind, after.name).unsupported(renames.refused[after.name])
+        if after.name in renames.rejected:
+            yield _Owner(kind, after.name).reject(renames.rejected[after.name])
         elif before is None:
             yield AddType(kind, after.name)
         else:
@@ -164,36 +164,38 @@ def _type_steps(
             yield from compare(before, after)
     for name in old_types:
         if kind is TypeKind.INTERFACE:
-            yield _Owner(kind, name).unsupported("an interface cannot be removed or renamed")
+            yield _Owner(kind, name).reject("an interface cannot be removed or renamed")
         else:
             yield DropType(kind, name, mode)
 
 
-def _node_steps(before: NodeIR, after: NodeIR, mode: DropMode) -> Iterator[Step]:
+def _compare_nodes(before: NodeIR, after: NodeIR, mode: DropMode) -> Iterator[MigrationStep]:
     owner = _Owner(TypeKind.NODE, after.name)
     if before.implements != after.implements:
-        yield owner.unsupported("the interfaces of a node cannot change")
-    yield from _type_annotations(owner, before, after)
-    yield from _property_steps(owner, before.properties, after.properties, mode, _key(after.constraints))
-    yield from _constraint_steps(owner, before, after)
+        yield owner.reject("the interfaces of a node cannot change")
+    yield from _compare_type_annotations(owner, before, after)
+    yield from _compare_properties(owner, before.properties, after.properties, mode, _key_of(after.constraints))
+    yield from _compare_constraints(owner, before, after)
 
 
-def _edge_steps(before: EdgeIR, after: EdgeIR, mode: DropMode) -> Iterator[Step]:
+def _compare_edges(before: EdgeIR, after: EdgeIR, mode: DropMode) -> Iterator[MigrationStep]:
     owner = _Owner(TypeKind.EDGE, after.name)
     if (before.from_type, before.to_type) != (after.from_type, after.to_type):
-        yield owner.unsupported("the endpoints of an edge cannot change")
+        yield owner.reject("the endpoints of an edge cannot change")
     if before.cardinality != after.cardinality:
         yield ChangeCardinality(owner.kind, owner.name, before.cardinality, after.cardinality)
-    yield from _type_annotations(owner, before, after)
-    yield from _property_steps(owner, before.properties, after.properties, mode)
-    yield from _constraint_steps(owner, before, after)
+    yield from _compare_type_annotations(owner, before, after)
+    yield from _compare_properties(owner, before.properties, after.properties, mode)
+    yield from _compare_constraints(owner, before, after)
 
 
-def _type_annotations(owner: _Owner, before: NodeIR | EdgeIR, after: NodeIR | EdgeIR) -> Iterator[Step]:
+def _compare_type_annotations(
+    owner: _Owner, before: NodeIR | EdgeIR, after: NodeIR | EdgeIR
+) -> Iterator[MigrationStep]:
     renamed = before.name != after.name
-    changed = _changed_annotations(before.annotations, after.annotations, renamed=renamed)
+    changed = _find_changed_annotations(before.annotations, after.annotations, renamed=renamed)
     if changed - _FREE_ANNOTATIONS:
-        yield owner.unsupported(_annotation_reason(changed))
+        yield owner.reject(_explain_rejected_annotations(changed))
     elif changed:
         yield UpdateTypeMetadata(owner.kind, owner.name, after.annotations)
 
@@ -201,41 +203,43 @@ def _type_annotations(owner: _Owner, before: NodeIR | EdgeIR, after: NodeIR | Ed
 # ---------------------------------------------------------------------------------------------- properties
 
 
-def _property_steps(
+def _compare_properties(
     owner: _Owner,
     old: Sequence[PropertyIR],
     new: Sequence[PropertyIR],
     mode: DropMode,
     key: Collection[str] = (),
-) -> Iterator[Step]:
-    renames = _renames(old, new)
+) -> Iterator[MigrationStep]:
+    renames = _find_renames(old, new)
     old_properties = {each.name: each for each in old}
     for after in new:
         before = old_properties.pop(renames.old_name(after.name), None)
-        if after.name in renames.refused:
-            yield owner.unsupported(renames.refused[after.name], member=after.name)
+        if after.name in renames.rejected:
+            yield owner.reject(renames.rejected[after.name], member=after.name)
         elif before is None:
-            yield _added_property(owner, after)
+            yield _add_property(owner, after)
         else:
             if before.name != after.name:
                 yield RenameProperty(owner.kind, owner.name, before.name, after.name)
-            yield from _type_change(owner, before, after, in_key=after.name in key)
-            yield from _property_annotations(owner, before, after, renames)
+            yield from _compare_property_types(owner, before, after, in_key=after.name in key)
+            yield from _compare_property_annotations(owner, before, after, renames)
     for name in old_properties:
         yield DropProperty(owner.kind, owner.name, name, mode)
 
 
-def _added_property(owner: _Owner, after: PropertyIR) -> Step:
+def _add_property(owner: _Owner, after: PropertyIR) -> MigrationStep:
     if after.type.nullable or owner.kind is TypeKind.INTERFACE:
         return AddProperty(owner.kind, owner.name, after.name, after.type)
     default = next((each.value for each in after.annotations if each.name == "default"), None)
     if default is None:
         reason = "a required property can only be added with a @default"
-        return owner.unsupported(reason, member=after.name, code=REQUIRED_WITHOUT_DEFAULT)
+        return owner.reject(reason, member=after.name, code=REQUIRED_WITHOUT_DEFAULT)
     return AddProperty(owner.kind, owner.name, after.name, after.type, default)
 
 
-def _type_change(owner: _Owner, before: PropertyIR, after: PropertyIR, *, in_key: bool) -> Iterator[Step]:
+def _compare_property_types(
+    owner: _Owner, before: PropertyIR, after: PropertyIR, *, in_key: bool
+) -> Iterator[MigrationStep]:
     old, new = before.type, after.type
     place = (owner.kind, owner.name, after.name)
     if old.enum_values is not None and new.enum_values is not None:
@@ -245,11 +249,11 @@ def _type_change(owner: _Owner, before: PropertyIR, after: PropertyIR, *, in_key
             yield ExtendEnum(*place, tuple(added))
         if removed:
             yield NarrowEnum(*place, tuple(removed))
-    elif _widens(old, new, in_key=in_key):
+    elif _is_widening(old, new, in_key=in_key):
         yield WidenProperty(*place, old.scalar, new.scalar)
     elif replace(old, nullable=new.nullable) != new:
         reason = f"{old} cannot become {new}"
-        yield owner.unsupported(reason, member=after.name, code=TYPE_CHANGED)
+        yield owner.reject(reason, member=after.name, code=TYPE_CHANGED)
         return
     if new.nullable and not old.nullable:
         yield RelaxProperty(*place)
@@ -257,33 +261,37 @@ def _type_change(owner: _Owner, before: PropertyIR, after: PropertyIR, *, in_key
         yield RequireProperty(*place)
 
 
-def _widens(old: ValueType, new: ValueType, *, in_key: bool) -> bool:
+def _is_widening(old: ValueType, new: ValueType, *, in_key: bool) -> bool:
     # The text of a float depends on its width, so ids made of it would change.
     if in_key and old.scalar is Scalar.F32:
         return False
     return not old.is_list and not new.is_list and _WIDER.get(old.scalar) == new.scalar
 
 
-def _property_annotations(owner: _Owner, before: PropertyIR, after: PropertyIR, renames: _Renames) -> Iterator[Step]:
+def _compare_property_annotations(
+    owner: _Owner, before: PropertyIR, after: PropertyIR, renames: _Renames
+) -> Iterator[MigrationStep]:
     former = tuple(
         replace(each, value=renames.new_name(each.value)) if each.name == "embed" and each.value else each
         for each in before.annotations
     )
-    changed = _changed_annotations(former, after.annotations, renamed=before.name != after.name)
+    changed = _find_changed_annotations(former, after.annotations, renamed=before.name != after.name)
     if changed - _FREE_ANNOTATIONS:
-        yield owner.unsupported(_annotation_reason(changed), member=after.name)
+        yield owner.reject(_explain_rejected_annotations(changed), member=after.name)
     elif changed:
         yield UpdatePropertyMetadata(owner.kind, owner.name, after.name, after.annotations)
 
 
-def _changed_annotations(before: Iterable[Annotation], after: Iterable[Annotation], *, renamed: bool) -> frozenset[str]:
+def _find_changed_annotations(
+    before: Iterable[Annotation], after: Iterable[Annotation], *, renamed: bool
+) -> frozenset[str]:
     """The names of the annotations that were added, removed or changed; the hint of a rename is none."""
     old, new = Counter(before), Counter(after)
     names = {each.name for each in (old - new) + (new - old)}
     return frozenset(names - {"rename_from"} if renamed else names)
 
 
-def _annotation_reason(changed: frozenset[str]) -> str:
+def _explain_rejected_annotations(changed: frozenset[str]) -> str:
     stuck = ", ".join(f"@{name}" for name in sorted(changed - _FREE_ANNOTATIONS))
     return f"{stuck} cannot be added, changed or removed"
 
@@ -291,26 +299,26 @@ def _annotation_reason(changed: frozenset[str]) -> str:
 # ---------------------------------------------------------------------------------------------- constraints
 
 
-def _key(constraints: Iterable[Constraint]) -> tuple[str, ...]:
+def _key_of(constraints: Iterable[Constraint]) -> tuple[str, ...]:
     keys = (each for each in constraints if isinstance(each, ColumnRule) and each.kind is ColumnRuleKind.KEY)
     return next((key.columns for key in keys), ())
 
 
-def _constraint_steps(owner: _Owner, before: NodeIR | EdgeIR, after: NodeIR | EdgeIR) -> Iterator[Step]:
-    renames = _renames(before.properties, after.properties)
-    old = {constraint_key(each): each for each in (_renamed(each, renames) for each in before.constraints)}
+def _compare_constraints(owner: _Owner, before: NodeIR | EdgeIR, after: NodeIR | EdgeIR) -> Iterator[MigrationStep]:
+    renames = _find_renames(before.properties, after.properties)
+    old = {constraint_key(each): each for each in (_rename_columns(each, renames) for each in before.constraints)}
     new = {constraint_key(each): each for each in after.constraints}
-    key = [renames.new_name(column) for column in _key(before.constraints)]
-    if key != sorted(key) and tuple(sorted(key)) == _key(after.constraints):
+    key = [renames.new_name(column) for column in _key_of(before.constraints)]
+    if key != sorted(key) and tuple(sorted(key)) == _key_of(after.constraints):
         reason = f"the rename changes the order of the key's properties, and with it every id: {', '.join(key)}"
-        yield owner.unsupported(reason, code=KEY_ORDER_CHANGED)
+        yield owner.reject(reason, code=KEY_ORDER_CHANGED)
     for name in sorted(old.keys() - new.keys()):
         yield DropConstraint(owner.kind, owner.name, old[name])
     for name in sorted(new.keys() - old.keys()):
         yield AddConstraint(owner.kind, owner.name, new[name])
 
 
-def _renamed(constraint: Constraint, renames: _Renames) -> Constraint:
+def _rename_columns(constraint: Constraint, renames: _Renames) -> Constraint:
     match constraint:
         case ColumnRule(kind, columns):
             return ColumnRule(kind, tuple(sorted(renames.new_name(column) for column in columns)))

@@ -15,10 +15,10 @@ from lark import (
 
 from omnigraph.errors import Problem
 from omnigraph.language.schema import ast
-from omnigraph.language.schema.advice import advice
+from omnigraph.language.schema.advice import advise_on_schema
 from omnigraph.language.schema.codes import SYNTAX
 from omnigraph.language.source import Source
-from omnigraph.language.syntax import Grammar, load_lark, span_of, unquoted
+from omnigraph.language.syntax import Grammar, load_lark, span_of, unquote_string
 from omnigraph.language.types import Scalar
 
 _DECLARATION = re.compile(r"^[ \t]*(?=(?:interface|node|edge)(?![A-Za-z0-9_]))", re.MULTILINE)
@@ -67,125 +67,131 @@ def parse_schema_text(source: Source) -> ast.SchemaFile | list[Problem]:
 @cache
 def _grammar() -> Grammar[ast.SchemaFile]:
     parser = load_lark(__package__ or "", cast("Transformer[Token, object]", _TreeBuilder()))
-    return Grammar(parser, SYNTAX, _DECLARATION, _WORDS, advice)
+    return Grammar(parser, SYNTAX, _DECLARATION, _WORDS, advise_on_schema)
 
 
-def _name(token: Token) -> ast.Name:
-    return ast.Name(str(token), span_of(token))
+def _name(token: Token) -> ast.NameSyntax:
+    return ast.NameSyntax(str(token), span_of(token))
 
 
-def _number(token: Token) -> ast.Literal:
+def _number(token: Token) -> ast.LiteralSyntax:
     kind = ast.LiteralKind.FLOAT if "." in token else ast.LiteralKind.INTEGER
-    return ast.Literal(kind, str(token), span_of(token))
+    return ast.LiteralSyntax(kind, str(token), span_of(token))
 
 
-_Body = tuple[tuple[ast.Property, ...], tuple[ast.Constraint, ...]]
+_Body = tuple[tuple[ast.PropertySyntax, ...], tuple[ast.ConstraintSyntax, ...]]
 
 
 @v_args(inline=True)
 class _TreeBuilder(Transformer[Token, ast.SchemaFile]):
     """One method per rule of the grammar; no state, so that threads can share it."""
 
-    def start(self, *declarations: ast.Interface | ast.Node | ast.Edge) -> ast.SchemaFile:
+    def start(self, *declarations: ast.InterfaceSyntax | ast.NodeSyntax | ast.EdgeSyntax) -> ast.SchemaFile:
         return ast.SchemaFile(
-            tuple(each for each in declarations if isinstance(each, ast.Interface)),
-            tuple(each for each in declarations if isinstance(each, ast.Node)),
-            tuple(each for each in declarations if isinstance(each, ast.Edge)),
+            tuple(each for each in declarations if isinstance(each, ast.InterfaceSyntax)),
+            tuple(each for each in declarations if isinstance(each, ast.NodeSyntax)),
+            tuple(each for each in declarations if isinstance(each, ast.EdgeSyntax)),
         )
 
-    def interface(self, name: Token, *properties: ast.Property) -> ast.Interface:
-        return ast.Interface(_name(name), properties)
+    def interface(self, name: Token, *properties: ast.PropertySyntax) -> ast.InterfaceSyntax:
+        return ast.InterfaceSyntax(_name(name), properties)
 
     def node(
         self,
         name: Token,
-        annotations: tuple[ast.Annotation, ...],
-        implements: tuple[ast.Name, ...] | None,
+        annotations: tuple[ast.AnnotationSyntax, ...],
+        implements: tuple[ast.NameSyntax, ...] | None,
         body: _Body,
-    ) -> ast.Node:
-        return ast.Node(_name(name), annotations, implements or (), *body)
+    ) -> ast.NodeSyntax:
+        return ast.NodeSyntax(_name(name), annotations, implements or (), *body)
 
     def edge(
         self,
         name: Token,
         from_type: Token,
         to_type: Token,
-        cardinality: ast.Cardinality | None,
-        annotations: tuple[ast.Annotation, ...],
+        cardinality: ast.CardinalitySyntax | None,
+        annotations: tuple[ast.AnnotationSyntax, ...],
         body: _Body | None,
-    ) -> ast.Edge:
-        return ast.Edge(_name(name), _name(from_type), _name(to_type), cardinality, annotations, *(body or ((), ())))
-
-    def implements(self, *names: Token) -> tuple[ast.Name, ...]:
-        return tuple(_name(name) for name in names)
-
-    def cardinality(self, card: Token, minimum: Token, maximum: Token | None) -> ast.Cardinality:
-        span = span_of(card).to(span_of(maximum or minimum))
-        return ast.Cardinality(_number(minimum), _number(maximum) if maximum else None, span)
-
-    def body(self, *members: ast.Property | ast.Constraint) -> _Body:
-        return (
-            tuple(each for each in members if isinstance(each, ast.Property)),
-            tuple(each for each in members if isinstance(each, ast.Constraint)),
+    ) -> ast.EdgeSyntax:
+        return ast.EdgeSyntax(
+            _name(name), _name(from_type), _name(to_type), cardinality, annotations, *(body or ((), ()))
         )
 
-    def property(self, name: Token, type_: ast.TypeExpression, annotations: tuple[ast.Annotation, ...]) -> ast.Property:
-        return ast.Property(_name(name), type_, annotations)
+    def implements(self, *names: Token) -> tuple[ast.NameSyntax, ...]:
+        return tuple(_name(name) for name in names)
 
-    def required(self, core: ast.TypeExpression) -> ast.TypeExpression:
+    def cardinality(self, card: Token, minimum: Token, maximum: Token | None) -> ast.CardinalitySyntax:
+        span = span_of(card).to(span_of(maximum or minimum))
+        return ast.CardinalitySyntax(_number(minimum), _number(maximum) if maximum else None, span)
+
+    def body(self, *members: ast.PropertySyntax | ast.ConstraintSyntax) -> _Body:
+        return (
+            tuple(each for each in members if isinstance(each, ast.PropertySyntax)),
+            tuple(each for each in members if isinstance(each, ast.ConstraintSyntax)),
+        )
+
+    def property(
+        self, name: Token, type_: ast.TypeSyntax, annotations: tuple[ast.AnnotationSyntax, ...]
+    ) -> ast.PropertySyntax:
+        return ast.PropertySyntax(_name(name), type_, annotations)
+
+    def required(self, core: ast.TypeSyntax) -> ast.TypeSyntax:
         return core
 
-    def optional(self, core: ast.TypeExpression) -> ast.TypeExpression:
+    def optional(self, core: ast.TypeSyntax) -> ast.TypeSyntax:
         return replace(core, nullable=True)
 
-    def base(self, scalar: Token) -> ast.TypeExpression:
-        return ast.TypeExpression(Scalar(scalar), span=span_of(scalar))
+    def base(self, scalar: Token) -> ast.TypeSyntax:
+        return ast.TypeSyntax(Scalar(scalar), span=span_of(scalar))
 
-    def list(self, scalar: Token) -> ast.TypeExpression:
-        return ast.TypeExpression(Scalar(scalar), is_list=True, span=span_of(scalar))
+    def list(self, scalar: Token) -> ast.TypeSyntax:
+        return ast.TypeSyntax(Scalar(scalar), is_list=True, span=span_of(scalar))
 
-    def enum(self, *values: Token) -> ast.TypeExpression:
+    def enum(self, *values: Token) -> ast.TypeSyntax:
         names = tuple(_name(value) for value in values)
-        return ast.TypeExpression(Scalar.STRING, enum_values=names, span=names[0].span.to(names[-1].span))
+        return ast.TypeSyntax(Scalar.STRING, enum_values=names, span=names[0].span.to(names[-1].span))
 
-    def vector(self, vector: Token, dimension: Token) -> ast.TypeExpression:
-        return ast.TypeExpression(Scalar.VECTOR, dimension=_number(dimension), span=span_of(vector))
+    def vector(self, vector: Token, dimension: Token) -> ast.TypeSyntax:
+        return ast.TypeSyntax(Scalar.VECTOR, dimension=_number(dimension), span=span_of(vector))
 
-    def annotations(self, *annotations: ast.Annotation) -> tuple[ast.Annotation, ...]:
+    def annotations(self, *annotations: ast.AnnotationSyntax) -> tuple[ast.AnnotationSyntax, ...]:
         return annotations
 
     def annotation(
         self,
         name: Token,
-        value: ast.Literal | None,
-        keywords: tuple[tuple[ast.Name, ast.Literal], ...] | None,
-    ) -> ast.Annotation:
-        return ast.Annotation(_name(name), value, keywords or ())
+        value: ast.LiteralSyntax | None,
+        keywords: tuple[tuple[ast.NameSyntax, ast.LiteralSyntax], ...] | None,
+    ) -> ast.AnnotationSyntax:
+        return ast.AnnotationSyntax(_name(name), value, keywords or ())
 
-    def keywords(self, *keywords: tuple[ast.Name, ast.Literal]) -> tuple[tuple[ast.Name, ast.Literal], ...]:
+    def keywords(
+        self, *keywords: tuple[ast.NameSyntax, ast.LiteralSyntax]
+    ) -> tuple[tuple[ast.NameSyntax, ast.LiteralSyntax], ...]:
         return keywords
 
-    def keyword(self, name: Token, value: ast.Literal) -> tuple[ast.Name, ast.Literal]:
+    def keyword(self, name: Token, value: ast.LiteralSyntax) -> tuple[ast.NameSyntax, ast.LiteralSyntax]:
         return _name(name), value
 
-    def word(self, token: Token) -> ast.Literal:
-        return ast.Literal(ast.LiteralKind.STRING, str(token), span_of(token))
+    def word(self, token: Token) -> ast.LiteralSyntax:
+        return ast.LiteralSyntax(ast.LiteralKind.STRING, str(token), span_of(token))
 
-    def name(self, token: Token) -> ast.Name:
+    def name(self, token: Token) -> ast.NameSyntax:
         return _name(token)
 
-    def constraint(self, opening: Token, *arguments: ast.Argument) -> ast.Constraint:
+    def constraint(self, opening: Token, *arguments: ast.ArgumentSyntax) -> ast.ConstraintSyntax:
         kind = ast.ConstraintKind(opening.type.lower())
-        return ast.Constraint(kind, arguments, span_of(opening))
+        return ast.ConstraintSyntax(kind, arguments, span_of(opening))
 
-    def bounds_from(self, minimum: Token, maximum: Token | None = None) -> ast.Bounds:
+    def bounds_from(self, minimum: Token, maximum: Token | None = None) -> ast.BoundsSyntax:
         span = span_of(minimum).to(span_of(maximum or minimum))
-        return ast.Bounds(_number(minimum), _number(maximum) if maximum else None, span)
+        return ast.BoundsSyntax(_number(minimum), _number(maximum) if maximum else None, span)
 
-    def bounds_to(self, maximum: Token) -> ast.Bounds:
-        return ast.Bounds(None, _number(maximum), span_of(maximum))
+    def bounds_to(self, maximum: Token) -> ast.BoundsSyntax:
+        return ast.BoundsSyntax(None, _number(maximum), span_of(maximum))
 
-    def literal(self, token: Token) -> ast.Literal:
+    def literal(self, token: Token) -> ast.LiteralSyntax:
         kind = _LITERAL_KINDS[token.type]
-        text = unquoted(token) if kind is ast.LiteralKind.STRING else str(token)
-        return ast.Literal(kind, text, span_of(token))
+        text = unquote_string(token) if kind is ast.LiteralKind.STRING else str(token)
+        return ast.LiteralSyntax(kind, text, span_of(token))

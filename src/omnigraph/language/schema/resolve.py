@@ -14,19 +14,19 @@ PROPERTY_RULES = frozenset({"key", "unique", "index"})
 """Annotations of a property that mean a constraint on it alone."""
 
 
-def interfaces_by_name(file: ast.SchemaFile) -> dict[str, ast.Interface]:
+def interfaces_by_name(file: ast.SchemaFile) -> dict[str, ast.InterfaceSyntax]:
     """The interfaces of a file; of two with one name, the first."""
     return {interface.name.text: interface for interface in reversed(file.interfaces)}
 
 
-def resolved_properties(
-    declaration: ast.Node | ast.Edge, interfaces: Mapping[str, ast.Interface]
-) -> tuple[ast.Property, ...]:
+def resolve_properties(
+    declaration: ast.NodeSyntax | ast.EdgeSyntax, interfaces: Mapping[str, ast.InterfaceSyntax]
+) -> tuple[ast.PropertySyntax, ...]:
     """The declared properties, then those of the interfaces that the node does not declare itself."""
-    properties: dict[str, ast.Property] = {}
+    properties: dict[str, ast.PropertySyntax] = {}
     for each in declaration.properties:
         properties.setdefault(each.name.text, each)
-    if isinstance(declaration, ast.Node):
+    if isinstance(declaration, ast.NodeSyntax):
         for name in declaration.implements:
             interface = interfaces.get(name.text)
             for each in interface.properties if interface else ():
@@ -34,14 +34,14 @@ def resolved_properties(
     return tuple(properties.values())
 
 
-def property_constraints(each: ast.Property) -> Iterator[ast.Constraint]:
+def constraints_of(each: ast.PropertySyntax) -> Iterator[ast.ConstraintSyntax]:
     """The constraints that a property carries as annotations."""
     for annotation in each.annotations:
         if annotation.name.text in PROPERTY_RULES:
-            yield ast.Constraint(ast.ConstraintKind(annotation.name.text), (each.name,), annotation.name.span)
+            yield ast.ConstraintSyntax(ast.ConstraintKind(annotation.name.text), (each.name,), annotation.name.span)
 
 
-def value_type(written: ast.TypeExpression) -> ValueType:
+def resolve_type(written: ast.TypeSyntax) -> ValueType:
     """The type that an expression means: the order of enum values does not matter."""
     values = written.enum_values
     return ValueType(

@@ -11,7 +11,7 @@ from omnigraph.errors import Json
 from omnigraph.language.schema.catalog import Annotation, Cardinality, PatternRule, RangeRule
 from omnigraph.language.schema.identity import TableKey
 from omnigraph.language.schema.ir import ColumnRule, ColumnRuleKind, Constraint, TypeKind
-from omnigraph.language.schema.ir_json import annotation_json, cardinality_json, constraint_json, type_json
+from omnigraph.language.schema.ir_json import encode_annotation, encode_cardinality, encode_constraint, encode_type
 from omnigraph.language.types import Scalar, ValueType
 
 
@@ -36,7 +36,7 @@ class DropMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MigrationStep:
     """One step; ``kind`` names it in JSON."""
 
     kind: ClassVar[str] = ""
@@ -49,22 +49,22 @@ class Step:
     def to_json(self) -> dict[str, Json]:
         """The step as JSON: its kind, its fields as far as they are set, its tier."""
         values = {field.name.rstrip("_"): getattr(self, field.name) for field in fields(self)}
-        given = {name: _json(value) for name, value in values.items() if value is not None}
+        given = {name: _to_json(value) for name, value in values.items() if value is not None}
         return {"kind": self.kind, **given, "tier": str(self.tier)}
 
 
-def _json(value: object) -> Json:
+def _to_json(value: object) -> Json:
     match value:
         case ValueType():
-            return cast(Json, type_json(value))
+            return cast(Json, encode_type(value))
         case Annotation():
-            return cast(Json, annotation_json(value))
+            return cast(Json, encode_annotation(value))
         case Cardinality():
-            return cast(Json, cardinality_json(value))
+            return cast(Json, encode_cardinality(value))
         case ColumnRule() | RangeRule() | PatternRule():
-            return cast(Json, constraint_json(value))
+            return cast(Json, encode_constraint(value))
         case tuple():
-            return [_json(each) for each in cast("tuple[object, ...]", value)]
+            return [_to_json(each) for each in cast("tuple[object, ...]", value)]
         case _:
             return str(value)
 
@@ -73,7 +73,7 @@ def _json(value: object) -> Json:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeStep(Step):
+class TypeStep(MigrationStep):
     """A step about one type that stays."""
 
     type_kind: TypeKind
@@ -86,7 +86,7 @@ class TypeStep(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class AddType(Step):
+class AddType(MigrationStep):
     """A new type, with all that it declares."""
 
     kind = "add_type"
@@ -95,7 +95,7 @@ class AddType(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class RenameType(Step):
+class RenameType(MigrationStep):
     """The rows of a type move to the table of its new name; their ids stay."""
 
     kind = "rename_type"
@@ -146,7 +146,7 @@ class ChangeCardinality(TypeStep):
 
 
 @dataclass(frozen=True, slots=True)
-class DropType(Step):
+class DropType(MigrationStep):
     """A type is gone; softly dropped, older versions still show it."""
 
     kind = "drop_type"
@@ -303,7 +303,7 @@ class DropConstraint(TypeStep):
 
 
 @dataclass(frozen=True, slots=True)
-class UnsupportedChange(Step):
+class UnsupportedChange(MigrationStep):
     """A difference that no step can bridge; with one of these a plan cannot be applied."""
 
     kind = "unsupported_change"
@@ -321,7 +321,7 @@ class UnsupportedChange(Step):
 class MigrationPlan:
     """The way from one schema to another."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[MigrationStep, ...]
 
     @property
     def supported(self) -> bool:

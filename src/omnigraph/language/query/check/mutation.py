@@ -24,7 +24,7 @@ from omnigraph.language.query.typed import (
     Statement,
     UpdateNodes,
 )
-from omnigraph.language.schema import Catalog, EdgeType, NodeType, default_value
+from omnigraph.language.schema import Catalog, EdgeType, NodeType, parse_default
 from omnigraph.language.source import Span, suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import convert_value
@@ -164,7 +164,7 @@ def _defaults(statement: ast.Insert, target: NodeType | EdgeType) -> Iterable[As
     given = set(_written_names(statement))
     for name, declared in target.properties.items():
         if name not in given and declared.default is not None:
-            value = convert_value(default_value(declared.default, declared.type), declared.type)
+            value = convert_value(parse_default(declared.default, declared.type), declared.type)
             yield AssignedValue(name, Constant(value, declared.type))
 
 

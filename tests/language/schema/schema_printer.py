@@ -20,18 +20,20 @@ def print_schema(file: ast.SchemaFile) -> str:
     )
 
 
-def _declaration(head: str, properties: Sequence[ast.Property], constraints: Sequence[ast.Constraint]) -> str:
+def _declaration(
+    head: str, properties: Sequence[ast.PropertySyntax], constraints: Sequence[ast.ConstraintSyntax]
+) -> str:
     members = [*map(_property, properties), *map(_constraint, constraints)]
     body = "".join(f"  {member}\n" for member in members)
     return f"{head} {{\n{body}}}\n" if members else f"{head} {{}}\n"
 
 
-def _node_head(node: ast.Node) -> str:
+def _node_head(node: ast.NodeSyntax) -> str:
     implements = [f"implements {', '.join(name.text for name in node.implements)}"] if node.implements else []
     return " ".join(("node", node.name.text, *_annotations(node.annotations), *implements))
 
 
-def _edge_head(edge: ast.Edge) -> str:
+def _edge_head(edge: ast.EdgeSyntax) -> str:
     head = f"edge {edge.name.text}: {edge.from_type.text} -> {edge.to_type.text}"
     card = edge.cardinality
     cardinality = []
@@ -40,11 +42,11 @@ def _edge_head(edge: ast.Edge) -> str:
     return " ".join((head, *cardinality, *_annotations(edge.annotations)))
 
 
-def _property(each: ast.Property) -> str:
+def _property(each: ast.PropertySyntax) -> str:
     return " ".join((f"{each.name.text}: {_type(each.type)}", *_annotations(each.annotations)))
 
 
-def _type(written: ast.TypeExpression) -> str:
+def _type(written: ast.TypeSyntax) -> str:
     core = str(written.scalar)
     if written.enum_values is not None:
         core = f"enum({', '.join(value.text for value in written.enum_values)})"
@@ -55,7 +57,7 @@ def _type(written: ast.TypeExpression) -> str:
     return f"{core}?" if written.nullable else core
 
 
-def _annotations(annotations: Iterable[ast.Annotation]) -> Iterator[str]:
+def _annotations(annotations: Iterable[ast.AnnotationSyntax]) -> Iterator[str]:
     for each in annotations:
         if each.value is None:
             yield f"@{each.name.text}"
@@ -64,19 +66,19 @@ def _annotations(annotations: Iterable[ast.Annotation]) -> Iterator[str]:
             yield f"@{each.name.text}({', '.join((_literal(each.value), *keywords))})"
 
 
-def _constraint(constraint: ast.Constraint) -> str:
+def _constraint(constraint: ast.ConstraintSyntax) -> str:
     return f"@{constraint.kind}({', '.join(map(_argument, constraint.arguments))})"
 
 
-def _argument(argument: ast.Argument) -> str:
+def _argument(argument: ast.ArgumentSyntax) -> str:
     match argument:
-        case ast.Name(text):
+        case ast.NameSyntax(text):
             return text
-        case ast.Literal():
+        case ast.LiteralSyntax():
             return _literal(argument)
-        case ast.Bounds(minimum, maximum):
+        case ast.BoundsSyntax(minimum, maximum):
             return f"{minimum.text if minimum else ''}..{maximum.text if maximum else ''}"
 
 
-def _literal(literal: ast.Literal) -> str:
+def _literal(literal: ast.LiteralSyntax) -> str:
     return quote_string(literal.text) if literal.kind is ast.LiteralKind.STRING else literal.text
