@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from ulid import ULID
 
 from omnigraph.graph import Graph
+from omnigraph.language.schema import TableKey
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, ManifestFile, TableVersion
@@ -22,7 +23,7 @@ def intent(graph: Graph) -> CommitIntent:
 
 def version_row(table_key: str, version: int, branch: str | None = None, row_count: int = 0) -> TableVersion:
     """The row of a table version; no such version needs to exist, since the fence never looks at tables."""
-    return TableVersion(table_key, version, branch, row_count, ManifestFile("nowhere"))
+    return TableVersion(TableKey(table_key), version, branch, row_count, ManifestFile("nowhere"))
 
 
 def advance(graph: Graph, expected: Mapping[str, int], branch: str = MAIN) -> PublishRequest:

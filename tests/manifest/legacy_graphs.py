@@ -19,7 +19,7 @@ from lance.dataset import LanceDataset
 from ulid import ULID
 
 from omnigraph.graph import Graph
-from omnigraph.language.schema import ir_to_json, parse_schema, state_json, table_directory
+from omnigraph.language.schema import encode_ir, encode_state, parse_schema, table_directory
 from omnigraph.manifest.references import Reference
 from omnigraph.storage.arrow_schema import arrow_schema
 from tests.manifest.publishing import SCHEMA
@@ -176,8 +176,8 @@ class _Story:
         self.root.mkdir(parents=True)
         schema = parse_schema(SCHEMA)
         (self.root / "_schema.pg").write_text(SCHEMA)
-        (self.root / "_schema.ir.json").write_text(ir_to_json(schema.ir))
-        (self.root / "__schema_state.json").write_text(state_json(schema.ir))
+        (self.root / "_schema.ir.json").write_text(encode_ir(schema.ir))
+        (self.root / "__schema_state.json").write_text(encode_state(schema.ir))
         rows: list[dict[str, object]] = []
         for type_ in schema.catalog.types():
             directory = table_directory(type_.table_key)

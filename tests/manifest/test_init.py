@@ -12,6 +12,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import AlreadyExists, ConflictError, NotFound, ParameterError
 from omnigraph.graph import Graph, Mode
+from omnigraph.language.schema import TableKey
 from omnigraph.manifest.migrations import CURRENT, STAMP
 from omnigraph.manifest.rows import (
     MAIN,
@@ -60,14 +61,14 @@ def test_the_first_rows_are_those_of_the_format(location: Location) -> None:
     graph = omnigraph.init(location.uri, PEOPLE, actor="act-ann", storage_options=dict(location.storage_options))
     table = manifest_at(graph, 1)
     rows = list(decode(table.scan().read_all()))
-    registered = {row.table_key: row.location for row in rows if isinstance(row, Registration)}
+    registered: dict[str, str] = {row.table_key: row.location for row in rows if isinstance(row, Registration)}
     assert registered.keys() == {"node:Person", "node:City", "node:Firm", "edge:Knows"}
     # The two whose hashes the format gives as examples.
     assert registered["node:Person"] == "nodes/40d76f1f51639ec0"
     assert registered["edge:Knows"] == "edges/602a25a3bd0b455b"
     versions = [row for row in rows if isinstance(row, TableVersion)]
     assert {row.table_key: row for row in versions} == {
-        key: TableVersion(key, 1, None, 0, manifest_file(location, directory, None, 1))
+        key: TableVersion(TableKey(key), 1, None, 0, manifest_file(location, directory, None, 1))
         for key, directory in registered.items()
     }
     commit = next(row for row in rows if isinstance(row, CommitRecord))

@@ -11,7 +11,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import FormatError, NotFound, StorageError
 from omnigraph.graph import Graph
-from omnigraph.language.schema import Schema, ir_to_json, parse_schema, state_json
+from omnigraph.language.schema import Schema, encode_ir, encode_state, parse_schema
 from omnigraph.manifest import contract
 from omnigraph.manifest.publisher import PublishRequest
 from omnigraph.storage.location import Location
@@ -35,8 +35,8 @@ def root_files(graph: Graph) -> dict[str, str | None]:
 def projection(schema: Schema) -> dict[str, str]:
     return {
         contract.SOURCE_FILE: schema.text,
-        contract.IR_FILE: ir_to_json(schema.ir),
-        contract.STATE_FILE: state_json(schema.ir),
+        contract.IR_FILE: encode_ir(schema.ir),
+        contract.STATE_FILE: encode_state(schema.ir),
     }
 
 
@@ -58,7 +58,7 @@ def test_init_keeps_the_schema_by_hash_and_as_three_files(graph: Graph) -> None:
     assert root_files(graph) == projection(schema)
     folder = kept(graph, schema.hash)
     assert (folder / "schema.pg").read_text("utf-8") == SCHEMA
-    assert (folder / "schema.ir.json").read_text("utf-8") == ir_to_json(schema.ir)
+    assert (folder / "schema.ir.json").read_text("utf-8") == encode_ir(schema.ir)
     assert graph.schema == schema
 
 
@@ -117,7 +117,7 @@ def test_a_kept_schema_is_never_written_twice(graph: Graph) -> None:
 
 def test_a_schema_that_was_changed_on_disk_is_refused(graph: Graph) -> None:
     schema_hash = graph.schema.hash
-    (kept(graph, schema_hash) / "schema.ir.json").write_text(ir_to_json(parse_schema(NEWER).ir), "utf-8")
+    (kept(graph, schema_hash) / "schema.ir.json").write_text(encode_ir(parse_schema(NEWER).ir), "utf-8")
     with pytest.raises(StorageError, match=f"the stored schema {schema_hash} was changed"):
         _ = omnigraph.open(graph.uri, "ro").schema
 

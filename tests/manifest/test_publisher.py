@@ -18,6 +18,7 @@ from omnigraph.errors import (
     StorageError,
 )
 from omnigraph.graph import Graph
+from omnigraph.language.schema import TableKey
 from omnigraph.manifest.handle import COMPACT_AT_FRAGMENTS
 from omnigraph.manifest.publisher import RETRY_BUDGET, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, CommitRecord, HeadPointer, Registration, Tombstone, decode
@@ -106,10 +107,12 @@ def test_time_never_runs_backwards_along_a_branch(graph: Graph, monkeypatch: pyt
 
 def test_a_table_may_be_registered_filled_and_dropped(graph: Graph) -> None:
     new = PublishRequest(
-        intent(graph), registrations=(Registration("node:New", "nodes/new"),), updates=(version_row("node:New", 1),)
+        intent(graph),
+        registrations=(Registration(TableKey("node:New"), "nodes/new"),),
+        updates=(version_row("node:New", 1),),
     )
     assert "node:New" in send(graph, new).view.tables.visible()
-    dropped = PublishRequest(intent(graph), tombstones=(Tombstone("node:New", 2),))
+    dropped = PublishRequest(intent(graph), tombstones=(Tombstone(TableKey("node:New"), 2),))
     assert "node:New" not in send(graph, dropped).view.tables.visible()
     back = PublishRequest(intent(graph), updates=(version_row("node:New", 3),), expected={"node:New": 2})
     assert "node:New" in send(graph, back).view.tables.visible()
@@ -145,14 +148,14 @@ def test_a_stale_expectation_names_the_table_and_both_versions(
 
 
 def test_a_dropped_table_is_expected_at_the_version_of_its_tombstone(graph: Graph) -> None:
-    send(graph, PublishRequest(intent(graph), tombstones=(Tombstone(PERSON, 2),)))
+    send(graph, PublishRequest(intent(graph), tombstones=(Tombstone(TableKey(PERSON), 2),)))
     with pytest.raises(ExpectedVersionMismatch) as caught:
         send(graph, advance(graph, {PERSON: 1}))
     assert (caught.value.expected, caught.value.actual) == (1, 2)
 
 
 def test_a_new_table_is_expected_at_version_zero(graph: Graph) -> None:
-    new = Registration("node:New", "nodes/new")
+    new = Registration(TableKey("node:New"), "nodes/new")
     send(graph, replace(advance(graph, {"node:New": 0}), registrations=(new,)))
     assert manifest_of(graph).view(MAIN).tables.version_of("node:New") == 1
 
@@ -212,14 +215,18 @@ def test_the_same_version_may_only_move_to_another_branch_with_the_same_rows(gra
 
 STRUCTURAL: dict[str, tuple[PublishRequest, type[Exception], str]] = {
     "an unknown table": (PublishRequest(updates=(version_row("node:No", 2),)), NotFound, "no table 'node:No'"),
-    "a tombstone of nothing": (PublishRequest(tombstones=(Tombstone("node:No", 2),)), NotFound, "no table 'node:No'"),
+    "a tombstone of nothing": (
+        PublishRequest(tombstones=(Tombstone(TableKey("node:No"), 2),)),
+        NotFound,
+        "no table 'node:No'",
+    ),
     "a table twice": (
         PublishRequest(updates=(version_row(PERSON, 2), version_row(PERSON, 3))),
         StorageError,
         "names 'node:Person' twice",
     ),
     "another place": (
-        PublishRequest(registrations=(Registration(PERSON, "nodes/elsewhere"),)),
+        PublishRequest(registrations=(Registration(TableKey(PERSON), "nodes/elsewhere"),)),
         StorageError,
         "not at nodes/elsewhere",
     ),
@@ -237,9 +244,9 @@ def test_a_request_that_makes_no_sense_changes_nothing(
 
 
 def test_a_table_is_dropped_once(graph: Graph) -> None:
-    send(graph, PublishRequest(intent(graph), tombstones=(Tombstone(PERSON, 2),)))
+    send(graph, PublishRequest(intent(graph), tombstones=(Tombstone(TableKey(PERSON), 2),)))
     with pytest.raises(ConflictError, match="dropped already"):
-        send(graph, PublishRequest(intent(graph), tombstones=(Tombstone(PERSON, 2),)))
+        send(graph, PublishRequest(intent(graph), tombstones=(Tombstone(TableKey(PERSON), 2),)))
 
 
 # --------------------------------------------------------------------------------------------- decided before

@@ -11,6 +11,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import StorageError
 from omnigraph.graph import Graph
+from omnigraph.language.schema import TableKey
 from omnigraph.manifest.handle import COMPACT_AT_FRAGMENTS, Manifest
 from omnigraph.manifest.rows import MAIN, Registration, Tombstone, encode
 from omnigraph.manifest.snapshot import pins_of
@@ -42,7 +43,7 @@ def test_a_snapshot_shows_the_greatest_version_of_each_table_that_is_not_dropped
     rows = [version_row("node:Person", number) for number in (9, 10, 2)]
     rows += [version_row("node:City", 4), version_row("node:Firm", 5, "dev", row_count=3)]
     merged = tables.merge_rows(
-        manifest.open(MAIN), encode([*rows, Tombstone("node:Person", 9), Tombstone("node:City", 4)])
+        manifest.open(MAIN), encode([*rows, Tombstone(TableKey("node:Person"), 9), Tombstone(TableKey("node:City"), 4)])
     )
     pins = pins_of(read_view(merged, MAIN, None, with_lineage=False))
     shown = [(pin.table_key, pin.version, pin.branch, pin.row_count) for pin in pins.values()]
@@ -55,7 +56,7 @@ def test_a_version_of_a_table_that_nobody_registered_is_a_hard_error(graph: Grap
     for view in (lambda: manifest.view(MAIN), lambda: read_from_nothing(manifest)):
         with pytest.raises(StorageError, match="malformed row 'node:Stray'"):
             view()
-    tables.merge_rows(manifest.open(MAIN), encode([Registration("node:Stray", "nodes/stray")]))
+    tables.merge_rows(manifest.open(MAIN), encode([Registration(TableKey("node:Stray"), "nodes/stray")]))
     assert manifest.view(MAIN).tables.version_of("node:Stray") == 2
 
 

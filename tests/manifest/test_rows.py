@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import StorageError
+from omnigraph.language.schema import TableKey
 from omnigraph.manifest.rows import (
     SCHEMA,
     CommitRecord,
@@ -31,7 +32,7 @@ FULL_COMMIT = CommitRecord(
 
 SHAPES: list[tuple[Row, dict[str, object]]] = [
     (
-        Registration("node:Person", "nodes/40d76f1f51639ec0"),
+        Registration(TableKey("node:Person"), "nodes/40d76f1f51639ec0"),
         {
             "object_id": "node:Person",
             "object_type": "table",
@@ -40,7 +41,7 @@ SHAPES: list[tuple[Row, dict[str, object]]] = [
         },
     ),
     (
-        TableVersion("node:Person", 5, None, 12, FILE),
+        TableVersion(TableKey("node:Person"), 5, None, 12, FILE),
         {
             "object_id": "node:Person$00000000000000000005",
             "object_type": "table_version",
@@ -51,7 +52,7 @@ SHAPES: list[tuple[Row, dict[str, object]]] = [
         },
     ),
     (
-        TableVersion("edge:Knows", 2**63, "review/1", 0, ManifestFile("p", 1543, "etag", "V1")),
+        TableVersion(TableKey("edge:Knows"), 2**63, "review/1", 0, ManifestFile("p", 1543, "etag", "V1")),
         {
             "object_id": "edge:Knows$09223372036854775808",
             "object_type": "table_version",
@@ -63,7 +64,7 @@ SHAPES: list[tuple[Row, dict[str, object]]] = [
         },
     ),
     (
-        Tombstone("edge:Knows", 7),
+        Tombstone(TableKey("edge:Knows"), 7),
         {
             "object_id": "edge:Knows$tombstone$00000000000000000007",
             "object_type": "table_tombstone",
@@ -122,6 +123,15 @@ SHAPES: list[tuple[Row, dict[str, object]]] = [
         },
     ),
     (
+        SchemaHead("sha256:3", ("sha256:1", "sha256:2")),
+        {
+            "object_id": "schema_head",
+            "object_type": "schema_head",
+            "metadata": '{"schema_ir_hash":"sha256:3","earlier":["sha256:1","sha256:2"]}',
+            "table_key": "",
+        },
+    ),
+    (
         Txn("nightly", 12, ANN),
         {
             "object_id": "txn:nightly",
@@ -175,7 +185,7 @@ def test_rows_of_unknown_kinds_are_passed_over() -> None:
 def test_unknown_keys_are_passed_over_and_missing_ones_of_a_version_have_defaults() -> None:
     cells: dict[str, object] = {"table_key": "node:A", "table_version": 1, "row_count": 0, "table_branch": "main"}
     found = row("node:A$1", "table_version", metadata='{"manifest_path":"p","new":[1]}', **cells)
-    assert list(decode(found)) == [TableVersion("node:A", 1, None, 0, ManifestFile("p"))]
+    assert list(decode(found)) == [TableVersion(TableKey("node:A"), 1, None, 0, ManifestFile("p"))]
 
 
 def test_a_commit_is_of_the_version_that_made_its_row_unless_it_was_backfilled() -> None:
@@ -187,6 +197,7 @@ def test_a_commit_is_of_the_version_that_made_its_row_unless_it_was_backfilled()
 VERSION = {"table_key": "node:A", "table_version": 3, "row_count": 0, "metadata": '{"manifest_path":"p"}'}
 MALFORMED: dict[str, tuple[str, str, dict[str, object]]] = {
     "a table without a location": ("node:A", "table", {"table_key": "node:A"}),
+    "a table whose key is none": ("A", "table", {"table_key": "A", "location": "nodes/1"}),
     "a version without metadata": ("node:A$3", "table_version", {**VERSION, "metadata": None}),
     "a version without a number": ("node:A$3", "table_version", {**VERSION, "table_version": None}),
     "a version without a row count": ("node:A$3", "table_version", {**VERSION, "row_count": None}),

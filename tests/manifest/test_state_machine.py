@@ -112,7 +112,7 @@ def drop_type(graph: Graph, branch: str, type_name: str) -> str:
         version = manifest.view(branch).tables.version_of(table_key)
         request = PublishRequest(
             CommitIntent(commit_id, graph.schema.hash),
-            tombstones=(Tombstone(table_key, version + 1),),
+            tombstones=(Tombstone(TableKey(table_key), version + 1),),
             expected={table_key: version},
         )
         publish(manifest, held, branch, request)
@@ -131,7 +131,7 @@ def bring_back_type(graph: Graph, branch: str, type_name: str) -> str:
             table = tables.commit(table, tables.overwrite(table, table.schema.empty_table()), commit_id)
         request = PublishRequest(
             CommitIntent(commit_id, graph.schema.hash),
-            registrations=(Registration(table_key, location),),
+            registrations=(Registration(TableKey(table_key), location),),
             updates=(entry_of(manifest, pin, table),),
             expected={table_key: state.version_of(table_key)},
         )

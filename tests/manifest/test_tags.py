@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import cast
 
 import orjson
@@ -23,7 +23,7 @@ from omnigraph.errors import (
 from omnigraph.graph import Graph
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.snapshot import entry_of
-from omnigraph.manifest.tags import path_of
+from omnigraph.manifest.tags import Tag, encode_tag, path_of
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
@@ -175,6 +175,23 @@ def test_read_only_makes_and_deletes_no_tag(local: Graph) -> None:
     with pytest.raises(ReadOnly):
         reader.delete_tag("x")
     assert [tag.name for tag in reader.tags()] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("tag", "data"),
+    [
+        (
+            Tag("v1/ü", "01C", "main", datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC), None),
+            '{"name":"v1/ü","commit_id":"01C","branch":"main","created_at":1714979289123456,"actor":null}',
+        ),
+        (
+            Tag("r", "01C", "dev", datetime(2024, 5, 6, 7, 8, 9, tzinfo=timezone(timedelta(hours=2))), "act-ann"),
+            '{"name":"r","commit_id":"01C","branch":"dev","created_at":1714972089000000,"actor":"act-ann"}',
+        ),
+    ],
+)
+def test_the_bytes_of_a_tag_on_disk_are_these(tag: Tag, data: str) -> None:
+    assert encode_tag(tag).decode() == data
 
 
 def test_a_damaged_tag_is_named_and_can_be_deleted(local: Graph) -> None:

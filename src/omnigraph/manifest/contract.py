@@ -11,12 +11,12 @@ from omnigraph.errors import FormatError, NotFound, SchemaError, StorageError
 from omnigraph.language.schema import (
     STRICTER_THAN_0_8,
     Schema,
-    catalog_of,
-    ir_from_json,
-    ir_hash,
-    ir_to_json,
+    build_catalog,
+    decode_ir,
+    encode_ir,
+    encode_state,
+    hash_ir,
     parse_schema,
-    state_json,
 )
 from omnigraph.language.source import Source
 from omnigraph.storage.objects import Objects
@@ -29,7 +29,7 @@ STATE_FILE = "__schema_state.json"
 def keep_schema(objects: Objects, schema: Schema) -> None:
     """Write a schema into the history; one that is there already is left alone."""
     folder = _folder(schema.hash)
-    for name, text in (("schema.pg", schema.text), ("schema.ir.json", ir_to_json(schema.ir))):
+    for name, text in (("schema.pg", schema.text), ("schema.ir.json", encode_ir(schema.ir))):
         if objects.head(f"{folder}/{name}") is None:
             objects.put_if_absent(f"{folder}/{name}", text.encode())
 
@@ -63,7 +63,7 @@ def root_schema(objects: Objects) -> Schema:
 
 def project_root_files(objects: Objects, schema: Schema) -> None:
     """Make the three files at the root say what the head row says; files that do already are left alone."""
-    wanted = {SOURCE_FILE: schema.text, IR_FILE: ir_to_json(schema.ir), STATE_FILE: state_json(schema.ir)}
+    wanted = {SOURCE_FILE: schema.text, IR_FILE: encode_ir(schema.ir), STATE_FILE: encode_state(schema.ir)}
     for path, text in wanted.items():
         if objects.get(path) != text.encode():
             objects.put(path, text.encode())
@@ -82,8 +82,8 @@ def _folder(schema_hash: str) -> str:
 
 
 def _from_ir(ir: bytes, source: bytes) -> Schema:
-    read = ir_from_json(ir)
-    return Schema(source.decode(), read, ir_hash(read), catalog_of(read))
+    read = decode_ir(ir)
+    return Schema(source.decode(), read, hash_ir(read), build_catalog(read))
 
 
 def _checked(schema: Schema, schema_hash: str) -> Schema:

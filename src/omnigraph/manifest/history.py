@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import islice
 
 from omnigraph.errors import ParameterError
+from omnigraph.language.values import from_microseconds
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN, CommitRecord, malformed
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class Commit:
 def commit_of(record: CommitRecord) -> Commit:
     """The public form of a commit row."""
     try:
-        created_at = _EPOCH + timedelta(microseconds=record.created_at)
+        created_at = from_microseconds(record.created_at)
     except OverflowError as error:
         raise malformed(record.id, f"created_at is {record.created_at}, which is no time") from error
     return Commit(

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from omnigraph.errors import NotFound, StorageError
+from omnigraph.language.values import to_microseconds
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.storage.pinned import Table, open_table
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 COMMITS = "_graph_commits.lance"
 ACTORS = "_graph_commit_actors.lance"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Not all that is below its folder belongs to a branch: the name of another one may go on where its name ends.
 _PARTS_OF_A_TABLE = ("_versions", "_transactions", "data")
 
@@ -66,12 +66,11 @@ def _open(manifest: Manifest, name: str, branch: str) -> Table | None:
 
 def _commit(row: dict[str, object], actors: dict[str, str]) -> CommitRecord:
     commit_id = cast(str, row["graph_commit_id"])
-    created_at = cast(datetime, row["created_at"]).replace(tzinfo=UTC) - _EPOCH
     return CommitRecord(
         commit_id,
         cast("str | None", row["manifest_branch"]),
         cast(int, row["manifest_version"]),
-        (created_at.days * 86_400 + created_at.seconds) * 1_000_000 + created_at.microseconds,
+        to_microseconds(cast(datetime, row["created_at"]).replace(tzinfo=UTC)),
         cast("str | None", row["parent_commit_id"]),
         cast("str | None", row["merged_parent_commit_id"]),
         actors.get(commit_id),

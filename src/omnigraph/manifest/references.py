@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TypeAlias
 
-from omnigraph.errors import NotFound, ParameterError
+from omnigraph.errors import NotFound
 from omnigraph.language.source import suggest_similar
+from omnigraph.language.values import parse_instant, to_microseconds
 from omnigraph.manifest.branches import branch_names
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import check_zone, commit_of
@@ -46,7 +47,7 @@ def resolve(manifest: Manifest, branch: str, at: Reference | None) -> Resolved:
     if version:
         return _at_version(manifest, branch, int(version.group(1)))
     if DATE_LIKE.fullmatch(at):
-        return _at_time(manifest, branch, instant_of(at))
+        return _at_time(manifest, branch, parse_instant(at))
     return _at_tag(manifest, at)
 
 
@@ -151,21 +152,12 @@ def _owner(manifest: Manifest, branch: str, version: int) -> str:
 
 def _at_time(manifest: Manifest, branch: str, instant: datetime) -> Resolved:
     check_zone(instant)
-    micros = (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    micros = to_microseconds(instant)
     commits = _history(manifest, branch).newest_first()
     commit = next((commit for commit in commits if commit.created_at <= micros), None)
     if commit is None:
         raise NotFound(f"'{branch}' has no commit at or before {instant.isoformat()}")
     return Resolved(commit.branch or MAIN, commit.manifest_version, commit)
-
-
-def instant_of(text: str) -> datetime:
-    """The moment that a date or time means; without a zone it is UTC."""
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ParameterError(f"'{text}' is no date or time", hint="write 2024-05-01 or 2024-05-01T10:00Z") from error
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 def _history(manifest: Manifest, branch: str) -> Lineage:

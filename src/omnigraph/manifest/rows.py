@@ -8,15 +8,30 @@ unknown kind belongs to somebody newer and is passed over.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import StorageError
+from omnigraph.language.schema import TableKey
 from omnigraph.storage.location import Location
+from omnigraph.storage.records import (
+    FLAG,
+    NUMBER,
+    TABLE_KEY,
+    TEXT,
+    MalformedRecord,
+    RecordCodec,
+    Spelling,
+    list_of,
+    nullable,
+    optional,
+    parse_object,
+    required,
+)
+from omnigraph.storage.records import TXN as TXN_PAIR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +46,8 @@ GRAPH_COMMIT = "graph_commit"
 GRAPH_HEAD = "graph_head"
 SCHEMA_HEAD = "schema_head"
 TXN = "txn"
+_HEAD_PREFIX = "graph_head:"
+_TXN_PREFIX = "txn:"
 
 SCHEMA = pa.schema(
     [
@@ -52,7 +69,7 @@ SCHEMA = pa.schema(
 class Registration:
     """A table of the graph and where it lies, relative to the root."""
 
-    table_key: str
+    table_key: TableKey
     location: str
 
 
@@ -70,7 +87,7 @@ class ManifestFile:
 class TableVersion:
     """A version of a table that belongs to the graph. ``branch`` is None on main."""
 
-    table_key: str
+    table_key: TableKey
     version: int
     branch: str | None
     row_count: int
@@ -81,7 +98,7 @@ class TableVersion:
 class Tombstone:
     """The table is gone from this version on."""
 
-    table_key: str
+    table_key: TableKey
     version: int
 
 
@@ -150,212 +167,180 @@ def manifest_file(location: Location, directory: str, branch: str | None, versio
 
 Row: TypeAlias = Registration | TableVersion | Tombstone | Txn | CommitRecord | HeadPointer | SchemaHead
 
+# ------------------------------------------------------------------------------------------------ codecs
+
+
+def _decode_branch(value: object) -> object:
+    return None if value == MAIN else TEXT.decode(value)
+
+
+_BRANCH: Final = Spelling(TEXT.encode, _decode_branch)
+"""The cell of a branch; main may be spelled as null or by its name."""
+
+_REGISTRATION: Final = RecordCodec(Registration, (required("table_key", TABLE_KEY), required("location")))
+
+_FILE: Final = RecordCodec(
+    ManifestFile,
+    (
+        required("path", name="manifest_path"),
+        nullable("size", NUMBER, "manifest_size"),
+        nullable("e_tag"),
+        nullable("naming_scheme", default="V2"),
+    ),
+)
+
+_TABLE_VERSION: Final = RecordCodec(
+    TableVersion,
+    (
+        required("table_key", TABLE_KEY),
+        required("version", NUMBER, "table_version"),
+        optional("branch", _BRANCH, "table_branch"),
+        required("row_count", NUMBER),
+    ),
+)
+
+_TOMBSTONE: Final = RecordCodec(
+    Tombstone, (required("table_key", TABLE_KEY), required("version", NUMBER, "table_version"))
+)
+
+_COMMIT: Final = RecordCodec(
+    CommitRecord,
+    (
+        optional("parent", name="parent_commit_id"),
+        optional("merged_parent", name="merged_parent_commit_id"),
+        optional("actor", name="actor_id"),
+        required("created_at", NUMBER),
+        # What follows is ours; release 0.8 passes it over.
+        optional("message"),
+        optional("txn", TXN_PAIR),
+        optional("schema_ir_hash"),
+        optional("backfilled", FLAG, default=False),
+    ),
+)
+
+_HEAD: Final = RecordCodec(
+    HeadPointer, (required("commit_id", name="head_commit_id"), optional("parent", name="parent_commit_id"))
+)
+
+_SCHEMA_HEAD: Final = RecordCodec(
+    SchemaHead, (required("schema_ir_hash"), optional("earlier", list_of(TEXT), default=()))
+)
+
+_TXN: Final = RecordCodec(Txn, (required("number", NUMBER), required("commit_id")))
+
 # ------------------------------------------------------------------------------------------------ encoding
 
 
 def encode(rows: Iterable[Row]) -> pa.Table:
-    """The rows as the one batch that a publish merges."""
+    """Return the rows as the one batch that a publish merges."""
     return pa.Table.from_pylist([_cells(row) for row in rows], schema=SCHEMA)
 
 
 def _cells(row: Row) -> dict[str, object]:
     match row:
         case Registration():
-            return _row(row.table_key, TABLE, table_key=row.table_key, location=row.location)
+            return _row(row.table_key, TABLE, **_REGISTRATION.encode(row))
         case TableVersion():
-            return _row(
-                f"{row.table_key}${row.version:020}",
-                TABLE_VERSION,
-                table_key=row.table_key,
-                table_version=row.version,
-                table_branch=row.branch,
-                row_count=row.row_count,
-                metadata=_json(
-                    manifest_path=row.file.path,
-                    manifest_size=row.file.size,
-                    e_tag=row.file.e_tag,
-                    naming_scheme=row.file.naming_scheme,
-                ),
-            )
+            object_id = f"{row.table_key}${row.version:020}"
+            return _row(object_id, TABLE_VERSION, **_TABLE_VERSION.encode(row), metadata=_FILE.dumps(row.file).decode())
         case Tombstone():
-            object_id = f"{row.table_key}$tombstone${row.version:020}"
-            return _row(object_id, TABLE_TOMBSTONE, table_key=row.table_key, table_version=row.version)
+            return _row(f"{row.table_key}$tombstone${row.version:020}", TABLE_TOMBSTONE, **_TOMBSTONE.encode(row))
         case Txn():
-            return _row(f"txn:{row.app}", TXN, metadata=_json(number=row.number, commit_id=row.commit_id))
+            return _row(f"{_TXN_PREFIX}{row.app}", TXN, metadata=_TXN.dumps(row).decode())
         case CommitRecord():
             return _row(
                 row.id,
                 GRAPH_COMMIT,
                 table_version=row.manifest_version,
                 table_branch=row.branch,
-                metadata=_commit_json(row),
+                metadata=_COMMIT.dumps(row).decode(),
             )
         case HeadPointer():
-            metadata = _present(head_commit_id=row.commit_id, parent_commit_id=row.parent)
-            return _row(f"graph_head:{row.branch}", GRAPH_HEAD, metadata=_json(**metadata))
+            return _row(f"{_HEAD_PREFIX}{row.branch}", GRAPH_HEAD, metadata=_HEAD.dumps(row).decode())
         case SchemaHead():
-            known = {"schema_ir_hash": row.schema_ir_hash, **({"earlier": row.earlier} if row.earlier else {})}
-            return _row(SCHEMA_HEAD_ID, SCHEMA_HEAD, metadata=_json(**known))
+            return _row(SCHEMA_HEAD_ID, SCHEMA_HEAD, metadata=_SCHEMA_HEAD.dumps(row).decode())
 
 
 def _row(object_id: str, object_type: str, **cells: object) -> dict[str, object]:
     return {"object_id": object_id, "object_type": object_type, "table_key": "", **cells}
 
 
-def _commit_json(commit: CommitRecord) -> str:
-    known = _present(
-        parent_commit_id=commit.parent,
-        merged_parent_commit_id=commit.merged_parent,
-        actor_id=commit.actor,
-    )
-    ours = _present(
-        message=commit.message,
-        txn=None if commit.txn is None else list(commit.txn),
-        schema_ir_hash=commit.schema_ir_hash,
-        backfilled=commit.backfilled or None,
-    )
-    return _json(**known, created_at=commit.created_at, **ours)
-
-
-def _present(**values: object) -> dict[str, object]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _json(**values: object) -> str:
-    return orjson.dumps(values).decode()
-
-
 # ------------------------------------------------------------------------------------------------ decoding
 
 
 def decode(table: pa.Table) -> Iterator[Row]:
-    """The facts in rows that were read; rows of unknown kinds are passed over."""
+    """Return the rows that were read as facts; rows of unknown kinds are passed over."""
     names = table.column_names
     for values in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        row = _decoded(dict(zip(names, values, strict=True)))
+        row = _decode_row(dict(zip(names, values, strict=True)))
         if row is not None:
             yield row
 
 
-def _decoded(cells: Mapping[str, object]) -> Row | None:
+def _decode_row(cells: Mapping[str, object]) -> Row | None:
+    object_id = str(cells.get("object_id") or cells.get("table_key") or "?")
+    try:
+        return _decode_cells(object_id, cells)
+    except MalformedRecord as error:
+        raise malformed(object_id, str(error)) from error
+
+
+def _decode_cells(object_id: str, cells: Mapping[str, object]) -> Row | None:
     match cells["object_type"]:
         case "table":
-            return Registration(_text(cells, "table_key"), _text(cells, "location"))
+            return _REGISTRATION.decode(cells)
         case "table_version":
-            return table_version(cells)
+            return _TABLE_VERSION.decode(cells, file=_FILE.decode(_metadata(cells)))
         case "table_tombstone":
-            return Tombstone(_text(cells, "table_key"), _number(cells, "table_version"))
+            return _TOMBSTONE.decode(cells)
         case "graph_commit":
-            return commit_record(
-                _text(cells, "object_id"),
-                _text(cells, "metadata"),
-                cast("str | None", cells["table_branch"]),
-                _number(cells, "table_version"),
-                cast("int | None", cells.get("_row_created_at_version")),
-            )
+            recorded_version, metadata = cells.get("table_version"), cells.get("metadata")
+            if not isinstance(recorded_version, int) or not isinstance(metadata, str):
+                raise MalformedRecord("its table_version or its metadata is missing")
+            created_version = cast("int | None", cells.get("_row_created_at_version"))
+            branch = cast("str | None", cells["table_branch"])
+            return commit_record(object_id, metadata, branch, recorded_version, created_version)
         case "graph_head":
-            metadata = _metadata(cells)
-            branch = _text(cells, "object_id").removeprefix("graph_head:")
-            return HeadPointer(branch, _text(metadata, "head_commit_id"), _optional(metadata, "parent_commit_id"))
+            return _HEAD.decode(_metadata(cells), branch=object_id.removeprefix(_HEAD_PREFIX))
         case "schema_head":
-            metadata = _metadata(cells)
-            earlier = cast("list[str]", metadata.get("earlier") or [])
-            return SchemaHead(_text(metadata, "schema_ir_hash"), tuple(earlier))
+            return _SCHEMA_HEAD.decode(_metadata(cells))
         case "txn":
-            metadata = _metadata(cells)
-            app = _text(cells, "object_id").removeprefix("txn:")
-            return Txn(app, _number(metadata, "number"), _text(metadata, "commit_id"))
+            return _TXN.decode(_metadata(cells), app=object_id.removeprefix(_TXN_PREFIX))
         case _:
             return None
-
-
-def table_version(cells: Mapping[str, object]) -> TableVersion:
-    """A ``table_version`` row, checked."""
-    file = _metadata(cells)
-    return TableVersion(
-        _text(cells, "table_key"),
-        _number(cells, "table_version"),
-        _main_as_none(cast("str | None", cells["table_branch"])),
-        _number(cells, "row_count"),
-        ManifestFile(
-            _text(file, "manifest_path"),
-            cast("int | None", file.get("manifest_size")),
-            _optional(file, "e_tag"),
-            _optional(file, "naming_scheme") or "V2",
-        ),
-    )
 
 
 def commit_record(
     commit_id: str, metadata: str, branch: str | None, recorded_version: int, created_version: int | None
 ) -> CommitRecord:
-    """A ``graph_commit`` row. The version that created the row is its own, unless history was backfilled."""
-    found = _parsed(metadata, commit_id)
-    backfilled = found.get("backfilled") is True
-    return CommitRecord(
-        commit_id,
-        _main_as_none(branch),
-        recorded_version if backfilled or created_version is None else created_version,
-        _number(found, "created_at"),
-        _optional(found, "parent_commit_id"),
-        _optional(found, "merged_parent_commit_id"),
-        _optional(found, "actor_id"),
-        _optional(found, "message"),
-        _txn(found),
-        _optional(found, "schema_ir_hash"),
-        backfilled,
-    )
+    """Return the commit of a ``graph_commit`` row.
 
-
-def _main_as_none(branch: str | None) -> str | None:
-    return None if branch == MAIN else branch
-
-
-def _txn(commit: Mapping[str, object]) -> tuple[str, int] | None:
-    match commit.get("txn"):
-        case None:
-            return None
-        case [str(app), int(number)]:
-            return app, number
-        case other:
-            raise malformed(_name(commit), f"txn is {other!r}, not an application and a number")
+    Its manifest version is the one that created the row, unless history was backfilled.
+    """
+    try:
+        commit = _COMMIT.decode(
+            _parse_metadata(metadata),
+            id=commit_id,
+            branch=None if branch == MAIN else branch,
+            manifest_version=recorded_version if created_version is None else created_version,
+        )
+    except MalformedRecord as error:
+        raise malformed(commit_id, str(error)) from error
+    return replace(commit, manifest_version=recorded_version) if commit.backfilled else commit
 
 
 def _metadata(cells: Mapping[str, object]) -> Mapping[str, object]:
-    return _parsed(_text(cells, "metadata"), _name(cells))
+    metadata = cells.get("metadata")
+    if not isinstance(metadata, str):
+        raise MalformedRecord(f"metadata is {metadata!r}, not a text")
+    return _parse_metadata(metadata)
 
 
-def _parsed(text: str, row: str) -> Mapping[str, object]:
+def _parse_metadata(metadata: str) -> Mapping[str, object]:
     try:
-        found: object = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise malformed(row, f"its metadata is no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise malformed(row, "its metadata is no JSON object")
-    # Under the row's name, so that a complaint about one of the values can say whose it is.
-    return {**cast("Mapping[str, object]", found), "object_id": row}
-
-
-def _text(cells: Mapping[str, object], name: str) -> str:
-    value = cells.get(name)
-    if not isinstance(value, str):
-        raise malformed(_name(cells), f"{name} is {value!r}, not a text")
-    return value
-
-
-def _number(cells: Mapping[str, object], name: str) -> int:
-    value = cells.get(name)
-    if not isinstance(value, int):
-        raise malformed(_name(cells), f"{name} is {value!r}, not a number")
-    return value
-
-
-def _optional(cells: Mapping[str, object], name: str) -> str | None:
-    return None if cells.get(name) is None else _text(cells, name)
-
-
-def _name(cells: Mapping[str, object]) -> str:
-    return str(cells.get("object_id") or cells.get("table_key") or "?")
+        return parse_object(metadata)
+    except MalformedRecord as error:
+        raise MalformedRecord(f"its metadata is {error}") from error
 
 
 def refuse_missing(rows: pa.Table, *names: str) -> None:

@@ -106,7 +106,9 @@ class Snapshot:
 def pins_of(view: View) -> dict[str, Pin]:
     """The latest visible version of each table, by table key."""
     return {
-        table_key: Pin(TableKey(table_key), view.tables.locations[table_key], entry.version, entry.branch, entry.row_count)
+        table_key: Pin(
+            TableKey(table_key), view.tables.locations[table_key], entry.version, entry.branch, entry.row_count
+        )
         for table_key, entry in view.tables.visible().items()
     }
 

@@ -12,7 +12,7 @@ from omnigraph.manifest.names import check_free, check_name
 from omnigraph.manifest.references import Reference, resolve
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import open_pin, pins_of
-from omnigraph.manifest.tags import Tag, encoded, path_of, tag_names
+from omnigraph.manifest.tags import Tag, encode_tag, path_of, tag_names
 from omnigraph.storage.locks import refs_lock
 
 
@@ -24,7 +24,7 @@ def create_tag(manifest: Manifest, name: str, reference: Reference, branch: str,
         check_free(name, live[1:])
         commit = _commit_at(manifest, reference, branch, live)
         tag = Tag(name, commit.id, commit.branch or MAIN, datetime.now(UTC), actor)
-        path, data = path_of(name), encoded(tag)
+        path, data = path_of(name), encode_tag(tag)
         refs.check()
         # An object store may repeat a request whose answer was lost, and then refuse its own object.
         if not manifest.objects.put_if_absent(path, data) and manifest.objects.get(path) != data:

@@ -6,22 +6,18 @@ by whoever deletes branches or cleans up, so they look here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, cast
-
-import orjson
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import StorageError
+from omnigraph.storage.records import INSTANT, MalformedRecord, RecordCodec, nullable, required
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from omnigraph.manifest.handle import Manifest
 
 FOLDER = "__tags"
 _SUFFIX = ".json"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +46,7 @@ def list_tags(manifest: Manifest) -> list[Tag]:
 def find_tag(manifest: Manifest, name: str) -> Tag | None:
     """The tag of a name that a tag may have, or None if there is none."""
     data = manifest.objects.get(path_of(name))
-    return None if data is None else _decoded(name, data)
+    return None if data is None else _decode_tag(name, data)
 
 
 def path_of(name: str) -> str:
@@ -58,31 +54,28 @@ def path_of(name: str) -> str:
     return f"{FOLDER}/{name}{_SUFFIX}"
 
 
-def encoded(tag: Tag) -> bytes:
-    """The content of a tag's object."""
-    return orjson.dumps(
-        {
-            "name": tag.name,
-            "commit_id": tag.commit,
-            "branch": tag.branch,
-            "created_at": (tag.created_at - _EPOCH) // timedelta(microseconds=1),
-            "actor": tag.actor,
-        }
-    )
+_TAG: Final = RecordCodec(
+    Tag,
+    (
+        nullable("name"),
+        required("commit", name="commit_id"),
+        required("branch"),
+        required("created_at", INSTANT),
+        nullable("actor"),
+    ),
+)
 
 
-def _decoded(name: str, data: bytes) -> Tag:
+def encode_tag(tag: Tag) -> bytes:
+    """Return the content of a tag's object."""
+    return _TAG.dumps(tag)
+
+
+def _decode_tag(name: str, data: bytes) -> Tag:
     try:
-        found = cast("Mapping[str, object]", orjson.loads(data))
-        actor = found["actor"]
-        return Tag(
-            name,
-            str(found["commit_id"]),
-            str(found["branch"]),
-            _EPOCH + timedelta(microseconds=int(cast("int", found["created_at"]))),
-            None if actor is None else str(actor),
-        )
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        # The path decides which tag it is.
+        return replace(_TAG.loads(data), name=name)
+    except MalformedRecord as error:
         raise StorageError(
             f"the tag '{name}' is damaged",
             hint=f"restore {path_of(name)} from a copy, or delete the tag",
