@@ -36,7 +36,7 @@ THRESHOLDS = {
     (execute, "_FIRST_PIECE"): 1,
     (execute, "_PIECE"): 3,
     (joining, "_AT_ONCE"): 3,
-    (answer, "_BATCH"): 2,
+    (answer, "_BATCH_ROWS"): 2,
     (starting, "_SMALL"): 0,
 }
 """Where the way of a query depends on how many rows there are: as low as they go, a few rows are many."""

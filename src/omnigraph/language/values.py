@@ -1,8 +1,7 @@
-"""Values of the types of both languages: from text, JSON and Python objects to what is stored.
+"""Values: conversion from text, JSON and Python objects, dates and instants. The only home of these for all floors.
 
-A converted value is a :data:`ConstantValue`: dates are days and date-times are
-milliseconds since 1970, numbers of ``F32`` are rounded to that width. What does not fit raises
-:class:`ValueMismatch`, whose message says what was expected and what came.
+A converted value is a :data:`ConstantValue`: a date is days, a date-time is milliseconds since 1970, and an ``F32`` is
+rounded to its width. A value that does not fit raises :class:`ValueMismatch`, which says what was expected and found.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ LAST_MILLISECOND: Final = (LAST_DAY + 1) * MILLISECONDS_PER_DAY - 1
 
 
 class ValueMismatch(Exception):
-    """A value is not of the type that was asked for."""
+    """A value does not have the expected type."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -105,18 +104,18 @@ def now_microseconds() -> int:
 
 
 def parse_date(text: str) -> int:
-    """The days since 1970 of ``YYYY-MM-DD``."""
+    """Return the days since 1970 of ``YYYY-MM-DD``."""
     found = _DATE.fullmatch(text)
     if found is not None:
-        with suppress(ValueError):  # the 30th of February is refused like any other text
+        with suppress(ValueError):  # such as the 30th of February
             return to_days(date(*map(int, found.groups())))
     raise ValueMismatch(f"'{text}' is not a date", f"write {DATE_FORM}")
 
 
 def parse_datetime(text: str) -> int:
-    """The milliseconds since 1970 UTC of a date-time; without a zone it is UTC, without a time it is midnight.
+    """Return the milliseconds since 1970 UTC of a date-time. The default zone is UTC, the default time midnight.
 
-    Digits beyond the millisecond are cut off.
+    Digits after the millisecond are cut off.
     """
     found = _DATETIME.fullmatch(text)
     if found is None:
@@ -150,7 +149,7 @@ def _zone_minutes(zone: str | None) -> int:
 
 
 def convert_value(value: object, to: ValueType) -> ConstantValue:
-    """A JSON value or a Python, NumPy or Arrow object as a value of a type."""
+    """Convert a JSON value, or a Python, NumPy or Arrow object, to a value of a type."""
     plain = _unwrap(value)
     if plain is None:
         if to.nullable:
@@ -166,11 +165,17 @@ def convert_value(value: object, to: ValueType) -> ConstantValue:
 
 
 def round_to_f32(value: float) -> float:
-    """A finite number as the nearest ``F32``, or infinity when it is too large for one."""
+    """Return the ``F32`` nearest to a finite number; infinity if the number is too large."""
     try:
         return struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
         return math.copysign(math.inf, value)
+
+
+def fit_to_f32(number: float) -> float:
+    """Return the ``F32`` that a number stands for, or the number itself where no ``F32`` is as large."""
+    nearest = round_to_f32(number)
+    return nearest if math.isfinite(nearest) else number
 
 
 @runtime_checkable
@@ -184,9 +189,9 @@ class _NumpyValue(Protocol):
 
 
 def _unwrap(value: object) -> object:
-    """The Python object inside a NumPy or Arrow one; recognised by shape, so that neither has to be imported."""
+    """Return the Python object inside a NumPy or Arrow one. Protocols recognise them, so neither is imported."""
     if isinstance(value, _ArrowValue):
-        # as_py of a date64 drops the time of day.
+        # as_py of a date64 loses the time of day.
         milliseconds = getattr(value, "value", None) if type(value).__name__ == "Date64Scalar" else None
         return value.as_py() if milliseconds is None else from_milliseconds(cast(int, milliseconds))
     return value.tolist() if isinstance(value, _NumpyValue) else value
@@ -279,7 +284,7 @@ def _convert_datetime(value: object, to: ValueType) -> int:
     if isinstance(value, str):
         return parse_datetime(value)
     if isinstance(value, datetime):
-        # Asked first, because the NaT of pandas has no zone and refuses to tell its offset.
+        # tzinfo comes first: the NaT of pandas has none, and its utcoffset raises.
         if value.tzinfo is None or value.utcoffset() is None:
             raise ValueMismatch("this datetime has no time zone", "write value.replace(tzinfo=UTC)")
         return to_milliseconds(value)
@@ -318,7 +323,7 @@ def _mismatch(value: object, to: ValueType) -> ValueMismatch:
 
 
 def _describe_kind(value: object) -> str:
-    """The JSON name of a value's type, or its Python name where JSON has none."""
+    """Return the JSON name of a value's type, or its Python name if JSON has none."""
     return _JSON_KINDS.get(type(value), type(value).__name__)
 
 

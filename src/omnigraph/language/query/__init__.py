@@ -6,6 +6,7 @@ The way of a query: text -> syntax tree (``ast``) -> checked against a catalog (
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from omnigraph.language.query.check import check_query
 from omnigraph.language.query.descriptor import OperationDescriptor, describe_operation
 from omnigraph.language.query.lint import lint_queries
 from omnigraph.language.query.lint_report import LintFinding, LintReport, SchemaSource, Severity
-from omnigraph.language.query.parameters import bind_parameters, parse_parameter_text
+from omnigraph.language.query.parameters import bind_parameters, check_counts, parse_parameter_text
 from omnigraph.language.query.parser import SYNTAX_CODE, parse_query_text
 from omnigraph.language.query.plan import ReadPlan, plan_read
 from omnigraph.language.query.typed import (
@@ -52,6 +53,7 @@ from omnigraph.language.query.typed import (
 )
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source, read_source, suggest_similar
+from omnigraph.language.values import ConstantValue
 
 __all__ = [
     "SYNTAX_CODE",
@@ -90,7 +92,6 @@ __all__ = [
     "TraversalDirection",
     "TypedMutation",
     "UpdateNodes",
-    "bind_parameters",
     "compile_query",
     "describe_operation",
     "find_query",
@@ -117,6 +118,13 @@ class CompiledQuery:
     def name(self) -> str:
         """The name of the query."""
         return self.query.name
+
+    def bind_parameters(self, values: Mapping[str, object] | None) -> Mapping[str, ConstantValue]:
+        """Return the value of every parameter; raise :class:`ParameterError` for all that the query cannot take."""
+        bound = bind_parameters(self.typed.parameters, values)
+        if not isinstance(self.plan, TypedMutation):
+            check_counts(self.plan, bound)
+        return bound
 
 
 def parse_queries(source: str | Path | Source) -> QueryFile:

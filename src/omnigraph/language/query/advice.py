@@ -11,6 +11,7 @@ _ONE_OF = 'write ["a", "b"] contains $x.p'
 _EDGE = "an edge is written with a lowercase first letter: '<recased>'"
 _PARTS = "the parts of a read are match { }, return { }, order { } and limit n, in this order"
 _WHICH = "say which ones: where property = value"
+GROUP_INSTEAD = "group them, as in return { $x.p, count($x) as n }"
 _ONE_CONDITION = "where takes one comparison of a property, with = != < <= > or >="
 
 TERMINAL_WORDS = {
@@ -80,7 +81,9 @@ _MISTAKES = (
     _Mistake("&", "leave it out: a match keeps what satisfies all of its clauses"),
     _Mistake(r"\|", f"for one of several values {_ONE_OF}"),
     _Mistake("!", "write != for unequal, or not { ... } around clauses"),
-    _Mistake(r"\*", "name what is counted: count($x)"),
+    _Mistake(r"\*", "name what is counted: count($x)", before=r"\bcount\s*\([^()]*"),
+    _Mistake(r"\*", "$x.* is not supported: name each property, as in $x.name", before=r"\$\w+\s*\."),
+    _Mistake(r"\*", "* is not supported: name each column, as in $x.name", before=r"[{,]"),
     _Mistake(r"[0-9.]+[eE]", "write out the digits: a number has no exponent"),
     _Mistake(r"\.[0-9]", "write a digit before the point"),
     _Mistake(r"\$[A-Z]", "a variable begins with a lowercase letter"),
@@ -97,6 +100,7 @@ _MISTAKES = (
     _Mistake(r"[{@]", "write the parentheses even when there are no parameters: ()", before=r"\bquery\s+\w+"),
     _Mistake(r"[)}\]]", "leave out the comma before it", before=","),
     _Mistake(r"(?:match|insert|update|delete)\b", "write query name() { ... } around it", before=r"\A"),
+    _Mistake(r"distinct\b", f"distinct rows are not supported: {GROUP_INSTEAD}", before=r"\breturn"),
     _Mistake(r"(?:match|return|order|limit)\b", _PARTS),
     _Mistake(r"(?:insert|update|delete)\b", "a query reads or writes, not both: make it two queries", before=r"\}|\d"),
     _Mistake("", _WHICH, before=r"\bdelete\s+[A-Z]\w*|\bupdate\s+[A-Z]\w*\s+set\s*\{[^{}]*\}"),

@@ -1,17 +1,19 @@
 """Parameters of a query: from what the caller gave to the values that run, all or nothing.
 
-Values come as JSON (HTTP, command line) or as Python objects; :mod:`~omnigraph.language.take_values` converts one.
+Values come as JSON (HTTP, command line) or as Python objects; :mod:`~omnigraph.language.values` converts one.
 Every problem is reported before anything runs, all of them in one error.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn, cast
 
 from omnigraph.errors import Json, ParameterError
+from omnigraph.language.query.plan import Fuse, Limit, ReadPlan, TopRanked, expressions_of, walk_expression, walk_plan
+from omnigraph.language.query.typed import Expression, FusedScore, ParameterValue, TextMatch
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value
@@ -54,6 +56,45 @@ def bind_parameters(
     if rejected:
         raise _error(rejected)
     return bound
+
+
+def check_counts(plan: ReadPlan, parameters: Mapping[str, ConstantValue]) -> None:
+    """Refuse a limit, a ``k`` of rrf or a number of edits that is too small; the type checker has seen the literals."""
+    for rule, count in _counts(plan):
+        if isinstance(count, ParameterValue):
+            value = parameters[count.name]
+            assert isinstance(value, int), "the type checker allows integers only"
+            if value < rule.minimum:
+                raise ParameterError(rule.message.format(name=count.name, value=value), hint=rule.hint)
+
+
+@dataclass(frozen=True, slots=True)
+class _CountRule:
+    """The least value of one kind of count."""
+
+    minimum: int
+    message: str
+    hint: str
+
+
+_LIMIT = _CountRule(0, "limit ${name} is {value}", "a limit is a whole number, 0 or more")
+_RANK_CONSTANT = _CountRule(1, "the k of rrf is {value}", "give 1 or more")
+_EDITS = _CountRule(0, "the edits of fuzzy are {value}", "give 0 or more; 2 are usual")
+
+
+def _counts(plan: ReadPlan) -> Iterator[tuple[_CountRule, Expression | None]]:
+    for operator in walk_plan(plan):
+        if isinstance(operator, Limit):
+            yield _LIMIT, operator.count
+        if isinstance(operator, TopRanked | Fuse):
+            yield _LIMIT, operator.limit
+        if isinstance(operator, Fuse):
+            yield _RANK_CONSTANT, operator.k
+        for part in (inner for each in expressions_of(operator) for inner in walk_expression(each)):
+            if isinstance(part, FusedScore):
+                yield _RANK_CONSTANT, part.k
+            if isinstance(part, TextMatch):
+                yield _EDITS, part.max_edits
 
 
 def parse_parameter_text(name: str, text: str, declared: ValueType) -> object:

@@ -1,6 +1,6 @@
-"""Columns and conditions as Python says them: ``{"age": 30}``, or ``[("age", ">", 30), ("name", "in", ["Ann"])]``.
+"""Parse the columns and filters of a scan: ``{"age": 30}``, or ``[("age", ">", 30), ("name", "in", ["Ann"])]``.
 
-All conditions must hold. Values are checked against the schema; none becomes a part of a filter's text by itself.
+All conditions must hold. Values are checked against the schema and never pasted into the text of a filter.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from omnigraph.language.query import ComparisonOperator
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.language.values import ValueMismatch, convert_value
+from omnigraph.language.values import ValueMismatch, convert_value, fit_to_f32
 from omnigraph.read.rows.type_rows import PUBLIC_NAMES, value_columns_of
 from omnigraph.storage.filters import AnyOf, Compared, Condition, Either, Missing, comparison
 
 Filter: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, str, object]]"
-"""The values that columns must have; or columns, operators and values. The value None stands for none at all."""
+"""The values that columns must have, or triples of column, operator and value. None means null."""
 
 _IN: Final = "in"
 _TEXT: Final = ValueType(Scalar.STRING)
@@ -31,11 +31,11 @@ _OPERATORS: Final = {
     for each in ComparisonOperator
     if each not in (ComparisonOperator.CONTAINS, ComparisonOperator.STARTS_WITH)
 }
-_FORM: Final = 'write {"age": 30}, or [("age", ">", 30), ("name", "in", ["Ann", "Bo"])]'
+_FILTER_HINT: Final = 'write {"age": 30}, or [("age", ">", 30), ("name", "in", ["Ann", "Bo"])]'
 
 
 class _Problem(NamedTuple):
-    """What is wrong with one part of an argument."""
+    """One error in a list of columns or a filter."""
 
     message: str
     hint: str | None = None
@@ -45,26 +45,26 @@ class _Problem(NamedTuple):
 
 
 def resolve_columns(type_: NodeType | EdgeType, names: Sequence[str] | None) -> list[str]:
-    """The columns of the table that names mean; all that can be shown if there are no names."""
+    """Return the table columns of public names; without names, all columns that are not blobs."""
     if names is None:
         return value_columns_of(type_)
     if isinstance(names, str) or not names:
         raise ParameterError(f"columns is {names!r}", hint='give a list of names, such as ["id", "name"]')
-    found = [_stored(type_, name) for name in names]
+    found = [_resolve_column(type_, name) for name in names]
     problems = [each for each in found if isinstance(each, _Problem)]
     if len(set(names)) < len(names):
         repeated = next(name for at, name in enumerate(names) if name in names[:at])
-        problems.append(_Problem(f"column '{repeated}' stands twice"))
-    _refuse(problems)
+        problems.append(_Problem(f"column '{repeated}' is given twice"))
+    _refuse_problems(problems)
     return cast("list[str]", found)
 
 
-def _stored(type_: NodeType | EdgeType, name: str) -> str | _Problem:
-    """The column of the table behind a name."""
+def _resolve_column(type_: NodeType | EdgeType, name: str) -> str | _Problem:
+    """Return the table column of a public name."""
     property_ = type_.properties.get(name)
     if property_ is not None and property_.type.scalar is Scalar.BLOB:
         hint = f"read it with graph.blob({type_.name!r}, id, {name!r})"
-        return _Problem(f"'{name}' is a blob, and no part of a table", hint)
+        return _Problem(f"'{name}' is a blob, which a scan does not read", hint)
     known = {PUBLIC_NAMES.get(column, column): column for column in value_columns_of(type_)}
     if name in known:
         return known[name]
@@ -77,63 +77,67 @@ def _stored(type_: NodeType | EdgeType, name: str) -> str | _Problem:
 
 
 def parse_filter(type_: NodeType | EdgeType, given: Filter | None) -> list[Condition]:
-    """The conditions of a filter on the rows of a type; everything that is wrong with it is reported together."""
-    found = [_condition(type_, *each) for each in _triples(given)]
-    _refuse([each for each in found if isinstance(each, _Problem)])
+    """Parse a filter on the rows of a type; all errors are reported together."""
+    found = [_parse_condition(type_, *each) for each in _to_triples(given)]
+    _refuse_problems([each for each in found if isinstance(each, _Problem)])
     return [each for each in found if not isinstance(each, _Problem)]
 
 
-def _triples(given: object) -> list[tuple[str, str, object]]:
+def _to_triples(given: object) -> list[tuple[str, str, object]]:
     if given is None:
         return []
     if isinstance(given, Mapping):
         return [(name, "=", value) for name, value in cast("Mapping[str, object]", given).items()]
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ParameterError(f"the filter is {type(given).__name__}", hint=_FORM)
+        raise ParameterError(f"the filter is {type(given).__name__}", hint=_FILTER_HINT)
     triples: list[tuple[str, str, object]] = []
     for each in cast("Iterable[object]", given):
         parts = tuple(cast("Sequence[object]", each)) if isinstance(each, tuple | list) else ()
         if len(parts) != 3 or not (isinstance(parts[0], str) and isinstance(parts[1], str)):
-            raise ParameterError(f"a filter holds {each!r}", hint=_FORM)
+            raise ParameterError(f"a filter holds {each!r}", hint=_FILTER_HINT)
         triples.append((parts[0], parts[1], parts[2]))
     return triples
 
 
-def _condition(type_: NodeType | EdgeType, name: str, operator: str, value: object) -> Condition | _Problem:
-    column = _stored(type_, name)
+def _parse_condition(type_: NodeType | EdgeType, name: str, operator: str, value: object) -> Condition | _Problem:
+    column = _resolve_column(type_, name)
     if isinstance(column, _Problem):
         return column
     declared = type_.properties[column].type if column in type_.properties else _TEXT
     if declared.is_list or declared.scalar is Scalar.VECTOR:
-        return _Problem(f"'{name}' is {declared}, which has no order", "a query can look into lists and vectors")
+        return _Problem(
+            f"'{name}' is {declared}, which cannot be compared", "use a query to look into lists and vectors"
+        )
     try:
         if operator == _IN:
-            return _one_of(column, declared, value)
+            return _build_membership(column, declared, value)
         if operator not in _OPERATORS:
             return _Problem(f"'{name}': no operator '{operator}'", f"use {', '.join([*_OPERATORS, _IN])}")
-        return _compared(column, declared, _OPERATORS[operator], value)
+        return _build_comparison(column, declared, _OPERATORS[operator], value)
     except ValueMismatch as mismatch:
         return _Problem(f"'{name}': {mismatch.message}", mismatch.hint)
 
 
-def _compared(column: str, type_: ValueType, operator: ComparisonOperator, value: object) -> Condition:
+def _build_comparison(column: str, type_: ValueType, operator: ComparisonOperator, value: object) -> Condition:
     if value is None:
         if operator is ComparisonOperator.EQUAL:
             return Missing(column)
         if operator is ComparisonOperator.NOT_EQUAL:
             return Compared(column, type_, None)
         raise ValueMismatch("null has no order", "compare it with = or !=")
-    constant = _number(value) if type_.is_number else convert_value(value, type_)
+    constant = _number(value, type_) if type_.is_number else convert_value(value, type_)
     return comparison(column, type_, operator, constant) or Either(column)
 
 
-def _number(value: object) -> int | float:
-    """A number as it is: it need not be one that the column could hold."""
+def _number(value: object, type_: ValueType) -> int | float:
+    """A number as it is, even if the column could not hold it; like a literal, it means an F32 beside an F32."""
     as_float = cast(float, convert_value(value, _FLOAT))
+    if type_.scalar is Scalar.F32:
+        return fit_to_f32(as_float)
     return value.__index__() if isinstance(value, SupportsIndex) else as_float
 
 
-def _one_of(column: str, type_: ValueType, value: object) -> Condition:
+def _build_membership(column: str, type_: ValueType, value: object) -> Condition:
     if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
         raise ValueMismatch(
             f"'in' is followed by {type(cast(object, value)).__name__}", 'give a list, such as ["Ann", "Bo"]'
@@ -142,10 +146,10 @@ def _one_of(column: str, type_: ValueType, value: object) -> Condition:
     if type_.scalar is Scalar.STRING:
         texts = [cast(str, convert_value(each, replace(type_, nullable=False))) for each in values]
         return AnyOf((column,), pa.array(texts, pa.string()))
-    return Either(column, tuple(_compared(column, type_, ComparisonOperator.EQUAL, each) for each in values))
+    return Either(column, tuple(_build_comparison(column, type_, ComparisonOperator.EQUAL, each) for each in values))
 
 
-def _refuse(problems: Sequence[_Problem]) -> None:
+def _refuse_problems(problems: Sequence[_Problem]) -> None:
     if problems:
         messages: list[Json] = [each.message for each in problems]
         hint = next((each.hint for each in problems if each.hint), None)

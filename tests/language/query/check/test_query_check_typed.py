@@ -199,13 +199,13 @@ def test_a_list_parameter_left_of_contains_is_a_comparison_even_before_a_bare_pa
         ("$v.big = 18446744073709551615", Constant(2**64 - 1, U64)),
         ("$v.big > -1", Constant(-1, I64)),
         ("$v.ratio = 0.1", Constant(0.10000000149011612, ValueType(Scalar.F32))),
+        ("$v.ratio = 16777217", Constant(16777216.0, ValueType(Scalar.F32))),
+        (f"$v.ratio < {10**39}.0", Constant(1e39, ValueType(Scalar.F64))),
         ('$v.since = date("1970-01-02")', Constant(1, ValueType(Scalar.DATE))),
         ('$v.at = datetime("1970-01-01T01:00:01.2509+01:00")', Constant(1250, ValueType(Scalar.DATETIME))),
     ],
 )
-def test_a_literal_in_a_comparison_takes_the_type_it_meets_but_never_loses_a_digit(
-    text: str, constant: Constant
-) -> None:
+def test_a_literal_in_a_comparison_takes_the_type_it_meets(text: str, constant: Constant) -> None:
     found = compared(text, catalog=MEASURES).right
     assert found == constant
     assert isinstance(found, Constant)
@@ -219,6 +219,8 @@ def test_a_literal_in_a_comparison_takes_the_type_it_meets_but_never_loses_a_dig
         ("[1, 5000000000] contains $v.rank", (1, 5_000_000_000), Scalar.I64),
         ("[1, 2] contains $v.exact", (1, 2), Scalar.I64),
         ("[1, 2.5] contains $v.rank", (1, 2.5), Scalar.F64),
+        ("[0.1, 1] contains $v.ratio", (0.10000000149011612, 1.0), Scalar.F32),
+        (f"[0.1, {10**39}.0] contains $v.ratio", (0.10000000149011612, 1e39), Scalar.F64),
         ("[18446744073709551615, 1] contains $v.big", (2**64 - 1, 1), Scalar.U64),
         ('[date("1970-01-03")] contains $v.since', (2,), Scalar.DATE),
     ],

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from inspect import getmembers, isclass
 from types import ModuleType
+from typing import cast
 
 import pytest
 
@@ -170,7 +171,7 @@ def test_the_parts_of_an_expression(part: ExpressionPart, operands: list[Express
 
 def _flat(value: object) -> Iterator[object]:
     if isinstance(value, tuple):
-        for item in value:
+        for item in cast("tuple[object, ...]", value):
             yield from _flat(item)
     else:
         yield value.expression if isinstance(value, ResultColumn | SortKey) else value

@@ -56,7 +56,7 @@ def _check_clause(clause: ast.ClauseSyntax, scope: QueryScope) -> Clause | None:
 
 def _as_comparison(step: ast.TraversalClause, scope: QueryScope) -> ast.FilterClause | None:
     """``$names contains $word`` with a parameter on the left: the same words as a traversal, but a comparison."""
-    if step.edge not in WORD_OPERATORS or scope.catalog.edge(step.edge) is not None:
+    if step.edge not in WORD_OPERATORS or scope.catalog.find_edge(step.edge) is not None:
         return None
     plain = step.hops is None and step.edge_variable is None and not step.undirected
     if not plain or step.source.name not in scope.parameters or step.source.name in scope.variables:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.report import ProblemReport
@@ -11,7 +12,14 @@ from omnigraph.language.query.typed import Constant
 from omnigraph.language.source import Span
 from omnigraph.language.syntax import quote_string
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, NUMBERS, Scalar, ValueType
-from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value, parse_date, parse_datetime
+from omnigraph.language.values import (
+    ConstantValue,
+    ValueMismatch,
+    convert_value,
+    fit_to_f32,
+    parse_date,
+    parse_datetime,
+)
 
 _STRING = ValueType(Scalar.STRING)
 
@@ -195,16 +203,26 @@ _FORMS = {
 
 
 def align_literal(constant: Constant, other: ValueType) -> Constant:
-    """A literal compared with a value: it takes the type of the same kind where it fits.
+    """Return a literal with the type that it is compared as: that of the other side where the comparison stays exact.
 
-    An integer beside floats stays an integer and a float beside integers stays a float, so that a comparison
-    can be exact.
+    A number beside an F32 means the F32 value, unless it is too large for one. Otherwise an integer beside a float
+    stays an integer, and a float beside an integer stays a float.
     """
+    if other.scalar is Scalar.F32 and constant.type.scalar in NUMBERS:
+        constant = _narrow(constant)
     same_kind = any({constant.type.scalar, other.scalar} <= kind for kind in (INTEGERS, FLOATS))
     if not same_kind:
         return constant
-    meeting = replace(constant.type, scalar=other.scalar)
+    aligned = replace(constant.type, scalar=other.scalar)
     try:
-        return Constant(convert_value(constant.value, meeting), meeting)
+        return Constant(convert_value(constant.value, aligned), aligned)
     except ValueMismatch:
         return constant
+
+
+def _narrow(constant: Constant) -> Constant:
+    # Item by item: one that is too large for an F32 leaves the others what they mean.
+    if isinstance(constant.value, tuple):
+        items = cast("tuple[float, ...]", constant.value)
+        return Constant(tuple(map(fit_to_f32, items)), replace(constant.type, scalar=Scalar.F64))
+    return Constant(fit_to_f32(cast(float, constant.value)), replace(constant.type, scalar=Scalar.F64))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from omnigraph.language.query import ast
+from omnigraph.language.query.advice import GROUP_INSTEAD
 from omnigraph.language.query.check.expressions import LITERALS, check_expression, check_ranking, is_count, refuse_blob
 from omnigraph.language.query.check.report import suggest_name
 from omnigraph.language.query.check.scope import QueryScope
@@ -57,6 +58,9 @@ def has_aggregate(projections: Sequence[ast.Projection]) -> bool:
 
 def _projected(projection: ast.Projection, scope: QueryScope, *, grouped: bool) -> Expression | None:
     written = projection.expression
+    if written == ast.AliasReference("distinct"):
+        instead = "leave it out: rows are grouped beside an aggregate" if grouped else GROUP_INSTEAD
+        return scope.reject("Q010", "distinct rows are not supported", written.span, instead)
     if grouped and not isinstance(written, ast.AggregateCall | ast.PropertyAccess | ast.Variable):
         message = "beside an aggregate only properties and variables can stand, because rows are grouped by them"
         return scope.reject("T9", message, written.span, "leave it out, or use a second query")

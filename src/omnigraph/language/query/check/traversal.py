@@ -11,7 +11,7 @@ from omnigraph.language.schema import EdgeType, NodeType
 
 def check_traversal(step: ast.TraversalClause, scope: QueryScope) -> TypedTraversal | None:
     """``$a edge $b`` in all its forms. Ends that are not bound yet become bound to the edge's types."""
-    edge = scope.catalog.edge(step.edge)
+    edge = scope.catalog.find_edge(step.edge)
     if edge is None:
         hint = suggest_name(step.edge, [edge_word(name) for name in scope.catalog.edges], "edges")
         scope.reject("T4", f"no edge type is called '{step.edge}'", step.edge_span, hint)

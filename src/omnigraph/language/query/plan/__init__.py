@@ -23,7 +23,7 @@ from omnigraph.language.query.plan.operators import (
     Without,
 )
 from omnigraph.language.query.plan.planner import plan_read
-from omnigraph.language.query.plan.printer import print_plan
+from omnigraph.language.query.plan.printer import print_operator, print_plan
 from omnigraph.language.query.plan.visitor import (
     bound_variables,
     expressions_of,
@@ -61,6 +61,7 @@ __all__ = [
     "inputs_of",
     "operands_of",
     "plan_read",
+    "print_operator",
     "print_plan",
     "used_variables",
     "variables_of",

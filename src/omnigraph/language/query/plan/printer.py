@@ -85,7 +85,7 @@ def _lines(plan: PlanOperator) -> Iterator[tuple[str, PlanOperator]]:
     waiting = [(plan, "", "")]
     while waiting:
         operator, first, rest = waiting.pop()
-        yield first + _operator(operator), operator
+        yield first + print_operator(operator), operator
         inputs = inputs_of(operator)
         branches = _branches(rest, len(inputs))
         waiting += reversed([(below, *branch) for below, branch in zip(inputs, branches, strict=True)])
@@ -99,7 +99,8 @@ def _branches(indent: str, count: int) -> list[tuple[str, str]]:
 # ------------------------------------------------------------------------------------------------ operators
 
 
-def _operator(plan: PlanOperator) -> str:
+def print_operator(plan: PlanOperator) -> str:
+    """Print one operator on one line, without its inputs."""
     match plan:
         case Project() | Group():
             return f"{type(plan).__name__} {', '.join(map(_column, plan.columns))}"

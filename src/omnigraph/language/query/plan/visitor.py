@@ -63,8 +63,10 @@ def walk_plan(plan: PlanOperator, *, into_negations: bool = True) -> Iterator[Pl
     while waiting:
         operator = waiting.pop()
         yield operator
-        is_skipped = isinstance(operator, Without) and not into_negations
-        waiting += [operator.input] if is_skipped else reversed(inputs_of(operator))
+        if isinstance(operator, Without) and not into_negations:
+            waiting.append(operator.input)
+        else:
+            waiting += reversed(inputs_of(operator))
 
 
 def walk_expression(part: ExpressionPart) -> Iterator[ExpressionPart]:
