@@ -1,4 +1,4 @@
-"""The whole error tree, on one page, grouped by what the caller can do.
+"""The whole error tree, grouped by what the caller can do.
 
 ::
 
@@ -20,7 +20,7 @@
         RecoveryError, DriftDetected, GraphMoved, StorageError, OutcomeUnknown, EmbeddingError, SparkUnavailable
 
 Every error has a stable ``code``, a ``message``, often a ``hint`` and ``details`` as plain JSON values.
-Errors pickle, so they cross process borders whole. This module imports nothing of the project.
+Errors can be pickled, so they reach other processes complete. This module imports nothing of the project.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a source text. Lines and columns count from 1; ``end_column`` is exclusive."""
+    """A position in a source text. Lines and columns count from 1; ``end_column`` is exclusive."""
 
     file: str | None
     line: int
@@ -45,7 +45,7 @@ class Position:
     text: str
 
     def to_json(self) -> dict[str, Json]:
-        """The ``position`` object of the JSON interface."""
+        """Return the ``position`` object of the JSON interface."""
         return {
             "file": self.file,
             "line": self.line,
@@ -57,7 +57,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a source text: a stable code, a sentence, a place, and what to write instead."""
+    """One problem of a source text: a stable code, a message, a position, and a hint what to write instead."""
 
     code: str
     message: str
@@ -65,22 +65,18 @@ class Problem:
     hint: str | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """One entry of ``details.problems``."""
-        found: dict[str, Json] = {
-            "code": self.code,
-            "message": self.message,
-            "position": self.position.to_json(),
-        }
+        """Return one entry of ``details.problems``."""
+        found: dict[str, Json] = {"code": self.code, "message": self.message, "position": self.position.to_json()}
         if self.hint is not None:
             found["hint"] = self.hint
         return found
 
     def render(self) -> str:
-        """The problem as plain text: where, what, the line and a caret under the place."""
+        """Return the problem as plain text: position, message, the line, and carets under the span."""
         at = self.position
         margin = f"{at.line:>3} | "
         blank = " " * (len(margin) - 2) + "| "
-        # Tabs stay tabs above the caret, so that the caret stands right at any tab width.
+        # Tabs are kept in the indent, so that the carets are right at any tab width.
         indent = "".join(char if char == "\t" else " " for char in at.text[: at.column - 1])
         caret = "^" * max(1, min(at.end_column, len(at.text) + 1) - at.column)
         advice = f" {self.hint}" if self.hint else ""
@@ -92,7 +88,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One record that breaks one rule of the schema."""
+    """A record that breaks a rule of the schema."""
 
     type: str
     rule: str
@@ -103,10 +99,10 @@ class Violation:
     property: str | None = None
     value: Json = None
     ids: tuple[str, ...] = ()
-    """All rows that have a part in it, where there are several."""
+    """The ids of all rows involved, if there are several."""
 
     def to_json(self) -> dict[str, Json]:
-        """One entry of ``violations``."""
+        """Return one entry of ``violations``."""
         return {
             "file": self.file,
             "line": self.line,
@@ -121,10 +117,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """One entity that two sides of a merge changed in different ways, or that breaks a rule once they are together.
+    """An entity that both sides of a merge changed differently, or that breaks a rule in the merged graph.
 
-    The images are the entity as the common base, ours (the branch that is merged into) and theirs (what is merged)
-    have it, as Python values by property; None where it is not there.
+    ``base``, ``ours`` (the target branch) and ``theirs`` (the merged branch) hold the entity as Python values by
+    property; None where it does not exist.
     """
 
     kind: str
@@ -135,15 +131,15 @@ class Conflict:
     theirs: Mapping[str, object] | None
     message: str
     properties: tuple[str, ...] = ()
-    """The properties whose values are at odds, or that the rule is about."""
+    """The properties whose values differ, or that the rule is about."""
 
     @property
     def key(self) -> tuple[str, str, str, tuple[str, ...]]:
-        """What tells it from the other conflicts of a merge."""
+        """Identifies the conflict within a merge."""
         return self.kind, self.type, self.id, self.properties
 
     def to_json(self) -> dict[str, Json]:
-        """One entry of ``details.conflicts``."""
+        """Return one entry of ``details.conflicts``."""
         return {
             "kind": self.kind,
             "type": self.type,
@@ -157,7 +153,7 @@ class Conflict:
 
 
 def _json_value(value: object) -> Json:
-    """A Python value as JSON spells it."""
+    """Return a Python value as a JSON value."""
     match value:
         case datetime():
             return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -176,7 +172,7 @@ def _json_value(value: object) -> Json:
 
 
 class OmniGraphError(Exception):
-    """Anything that OmniGraph reports on purpose."""
+    """The base of all errors that OmniGraph raises."""
 
     code: ClassVar[str] = "error"
 
@@ -190,11 +186,11 @@ class OmniGraphError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The default would call __init__ with args alone, which subclasses with fields of their own cannot take.
+        # The default would call __init__ with args alone; subclasses have other parameters.
         return _revive, (type(self), self.args, self.__dict__)
 
     def to_json(self) -> dict[str, Json]:
-        """The ``error`` object of the JSON interface."""
+        """Return the ``error`` object of the JSON interface."""
         found: dict[str, Json] = {"code": self.code, "message": self.message}
         if self.hint is not None:
             found["hint"] = self.hint
@@ -213,13 +209,13 @@ def _revive(kind: type[OmniGraphError], args: tuple[object, ...], state: Mapping
 
 
 class InputError(OmniGraphError):
-    """The input is wrong; nothing was changed."""
+    """The input is wrong; nothing changed."""
 
     code = "input_error"
 
 
 class _SourceProblems(InputError):
-    """All problems of one source text. Raised as one of the classes below."""
+    """All problems of one source text. Only the subclasses are raised."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         first = problems[0]
@@ -236,24 +232,24 @@ class _SourceProblems(InputError):
         return "\n".join(problem.render() for problem in self.problems)
 
     def to_json(self) -> dict[str, Json]:
-        """The ``error`` object, with the first problem's position beside the list of all."""
+        """Return the ``error`` object, with the position of the first problem."""
         return {**super().to_json(), "position": self.position.to_json()}
 
 
 class SchemaError(_SourceProblems):
-    """A ``.pg`` text is wrong; ``problems`` lists everything that is."""
+    """A ``.pg`` text is wrong; ``problems`` lists all problems."""
 
     code = "schema_error"
 
 
 class QueryError(_SourceProblems):
-    """A ``.gq`` text is wrong; ``problems`` lists everything that is."""
+    """A ``.gq`` text is wrong; ``problems`` lists all problems."""
 
     code = "query_error"
 
 
 class PipelineError(_SourceProblems):
-    """A pipeline file is wrong, or a step of it cannot be done; ``problems`` says where in the file, and why."""
+    """A pipeline file is wrong, or one of its steps failed; ``problems`` says where in the file, and why."""
 
     code = "pipeline_error"
 
@@ -274,24 +270,24 @@ class ValidationError(InputError):
         self.violations = tuple(violations)
 
     def to_json(self) -> dict[str, Json]:
-        """The ``error`` object, with the violations."""
+        """Return the ``error`` object, with the violations."""
         return {**super().to_json(), "violations": [violation.to_json() for violation in self.violations]}
 
 
 class KeyConflict(ValidationError):
-    """A strict insert met an id that exists."""
+    """A strict insert has an id that exists already."""
 
     code = "key_conflict"
 
 
 class LegacyRowIds(ValidationError):
-    """The type's stored ids have an older form; writing needs ``schema apply --rewrite-ids`` first."""
+    """The stored ids of the type have an older form; run ``schema apply --rewrite-ids`` before writing."""
 
     code = "legacy_row_ids"
 
 
 class SourceTooLarge(InputError):
-    """A source text is larger than the limit; it was not parsed."""
+    """A source text exceeds the size limit; it was not parsed."""
 
     code = "source_too_large"
 
@@ -306,7 +302,7 @@ class SourceTooLarge(InputError):
 
 
 class Unsupported(InputError):
-    """What was asked for is not supported; the message says what is."""
+    """The request is not supported; the message says what is."""
 
     code = "unsupported"
 
@@ -315,7 +311,7 @@ class Unsupported(InputError):
 
 
 class ConflictError(OmniGraphError):
-    """Another writer was first; nothing was changed. Read again and retry."""
+    """Another writer was first; nothing changed. Read again and retry."""
 
     code = "conflict"
 
@@ -337,13 +333,13 @@ class ExpectedVersionMismatch(ConflictError):
 
 
 class PublishContention(ConflictError):
-    """The publish lost every attempt of its budget to other writers."""
+    """Other writers won all attempts to publish."""
 
     code = "publish_contention"
 
 
 class PreconditionFailed(ConflictError):
-    """The branch head is not the commit that ``if_commit`` asked for."""
+    """The head of the branch is not the commit given as ``if_commit``."""
 
     code = "precondition_failed"
 
@@ -359,7 +355,7 @@ class PreconditionFailed(ConflictError):
 
 
 class LockTimeout(ConflictError):
-    """A lock was not free in time; the message names its holder."""
+    """A lock was not released in time; the message names its holder."""
 
     code = "lock_timeout"
 
@@ -378,7 +374,7 @@ class LockTimeout(ConflictError):
 
 
 class MergeConflicts(OmniGraphError):
-    """Both sides changed the same things; ``conflicts`` lists each, to be decided."""
+    """Both sides changed the same entities; ``conflicts`` lists them, for you to decide."""
 
     code = "merge_conflicts"
 
@@ -392,37 +388,37 @@ class MergeConflicts(OmniGraphError):
 
 
 class NotFoundError(OmniGraphError):
-    """What was named is not there."""
+    """Something does not exist."""
 
     code = "not_found_error"
 
 
 class NotFound(NotFoundError):
-    """No graph, branch, commit, tag, type, query or entity of that name."""
+    """No graph, branch, commit, tag, type, query or entity has this name."""
 
     code = "not_found"
 
 
 class HistoryGone(NotFoundError):
-    """It was there once; cleanup has removed the versions it needs."""
+    """Cleanup removed the versions that were asked for."""
 
     code = "history_gone"
 
 
 class ChangeGap(NotFoundError):
-    """The change feed cannot go on from this cursor; take a baseline."""
+    """The change feed cannot continue from this cursor; take a new baseline."""
 
     code = "change_gap"
 
 
 class AlreadyExists(OmniGraphError):
-    """Something of that name exists already; nothing was changed."""
+    """The name exists already; nothing changed."""
 
     code = "already_exists"
 
 
 class ReadOnly(OmniGraphError):
-    """The graph was opened read-only, or lies where nothing can be written."""
+    """The graph was opened read-only, or its storage is not writable."""
 
     code = "read_only"
 
@@ -431,19 +427,19 @@ class ReadOnly(OmniGraphError):
 
 
 class FormatError(OmniGraphError):
-    """The graph on disk is not of a format that this release can open."""
+    """This release cannot open the format of the graph."""
 
     code = "format_error"
 
 
 class FormatTooNew(FormatError):
-    """A newer release wrote this graph: upgrade omnigraph."""
+    """A newer release wrote this graph; upgrade omnigraph."""
 
     code = "format_too_new"
 
 
 class FormatTooOld(FormatError):
-    """The graph is older than the oldest format that this release can migrate."""
+    """The format of the graph is too old for this release to migrate."""
 
     code = "format_too_old"
 
@@ -452,37 +448,37 @@ class FormatTooOld(FormatError):
 
 
 class OperatorError(OmniGraphError):
-    """Something outside the caller's input went wrong."""
+    """Something other than the caller's input is wrong; an operator has to look."""
 
     code = "operator_error"
 
 
 class RecoveryError(OperatorError):
-    """What a dead writer left cannot be finished without help; everything was kept."""
+    """Recovery cannot finish or undo the work of a dead writer; nothing was deleted."""
 
     code = "recovery_error"
 
 
 class DriftDetected(OperatorError):
-    """A table moved without us: run ``omnigraph repair``."""
+    """Something else changed a table of the graph; run ``omnigraph repair``."""
 
     code = "drift_detected"
 
 
 class GraphMoved(OperatorError):
-    """The graph was moved or copied, and a branch of it still names the old folder: run ``omnigraph repair``."""
+    """The graph was moved or copied, and a branch still refers to the old folder; run ``omnigraph repair``."""
 
     code = "graph_moved"
 
 
 class StorageError(OperatorError):
-    """The storage below failed: disk, object store or Lance itself."""
+    """The storage failed: the disk, the object store or Lance."""
 
     code = "storage_error"
 
 
 class OutcomeUnknown(OperatorError):
-    """The write may have landed: look for ``commit_id`` before trying again."""
+    """The write may have succeeded; look for ``commit_id`` before you retry."""
 
     code = "outcome_unknown"
 
@@ -492,12 +488,12 @@ class OutcomeUnknown(OperatorError):
 
 
 class EmbeddingError(OperatorError):
-    """The embedding provider failed, or answered with something that is no vector."""
+    """The embedding provider failed, or did not return vectors."""
 
     code = "embedding_error"
 
 
 class SparkUnavailable(OperatorError):
-    """Spark cannot start here; the message says what to install."""
+    """Spark cannot start; the message says what to install."""
 
     code = "spark_unavailable"

@@ -1,7 +1,7 @@
-"""Source texts of both languages: how they come in, how big they may be, and where things stand in them.
+"""Source texts of both languages: reading, size limits, positions, and suggestions for misspelled words.
 
-A :class:`Span` is a pair of offsets, cheap enough to hang on every part of a syntax tree; only a
-:class:`Source` turns it into the line and column that a person reads.
+A :class:`Span` is a pair of offsets, cheap enough for every node of a syntax tree. Only a :class:`Source` turns it
+into a line and a column.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ MAX_NESTING = 100
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where something stands: offsets into the text, ``end`` exclusive."""
+    """A range of offsets in the text; ``end`` is exclusive."""
 
     start: int
     end: int
 
     def to(self, other: Span) -> Span:
-        """From the start of this one to the end of another."""
+        """Return the span from the start of this one to the end of another."""
         return Span(self.start, other.end)
 
 
 def span_field() -> Span:
-    """A dataclass field for the place of a part of a syntax tree: no part of what the part is."""
+    """Return a dataclass field for the span of a syntax node; it does not count in comparisons."""
     return field(default=Span(0, 0), compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A text and the name of the file it came from, if any."""
+    """A text, and the name of its file if it has one."""
 
     text: str
     name: str | None = None
@@ -49,7 +49,7 @@ class Source:
         return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def position(self, span: Span) -> Position:
-        """The place of a span; one that runs over several lines ends with its first line."""
+        """Return the position of a span. A span of several lines ends with its first line."""
         line = bisect_right(self._line_starts, span.start) - 1
         start = self._line_starts[line]
         stop = self.text.find("\n", start)
@@ -59,14 +59,14 @@ class Source:
         return Position(self.name, line + 1, column + 1, end_column + 1, text)
 
     def problem(self, code: str, message: str, span: Span, hint: str | None = None) -> Problem:
-        """A problem at a span of this text."""
+        """Return a problem at a span of this text."""
         return Problem(code, message, self.position(span), hint)
 
 
 def read_source(source: str | Path, suffix: str) -> Source | Problem:
-    """A source given as the public interface takes it: a path, the text itself, or a ``str`` that ends like a path.
+    """Read a source as the public interface takes it: a path, a ``str`` that ends in ``suffix``, or the text itself.
 
-    A text that cannot be decoded comes back as a :class:`Problem`; the caller knows which error it is.
+    A text that cannot be decoded is returned as a :class:`Problem`, because only the caller knows which error to raise.
     """
     if isinstance(source, str) and ("{" in source or "\n" in source):
         return decode_source(source.encode("utf-8", "surrogatepass"), None)
@@ -88,7 +88,7 @@ def read_source(source: str | Path, suffix: str) -> Source | Problem:
 
 
 def decode_source(data: bytes, name: str | None) -> Source | Problem:
-    """Decode and bound a text: size, UTF-8, no NUL, no block nested too deep. Problems carry the code ``text``."""
+    """Decode a text and check its limits: size, UTF-8, no NUL, nesting. Problems have the code ``text``."""
     if len(data) > MAX_SOURCE_BYTES:
         raise SourceTooLarge(name, len(data), MAX_SOURCE_BYTES)
     try:
@@ -108,12 +108,12 @@ def decode_source(data: bytes, name: str | None) -> Source | Problem:
     return _find_deep_nesting(source) or source
 
 
-# What is never closed runs to the end of the text; else each later quote or comment would be tried as a new start.
+# An unclosed string or comment matches to the end of the text; otherwise each later quote would be tried as a start.
 _BRACKETS = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{(\[]|[})\]]', re.DOTALL)
 
 
 def _find_deep_nesting(source: Source) -> Problem | None:
-    # Checked before parsing, so that no later step has to fear the recursion limit.
+    # Checked before parsing, so that no later step can exceed the recursion limit.
     depth = 0
     for match in _BRACKETS.finditer(source.text):
         token = match.group()

@@ -1,7 +1,7 @@
-"""Parsing with one Lark grammar, and turning what Lark says into problems that a person can act on.
+"""Parse texts with a Lark grammar, and turn Lark's errors into problems with positions and hints.
 
-A syntax error does not end the reading: it goes on at the next declaration that begins a line, so that one run
-reports the errors of every declaration.
+After a syntax error, parsing continues at the next declaration that begins a line, so that one run reports the errors
+of every declaration.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Tree = TypeVar("Tree")
 
 
 class SyntaxRejection(Exception):
-    """Something that the grammar lets through and the language does not. Caught here, never seen by a caller."""
+    """A text that the grammar accepts and the language does not. Raised by tree builders, caught here."""
 
     def __init__(self, message: str, span: Span, hint: str | None = None) -> None:
         super().__init__(message)
@@ -37,10 +37,10 @@ class SyntaxRejection(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Grammar(Generic[Tree]):
-    """A grammar whose parser yields a finished tree.
+    """A grammar whose parser returns the finished tree.
 
-    ``code`` marks its syntax problems, ``declaration`` matches the word that begins a declaration, ``words``
-    names terminals as a person would, ``advice`` may add a hint from the text at the offset of an error.
+    ``code`` is the code of its syntax problems. ``declaration`` matches the word that begins a declaration. ``words``
+    are the names of terminals in messages. ``advice`` returns a hint for an error at an offset, or None.
     """
 
     parser: Lark
@@ -50,7 +50,7 @@ class Grammar(Generic[Tree]):
     advice: Callable[[str, int], str | None]
 
     def parse(self, source: Source) -> Tree | list[Problem]:
-        """The tree of a text, or every syntax problem in it."""
+        """Return the tree of a text, or all syntax problems in it."""
         problems: list[Problem] = []
         text = source.text
         begin = 0
@@ -102,33 +102,33 @@ class Grammar(Generic[Tree]):
 
 
 def load_lark(package: str, transformer: Transformer[Token, object]) -> Lark:
-    """The parser of a package's ``grammar.lark``; the tree is built inline, so that depth costs no recursion."""
+    """Load the parser of a package's ``grammar.lark``. It builds the tree while parsing, without recursion."""
     grammar = files(package).joinpath("grammar.lark").read_text("utf-8")
     return Lark(grammar, parser="lalr", lexer="contextual", transformer=transformer, propagate_positions=True)
 
 
 def span_of(token: Token) -> Span:
-    """The span of a token."""
+    """Return the span of a token."""
     start = token.start_pos or 0
     return Span(start, token.end_pos if token.end_pos is not None else start + len(token))
 
 
 def unquote_string(token: Token) -> str:
-    """The value of a string token, its escapes resolved."""
+    """Return the value of a string token, with its escapes resolved."""
     start = (token.start_pos or 0) + 1
 
-    def resolved(match: re.Match[str]) -> str:
+    def resolve_escape(match: re.Match[str]) -> str:
         char = match.group(1)
         if char not in _ESCAPES:
             at = start + match.start()
             raise SyntaxRejection(f"unknown escape '\\{char}'", Span(at, at + 2), r"the escapes are \" \\ \n \r \t")
         return _ESCAPES[char]
 
-    return re.sub(r"\\(.)", resolved, token[1:-1], flags=re.DOTALL)
+    return re.sub(r"\\(.)", resolve_escape, token[1:-1], flags=re.DOTALL)
 
 
 def quote_string(text: str) -> str:
-    """A string as source text: what :func:`unquote_string` reads back."""
+    """Return a string as source text; :func:`unquote_string` reads it back."""
     for char, escape in (("\\", r"\\"), ('"', r"\""), ("\n", r"\n"), ("\r", r"\r"), ("\t", r"\t")):
         text = text.replace(char, escape)
     return f'"{text}"'

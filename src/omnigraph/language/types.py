@@ -1,4 +1,4 @@
-"""The types of values: what a property, a parameter or an expression may hold."""
+"""The types of values: of properties, parameters and expressions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ INTEGER_RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """A scalar or a list of scalars, nullable or not. An enum is a String with an allowed set, kept sorted."""
+    """A scalar or a list of scalars, nullable or not. An enum is a String with sorted allowed values."""
 
     scalar: Scalar
     nullable: bool = False
@@ -57,7 +57,7 @@ class ValueType:
 
     @property
     def is_number(self) -> bool:
-        """A single number, not a list of them."""
+        """Whether it is a single number, not a list."""
         return self.scalar in NUMBERS and not self.is_list
 
     @property
@@ -66,5 +66,5 @@ class ValueType:
         return replace(self, is_list=False, nullable=False)
 
     def as_nullable(self) -> ValueType:
-        """The same type, null allowed."""
+        """Return the same type, but nullable."""
         return replace(self, nullable=True)

@@ -1,7 +1,7 @@
-"""`.pg`: grammar, parser, checks, schema IR, catalog, Arrow schemas, migration plan.
+"""`.pg`: grammar, parser, checks, schema IR, catalog and migration plan.
 
-``parse_schema`` is the way in; ``check_schema`` only lists what is wrong. ``arrow.py`` is not imported here, so
-that reading a schema does not load Arrow.
+``parse_schema`` reads a schema; ``check_schema`` only lists its problems. Neither loads Arrow, unless a ``@check``
+pattern has to be tried.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema that holds: its text, its canonical form with its hash, its catalog, and what was tolerated in it."""
+    """A valid schema: its text, its IR with its hash, its catalog, and the problems that were tolerated."""
 
     text: str
     ir: SchemaIR
@@ -132,7 +132,7 @@ class Schema:
 
 
 def parse_schema(source: str | Path | Source, *, tolerated: Collection[str] = ()) -> Schema:
-    """Read a schema; :class:`SchemaError` lists everything that is wrong with it.
+    """Read a schema; raise :class:`SchemaError` with all problems if it is wrong.
 
     Problems with a ``tolerated`` code become warnings: a graph of release 0.8 is opened with
     :data:`STRICTER_THAN_0_8`.
@@ -146,7 +146,7 @@ def parse_schema(source: str | Path | Source, *, tolerated: Collection[str] = ()
 
 
 def check_schema(source: str | Path | Source) -> list[Problem]:
-    """Everything that is wrong with a schema."""
+    """Return all problems of a schema."""
     return _read_and_check(source)[2]
 
 

@@ -1,4 +1,4 @@
-"""What to write instead, told from the text around a syntax error."""
+"""Hints for syntax errors: what to write instead, guessed from the text around the error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from omnigraph.language.types import Scalar
 _WORD = re.compile(r"\w+")
 _LOOK_BACK = 200
 
-# What stands before the error, what stands at it, and the advice; the first that fits is given.
+# The text before the error, the text at the error, and the hint. The first that matches is used.
 _ADVICE: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = tuple(
     (re.compile(rf"(?:{before})\Z"), re.compile(at), hint)
     for before, at, hint in (
@@ -41,7 +41,7 @@ _ADVICE: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = tuple(
 
 
 def advise_on_schema(text: str, offset: int) -> str | None:
-    """A hint for a syntax error at an offset, where the text shows what was meant."""
+    """Return a hint for a syntax error at an offset, or None."""
     before = text[max(0, offset - _LOOK_BACK) : offset]
     for stands_before, stands_at, hint in _ADVICE:
         if stands_at.match(text, offset) and stands_before.search(before):

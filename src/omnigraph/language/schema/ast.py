@@ -1,7 +1,7 @@
-"""The syntax tree of a `.pg` text: what was written, in the order in which it was written.
+"""The syntax tree of a `.pg` text, in the order of the text.
 
-Numbers stay text until the checks have looked at their size. Places are no part of what a node is, so two trees
-are equal when they say the same.
+Numbers stay text until the checks have limited their size. Spans do not count in comparisons: two trees are equal if
+they declare the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class NameSyntax:
 
 
 class LiteralKind(Enum):
-    """What a literal looks like in the text."""
+    """How a literal is written."""
 
     STRING = "string"
     INTEGER = "integer"
@@ -33,7 +33,7 @@ class LiteralKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LiteralSyntax:
-    """A literal: the value of a string, the source text of anything else."""
+    """A literal: the value of a string, or the source text of anything else."""
 
     kind: LiteralKind
     text: str
@@ -42,7 +42,7 @@ class LiteralSyntax:
 
 @dataclass(frozen=True, slots=True)
 class BoundsSyntax:
-    """``minimum..maximum``; one of the two may be missing."""
+    """``minimum..maximum``; one of them may be missing."""
 
     minimum: LiteralSyntax | None
     maximum: LiteralSyntax | None
@@ -51,7 +51,7 @@ class BoundsSyntax:
 
 @dataclass(frozen=True, slots=True)
 class AnnotationSyntax:
-    """``@name(value, keyword=value)``. A bare word as value means the same as the word in quotes."""
+    """``@name(value, keyword=value)``. A bare word as the value means the same as the word in quotes."""
 
     name: NameSyntax
     value: LiteralSyntax | None = None
@@ -60,7 +60,7 @@ class AnnotationSyntax:
 
 @dataclass(frozen=True, slots=True)
 class TypeSyntax:
-    """The type of a property; enum values in written order."""
+    """The type of a property; enum values in the order of the text."""
 
     scalar: Scalar
     nullable: bool = False
@@ -80,7 +80,7 @@ class PropertySyntax:
 
 
 class ConstraintKind(StrEnum):
-    """The rules that may stand in a body."""
+    """The constraints of a body."""
 
     KEY = "key"
     UNIQUE = "unique"
@@ -103,7 +103,7 @@ class ConstraintSyntax:
 
 @dataclass(frozen=True, slots=True)
 class CardinalitySyntax:
-    """``@card(minimum..maximum)``; without a maximum there is none."""
+    """``@card(minimum..maximum)``; the maximum may be missing."""
 
     minimum: LiteralSyntax
     maximum: LiteralSyntax | None
@@ -144,7 +144,7 @@ class EdgeSyntax:
 
 @dataclass(frozen=True, slots=True)
 class SchemaFile:
-    """Everything that one text declares, by kind."""
+    """All declarations of a text, by kind."""
 
     interfaces: tuple[InterfaceSyntax, ...]
     nodes: tuple[NodeSyntax, ...]

@@ -1,8 +1,8 @@
-"""The catalog: what a schema declares, resolved, immutable and ready to be asked.
+"""The catalog: the types of a schema, resolved and immutable.
 
-Types and properties are sorted by name, interface properties are already injected into the nodes that
-implement them, and property-level ``@key``, ``@unique`` and ``@index`` stand among the constraints. A catalog
-is only ever built from a schema IR (see ``ir.py``), so what is persisted and what is used cannot differ.
+Types and properties are sorted by name. Nodes contain the properties of their interfaces. ``@key``, ``@unique`` and
+``@index`` of a property are among the constraints of its type. A catalog is built only from a schema IR (``ir.py``),
+so that the stored schema and the one in use cannot differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Entry = TypeVar("Entry")
 
 
 def freeze(entries: Mapping[str, Entry]) -> MappingProxyType[str, Entry]:
-    """A mapping that nobody can change."""
+    """Return an immutable copy of a mapping."""
     return MappingProxyType(dict(entries))
 
 
@@ -30,13 +30,13 @@ def _reduce_mapping(
     return freeze, (dict(entries),)
 
 
-# Catalogs travel to worker processes, and read-only mappings do not pickle by themselves.
+# Catalogs are sent to worker processes, and mapping proxies cannot be pickled otherwise.
 copyreg.pickle(MappingProxyType, _reduce_mapping)
 
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """``@name(value, keyword=value)``; the value is kept as text."""
+    """``@name(value, keyword=value)``; the value is a text."""
 
     name: str
     value: str | None = None
@@ -45,7 +45,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """``@embed("source", model="...")``: the vector is computed from a text property."""
+    """``@embed("source", model="...")``: computes the vector from a text property."""
 
     source: str
     model: str | None = None
@@ -53,7 +53,7 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One declared (or injected) property. ``default`` is the text of ``@default``, checked against the type."""
+    """A property, declared or from an interface. ``default`` is the text of ``@default``; it fits the type."""
 
     name: str
     type: ValueType
@@ -73,7 +73,7 @@ class RangeRule:
 
 @dataclass(frozen=True, slots=True)
 class PatternRule:
-    """``@check(property, "pattern")``: an RE2 pattern, found anywhere in the text."""
+    """``@check(property, "pattern")``: an RE2 pattern that matches anywhere in the text."""
 
     property: str
     pattern: str
@@ -81,7 +81,7 @@ class PatternRule:
 
 @dataclass(frozen=True, slots=True)
 class Cardinality:
-    """How many edges of a type may leave one source node; no maximum means any number."""
+    """The number of edges of a type that a source node may have; None as the maximum means any number."""
 
     minimum: int = 0
     maximum: int | None = None
@@ -89,7 +89,7 @@ class Cardinality:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceType:
-    """A named set of properties that nodes take over."""
+    """A named set of properties that nodes can implement."""
 
     name: str
     properties: tuple[Property, ...]
@@ -97,7 +97,7 @@ class InterfaceType:
 
 @dataclass(frozen=True, slots=True)
 class NodeType:
-    """A node type and its rules. Without a ``key`` the ids of its rows are made up."""
+    """A node type and its rules. Without a ``key``, the ids of its rows are generated."""
 
     name: str
     implements: tuple[str, ...]
@@ -111,13 +111,13 @@ class NodeType:
 
     @property
     def table_key(self) -> TableKey:
-        """The name of its table in the manifest."""
+        """The key of its table in the manifest."""
         return TableKey.of_node(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeType:
-    """An edge type, from one node type to another. ``src`` and ``dst`` may stand in its constraints."""
+    """An edge type, from one node type to another. Its constraints may name ``src`` and ``dst``."""
 
     name: str
     from_type: str
@@ -130,7 +130,7 @@ class EdgeType:
 
     @property
     def table_key(self) -> TableKey:
-        """The name of its table in the manifest."""
+        """The key of its table in the manifest."""
         return TableKey.of_edge(self.name)
 
 
@@ -148,19 +148,19 @@ class Catalog:
         object.__setattr__(self, "_edges_by_lowercase", by_lowercase)
 
     def find_edge(self, word: str) -> EdgeType | None:
-        """The edge type that a word in a query means: its exact name, else its name in any case."""
+        """Return the edge type that a word of a query names, by its exact name or else ignoring case."""
         return self.edges.get(word) or self._edges_by_lowercase.get(word.lower())
 
     def edges_of(self, node_type: str) -> Iterator[EdgeType]:
-        """The edge types that begin or end at a node type."""
+        """Return the edge types that begin or end at a node type."""
         return (edge for edge in self.edges.values() if node_type in (edge.from_type, edge.to_type))
 
     def find_type(self, table_key: str) -> NodeType | EdgeType | None:
-        """The type whose rows a table holds; None if the schema does not have it."""
+        """Return the type of a table; None if the schema does not declare it."""
         key = TableKey(table_key)
         return self.nodes.get(key.type_name) if key.kind == "node" else self.edges.get(key.type_name)
 
     def types(self) -> Iterator[NodeType | EdgeType]:
-        """Every type that has a table: nodes, then edges, by name."""
+        """Yield all types that have a table: nodes, then edges, by name."""
         yield from self.nodes.values()
         yield from self.edges.values()

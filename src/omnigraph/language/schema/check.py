@@ -1,7 +1,7 @@
-"""Every rule that the grammar cannot say, checked for all declarations of a file at once.
+"""Checks of names, types, interfaces and edges: everything that the grammar cannot express.
 
-Rules about annotations and constraints have rooms of their own; this one holds names, types, interfaces and
-edges. Each check yields what it finds and goes on, so that one run reports everything.
+Annotations and constraints have modules of their own. Each check yields its findings and continues, so that one run
+reports all problems of a file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_DIGITS = 20
 
 
 def check_file(file: ast.SchemaFile, source: Source) -> list[Problem]:
-    """Every problem of a file that parses, in order of place."""
+    """Return all problems of a file without syntax errors, in order of position."""
     return report_findings(_find_all(file), source)
 
 
@@ -51,7 +51,7 @@ def _find_all(file: ast.SchemaFile) -> Iterator[SchemaFinding]:
     for node in file.nodes:
         yield from _check_interfaces(node, interfaces)
     for declaration in (*file.nodes, *file.edges):
-        # A property whose type is no type was reported above, and nothing more can be said about it.
+        # Properties with a wrong type were reported above; no further check applies to them.
         properties = [each for each in resolve_properties(declaration, interfaces) if not any(_check_type(each.type))]
         yield from _check_case(properties)
         yield from check_annotations(declaration, properties)
@@ -74,7 +74,7 @@ def _find_duplicates(
 
 
 def _find_duplicate_edges(edges: Iterable[ast.EdgeSyntax]) -> Iterator[SchemaFinding]:
-    # Queries find edges in any case, so two that differ only in case cannot be told apart.
+    # Queries find edges by name in any case.
     seen: dict[str, str] = {}
     for edge in edges:
         name = edge.name
@@ -95,7 +95,7 @@ def _check_property_names(properties: Iterable[ast.PropertySyntax]) -> Iterator[
             yield SchemaFinding(codes.DUPLICATE_PROPERTY, message, name.span, "remove one of the two")
         seen.add(name.text)
         if name.text.lower() in SYSTEM_COLUMNS or name.text in LANCE_COLUMNS:
-            message = f"property '{name.text}' has the name of a column that the system keeps itself"
+            message = f"property '{name.text}' has the name of a system column"
             yield SchemaFinding(
                 codes.RESERVED_NAME, message, name.span, f"choose another name, such as '{name.text}_value'"
             )
@@ -132,7 +132,7 @@ def _check_type(written: ast.TypeSyntax) -> Iterator[SchemaFinding]:
 
 
 def _parse_bounded(number: ast.LiteralSyntax) -> int:
-    """The number, or one that is too large for any use."""
+    """Return the number, or one that exceeds every limit if it has too many digits."""
     return int(number.text) if len(number.text) <= _MAX_DIGITS else 10**_MAX_DIGITS
 
 
@@ -176,7 +176,7 @@ def _check_interfaces(node: ast.NodeSyntax, interfaces: Mapping[str, ast.Interfa
 def _check_injected_count(
     nodes: Iterable[ast.NodeSyntax], interfaces: Mapping[str, ast.InterfaceSyntax]
 ) -> SchemaFinding | None:
-    # A small text can ask for billions of properties: so many nodes, each with so large an interface.
+    # Many nodes with a large interface each: a small text could declare billions of properties.
     injected = 0
     for node in nodes:
         for name in node.implements:
@@ -219,6 +219,6 @@ def _check_cardinality(edge: ast.EdgeSyntax) -> Iterator[SchemaFinding]:
             message = f"{_shorten(bound.text)} is too large for a cardinality"
             yield SchemaFinding(codes.BAD_CARDINALITY, message, bound.span, f"the largest bound is {_MAX_CARDINALITY}")
     if maximum is not None and _parse_bounded(minimum) > _parse_bounded(maximum):
-        message = f"no number lies from {_shorten(minimum.text)} to {_shorten(maximum.text)}"
+        message = f"the minimum {_shorten(minimum.text)} exceeds the maximum {_shorten(maximum.text)}"
         hint = f"write @card({_shorten(maximum.text)}..{_shorten(minimum.text)})"
         yield SchemaFinding(codes.BAD_CARDINALITY, message, minimum.span.to(maximum.span), hint)

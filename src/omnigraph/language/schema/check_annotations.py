@@ -1,4 +1,4 @@
-"""Which annotations may stand where, and with what value. Names that nobody knows are kept and never a problem."""
+"""Checks of annotations: where they may stand, and their values. Unknown annotations are kept and never a problem."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_ON_EDGES = frozenset({"key", "embed"})
 def check_annotations(
     declaration: ast.NodeSyntax | ast.EdgeSyntax, properties: Sequence[ast.PropertySyntax]
 ) -> Iterator[SchemaFinding]:
-    """The annotations of a declaration and of its properties, injected ones included."""
+    """Check the annotations of a declaration and of its properties, including those of interfaces."""
     yield from _check_type_annotations(declaration)
     by_name = {each.name.text: each for each in properties}
     for each in properties:
@@ -48,7 +48,7 @@ def _check_type_annotations(declaration: ast.NodeSyntax | ast.EdgeSyntax) -> Ite
 
 
 def find_misplacement(name: str, type_: ast.TypeSyntax, *, on_edge: bool) -> str | None:
-    """The kind of property that an annotation may not stand on, if this is one."""
+    """Return the kind of property that the annotation does not belong on, or None if it fits."""
     if name == "instruction":
         return "a property"
     if on_edge and name in _NOT_ON_EDGES:
@@ -67,7 +67,7 @@ def _check_values(annotations: Sequence[ast.AnnotationSyntax]) -> Iterator[Schem
     for annotation in annotations:
         name = annotation.name
         if name.text in seen and name.text in _ONCE:
-            message = f"@{name.text} stands here twice"
+            message = f"@{name.text} is given twice"
             yield SchemaFinding(codes.ANNOTATION_REPEATED, message, name.span, "remove one of the two")
         seen.add(name.text)
         blank = annotation.value is None or not annotation.value.text.strip()

@@ -1,4 +1,4 @@
-"""The rules that stand in a body, and whether they fit the properties that they name."""
+"""Checks of constraints: their arguments, and whether they fit the properties that they name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Types = Mapping[str, ValueType]
 def check_constraints(
     declaration: ast.NodeSyntax | ast.EdgeSyntax, properties: Sequence[ast.PropertySyntax]
 ) -> Iterator[SchemaFinding]:
-    """Every constraint of a declaration, those written as annotations included."""
+    """Check all constraints of a declaration, including those written as annotations of a property."""
     on_edge = isinstance(declaration, ast.EdgeSyntax)
     types = {each.name.text: resolve_type(each.type) for each in properties}
     if on_edge:
@@ -109,7 +109,10 @@ def _check_range(constraint: ast.ConstraintSyntax, types: Types) -> Iterator[Sch
         yield SchemaFinding(codes.CONSTRAINT_ARGUMENTS, message, bounds.span, "choose a smaller bound, or leave it out")
     elif len(limits) == 2 and limits != sorted(limits, key=lambda limit: limit or 0):
         yield SchemaFinding(
-            codes.RANGE_REVERSED, "no number lies in this range", bounds.span, "write the smaller bound first"
+            codes.RANGE_REVERSED,
+            "the minimum of the range exceeds its maximum",
+            bounds.span,
+            "write the smaller bound first",
         )
 
 
@@ -139,8 +142,8 @@ def _check_pattern(constraint: ast.ConstraintSyntax, types: Types) -> Iterator[S
 
 
 def _find_pattern_error(pattern: str) -> str | None:
-    # Arrow brings the RE2 that will run the pattern; schemas without one do not pay for its import. A value made
-    # from a list would make Arrow import pandas too.
+    # Arrow has the RE2 that will run the pattern; schemas without patterns do not import it. An array made from a
+    # list would import pandas too.
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -160,14 +163,14 @@ def _split_arguments(constraint: ast.ConstraintSyntax) -> tuple[ast.NameSyntax |
 
 
 def _span_of_argument(constraint: ast.ConstraintSyntax, argument: ast.NameSyntax) -> Span:
-    """The argument, or the annotation where the argument is the property that carries it."""
+    """Return the span of the argument, or of the annotation if the argument is the annotated property."""
     return argument.span if argument.span.start > constraint.span.start else constraint.span
 
 
 def _report_wrong_form(
     constraint: ast.ConstraintSyntax, place: ast.ConstraintSyntax | ast.ArgumentSyntax
 ) -> SchemaFinding:
-    message = f"@{constraint.kind} cannot be made of this"
+    message = f"the arguments of @{constraint.kind} are wrong"
     return SchemaFinding(codes.CONSTRAINT_ARGUMENTS, message, place.span, f"write {_FORMS[constraint.kind]}")
 
 

@@ -64,14 +64,14 @@ PROBLEM_CODES: Mapping[str, str] = MappingProxyType(
         ANNOTATION_VALUE: "An annotation lacks its value, or has one that it does not take.",
         BAD_EMBED: "`@embed` is not on a vector, or its source or keywords are wrong.",
         BAD_RENAME_HINT: "`@rename_from` does not name exactly one old name.",
-        BAD_DEFAULT: "The text of `@default` is no value of the property's type.",
+        BAD_DEFAULT: "The text of `@default` is not a value of the property's type.",
         CONSTRAINT_MISPLACED: "An edge has a constraint that only nodes may have.",
         CONSTRAINT_ARGUMENTS: "The arguments of a constraint are not of its form.",
         UNKNOWN_PROPERTY: "A constraint names a property that the type does not have.",
         CONSTRAINT_TYPE: "A constraint does not fit the type of its property.",
         SECOND_KEY: "A node has more than one key.",
         RANGE_REVERSED: "The minimum of a `@range` exceeds its maximum.",
-        BAD_PATTERN: "The pattern of a `@check` is no RE2 expression.",
+        BAD_PATTERN: "The pattern of a `@check` is not an RE2 expression.",
         UNIQUE_BLOB: "A `@unique` constraint names a blob.",
         SURPLUS_ARGUMENTS: "A `@range` or `@check` has more arguments than it uses.",
     }
@@ -91,16 +91,16 @@ STRICTER_THAN_0_8 = frozenset(
         SURPLUS_ARGUMENTS,
     }
 )
-"""Problems that release 0.8 let through: a graph that it made still opens, with these as warnings."""
+"""Problems that release 0.8 accepted. A graph that it made still opens, with these as warnings."""
 
 MAX_PROBLEMS = 100
-# One search among 10,000 names takes a tenth of a second.
+# Searching 10,000 names takes 0.1 s.
 _MAX_SUGGESTIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaFinding:
-    """A broken rule. ``word`` was not among ``known``, where that is what is wrong."""
+    """A broken rule. If a name is unknown, ``word`` is that name and ``known`` are the names it could be."""
 
     code: str
     message: str
@@ -111,7 +111,7 @@ class SchemaFinding:
 
 
 def report_findings(findings: Iterable[SchemaFinding], source: Source) -> list[Problem]:
-    """The findings as problems, each once, in order of their place; the first hundred of a hopeless text."""
+    """Return the findings as problems, without duplicates, in order of position, at most ``MAX_PROBLEMS``."""
     distinct = {(each.span.start, each.code, each.message): each for each in findings}
     first = [distinct[place] for place in sorted(distinct)][:MAX_PROBLEMS]
     suggestions = _MAX_SUGGESTIONS

@@ -39,7 +39,7 @@ def _parse_enum_value(text: str, values: tuple[str, ...]) -> str:
 
 def _parse_integer(text: str, scalar: Scalar) -> int:
     if _INTEGER.fullmatch(text) is None or int(text) not in INTEGER_RANGES[scalar]:
-        raise ValueError(f"'{text}' is no {scalar}")
+        raise ValueError(f"'{text}' is not a value of type {scalar}")
     return int(text)
 
 
@@ -47,13 +47,13 @@ def _parse_float(text: str, scalar: Scalar) -> float:
     value = float(text) if _NUMBER.fullmatch(text) else math.nan
     limit = _LARGEST_F32 if scalar is Scalar.F32 else math.inf
     if not math.isfinite(value) or abs(value) > limit:
-        raise ValueError(f"'{text}' is no {scalar}")
+        raise ValueError(f"'{text}' is not a value of type {scalar}")
     return value
 
 
 def _parse_bool(text: str) -> bool:
     if text not in ("true", "false"):
-        raise ValueError(f"'{text}' is no Bool, write true or false")
+        raise ValueError(f"'{text}' is not a Bool; write true or false")
     return text == "true"
 
 
@@ -61,14 +61,14 @@ def _parse_date(text: str) -> date:
     try:
         return from_days(parse_date(text))
     except ValueMismatch:
-        raise ValueError(f"'{text}' is no Date, write it like 2024-01-31") from None
+        raise ValueError(f"'{text}' is not a Date; write it like 2024-01-31") from None
 
 
 def _parse_datetime(text: str) -> datetime:
     try:
         return from_milliseconds(parse_datetime(text))
     except ValueMismatch:
-        raise ValueError(f"'{text}' is no DateTime, write it like 2024-01-31T08:00:00Z") from None
+        raise ValueError(f"'{text}' is not a DateTime; write it like 2024-01-31T08:00:00Z") from None
 
 
 _PARSERS: dict[Scalar, Callable[[str], DefaultValue]] = {

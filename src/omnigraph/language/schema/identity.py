@@ -1,4 +1,4 @@
-"""Names as numbers: the ids of types and properties in the IR, and the directories of their tables."""
+"""The keys and directories of tables, and the ids of types and properties in the IR. All follow from names."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _FNV64: Final = (64, 0xCBF29CE484222325, 0x100000001B3)
 
 
 def type_id(kind: str, name: str) -> int:
-    """The id of an interface, node or edge type; zero means none and is never given."""
+    """Return the id of an interface, node or edge type. Zero means "none" and is never used."""
     return _fnv1a(f"{kind}:{name}", *_FNV32) or 1
 
 
 def property_id(kind: str, owner: str, name: str) -> int:
-    """The id of a property."""
+    """Return the id of a property."""
     return _fnv1a(f"{kind}:{owner}:{name}", *_FNV32) or 1
 
 

@@ -1,7 +1,7 @@
-"""The schema IR: a schema in its one canonical form, the form that is stored, hashed and compared.
+"""The schema IR: the canonical form of a schema, which is stored, hashed and compared.
 
-Types, properties, columns and enum values are sorted, interface properties injected, property-level rules
-repeated among the constraints. :func:`build_catalog` is the only maker of catalogs.
+Types, properties, columns and enum values are sorted. Nodes contain the properties of their interfaces. Rules of one
+property are repeated among the constraints. Only :func:`build_catalog` makes catalogs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ IR_VERSION = 1
 
 
 class TypeKind(StrEnum):
-    """What a declaration declares."""
+    """The kinds of declarations."""
 
     INTERFACE = "interface"
     NODE = "node"
@@ -46,7 +46,7 @@ class TypeKind(StrEnum):
 
 
 class ColumnRuleKind(StrEnum):
-    """The rules over one or more columns, spelled as in the stored IR."""
+    """The kinds of rules over columns, spelled as in the stored IR."""
 
     KEY = "Key"
     UNIQUE = "Unique"
@@ -55,7 +55,7 @@ class ColumnRuleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
-    """A key, a unique rule or an index over columns, sorted."""
+    """A key, a unique rule or an index over sorted columns."""
 
     kind: ColumnRuleKind
     columns: tuple[str, ...]
@@ -66,7 +66,7 @@ Constraint: TypeAlias = "ColumnRule | RangeRule | PatternRule"
 
 @dataclass(frozen=True, slots=True)
 class PropertyIR:
-    """A property and its annotations, sorted."""
+    """A property and its sorted annotations."""
 
     name: str
     type: ValueType
@@ -83,7 +83,7 @@ class InterfaceIR:
 
 @dataclass(frozen=True, slots=True)
 class NodeIR:
-    """A node type, the properties of its interfaces among its own."""
+    """A node type, with the properties of its interfaces."""
 
     name: str
     annotations: tuple[Annotation, ...]
@@ -118,7 +118,7 @@ class SchemaIR:
 
 
 def build_ir(file: ast.SchemaFile) -> SchemaIR:
-    """The IR of a file that was checked."""
+    """Return the IR of a file that was checked."""
     interfaces = interfaces_by_name(file)
     return SchemaIR(
         _sort_by_name(InterfaceIR(each.name.text, _build_properties(each.properties)) for each in file.interfaces),
@@ -165,7 +165,7 @@ def _build_annotations(annotations: Iterable[ast.AnnotationSyntax]) -> tuple[Ann
         Annotation(
             each.name.text,
             None if each.value is None else each.value.text,
-            # Of a keyword that is given twice, the last counts.
+            # The last of several equal keywords counts.
             tuple(sorted({keyword.text: value.text for keyword, value in each.keywords}.items())),
         )
         for each in annotations
@@ -202,7 +202,7 @@ def _parse_bound(written: ast.LiteralSyntax | None) -> int | float | None:
 
 
 def constraint_key(constraint: Constraint) -> str:
-    """The text that orders constraints and tells them apart."""
+    """Return the text that identifies a constraint, and by which constraints are sorted."""
     match constraint:
         case ColumnRule(kind, columns):
             return f"{kind.lower()}:{','.join(columns)}"
@@ -213,14 +213,14 @@ def constraint_key(constraint: Constraint) -> str:
 
 
 def _format_debug(bound: int | float | None) -> str:
-    """A bound as Rust prints it for debugging: part of the order that readers in Rust expect."""
+    """Return a bound as Rust's debug format prints it: readers in Rust expect constraints in that order."""
     if bound is None:
         return "None"
     return f"Some({'Float' if isinstance(bound, float) else 'Integer'}({format_shortest(bound)}))"
 
 
 def format_shortest(number: int | float) -> str:
-    """A number in its shortest form, exponents without plus sign and leading zeros."""
+    """Return the shortest text of a number; exponents have no plus sign and no leading zeros."""
     mantissa, e, exponent = repr(number).partition("e")
     return f"{mantissa}e{int(exponent)}" if e else mantissa
 
@@ -231,7 +231,7 @@ Declared = TypeVar("Declared", InterfaceIR, NodeIR, EdgeIR, PropertyIR, Interfac
 
 
 def build_catalog(ir: SchemaIR) -> Catalog:
-    """The catalog of a schema."""
+    """Return the catalog of a schema."""
     return Catalog(
         _index_by_name(
             InterfaceType(each.name, tuple(map(_build_property, each.properties))) for each in ir.interfaces
@@ -270,7 +270,7 @@ def _build_edge_type(edge: EdgeIR) -> EdgeType:
 
 
 def _columns_of(constraints: Iterable[Constraint], *kinds: ColumnRuleKind) -> Iterator[tuple[str, ...]]:
-    """The columns of each rule of some kinds, each once."""
+    """Yield the columns of each rule of the given kinds, without duplicates."""
     rules = (each.columns for each in constraints if isinstance(each, ColumnRule) and each.kind in kinds)
     return iter(dict.fromkeys(tuple(dict.fromkeys(columns)) for columns in rules))
 
@@ -291,7 +291,7 @@ def _accept_default(default: Annotation | None, type_: ValueType) -> str | None:
     try:
         parse_default(default.value, type_)
     except ValueError:
-        # Release 0.8 knew no defaults and stored any text; opening such a graph warns, and the text means nothing.
+        # Release 0.8 had no defaults and stored any text. Opening such a graph warns, and ignores the text.
         return None
     return default.value
 

@@ -1,6 +1,6 @@
-"""The schema IR as JSON, byte for byte as other readers write it, and the hash that they compare.
+"""The schema IR as JSON, byte for byte as other implementations write it, and its hash.
 
-The compact form is hashed, the pretty form is stored. Ids are not kept in the IR: they follow from the names.
+The indented form is stored, the compact form is hashed. The IR has no ids: they follow from the names.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TypeJson(TypedDict):
 
 
 class AnnotationJson(TypedDict):
-    """An annotation; ``kwargs`` only when there are some."""
+    """An annotation; ``kwargs`` is left out if empty."""
 
     name: str
     value: str | None
@@ -113,22 +113,22 @@ class SchemaJson(TypedDict):
 
 
 def encode_ir(ir: SchemaIR) -> str:
-    """The stored form: two blanks per level, no line break at the end."""
+    """Return the stored form: two blanks per level, no line break at the end."""
     return orjson.dumps(_encode_schema(ir), option=orjson.OPT_INDENT_2).decode()
 
 
 def encode_compact_ir(ir: SchemaIR) -> str:
-    """The form that is hashed."""
+    """Return the form that is hashed."""
     return orjson.dumps(_encode_schema(ir)).decode()
 
 
 def hash_ir(ir: SchemaIR) -> str:
-    """The identity of a schema: ``sha256:`` and 64 hexadecimal digits."""
+    """Return the hash that identifies a schema: ``sha256:`` and 64 hexadecimal digits."""
     return f"sha256:{hashlib.sha256(encode_compact_ir(ir).encode()).hexdigest()}"
 
 
 def encode_state(ir: SchemaIR) -> str:
-    """The file that stands beside the stored IR and says which hash it has."""
+    """Return the content of the state file, which stores the hash of the IR beside it."""
     state = {"format_version": 1, "schema_ir_hash": hash_ir(ir), "schema_identity_version": 1}
     return orjson.dumps(state, option=orjson.OPT_INDENT_2).decode()
 
@@ -187,7 +187,7 @@ def _encode_properties(kind: TypeKind, owner: InterfaceIR | NodeIR | EdgeIR) -> 
 
 
 def encode_type(type_: ValueType) -> TypeJson:
-    """A type, as the IR and the migration plan write it."""
+    """Return a type in the JSON of the IR and of migration plans."""
     return {
         "scalar": str(type_.scalar) if type_.dimension is None else {"Vector": type_.dimension},
         "nullable": type_.nullable,
@@ -197,7 +197,7 @@ def encode_type(type_: ValueType) -> TypeJson:
 
 
 def encode_annotation(annotation: Annotation) -> AnnotationJson:
-    """An annotation, as the IR and the migration plan write it."""
+    """Return an annotation in the JSON of the IR and of migration plans."""
     found: AnnotationJson = {"name": annotation.name, "value": annotation.value}
     if annotation.keywords:
         found["kwargs"] = dict(annotation.keywords)
@@ -205,12 +205,12 @@ def encode_annotation(annotation: Annotation) -> AnnotationJson:
 
 
 def encode_cardinality(cardinality: Cardinality) -> CardinalityJson:
-    """A cardinality, as the IR and the migration plan write it."""
+    """Return a cardinality in the JSON of the IR and of migration plans."""
     return {"min": cardinality.minimum, "max": cardinality.maximum}
 
 
 def encode_constraint(constraint: Constraint) -> ConstraintJson:
-    """A constraint, as the migration plan writes it."""
+    """Return a constraint in the JSON of migration plans."""
     match constraint:
         case ColumnRule(kind, columns):
             return {str(kind): list(columns)}
@@ -238,7 +238,7 @@ def _encode_stored_bound(bound: int | float | None) -> BoundJson:
 
 
 def _format_float(number: float) -> str:
-    # Readers in Rust write the decade above 1e-5 without exponent, as Python does not.
+    # Rust writes numbers from 1e-5 to 1e-4 without an exponent, Python with one.
     return format(Decimal(repr(number)), "f") if 1e-5 <= abs(number) < 1e-4 else format_shortest(number)
 
 
@@ -246,7 +246,7 @@ def _format_float(number: float) -> str:
 
 
 def decode_ir(text: str | bytes) -> SchemaIR:
-    """The IR of a stored file. Its ids are not read, since they follow from the names."""
+    """Return the IR of a stored file. Its ids are ignored, since they follow from the names."""
     try:
         found = cast(SchemaJson, orjson.loads(text))
         version = found["ir_version"]

@@ -1,8 +1,8 @@
-"""The migration plan: the steps from one schema IR to another, in the order in which they apply.
+"""Plan a migration: the steps from one schema IR to another, in the order in which they are applied.
 
-Interfaces come first, then nodes, then edges, each by name, dropped types of a kind last. Names of the old
-schema are read through the renames that the new one asks for, so that an edge whose node was renamed, or a rule
-whose property was, is no change.
+Interfaces come first, then nodes, then edges, each by name, with the dropped types of a kind last. Renames are applied
+to the old schema before it is compared, so that an edge of a renamed node, or a rule of a renamed property, is not a
+change.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ TYPE_CHANGED = "OG-MF-106"
 KEY_ORDER_CHANGED = "OG-MF-107"
 
 _WIDER = {Scalar.I32: Scalar.I64, Scalar.U32: Scalar.U64, Scalar.F32: Scalar.F64}
-# No stored row depends on these, or a constraint step says what does.
+# Stored rows do not depend on these, or a step about constraints covers it.
 _FREE_ANNOTATIONS = PROPERTY_RULES | {"description", "instruction", "rename_from", "default"}
 
 TypeIR = TypeVar("TypeIR", InterfaceIR, NodeIR, EdgeIR)
 
 
 def plan_migration(old: SchemaIR, new: SchemaIR, *, allow_data_loss: bool = False) -> MigrationPlan:
-    """The steps from one schema to another; ``allow_data_loss`` makes every drop a hard one."""
+    """Return the steps from one schema to another; ``allow_data_loss`` makes every drop a hard drop."""
     mode = DropMode.HARD if allow_data_loss else DropMode.SOFT
     nodes = _find_renames(old.nodes, new.nodes)
     edges = _find_renames(old.edges, new.edges)
@@ -91,7 +91,7 @@ def plan_migration(old: SchemaIR, new: SchemaIR, *, allow_data_loss: bool = Fals
 
 @dataclass(frozen=True, slots=True)
 class _Renames:
-    """The accepted hints in both directions, and why others were not followed."""
+    """The renames in both directions, and why other rename hints were rejected."""
 
     new_names: Mapping[str, str] = field(default_factory=dict[str, str])
     old_names: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -114,7 +114,7 @@ def _find_renames(
     refused: dict[str, str] = {}
     for each in new:
         hint = next((annotation.value for annotation in each.annotations if annotation.name == "rename_from"), None)
-        # A name that exists already is that type or property, whatever the hint says.
+        # A name that the old schema has is not renamed, whatever the hint says.
         if hint is None or each.name in before:
             continue
         if hint not in before:
@@ -133,7 +133,7 @@ def _find_renames(
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """The type, under its new name, that a step is about."""
+    """The type that a step is about, by its new name."""
 
     kind: TypeKind
     name: str
@@ -262,7 +262,7 @@ def _compare_property_types(
 
 
 def _is_widening(old: ValueType, new: ValueType, *, in_key: bool) -> bool:
-    # The text of a float depends on its width, so ids made of it would change.
+    # The text of a float depends on its width, so the ids made from it would change.
     if in_key and old.scalar is Scalar.F32:
         return False
     return not old.is_list and not new.is_list and _WIDER.get(old.scalar) == new.scalar
@@ -285,7 +285,7 @@ def _compare_property_annotations(
 def _find_changed_annotations(
     before: Iterable[Annotation], after: Iterable[Annotation], *, renamed: bool
 ) -> frozenset[str]:
-    """The names of the annotations that were added, removed or changed; the hint of a rename is none."""
+    """Return the names of the annotations that were added, removed or changed; the hint of a rename does not count."""
     old, new = Counter(before), Counter(after)
     names = {each.name for each in (old - new) + (new - old)}
     return frozenset(names - {"rename_from"} if renamed else names)

@@ -1,4 +1,4 @@
-"""From `.pg` text to its syntax tree, or to every syntax problem in it."""
+"""Parse `.pg` text into a syntax tree, or into a list of all syntax problems."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _LITERAL_KINDS = {
 
 
 def parse_schema_text(source: Source) -> ast.SchemaFile | list[Problem]:
-    """The syntax tree of a text, or every syntax problem in it."""
+    """Return the syntax tree of a text, or all syntax problems in it."""
     return _grammar().parse(source)
 
 
@@ -84,7 +84,7 @@ _Body = tuple[tuple[ast.PropertySyntax, ...], tuple[ast.ConstraintSyntax, ...]]
 
 @v_args(inline=True)
 class _TreeBuilder(Transformer[Token, ast.SchemaFile]):
-    """One method per rule of the grammar; no state, so that threads can share it."""
+    """One method per rule of the grammar. It has no state, so threads can share it."""
 
     def start(self, *declarations: ast.InterfaceSyntax | ast.NodeSyntax | ast.EdgeSyntax) -> ast.SchemaFile:
         return ast.SchemaFile(

@@ -1,6 +1,6 @@
-"""What a declaration amounts to: interface properties injected, property-level rules beside the body's.
+"""Resolve declarations: add the properties of interfaces, and the constraints that annotations of properties mean.
 
-The checks and the IR both start from here, so that what is checked is what is stored.
+The checks and the IR both use these functions, so that the checked schema is the stored one.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from omnigraph.language.schema import ast
 from omnigraph.language.types import ValueType
 
 PROPERTY_RULES = frozenset({"key", "unique", "index"})
-"""Annotations of a property that mean a constraint on it alone."""
+"""The annotations of a property that mean a constraint on it alone."""
 
 
 def interfaces_by_name(file: ast.SchemaFile) -> dict[str, ast.InterfaceSyntax]:
-    """The interfaces of a file; of two with one name, the first."""
+    """Return the interfaces of a file by name; the first one if two have the same name."""
     return {interface.name.text: interface for interface in reversed(file.interfaces)}
 
 
 def resolve_properties(
     declaration: ast.NodeSyntax | ast.EdgeSyntax, interfaces: Mapping[str, ast.InterfaceSyntax]
 ) -> tuple[ast.PropertySyntax, ...]:
-    """The declared properties, then those of the interfaces that the node does not declare itself."""
+    """Return the declared properties, then those of its interfaces that the node does not declare itself."""
     properties: dict[str, ast.PropertySyntax] = {}
     for each in declaration.properties:
         properties.setdefault(each.name.text, each)
@@ -35,14 +35,14 @@ def resolve_properties(
 
 
 def constraints_of(each: ast.PropertySyntax) -> Iterator[ast.ConstraintSyntax]:
-    """The constraints that a property carries as annotations."""
+    """Yield the constraints that a property has as annotations."""
     for annotation in each.annotations:
         if annotation.name.text in PROPERTY_RULES:
             yield ast.ConstraintSyntax(ast.ConstraintKind(annotation.name.text), (each.name,), annotation.name.span)
 
 
 def resolve_type(written: ast.TypeSyntax) -> ValueType:
-    """The type that an expression means: the order of enum values does not matter."""
+    """Return the type that was written; the order of enum values does not matter."""
     values = written.enum_values
     return ValueType(
         written.scalar,

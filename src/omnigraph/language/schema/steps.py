@@ -1,4 +1,4 @@
-"""The steps of a migration: what each changes, what it does to stored rows, and how it looks as JSON."""
+"""The steps of a migration: what each one changes, what it does to stored rows, and its JSON."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Tier(StrEnum):
     """What a step does to stored rows."""
 
     METADATA = "metadata"
-    """No row is touched."""
+    """No row changes."""
     REWRITE = "rewrite"
-    """The rows of a table are written anew, and say the same."""
+    """The rows of a table are rewritten; their values stay."""
     VALIDATED = "validated"
-    """The rows are checked first; one that breaks the new rule stops the whole migration."""
+    """The rows are checked; one that breaks the new rule stops the migration."""
     DESTRUCTIVE = "destructive"
-    """Something that was stored is gone afterwards, in every version."""
+    """Stored data is lost, in every version."""
 
 
 class DropMode(StrEnum):
-    """Whether what is dropped stays readable in older versions."""
+    """Whether dropped data stays readable in older versions (soft) or not (hard)."""
 
     SOFT = "soft"
     HARD = "hard"
@@ -37,7 +37,7 @@ class DropMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MigrationStep:
-    """One step; ``kind`` names it in JSON."""
+    """One step; ``kind`` is its name in JSON."""
 
     kind: ClassVar[str] = ""
 
@@ -47,7 +47,7 @@ class MigrationStep:
         return Tier.METADATA
 
     def to_json(self) -> dict[str, Json]:
-        """The step as JSON: its kind, its fields as far as they are set, its tier."""
+        """Return the step as JSON: its kind, the fields that are set, and its tier."""
         values = {field.name.rstrip("_"): getattr(self, field.name) for field in fields(self)}
         given = {name: _to_json(value) for name, value in values.items() if value is not None}
         return {"kind": self.kind, **given, "tier": str(self.tier)}
@@ -74,7 +74,7 @@ def _to_json(value: object) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class TypeStep(MigrationStep):
-    """A step about one type that stays."""
+    """A step about one type that is not dropped."""
 
     type_kind: TypeKind
     type_name: str
@@ -87,7 +87,7 @@ class TypeStep(MigrationStep):
 
 @dataclass(frozen=True, slots=True)
 class AddType(MigrationStep):
-    """A new type, with all that it declares."""
+    """Add a type, with its properties and rules."""
 
     kind = "add_type"
     type_kind: TypeKind
@@ -96,7 +96,7 @@ class AddType(MigrationStep):
 
 @dataclass(frozen=True, slots=True)
 class RenameType(MigrationStep):
-    """The rows of a type move to the table of its new name; their ids stay."""
+    """Rename a type: its rows move to the table of the new name, and keep their ids."""
 
     kind = "rename_type"
     type_kind: TypeKind
@@ -105,23 +105,23 @@ class RenameType(MigrationStep):
 
     @property
     def old_key(self) -> TableKey:
-        """The table that the rows leave."""
+        """The table of the old name."""
         return TableKey.of(self.type_kind, self.from_)
 
     @property
     def new_key(self) -> TableKey:
-        """The table that the rows move to."""
+        """The table of the new name."""
         return TableKey.of(self.type_kind, self.to)
 
     @property
     def tier(self) -> Tier:
-        """A table lies where its name says, so its rows are written anew."""
+        """The directory of a table follows from its name, so the rows are rewritten."""
         return Tier.REWRITE
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateTypeMetadata(TypeStep):
-    """The annotations of a type changed, in a way that no row depends on."""
+    """Change annotations of a type that no row depends on."""
 
     kind = "update_type_metadata"
     annotations: tuple[Annotation, ...]
@@ -129,7 +129,7 @@ class UpdateTypeMetadata(TypeStep):
 
 @dataclass(frozen=True, slots=True)
 class ChangeCardinality(TypeStep):
-    """An edge type may have more, or must have fewer, edges per source."""
+    """Change how many edges of a type a source node may have."""
 
     kind = "change_cardinality"
     from_: Cardinality
@@ -137,7 +137,7 @@ class ChangeCardinality(TypeStep):
 
     @property
     def tier(self) -> Tier:
-        """What held under a narrower rule holds under a wider one."""
+        """A wider cardinality needs no check."""
         wider_below = self.to.minimum <= self.from_.minimum
         wider_above = self.to.maximum is None or (
             self.from_.maximum is not None and self.to.maximum >= self.from_.maximum
@@ -147,7 +147,7 @@ class ChangeCardinality(TypeStep):
 
 @dataclass(frozen=True, slots=True)
 class DropType(MigrationStep):
-    """A type is gone; softly dropped, older versions still show it."""
+    """Drop a type. After a soft drop, older versions still show it."""
 
     kind = "drop_type"
     type_kind: TypeKind
@@ -177,7 +177,7 @@ class PropertyStep(TypeStep):
 
 @dataclass(frozen=True, slots=True)
 class AddProperty(PropertyStep):
-    """A new property: null in the rows that exist, or its default where it is required."""
+    """Add a property. Existing rows get null, or the default if it is required."""
 
     kind = "add_property"
     property_type: ValueType
@@ -185,14 +185,14 @@ class AddProperty(PropertyStep):
 
     @property
     def tier(self) -> Tier:
-        """A required property has to be filled in; interfaces have no rows."""
+        """A required property is filled in; interfaces have no rows."""
         filled = not self.property_type.nullable and self.type_kind is not TypeKind.INTERFACE
         return Tier.REWRITE if filled else Tier.METADATA
 
 
 @dataclass(frozen=True, slots=True)
 class RenameProperty(TypeStep):
-    """A property has another name; its values stay."""
+    """Rename a property; its values stay."""
 
     kind = "rename_property"
     from_: str
@@ -201,7 +201,7 @@ class RenameProperty(TypeStep):
 
 @dataclass(frozen=True, slots=True)
 class WidenProperty(PropertyStep):
-    """A number type becomes the wider one of its kind."""
+    """Change a number type to the wider type of its kind."""
 
     kind = "widen_property"
     from_: Scalar
@@ -209,20 +209,20 @@ class WidenProperty(PropertyStep):
 
     @property
     def tier(self) -> Tier:
-        """The column is written anew in its wider form; interfaces have no rows."""
+        """The column is rewritten with the wider type; interfaces have no rows."""
         return Tier.METADATA if self.type_kind is TypeKind.INTERFACE else Tier.REWRITE
 
 
 @dataclass(frozen=True, slots=True)
 class RelaxProperty(PropertyStep):
-    """A required property may be null from now on."""
+    """Allow null in a required property."""
 
     kind = "relax_property"
 
 
 @dataclass(frozen=True, slots=True)
 class RequireProperty(PropertyStep):
-    """A property may not be null any more."""
+    """Forbid null in a property."""
 
     kind = "require_property"
 
@@ -234,7 +234,7 @@ class RequireProperty(PropertyStep):
 
 @dataclass(frozen=True, slots=True)
 class ExtendEnum(PropertyStep):
-    """An enum has more values."""
+    """Add values to an enum."""
 
     kind = "extend_enum"
     added_values: tuple[str, ...]
@@ -242,7 +242,7 @@ class ExtendEnum(PropertyStep):
 
 @dataclass(frozen=True, slots=True)
 class NarrowEnum(PropertyStep):
-    """An enum has lost values."""
+    """Remove values from an enum."""
 
     kind = "narrow_enum"
     removed_values: tuple[str, ...]
@@ -255,7 +255,7 @@ class NarrowEnum(PropertyStep):
 
 @dataclass(frozen=True, slots=True)
 class UpdatePropertyMetadata(PropertyStep):
-    """The annotations of a property changed, in a way that no row depends on."""
+    """Change annotations of a property that no row depends on."""
 
     kind = "update_property_metadata"
     annotations: tuple[Annotation, ...]
@@ -263,7 +263,7 @@ class UpdatePropertyMetadata(PropertyStep):
 
 @dataclass(frozen=True, slots=True)
 class DropProperty(PropertyStep):
-    """A property is gone; softly dropped, older versions still show it."""
+    """Drop a property. After a soft drop, older versions still show it."""
 
     kind = "drop_property"
     mode: DropMode
@@ -279,21 +279,21 @@ class DropProperty(PropertyStep):
 
 @dataclass(frozen=True, slots=True)
 class AddConstraint(TypeStep):
-    """A new rule. For a key, the stored ids must be those that the key gives."""
+    """Add a rule. For a key, the stored ids must be the ids that the key gives."""
 
     kind = "add_constraint"
     constraint: Constraint
 
     @property
     def tier(self) -> Tier:
-        """Any row may have an index; other rules can be broken."""
+        """An index fits all rows; rows may break any other rule."""
         is_index = isinstance(self.constraint, ColumnRule) and self.constraint.kind is ColumnRuleKind.INDEX
         return Tier.METADATA if is_index else Tier.VALIDATED
 
 
 @dataclass(frozen=True, slots=True)
 class DropConstraint(TypeStep):
-    """A rule does not hold any more."""
+    """Drop a rule."""
 
     kind = "drop_constraint"
     constraint: Constraint
@@ -304,7 +304,7 @@ class DropConstraint(TypeStep):
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedChange(MigrationStep):
-    """A difference that no step can bridge; with one of these a plan cannot be applied."""
+    """A difference that no step supports; a plan with one cannot be applied."""
 
     kind = "unsupported_change"
     entity: str
@@ -313,13 +313,13 @@ class UnsupportedChange(MigrationStep):
 
     @property
     def tier(self) -> Tier:
-        """What is left is to export, change and load again."""
+        """The only way is to export, change and load again."""
         return Tier.DESTRUCTIVE
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """The way from one schema to another."""
+    """The steps from one schema to another."""
 
     steps: tuple[MigrationStep, ...]
 
@@ -330,9 +330,9 @@ class MigrationPlan:
 
     @property
     def unsupported(self) -> Sequence[UnsupportedChange]:
-        """The differences that stand in the way."""
+        """The differences that no step supports."""
         return [step for step in self.steps if isinstance(step, UnsupportedChange)]
 
     def to_json(self) -> Mapping[str, Json]:
-        """The plan as JSON."""
+        """Return the plan as JSON."""
         return {"supported": self.supported, "steps": [step.to_json() for step in self.steps]}
