@@ -315,7 +315,7 @@ def test_fresh_rows_are_appended_without_looking_for_others(fleet: Graph, monkey
     def never(*_: object) -> None:
         raise AssertionError("nothing can be replaced")
 
-    monkeypatch.setattr(load_work, "_addresses", never)
+    monkeypatch.setattr(load_work, "_find_replaced", never)
     fleet.load([tow("v1", "v3"), tow("v1", "v3")], mode="merge")
     assert len(rows_of(fleet, "Tows")) == 3
 

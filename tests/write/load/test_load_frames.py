@@ -22,7 +22,7 @@ from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.storage.columns import Values, column_of, to_list
-from omnigraph.write.load.conversion import from_arrow, from_values
+from omnigraph.write.load.conversion import convert_arrow, convert_values
 from omnigraph.write.load.data_frames import read_frame
 from omnigraph.write.load.records import read_records
 from omnigraph.write.load.validation import RawBatch, validate_batch
@@ -218,18 +218,18 @@ JSON_VALUES: dict[str, st.SearchStrategy[object]] = {
 def test_a_column_at_once_and_value_by_value_are_the_same(scalar: str, data: st.DataObject) -> None:
     type_ = ValueType(Scalar(scalar))
     values = data.draw(st.lists(JSON_VALUES[scalar] | st.none(), max_size=8))
-    together = from_values(values, type_)
-    alone = [from_values([value], type_) for value in values]
+    together = convert_values(values, type_)
+    alone = [convert_values([value], type_) for value in values]
     assert together.mismatches == ()
     assert to_list(together.values) == [to_list(each.values)[0] for each in alone]
-    lists = from_values([values, None, []], ValueType(Scalar(scalar), is_list=True))
+    lists = convert_values([values, None, []], ValueType(Scalar(scalar), is_list=True))
     assert to_list(lists.values) == [to_list(together.values), None, []]
 
 
 @given(days=st.lists(st.integers(-700_000, 2_900_000)), unit=st.sampled_from(["ms", "us"]))
 def test_instants_come_out_of_every_unit_as_they_went_in(days: list[int], unit: Literal["ms", "us"]) -> None:
     moments = [datetime(1970, 1, 1) + timedelta(days=day, milliseconds=day) for day in days]
-    found = from_arrow(pa.array(moments, pa.timestamp(unit)), ValueType(Scalar.DATETIME))
+    found = convert_arrow(pa.array(moments, pa.timestamp(unit)), ValueType(Scalar.DATETIME))
     assert to_list(found.values.cast(pa.int64())) == [day * 86_400_000 + day for day in days]
 
 

@@ -186,7 +186,7 @@ def test_a_branch_that_is_made_anew_while_rows_are_staged_is_a_conflict(fleet: G
         fleet.create_branch("june")
         fleet.load([port("z")], branch="june")
 
-    with pytest.raises(ConflictError, match="made anew"):
+    with pytest.raises(ConflictError, match="re-created"):
         fleet.load(read(), branch="june")
     assert ports(fleet, "june") == {**PORTS, "z": "n"}
 

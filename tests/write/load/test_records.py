@@ -171,9 +171,9 @@ def test_utf_16_is_named(fleet: Graph, tmp_path: Path) -> None:
         ('{"type": "Port", "code": "x"}', "record", "unknown field 'code'"),
         ('{"type": "Port", "data": []}', "record", "'data' is not an object"),
         ('{"edge": "Tows", "from": "v1", "to": "v2", "data": 1}', "record", "'data' is not an object"),
-        ('{"type": "Port", "type": "Port"}', "record", "'type' stands twice"),
-        ('{"type": "Port", "data": {"code": "a", "code" : "b"}}', "record", "'code' stands twice"),
-        ('{"type": "Port", "data": {"code": "a:b", "name": "x", "name": "x"}}', "record", "'name' stands twice"),
+        ('{"type": "Port", "type": "Port"}', "record", "'type' occurs twice"),
+        ('{"type": "Port", "data": {"code": "a", "code" : "b"}}', "record", "'code' occurs twice"),
+        ('{"type": "Port", "data": {"code": "a:b", "name": "x", "name": "x"}}', "record", "'name' occurs twice"),
         (
             '{"type": "Port", "data": {"code": "a", "nam": "b", "name": "x"}}',
             "known properties",

@@ -1,4 +1,4 @@
-"""Loads: records and frames of any size, read once, checked against every rule, made one commit."""
+"""Loads: read records and frames of any size once, check them against every rule, and commit them as one commit."""
 
 from omnigraph.write.load.conversion import can_convert
 from omnigraph.write.load.data_frames import (
@@ -21,7 +21,7 @@ from omnigraph.write.load.incoming_rows import (
 from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, IncomingTable, LoadMode, stage_rows
 from omnigraph.write.load.positions import RecordPosition, RowNumbers
 from omnigraph.write.load.quarantine import (
-    MOST_VIOLATIONS,
+    MAX_VIOLATIONS,
     RejectsLine,
     RejectsTarget,
     ViolationCollector,
@@ -48,7 +48,7 @@ __all__ = [
     "BATCH_ROWS",
     "LOCAL_LOAD_ENGINE",
     "MAX_BUFFERED_BYTES",
-    "MOST_VIOLATIONS",
+    "MAX_VIOLATIONS",
     "ArrowStream",
     "ColumnMapping",
     "Engine",

@@ -1,12 +1,13 @@
-"""The rows of one type on their way in, once they are read: few lie in memory, many in fragments that nobody sees.
+"""The incoming rows of one type, after they were read: few are kept in memory, many in invisible fragments.
 
-Fragments lie in the folder of the table that will show them, or, where that may not be written to yet, in a table of
-this machine. Rules look at them through a detached version, and only at the columns that they need. Rows are staged
-as often as the commit asks for it, and written once for each folder.
+Fragments are written to the folder of the table that will show them. If that folder may not be written to yet, they go
+to a local table. Rules read the fragments through a detached version, and only the columns that they need. The commit
+may stage the rows several times; they are written once for each folder.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,73 +17,83 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.errors import OmniGraphError
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, is_not_among, places
 from omnigraph.storage.filters import AnyOf
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.objects import Objects
 from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import WriteMode
+from omnigraph.storage.staging import discard as discard_files
+from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.table_writes import WriteMode
 from omnigraph.write.blobs import load_blobs
 from omnigraph.write.load.positions import RowNumbers, RowPositions
 from omnigraph.write.spill import spill_rows
 
-_ROWS_WITH_BLOBS: Final = 64
-"""Blobs are read for so few rows at a time."""
+_BLOB_ROWS_AT_ONCE: Final = 64
+"""Read blobs for this many rows at a time, since blobs are large."""
+_log = logging.getLogger("omnigraph")
 
 
 class RowStorage(Protocol):
-    """Where the rows of one type lie."""
+    """Keeps the rows of one type."""
 
-    def read_columns(self, names: Sequence[str], without: Values) -> pa.Table:
-        """Some columns of all rows but those of some ids, taking no memory that grows with them."""
+    def read_columns(self, names: Sequence[str], excluded_ids: Values) -> pa.Table:
+        """Return some columns of all rows except the excluded ids. Memory does not grow with the rows."""
         ...
 
     def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[tuple[RowNumbers, pa.Table]]:
-        """The rows of some ids, by pieces, with their numbers; in some columns, or as they can be written again."""
+        """Yield the rows of some ids with their row numbers, in pieces; whole rows if ``names`` is None."""
         ...
 
-    def write_to(self, table: Table, mode: WriteMode, without: Values) -> tuple[FragmentText, ...]:
-        """All rows but those of some ids, written once more, as fragments in the folder of a table."""
+    def write_to(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
+        """Write all rows except the excluded ids as fragments into the folder of a table."""
         ...
 
 
 @dataclass(slots=True)
 class IncomingRows:
-    """All incoming rows of one type. ``fresh``: their ids were all made here."""
+    """All incoming rows of one type. ``has_generated_ids``: this load generated all ids."""
 
     type: NodeType | EdgeType
-    fresh: bool
+    has_generated_ids: bool
     positions: RowPositions
     storage: RowStorage
     _written: list[_WrittenFragments] = field(default_factory=list["_WrittenFragments"])
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return self.positions.count
 
     @property
     def is_large(self) -> bool:
-        """Whether writing them takes its time."""
+        """Whether writing the rows takes long."""
         return isinstance(self.storage, StagedRows)
 
-    def write_fragments(self, table: Table, mode: WriteMode, without: Values) -> tuple[FragmentText, ...]:
-        """The rows, but those of some ids, as fragments in the folder of a table; written if they are not there yet."""
-        if isinstance(self.storage, StagedRows) and not len(without) and self.storage.target.is_usable_by(table, mode):
+    def write_fragments(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
+        """Return fragments in the folder of a table with all rows except the excluded ids; write them if needed."""
+        if (
+            isinstance(self.storage, StagedRows)
+            and not len(excluded_ids)
+            and self.storage.target.is_usable_by(table, mode)
+        ):
             return self.storage.fragments
-        for known in self._written:
-            if known.excluded_ids.equals(without) and known.target.is_usable_by(table, mode):
-                return known.fragments
-        made = _WrittenFragments(FragmentTarget(table, mode), without, self.storage.write_to(table, mode, without))
-        self._written.append(made)
-        return made.fragments
+        for written in self._written:
+            if written.excluded_ids.equals(excluded_ids) and written.target.is_usable_by(table, mode):
+                return written.fragments
+        written = _WrittenFragments(
+            FragmentTarget(table, mode), excluded_ids, self.storage.write_to(table, mode, excluded_ids)
+        )
+        self._written.append(written)
+        return written.fragments
 
 
 @dataclass(frozen=True, slots=True)
 class _WrittenFragments:
-    """Fragments in the folder of a table: all rows but those of some ids."""
+    """Fragments in the folder of a table that hold all rows except the excluded ids."""
 
     target: FragmentTarget
     excluded_ids: Values
@@ -91,9 +102,9 @@ class _WrittenFragments:
 
 @dataclass(frozen=True, slots=True)
 class FragmentTarget:
-    """A pinned table in whose folder fragments are written, to join its rows or to replace them.
+    """A pinned table whose folder receives fragments, to append to its rows or to replace them.
 
-    ``folder`` is that folder below the root of the graph; None where it is no part of the graph.
+    ``folder`` is relative to the root of the graph; None if the folder is not part of the graph.
     """
 
     table: Table
@@ -101,66 +112,76 @@ class FragmentTarget:
     folder: str | None = None
 
     def is_usable_by(self, table: Table, mode: WriteMode) -> bool:
-        """Whether what is written here can be shown by that table, whatever its version."""
+        """Whether any version of ``table`` can show fragments that were written here."""
         return (self.table.uri, self.table.branch, self.mode) == (table.uri, table.branch, mode)
+
+    def discard(self, objects: Objects, fragments: Iterable[FragmentText]) -> None:
+        """Delete fragments of a failed load. Call it only if no commit was ever asked to show them."""
+        if self.folder is None:
+            return
+        try:
+            discard_files(objects, self.folder, fragments)
+        except OmniGraphError as error:
+            # No version refers to the fragments, so cleanup deletes them once they are old.
+            _log.warning("the fragments of a failed load in %s were not deleted: %s", self.folder, error)
 
 
 @dataclass(frozen=True, slots=True)
 class InMemoryRows:
-    """Rows in memory."""
+    """Keeps rows in memory."""
 
     rows: pa.Table
 
-    def read_columns(self, names: Sequence[str], without: Values) -> pa.Table:
-        """Some columns of the rows but those of some ids."""
-        return _without(self.rows.select(list(names)), without)
+    def read_columns(self, names: Sequence[str], excluded_ids: Values) -> pa.Table:
+        """Return some columns of the rows except the excluded ids."""
+        return _exclude(self.rows.select(list(names)), excluded_ids)
 
     def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[tuple[RowNumbers, pa.Table]]:
-        """The rows of some ids."""
+        """Yield the rows of some ids with their row numbers."""
         numbers = places(cast("Values", is_among(column_of(self.rows, "id"), ids)))
         rows = self.rows if names is None else self.rows.select(list(names))
         yield numbers, rows.take(numbers)
 
-    def write_to(self, table: Table, mode: WriteMode, without: Values) -> tuple[FragmentText, ...]:
-        """The rows but those of some ids, in the folder of a table."""
-        return tables.write_rows(table, to_reader(self.rows.schema, [self.rows], without), mode)
+    def write_to(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
+        """Write the rows except the excluded ids into the folder of a table."""
+        return tables.write_rows(table, to_reader(self.rows.schema, [self.rows], excluded_ids), mode)
 
 
 @dataclass
 class StagedRows:
-    """Rows in fragments at their home, read through a detached version."""
+    """Keeps rows in fragments and reads them through a detached version."""
 
     type: NodeType | EdgeType
     target: FragmentTarget
     fragments: tuple[FragmentText, ...]
     _columns: dict[tuple[str, ...], pa.Table] = field(default_factory=dict[tuple[str, ...], pa.Table])
 
-    def read_columns(self, names: Sequence[str], without: Values) -> pa.Table:
-        """Some columns of the rows but those of some ids, in a file; of all rows they are read once."""
+    def read_columns(self, names: Sequence[str], excluded_ids: Values) -> pa.Table:
+        """Return some columns of the rows except the excluded ids, in a local file. Without exclusions it is cached."""
         key, schema = tuple(names), arrow_schema(self.type).empty_table().select(list(names)).schema
-        if not len(without) and key in self._columns:
+        if not len(excluded_ids) and key in self._columns:
             return self._columns[key]
-        pieces = (_without(piece.select(list(names)), without).cast(schema) for piece in self._scan(names))
+        pieces = (_exclude(piece.select(list(names)), excluded_ids).cast(schema) for piece in self._scan(names))
         found = spill_rows(schema, pieces)
-        if not len(without):
+        if not len(excluded_ids):
             self._columns[key] = found
         return found
 
     def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[tuple[RowNumbers, pa.Table]]:
-        """The rows of some ids."""
+        """Yield the rows of some ids with their row numbers."""
         for piece in self._scan(names, AnyOf(("id",), cast("pa.StringArray", ids)).sql()):
             found = piece.filter(is_among(column_of(piece, "id"), ids))
-            yield self._numbers(found), self._whole(found) if names is None else found.select(list(names))
+            yield self._number_rows(found), self._load_blobs(found) if names is None else found.select(list(names))
 
-    def write_to(self, table: Table, mode: WriteMode, without: Values) -> tuple[FragmentText, ...]:
-        """The rows but those of some ids, in the folder of a table."""
+    def write_to(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
+        """Write the rows except the excluded ids into the folder of a table."""
         schema = arrow_schema(self.type)
         pieces = attach_blobs(self.detached, schema, self._scan(None))
-        return tables.write_rows(table, to_reader(schema, pieces, without), mode)
+        return tables.write_rows(table, to_reader(schema, pieces, excluded_ids), mode)
 
     @cached_property
     def detached(self) -> Table:
-        """A detached version that shows the rows, behind those of the pin that are to stay."""
+        """A detached version that shows the fragments, after the pinned rows if they are appended."""
         if self.target.mode == "append":
             staged = tables.append_fragments(self.target.table, self.fragments)
         else:
@@ -170,12 +191,12 @@ class StagedRows:
 
     @cached_property
     def last_other_fragment(self) -> int | None:
-        """The last fragment that is not of these rows: theirs are numbered after all others, replaced ones too."""
+        """The last fragment id of the pinned table: the ids of these fragments are larger, also in an overwrite."""
         return max(self.target.table.fragment_rows(), default=None)
 
     @cached_property
     def _fragment_rows(self) -> tuple[npt.NDArray[np.uint64], RowNumbers]:
-        """The ids of the fragments, and the number of the first row in each: none has lost a row yet."""
+        """The fragment ids, and the number of the first row of each. No fragment has deletions yet."""
         rows = sorted(self.detached.fragment_rows().items())
         own = [
             (id_, count) for id_, count in rows if self.last_other_fragment is None or id_ > self.last_other_fragment
@@ -183,39 +204,39 @@ class StagedRows:
         return np.array([id_ for id_, _ in own], np.uint64), np.cumsum([0, *(count for _, count in own)])
 
     def _scan(self, columns: Sequence[str] | None, filter_: str | None = None) -> Iterator[pa.Table]:
-        """Rows in their order, by pieces, with their addresses."""
+        """Scan the rows in order, in pieces, with their addresses."""
         reader = self.detached.scan(
             columns, filter=filter_, with_row_address=True, after_fragment=self.last_other_fragment, one_by_one=True
         )
         return (pa.Table.from_batches([batch]) for batch in reader)
 
-    def _numbers(self, rows: pa.Table) -> RowNumbers:
+    def _number_rows(self, rows: pa.Table) -> RowNumbers:
         fragments, starts = self._fragment_rows
         addresses = rows[ROW_ADDRESS].to_numpy()
         return starts[np.searchsorted(fragments, addresses >> 32)] + (addresses & 0xFFFFFFFF).astype(np.int64)
 
-    def _whole(self, rows: pa.Table) -> pa.Table:
+    def _load_blobs(self, rows: pa.Table) -> pa.Table:
         return load_blobs(self.detached, rows, arrow_schema(self.type))
 
 
 def attach_blobs(table: Table, schema: pa.Schema, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Rows of a table that were read with their addresses, as they can be written again: with their blobs."""
+    """Turn scanned rows with addresses into rows that can be written again: load their blobs, a few rows at a time."""
     has_blobs = any(pa.types.is_struct(type_) for type_ in schema.types)
     for piece in pieces:
-        at_once = _ROWS_WITH_BLOBS if has_blobs else max(1, piece.num_rows)
+        at_once = _BLOB_ROWS_AT_ONCE if has_blobs else max(1, piece.num_rows)
         for start in range(0, piece.num_rows, at_once):
             yield load_blobs(table, piece.slice(start, at_once), schema)
 
 
-def to_reader(schema: pa.Schema, pieces: Iterable[pa.Table], without: Values) -> pa.RecordBatchReader:
-    """Whole rows but those of some ids, to be written."""
+def to_reader(schema: pa.Schema, pieces: Iterable[pa.Table], excluded_ids: Values) -> pa.RecordBatchReader:
+    """Return rows except the excluded ids as a reader that can be written."""
     batches = (
         pa.RecordBatch.from_arrays(batch.columns, schema=schema)
         for piece in pieces
-        for batch in _without(piece, without).to_batches()
+        for batch in _exclude(piece, excluded_ids).to_batches()
     )
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
-def _without(rows: pa.Table, ids: Values) -> pa.Table:
+def _exclude(rows: pa.Table, ids: Values) -> pa.Table:
     return rows.filter(is_not_among(column_of(rows, "id"), ids)) if len(ids) else rows

@@ -1,4 +1,4 @@
-"""Where incoming rows stood: file and line of each, by its number, in a file of this machine."""
+"""Record positions: the file and line of each incoming row, by row number, kept in a local file."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ import numpy.typing as npt
 from omnigraph.storage.columns import Values
 
 RecordPosition: TypeAlias = "tuple[str | None, int | None]"
-"""A file, if the row came from one, and a line of it, if it has lines."""
+"""The file of a record, and its line or record number; None if unknown."""
 
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
-"""Rows by their numbers, in the order in which they came, from 0."""
+"""Row numbers in input order, from 0."""
 
 
 class RowPositions(Protocol):
-    """Where the rows of one type stood, whoever keeps it."""
+    """Knows the position of every row of one type."""
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         ...
 
     def find(self, numbers: RowNumbers) -> list[RecordPosition]:
-        """Where these rows stood."""
+        """Return the positions of some rows."""
         ...
 
 
 class PositionFile:
-    """The lines of all rows lie on disk, and in memory only which rows came from which file.
+    """Keeps line numbers in a local file; memory holds only which range of rows came from which input file.
 
-    Inside a ``with`` it is written, after it it is read.
+    Write inside a ``with`` block; read after it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._written = path.open("wb")
+        self._file = path.open("wb")
         self._starts: list[int] = []
         self._files: list[str | None] = []
         self.count = 0
 
     def add(self, file: str | None, lines: Values) -> None:
-        """Note where the next rows stood."""
+        """Add the positions of the next rows."""
         if not self._files or self._files[-1] != file:
             self._starts.append(self.count)
             self._files.append(file)
-        self._written.write(lines.to_numpy(zero_copy_only=False).astype(np.int64).tobytes())
+        self._file.write(lines.to_numpy(zero_copy_only=False).astype(np.int64).tobytes())
         self.count += len(lines)
 
     def find(self, numbers: RowNumbers) -> list[RecordPosition]:
-        """Where these rows stood."""
+        """Return the positions of some rows."""
         if not len(numbers):
             return []
         lines = np.memmap(self._path, np.int64, "r")[numbers]
@@ -69,4 +69,4 @@ class PositionFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._written.close()
+        self._file.close()

@@ -1,4 +1,4 @@
-"""Records that were turned away: collected to be reported together, or written down for who has to correct them."""
+"""Rejected records: collect their violations for one error, or write them to a file for correction."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from omnigraph.storage.objects import Objects
 from omnigraph.write.load.validation import RejectedRecord
 from omnigraph.write.rules import ViolationCounts
 
-MOST_VIOLATIONS: Final = 100
+MAX_VIOLATIONS: Final = 100
 
 
 class RejectsLine(TypedDict):
-    """One line of a file of rejected records."""
+    """One line of a file of rejected records. Its keys are part of the file format."""
 
     record: str
     file: str | None
@@ -39,30 +39,30 @@ class RejectsLine(TypedDict):
 
 
 class RejectSink(Protocol):
-    """Who is told about each record that is turned away."""
+    """Receives each rejected record while the input is read."""
 
     def take(self, rejected: RejectedRecord) -> None:
-        """Take note of one."""
+        """Receive one rejected record."""
         ...
 
 
 class ViolationCollector:
-    """Keeps what is wrong, to be reported together; the input is not read on when it is enough."""
+    """Collects violations to report them together. Stops the reading when the limit is reached."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
         self.violations: list[Violation] = []
         self.counts: ViolationCounts = {}
-        """How often each rule was broken, where that was counted beyond the limit."""
+        """How often each rule was broken, if it was counted beyond the limit."""
 
     def take(self, rejected: RejectedRecord) -> None:
-        """Take note, and raise when there is enough to report."""
+        """Collect the violations of a record. Raise the error when the limit is reached."""
         self.violations += rejected.violations
         if self._limit is not None and len(self.violations) >= self._limit:
             raise self.to_error()
 
     def to_error(self, others: Iterable[Violation] = ()) -> ValidationError:
-        """Everything that is wrong, and these besides."""
+        """Return an error with all collected violations and ``others``."""
         found = [*self.violations, *others]
         more = self._limit is not None and len(found) >= self._limit
         return build_load_error(found[: self._limit], more=more, counts=self.counts)
@@ -75,7 +75,7 @@ def build_load_error(
     more: bool = False,
     counts: ViolationCounts | None = None,
 ) -> ValidationError:
-    """The error of a load that changed nothing: its problems by file and line, the same ones in the same order."""
+    """Build the error of a load that changed nothing. Violations are sorted by file and line."""
     found = sorted(violations, key=_sort_key)
     first = found[0]
     place = f"{first.file or 'record'}:{first.line}: " if first.line is not None else ""
@@ -91,7 +91,7 @@ def build_load_error(
 
 
 def _sort_key(violation: Violation) -> tuple[bool, str, int, str, str]:
-    """What to sort by. Rows that were in the graph before stand in no file, and come last."""
+    """The sort key of a violation. Rows that were already in the graph have no line and come last."""
     return (
         violation.line is None,
         violation.file or "",
@@ -105,40 +105,40 @@ def _sort_key(violation: Violation) -> tuple[bool, str, int, str, str]:
 
 
 class RejectDelivery(Protocol):
-    """Where rejected records are, and where they go in the end."""
+    """Holds the rejected records of a load until they are delivered to their file."""
 
     @property
     def count(self) -> int:
-        """How many there are so far."""
+        """The number of rejected records so far."""
         ...
 
     def deliver(self, more: Iterable[RejectedRecord]) -> str:
-        """Put them, and these besides, where they are looked for; where that is."""
+        """Write them and ``more`` to their file and return its path. A later delivery replaces an earlier one."""
         ...
 
 
 class Quarantine:
-    """Writes rejected records to a file of this machine, and in the end to where they are looked for."""
+    """Spools rejected records to a local file and finally writes them to the target."""
 
-    def __init__(self, spooled: Path, target: RejectsTarget) -> None:
-        self._spooled = spooled
+    def __init__(self, spool_file: Path, target: RejectsTarget) -> None:
+        self._spool_file = spool_file
         self._target = target
-        self._file = spooled.open("wb")
+        self._file = spool_file.open("wb")
         self.count = 0
 
     def take(self, rejected: RejectedRecord) -> None:
-        """Write one down."""
+        """Spool one rejected record."""
         self._file.write(_encode_line(rejected))
         self.count += 1
 
     def deliver(self, more: Iterable[RejectedRecord]) -> str:
-        """Put everything that was written, and these besides, where it belongs, in place of an earlier delivery."""
+        """Write everything that was spooled, and ``more``, to the target. Replaces an earlier delivery."""
         self._file.flush()
-        whole = self._spooled.with_suffix(".whole")
-        shutil.copyfile(self._spooled, whole)
-        with whole.open("ab") as file:
+        complete = self._spool_file.with_suffix(".whole")
+        shutil.copyfile(self._spool_file, complete)
+        with complete.open("ab") as file:
             file.writelines(map(_encode_line, more))
-        return self._target.put(whole)
+        return self._target.put(complete)
 
     def __enter__(self) -> Self:
         return self
@@ -154,7 +154,7 @@ def _encode_line(rejected: RejectedRecord) -> bytes:
 
 
 def to_rejects_line(rejected: RejectedRecord) -> RejectsLine:
-    """A record that was turned away, as files of such records have it; its first reason stands for all."""
+    """Convert a rejected record to its line in the file. Its first violation gives the position and the rule."""
     first = rejected.violations[0]
     return RejectsLine(
         record=rejected.record,
@@ -168,10 +168,10 @@ def to_rejects_line(rejected: RejectedRecord) -> RejectsLine:
 
 
 class RejectsTarget(Protocol):
-    """Where a file of rejected records goes."""
+    """Where the file of rejected records is written."""
 
     def put(self, file: Path) -> str:
-        """Write it there; where that is."""
+        """Write the file there and return its path."""
         ...
 
 
@@ -182,10 +182,10 @@ class _FileTarget:
     def put(self, file: Path) -> str:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # Moved, so that nobody reads half of it.
-            beside = self._path.with_name(f".{self._path.name}.{ULID()}")
-            shutil.copyfile(file, beside)
-            beside.replace(self._path)
+            # Copy, then rename, so that nobody reads a partial file.
+            temporary = self._path.with_name(f".{self._path.name}.{ULID()}")
+            shutil.copyfile(file, temporary)
+            temporary.replace(self._path)
         except OSError as error:
             raise StorageError(f"the rejected records cannot be written to '{self._path}': {error}") from error
         return str(self._path)
@@ -202,7 +202,7 @@ class _ObjectTarget:
 
 
 def choose_rejects_target(graph: Location, rejects: str | Path | None, suffix: str = ".jsonl") -> RejectsTarget:
-    """A file that was asked for, or a new one in a folder next to the graph; never one inside of it."""
+    """Return the requested file, or a new one in a folder next to the graph. A file inside the graph is refused."""
     if rejects is not None:
         return _FileTarget(_check_rejects_path(graph, Path(rejects)))
     name = f"{ULID()}{suffix}"
@@ -222,7 +222,7 @@ def _check_rejects_path(graph: Location, path: Path) -> Path:
 
 
 def format_records(type_: NodeType | EdgeType, rows: pa.Table, *, with_id: bool) -> list[str]:
-    """Rows of a table as the records that would load them."""
+    """Format rows of a table as the records that would load them."""
     names = [*(["id"] if with_id else []), *type_.properties]
     columns = {name: _to_json_values(type_, rows, name) for name in names}
     ends = (

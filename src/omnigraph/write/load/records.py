@@ -1,6 +1,6 @@
-"""Graph records as rows: ``{"type": T, "data": {...}}`` and ``{"edge": E, "from": id, "to": id, "data": {...}}``.
+"""Read graph records: ``{"type": T, "data": {...}}`` and ``{"edge": E, "from": id, "to": id, "data": {...}}``.
 
-One JSON object per line. Lines are parsed one by one, then the rows of each type in a block become columns at once.
+One JSON object per line. Lines are parsed one by one; then the records of each type in a block become columns at once.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.errors import Violation
-from omnigraph.language.schema import Catalog, EdgeType, NodeType, Property, default_value
+from omnigraph.language.schema import Catalog, EdgeType, NodeType, Property, parse_default
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, compute, to_list
-from omnigraph.write.load.conversion import from_values
+from omnigraph.write.load.conversion import convert_values
 from omnigraph.write.load.sources import Block, LineBlock, Record, RecordSource, read_blocks
 from omnigraph.write.load.validation import (
     RawBatch,
@@ -32,21 +32,21 @@ from omnigraph.write.load.validation import (
 from omnigraph.write.rules import REQUIRED, format_ends, format_key, shorten
 
 RECORD: Final = "record"
-"""The rule that anything breaks which is no record at all."""
+"""The rule that a line breaks if it is not a record at all."""
 KNOWN_TYPES: Final = "known types"
 KNOWN_PROPERTIES: Final = "known properties"
 
 _NODE_FIELDS: Final = frozenset({"type", "edge", "data"})
 _EDGE_FIELDS: Final = frozenset({"edge", "from", "to", "data"})
-_FORM: Final = 'write {"type": "T", "data": {...}} or {"edge": "E", "from": "id", "to": "id", "data": {...}}'
+_RECORD_FORM: Final = 'write {"type": "T", "data": {...}} or {"edge": "E", "from": "id", "to": "id", "data": {...}}'
 _TEXT: Final = ValueType(Scalar.STRING)
-_NOTHING: Final[Record] = {}
+_NO_DATA: Final[Record] = {}
 
 ParsedRecords: TypeAlias = RawBatch | RejectedRecord
 
 
 class _InvalidRecord(Exception):
-    """Why a line is no record that can be loaded."""
+    """Raised for a line that is not a loadable record."""
 
     def __init__(self, message: str, type_: str = "", rule: str = RECORD) -> None:
         super().__init__(message)
@@ -57,7 +57,7 @@ class _InvalidRecord(Exception):
 
 @dataclass(slots=True)
 class _RecordGroup:
-    """The records of one type in one block: for each its number in the block, its data, and the ends of an edge."""
+    """The records of one type in one block: their numbers in the block, their data, and the ends of edges."""
 
     type: NodeType | EdgeType
     fields: frozenset[str]
@@ -68,13 +68,13 @@ class _RecordGroup:
 
 
 def read_records(catalog: Catalog, source: RecordSource) -> Iterator[ParsedRecords]:
-    """The rows of a source, in batches of one type, and the records that are none."""
+    """Yield the rows of a source, in batches of one type, and the invalid records."""
     for block in read_blocks(source):
         yield from parse_block(catalog, block)
 
 
 def parse_block(catalog: Catalog, block: Block) -> Iterator[ParsedRecords]:
-    """The rows of one block, and the records in it that are none."""
+    """Yield the rows of one block, in batches of one type, and its invalid records."""
     groups = _RecordGroups(catalog)
     file, read = (block.file, block.lines) if isinstance(block, LineBlock) else (None, block.records)
     for number, each in enumerate(read):
@@ -99,7 +99,7 @@ def _format_record(read: bytes | Record) -> str:
 
 
 def _parse_line(line: bytes) -> Record | None:
-    """The object on a line; None on a blank one."""
+    """Parse a line as a JSON object. Return None for a blank line."""
     try:
         record: object = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -107,33 +107,33 @@ def _parse_line(line: bytes) -> Record | None:
             return None
         raise _InvalidRecord(f"not JSON: {error.msg}, at character {error.pos + 1} of the line") from None
     if type(record) is not dict:
-        raise _InvalidRecord(f"not a JSON object; {_FORM}")
+        raise _InvalidRecord(f"not a JSON object; {_RECORD_FORM}")
     found = cast("dict[str, object]", record)
     data = found.get("data")
     keys = len(found) + (len(cast(Record, data)) if type(data) is dict else 0)
-    # The parser keeps the last of two equal keys without a word. As many colons as keys: no key stands twice.
+    # The parser silently keeps the last of two equal keys. If there are as many colons as keys, no key is repeated.
     if line.count(b":") != keys and _may_repeat_a_key(line, keys):
         _refuse_repeated_keys(line)
     return found
 
 
 def _may_repeat_a_key(line: bytes, keys: int) -> bool:
-    """Colons may also stand in texts: then those right after a quote are counted, if there are none after a blank."""
+    """Whether a key may be repeated. Strings may hold colons, so count those after a quote if no blank precedes one."""
     return line.count(b'":') != keys or b" :" in line or b"\t:" in line or b"\r:" in line
 
 
 def _refuse_repeated_keys(line: bytes) -> None:
-    def checked(pairs: list[tuple[str, object]]) -> None:
+    def check_object(pairs: list[tuple[str, object]]) -> None:
         names = [name for name, _ in pairs]
         if len(set(names)) < len(names):
             repeated = next(name for at, name in enumerate(names) if name in names[:at])
             raise _InvalidRecord(f"'{format_value(repeated)}' occurs twice in one object; keep one of them")
 
-    json.loads(line, object_pairs_hook=checked)
+    json.loads(line, object_pairs_hook=check_object)
 
 
 class _RecordGroups:
-    """The records of a block, put together by type. Types are looked up once for each spelling of their names."""
+    """The records of a block, grouped by type. Each spelling of a type name is looked up once."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -141,28 +141,28 @@ class _RecordGroups:
         self._edges: dict[str, _RecordGroup] = {}
 
     def groups(self) -> Iterable[_RecordGroup]:
-        """Each group once."""
+        """Return each group once."""
         return {group.type.table_key: group for group in (*self._nodes.values(), *self._edges.values())}.values()
 
     def add(self, number: int, record: Record) -> None:
-        """Put a record to the others of its type; ``type`` wins over ``edge``."""
+        """Add a record to the group of its type. ``type`` takes precedence over ``edge``."""
         name = record.get("type")
         if name is not None:
             group = self._nodes.get(name) if type(name) is str else None
-            group = group or self._node_group(name)
+            group = group or self._find_node_group(name)
         else:
             name = record.get("edge")
             group = self._edges.get(name) if type(name) is str else None
-            group = group or self._edge_group(name)
+            group = group or self._find_edge_group(name)
             group.sources.append(record.get("from"))
             group.targets.append(record.get("to"))
-        data = record.get("data", _NOTHING)
+        data = record.get("data", _NO_DATA)
         if not (record.keys() <= group.fields and (type(data) is dict or isinstance(data, Mapping))):
-            self._refuse(group, record)
+            self._raise_invalid(group, record)
         group.numbers.append(number)
         group.data.append(cast(Record, data))
 
-    def _refuse(self, group: _RecordGroup, record: Record) -> NoReturn:
+    def _raise_invalid(self, group: _RecordGroup, record: Record) -> NoReturn:
         if isinstance(group.type, EdgeType):
             group.sources.pop()
             group.targets.pop()
@@ -172,23 +172,23 @@ class _RecordGroups:
         hint = suggest_similar(unknown, sorted(group.fields)) or "properties go into 'data'"
         raise _InvalidRecord(f"unknown field '{format_value(unknown)}'; {hint}", group.type.name)
 
-    def _node_group(self, name: object) -> _RecordGroup:
+    def _find_node_group(self, name: object) -> _RecordGroup:
         found = self._catalog.nodes.get(name) if isinstance(name, str) else None
         if found is None:
-            raise _unknown_type("node", name, self._catalog.nodes)
+            raise _build_unknown_type_error("node", name, self._catalog.nodes)
         return self._nodes.setdefault(found.name, _RecordGroup(found, _NODE_FIELDS))
 
-    def _edge_group(self, name: object) -> _RecordGroup:
+    def _find_edge_group(self, name: object) -> _RecordGroup:
         if name is None:
-            raise _InvalidRecord(f"neither 'type' nor 'edge'; {_FORM}")
-        found = self._catalog.edge(name) if isinstance(name, str) else None
+            raise _InvalidRecord(f"neither 'type' nor 'edge'; {_RECORD_FORM}")
+        found = self._catalog.find_edge(name) if isinstance(name, str) else None
         if found is None:
-            raise _unknown_type("edge", name, self._catalog.edges)
+            raise _build_unknown_type_error("edge", name, self._catalog.edges)
         group = self._edges.setdefault(found.name, _RecordGroup(found, _EDGE_FIELDS))
         return self._edges.setdefault(cast(str, name), group)
 
 
-def _unknown_type(kind: str, name: object, known: Mapping[str, object]) -> _InvalidRecord:
+def _build_unknown_type_error(kind: str, name: object, known: Mapping[str, object]) -> _InvalidRecord:
     if not isinstance(name, str):
         return _InvalidRecord(f"the name of the {kind} type is not a text", rule=KNOWN_TYPES)
     hint = suggest_similar(name, known)
@@ -202,34 +202,34 @@ def _unknown_type(kind: str, name: object, known: Mapping[str, object]) -> _Inva
 
 def _to_raw_batch(catalog: Catalog, block: Block, file: str | None, group: _RecordGroup) -> RawBatch:
     type_ = group.type
-    faults = _find_unknown_properties(type_, group.data)
+    errors = _find_unknown_properties(type_, group.data)
     columns: dict[str, Values] = {}
     if any("id" in data for data in group.data):
-        converted = from_values([data.get("id") for data in group.data], _TEXT)
+        converted = convert_values([data.get("id") for data in group.data], _TEXT)
         columns["id"] = converted.values
-        faults += to_row_errors("id", str(_TEXT), converted)
+        errors += to_row_errors("id", str(_TEXT), converted)
     for each in type_.properties.values():
-        converted = from_values(_read_property(each, group.data), each.type)
+        converted = convert_values(_read_property(each, group.data), each.type)
         columns[each.name] = converted.values
-        faults += to_row_errors(each.name, str(each.type), converted)
+        errors += to_row_errors(each.name, str(each.type), converted)
     if isinstance(type_, EdgeType):
-        columns["src"] = _convert_ends(type_, catalog.nodes[type_.from_type], "src", group.sources, faults)
-        columns["dst"] = _convert_ends(type_, catalog.nodes[type_.to_type], "dst", group.targets, faults)
+        columns["src"] = _convert_ends(type_, catalog.nodes[type_.from_type], "src", group.sources, errors)
+        columns["dst"] = _convert_ends(type_, catalog.nodes[type_.to_type], "dst", group.targets, errors)
     lines = compute("add", pa.array(group.numbers, pa.int64()), pa.scalar(block.first))
-    return RawBatch(type_, columns, faults, file, lines, _texts(block, group.numbers))
+    return RawBatch(type_, columns, errors, file, lines, _text_of_rows(block, group.numbers))
 
 
-def _texts(block: Block, numbers: Sequence[int]) -> Callable[[int], str]:
+def _text_of_rows(block: Block, numbers: Sequence[int]) -> Callable[[int], str]:
     records = block.lines if isinstance(block, LineBlock) else block.records
     return lambda row: _format_record(records[numbers[row]])
 
 
 def _read_property(each: Property, data: Sequence[Record]) -> list[object]:
-    """What the records say about a property, and its default where they say nothing."""
+    """Return the values of a property, with its default where a record does not name it."""
     name = each.name
     if each.default is None:
         return [record.get(name) for record in data]
-    default = default_value(each.default, each.type)
+    default = parse_default(each.default, each.type)
     return [record.get(name, default) for record in data]
 
 
@@ -250,23 +250,23 @@ def _describe_unknown_property(type_: NodeType | EdgeType, name: object) -> str:
 
 
 def _convert_ends(
-    edge: EdgeType, node: NodeType, column: str, values: Sequence[object], faults: list[RowError]
+    edge: EdgeType, node: NodeType, column: str, values: Sequence[object], errors: list[RowError]
 ) -> Values:
-    """One end of each edge: the id of a node, or an object of the values of its key."""
+    """Convert one end of each edge: the id of a node, or an object with its key values."""
     name = PUBLIC_NAMES[column]
     kinds = set(map(type, values))
     if type(None) in kinds:
         message = f"{format_ends(edge)}: '{name}' is missing"
-        faults += [RowError(row, name, REQUIRED, message) for row, value in enumerate(values) if value is None]
+        errors += [RowError(row, name, REQUIRED, message) for row, value in enumerate(values) if value is None]
     if not kinds <= {str, type(None)}:
-        values = _replace_keys(node, name, values, faults)
-    converted = from_values(values, _TEXT)
-    faults += to_row_errors(name, format_ends(edge), converted)
+        values = _replace_keys(node, name, values, errors)
+    converted = convert_values(values, _TEXT)
+    errors += to_row_errors(name, format_ends(edge), converted)
     return converted.values
 
 
-def _replace_keys(node: NodeType, name: str, values: Sequence[object], faults: list[RowError]) -> list[object]:
-    """The same values, with ids in place of objects."""
+def _replace_keys(node: NodeType, name: str, values: Sequence[object], errors: list[RowError]) -> list[object]:
+    """Replace objects of key values by node ids."""
     key = node.key or ()
     found = list(values)
     rows: list[int] = []
@@ -276,13 +276,13 @@ def _replace_keys(node: NodeType, name: str, values: Sequence[object], faults: l
             if key and set(cast(Record, value)) == set(key):
                 rows.append(row)
             else:
-                wanted = f"give the id of a {node.name}" + (f", or an object of {', '.join(key)}" if key else "")
-                message = f"'{name}' is no key of {node.name}; {wanted}"
-                faults.append(RowError(row, name, format_key(node), message, format_value(cast(object, value))))
+                hint = f"give the id of a {node.name}" + (f", or an object of {', '.join(key)}" if key else "")
+                message = f"'{name}' is not a key of {node.name}; {hint}"
+                errors.append(RowError(row, name, format_key(node), message, format_value(cast(object, value))))
     objects = [cast(Record, values[row]) for row in rows]
-    parts = {part: from_values([each[part] for each in objects], node.properties[part].type) for part in key}
-    ids, wrong = resolve_end_ids(node, name, parts)
-    faults += [replace(fault, row=rows[fault.row]) for fault in wrong]
+    parts = {part: convert_values([each[part] for each in objects], node.properties[part].type) for part in key}
+    ids, key_errors = resolve_end_ids(node, name, parts)
+    errors += [replace(error, row=rows[error.row]) for error in key_errors]
     for row, id_ in zip(rows, to_list(ids), strict=True):
         found[row] = id_
     return found

@@ -1,13 +1,12 @@
-"""Gathers the rows that are let through while the input is being read, in memory as long as they are few.
+"""Buffer validated rows while the input is read: in memory first, in fragments if they become many.
 
-When they become many, the type that has most is written as a fragment: on its own table, if the branch has it and
-may be written to, or else on a table in a folder of this machine. So memory does not grow with the input, whatever
-the number of types, and a small load writes nothing before it is known to be good.
+When the buffer is full, the type with the most bytes is written as a fragment: to its own table if the branch owns it
+and it may be written to, else to a local table. So memory grows neither with the input nor with the number of types,
+and a small load writes nothing before it is validated.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -17,63 +16,57 @@ from typing import Final, Self
 
 import pyarrow as pa
 
-from omnigraph.errors import OmniGraphError
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.staging import FragmentText, discard
+from omnigraph.storage.staging import FragmentText
 from omnigraph.write.load.incoming_rows import FragmentTarget, IncomingRows, InMemoryRows, StagedRows
 from omnigraph.write.load.positions import PositionFile
 from omnigraph.write.load.validation import ValidatedBatch
 
 MAX_BUFFERED_BYTES: Final = 64 * 1024 * 1024
-"""So many bytes of rows are held in memory at most, of all types together. Fragments have about that size."""
-_log = logging.getLogger("omnigraph")
+"""The limit of bytes in memory, over all types. Fragments have about this size."""
 
 
 class RowBuffer:
-    """Takes rows of any number of types. Inside a ``with`` it is given rows, after it they are there to be read."""
+    """Buffers rows of any number of types. Add rows inside a ``with`` block; read them after it."""
 
-    def __init__(self, folder: Path, home_of: Callable[[str], FragmentTarget | None]) -> None:
+    def __init__(self, folder: Path, find_target: Callable[[str], FragmentTarget | None]) -> None:
         self._folder = folder
-        self._home_of = home_of
-        self._types: dict[str, _TypeBuffer] = {}
-        self._held = 0
+        self._find_target = find_target
+        self._buffers: dict[str, _TypeBuffer] = {}
+        self._size = 0
         self._open = ExitStack()
         self._writer = self._open.enter_context(ThreadPoolExecutor(1, "omnigraph-load"))
         self._writing: Future[None] | None = None
 
-    def add(self, admitted: ValidatedBatch) -> None:
-        """Take rows."""
-        self.buffer_of(admitted.type).add(admitted)
-        self._held += admitted.rows.nbytes
-        while self._held > MAX_BUFFERED_BYTES:
-            self._write(max(self._types.values(), key=lambda each: each.size))
+    def add(self, batch: ValidatedBatch) -> None:
+        """Add validated rows."""
+        self.buffer_of(batch.type).add(batch)
+        self._size += batch.rows.nbytes
+        while self._size > MAX_BUFFERED_BYTES:
+            self._write(max(self._buffers.values(), key=lambda each: each.size))
 
     def buffer_of(self, type_: NodeType | EdgeType) -> _TypeBuffer:
-        """Note that there are rows of a type, even if there are none."""
-        known = self._types.get(type_.table_key)
+        """Return the buffer of a type. A type that was requested counts as loaded even if it has no rows."""
+        known = self._buffers.get(type_.table_key)
         if known is None:
-            # Names of types may differ in case only, which not every file system tells apart.
-            folder = self._folder / str(len(self._types))
+            # Type names may differ only in case, which some file systems do not distinguish.
+            folder = self._folder / str(len(self._buffers))
             folder.mkdir()
-            known = self._types[type_.table_key] = _TypeBuffer(type_, folder, self._open)
+            known = self._buffers[type_.table_key] = _TypeBuffer(type_, folder, self._open)
         return known
 
-    def incoming_rows(self) -> Mapping[str, IncomingRows]:
-        """What was taken, by table key."""
-        return {key: gathered.incoming_rows() for key, gathered in sorted(self._types.items())}
+    def to_incoming_rows(self) -> Mapping[str, IncomingRows]:
+        """Return the buffered rows by table key."""
+        return {key: buffer.to_incoming_rows() for key, buffer in sorted(self._buffers.items())}
 
     def discard(self, objects: Objects) -> None:
-        """Delete what was written to the graph, as far as possible. No commit may ever have been asked to show it."""
-        for gathered in self._types.values():
-            if gathered.target is not None and gathered.target.folder is not None:
-                try:
-                    discard(objects, gathered.target.folder, gathered.fragments)
-                except OmniGraphError as error:
-                    # It belongs to no version, so cleanup takes it when it is old.
-                    _log.warning("what a failed load wrote to %s stays for now: %s", gathered.target.folder, error)
+        """Delete the fragments written to the graph. Call it only if no commit was ever asked to show them."""
+        for buffer in self._buffers.values():
+            if buffer.target is not None:
+                buffer.target.discard(objects, buffer.fragments)
 
     def __enter__(self) -> Self:
         return self
@@ -86,18 +79,18 @@ class RowBuffer:
                 with suppress(Exception):
                     self._wait()
                 return
-            for gathered in self._types.values():
-                if gathered.target is not None and gathered.size:
-                    self._write(gathered)
+            for buffer in self._buffers.values():
+                if buffer.target is not None and buffer.size:
+                    self._write(buffer)
             self._wait()
 
-    def _write(self, gathered: _TypeBuffer) -> None:
-        """Begin to write what is held of a type. One fragment is written at a time, while the next is read."""
+    def _write(self, buffer: _TypeBuffer) -> None:
+        """Start writing the buffered rows of a type. One fragment is written at a time, while reading goes on."""
         self._wait()
-        self._held -= gathered.size
-        if gathered.target is None:
-            gathered.target = self._home_of(gathered.type.table_key) or gathered.create_local_target()
-        self._writing = self._writer.submit(gathered.write, gathered.take())
+        self._size -= buffer.size
+        if buffer.target is None:
+            buffer.target = self._find_target(buffer.type.table_key) or buffer.create_local_target()
+        self._writing = self._writer.submit(buffer.write, buffer.take())
 
     def _wait(self) -> None:
         writing, self._writing = self._writing, None
@@ -106,7 +99,7 @@ class RowBuffer:
 
 
 class _TypeBuffer:
-    """The rows of one type while others may come: those that are held, and the fragments of those before them."""
+    """The rows of one type: the buffered ones, and the fragments written before."""
 
     def __init__(self, type_: NodeType | EdgeType, folder: Path, open_: ExitStack) -> None:
         self.type = type_
@@ -116,19 +109,19 @@ class _TypeBuffer:
         self._folder = folder
         self._batches: list[pa.RecordBatch] = []
         self._fresh = True
-        self._places = open_.enter_context(PositionFile(folder / "places"))
+        self._positions = open_.enter_context(PositionFile(folder / "places"))
 
-    def add(self, admitted: ValidatedBatch) -> None:
-        """Hold rows."""
-        if not admitted.rows.num_rows:
+    def add(self, batch: ValidatedBatch) -> None:
+        """Buffer rows."""
+        if not batch.rows.num_rows:
             return
-        self._batches.append(admitted.rows)
-        self._places.add(admitted.file, admitted.lines)
-        self._fresh = self._fresh and admitted.fresh
-        self.size += admitted.rows.nbytes
+        self._batches.append(batch.rows)
+        self._positions.add(batch.file, batch.lines)
+        self._fresh = self._fresh and batch.has_generated_ids
+        self.size += batch.rows.nbytes
 
     def take(self) -> pa.Table:
-        """The rows that were held."""
+        """Remove and return the buffered rows."""
         rows = pa.Table.from_batches(self._batches, arrow_schema(self.type))
         self._batches, self.size = [], 0
         return rows
@@ -139,15 +132,15 @@ class _TypeBuffer:
         self.fragments += tables.write_rows(self.target.table, rows, self.target.mode)
 
     def create_local_target(self) -> FragmentTarget:
-        """A new table of this machine."""
+        """Create a new local table."""
         return FragmentTarget(
             tables.create_empty(str(self._folder / "rows"), arrow_schema(self.type), "load"), "append"
         )
 
-    def incoming_rows(self) -> IncomingRows:
-        """All that was taken."""
+    def to_incoming_rows(self) -> IncomingRows:
+        """Return all rows that were added."""
         if self.target is None:
-            source = InMemoryRows(pa.Table.from_batches(self._batches, arrow_schema(self.type)))
+            storage = InMemoryRows(pa.Table.from_batches(self._batches, arrow_schema(self.type)))
         else:
-            source = StagedRows(self.type, self.target, tuple(self.fragments))
-        return IncomingRows(self.type, self._fresh, self._places, source)
+            storage = StagedRows(self.type, self.target, tuple(self.fragments))
+        return IncomingRows(self.type, self._fresh, self._positions, storage)

@@ -1,8 +1,8 @@
-"""Loads: records and frames of any size, read once, checked against every rule, made one commit.
+"""Run a load: read the input, check it, and commit every table in one commit.
 
-The input is read in blocks. Rows that pass the row rules are gathered, in memory or as fragments that nobody sees; then
-set rules look at them and the snapshot together, and each table is committed once. What fails is reported with nothing
-changed, or goes into quarantine while the rest is loaded.
+The input is read in blocks. Rows that pass the row rules are buffered in memory or written as invisible fragments. The
+set rules then check them together with the snapshot, and each table is committed once. If anything fails, the load
+reports it and changes nothing; with a quarantine, the failing records go there and the rest is loaded.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from omnigraph.manifest.references import Reference, branch_point, take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot, open_pin, pins_of
 from omnigraph.manifest.state import View
-from omnigraph.storage.pinned import branch_uri
-from omnigraph.storage.table import WriteMode
+from omnigraph.storage.table import branch_uri
+from omnigraph.storage.table_writes import WriteMode
 from omnigraph.write.commit import CommitOptions, catch_up, commit, heal_branch
 from omnigraph.write.executor import Executor
 from omnigraph.write.indexes import ensure_id_indexes, ensure_loaded_indexes
@@ -33,7 +33,7 @@ from omnigraph.write.load.data_frames import ArrowStream, TypedFrame, read_frame
 from omnigraph.write.load.incoming_rows import FragmentTarget, IncomingRows
 from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, LoadEngine, LoadMode, LoadOperation, LoadOutcome
 from omnigraph.write.load.quarantine import (
-    MOST_VIOLATIONS,
+    MAX_VIOLATIONS,
     Quarantine,
     RejectDelivery,
     RejectSink,
@@ -50,13 +50,13 @@ Engine: TypeAlias = Literal["auto", "local", "spark"]
 IndexPolicy: TypeAlias = Literal["auto", "always", "never"]
 
 INDEX_ABOVE_ROWS: Final = 100_000
-"""Loads of more rows than this are followed by the indexes that keep later writes from scanning."""
+"""Loads of more rows than this also build the indexes that save later writes a scan."""
 _log = logging.getLogger("omnigraph")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadInput:
-    """What is loaded: records, and frames by type."""
+    """The data to load: records, and frames by type name."""
 
     source: RecordSource | None = None
     nodes: Mapping[str, ArrowStream] = field(default_factory=dict[str, ArrowStream])
@@ -65,7 +65,7 @@ class LoadInput:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How it is loaded. ``engine`` is the one that was chosen."""
+    """The options of a load. ``engine`` is the engine that was chosen, never "auto"."""
 
     mode: LoadMode = "append"
     on_error: OnError = "fail"
@@ -78,9 +78,10 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What a load did: rows by type, and where the rejected records are. ``commit`` is None when nothing changed.
+    """The result of a load: row counts by type, and the path of the rejected records.
 
-    ``replayed``: the ``txn`` was loaded before, by this commit; nothing was read now.
+    ``commit`` is None if nothing changed. ``replayed``: an earlier load with this ``txn`` made the commit;
+    this one read nothing.
     """
 
     commit: Commit | None
@@ -96,7 +97,7 @@ class LoadResult:
 
 @dataclass(frozen=True, slots=True)
 class LoadContext:
-    """What the input is read into. ``homes`` are the tables that rows may be written to while it is read."""
+    """Everything a reader needs to read the input. ``targets`` are the tables it may write fragments to."""
 
     manifest: Manifest
     catalog: Catalog
@@ -107,11 +108,10 @@ class LoadContext:
 
 @dataclass(frozen=True, slots=True)
 class ParsedInput:
-    """The input once it was read: the rows that passed the row rules, and what is wrong with the others.
+    """The input after reading: the rows that passed the row rules, and the violations of the others.
 
-    ``discard`` deletes what was written to the graph meanwhile; no commit may ever have been asked to show it.
-    ``runner`` builds what the schema declares of indexes once the rows are committed; without one, only those on ids
-    are built, here.
+    ``discard`` deletes the fragments written to the graph; call it only if no commit was ever asked to show them.
+    ``executor`` builds the declared indexes after the commit; without one, this process builds the id indexes only.
     """
 
     tables: Mapping[str, IncomingRows]
@@ -123,62 +123,66 @@ class ParsedInput:
 
 
 InputReader: TypeAlias = Callable[[LoadContext], AbstractContextManager[ParsedInput]]
-"""Reads the input; what it read is there until its context ends."""
+"""Reads the input. The result is valid until the context ends."""
 
 
 def load(
     manifest: Manifest,
     schema: Schema,
-    given: LoadInput,
-    manner: LoadOptions,
-    terms: CommitOptions,
+    load_input: LoadInput,
+    options: LoadOptions,
+    commit_options: CommitOptions,
     reader: InputReader | None = None,
 ) -> LoadResult:
-    """Load everything as one commit, or nothing. Without a reader the input is read in this process."""
-    _check_manner(given, manner, terms)
-    terms = CommitOptions(terms.branch, schema.hash, terms.actor, terms.message, txn=terms.txn)
-    missing = manner.from_branch is not None and terms.branch not in branch_names(manifest)
-    if terms.txn is not None and not (missing or manner.check):
-        # A load that died after its rows were committed may still be finished: then its rows are not in their own way.
-        heal_branch(manifest, terms.branch)
-    replayed = None if missing else _replayed(manifest, manner, terms)
+    """Load everything as one commit, or nothing. Without ``reader``, this process reads the input."""
+    _check_options(load_input, options, commit_options)
+    commit_options = CommitOptions(
+        commit_options.branch, schema.hash, commit_options.actor, commit_options.message, txn=commit_options.txn
+    )
+    is_new_branch = options.from_branch is not None and commit_options.branch not in branch_names(manifest)
+    if commit_options.txn is not None and not (is_new_branch or options.check):
+        # Finish an earlier load that died after committing its rows, so that this retry sees its ``txn``.
+        heal_branch(manifest, commit_options.branch)
+    replayed = None if is_new_branch else _find_replay(manifest, options, commit_options)
     if replayed is not None:
         return replayed
-    if not (missing or manner.check):
-        catch_up(manifest, terms)
-    # With DynamoDB no table can be audited in place.
-    closed = manner.check or missing or manifest.location.scheme == "s3+ddb"
-    homes = FragmentTargets(manifest, terms.branch, manner.mode, closed=closed)
-    intake = LoadContext(manifest, schema.catalog, given, manner, homes)
-    with (reader or _read_here)(intake) as read:
-        work = LoadOperation(schema.catalog, read.tables, manner.mode, read.quarantine, manner.check, read.engine)
+    if not (is_new_branch or options.check):
+        catch_up(manifest, commit_options)
+    # DynamoDB manages the versions, so a detached version cannot show fragments that lie in the table's folder.
+    closed = options.check or is_new_branch or manifest.location.scheme == "s3+ddb"
+    targets = FragmentTargets(manifest, commit_options.branch, options.mode, closed=closed)
+    context = LoadContext(manifest, schema.catalog, load_input, options, targets)
+    with (reader or _read_locally)(context) as parsed:
+        operation = LoadOperation(
+            schema.catalog, parsed.tables, options.mode, parsed.quarantine, options.check, parsed.engine
+        )
         try:
-            if read.collected.violations:
-                basis = _basis(manifest, manner, terms, missing=missing)
-                raise read.collected.to_error(work.find_set_violations(basis, read.collected.violations))
+            if parsed.collected.violations:
+                basis = _take_base_snapshot(manifest, options, commit_options, is_new_branch=is_new_branch)
+                raise parsed.collected.to_error(operation.find_set_violations(basis, parsed.collected.violations))
         except BaseException:
-            read.discard()
+            parsed.discard()
             raise
-        terms = replace(terms, incarnation=homes.incarnation)
-        return _committed(manifest, work, read, manner, terms, missing=missing)
+        commit_options = replace(commit_options, incarnation=targets.incarnation)
+        return _commit_load(manifest, operation, parsed, options, commit_options, is_new_branch=is_new_branch)
 
 
-def _check_manner(given: LoadInput, manner: LoadOptions, terms: CommitOptions) -> None:
+def _check_options(load_input: LoadInput, options: LoadOptions, commit_options: CommitOptions) -> None:
     for name, value, allowed in (
-        ("mode", manner.mode, LoadMode),
-        ("on_error", manner.on_error, OnError),
-        ("engine", manner.engine, Engine),
-        ("indexes", manner.indexes, IndexPolicy),
+        ("mode", options.mode, LoadMode),
+        ("on_error", options.on_error, OnError),
+        ("engine", options.engine, Engine),
+        ("indexes", options.indexes, IndexPolicy),
     ):
         words = cast("tuple[str, ...]", get_args(allowed))
         if value not in words:
             raise ParameterError(f"{name} is {value!r}", hint=f"use {', '.join(words)}")
-    if given.source is None and not given.nodes and not given.edges:
+    if load_input.source is None and not load_input.nodes and not load_input.edges:
         raise ParameterError("there is nothing to load", hint="give a source, or nodes= and edges=")
-    if manner.rejects is not None and manner.on_error != "quarantine":
-        raise ParameterError("rejects is given", hint='it goes with on_error="quarantine"')
-    if terms.txn is not None:
-        _check_txn(terms.txn)
+    if options.rejects is not None and options.on_error != "quarantine":
+        raise ParameterError("rejects is given without a quarantine", hint='add on_error="quarantine"')
+    if commit_options.txn is not None:
+        _check_txn(commit_options.txn)
 
 
 def _check_txn(txn: object) -> None:
@@ -193,7 +197,7 @@ def _check_txn(txn: object) -> None:
 
 
 class FragmentTargets:
-    """Where rows are written while a load is read: to the tables that its branch owns already, and to no others."""
+    """Finds where a load may write fragments while it reads: only tables that its branch already owns."""
 
     def __init__(self, manifest: Manifest, branch: str, mode: LoadMode, *, closed: bool) -> None:
         self._manifest = manifest
@@ -204,11 +208,11 @@ class FragmentTargets:
 
     @property
     def incarnation(self) -> str | None:
-        """That of the branch when rows were first to be written to it; None, if that never was."""
+        """Return the incarnation of the branch when a target was first requested; None if none was."""
         return self._begun_on and self._begun_on.incarnation
 
     def find(self, table_key: str) -> FragmentTarget | None:
-        """The home of a table's rows; None while nothing may be written to the table."""
+        """Return where the rows of a table are written; None if its folder may not be written to yet."""
         if self._closed:
             return None
         self._begun_on = self._begun_on or self._manifest.view(self._branch)
@@ -219,45 +223,47 @@ class FragmentTargets:
 
 
 @contextmanager
-def _read_here(intake: LoadContext) -> Generator[ParsedInput]:
-    """Read the input in this process, into memory or into files of this machine and staged fragments."""
-    manifest, manner = intake.manifest, intake.options
+def _read_locally(context: LoadContext) -> Generator[ParsedInput]:
+    """Read the input in this process, into memory, local files and staged fragments."""
+    manifest, options = context.manifest, context.options
     with TemporaryDirectory(prefix="omnigraph-load-") as name:
-        folder, collected = Path(name), ViolationCollector(None if manner.check else MOST_VIOLATIONS)
-        gathering = RowBuffer(folder, intake.targets.find)
+        folder, collected = Path(name), ViolationCollector(None if options.check else MAX_VIOLATIONS)
+        buffer = RowBuffer(folder, context.targets.find)
 
         def discard() -> None:
-            gathering.discard(manifest.objects)
+            buffer.discard(manifest.objects)
 
         quarantine = None
-        if manner.on_error == "quarantine":
-            quarantine = Quarantine(folder / "rejected.jsonl", choose_rejects_target(manifest.location, manner.rejects))
+        if options.on_error == "quarantine":
+            quarantine = Quarantine(
+                folder / "rejected.jsonl", choose_rejects_target(manifest.location, options.rejects)
+            )
         with quarantine or nullcontext():
             try:
-                _gather(intake.catalog, intake.input, gathering, quarantine or collected)
+                _fill_buffer(context.catalog, context.input, buffer, quarantine or collected)
             except BaseException:
                 discard()
                 raise
-            yield ParsedInput(gathering.incoming_rows(), collected, quarantine, LOCAL_LOAD_ENGINE, discard)
+            yield ParsedInput(buffer.to_incoming_rows(), collected, quarantine, LOCAL_LOAD_ENGINE, discard)
 
 
-def _gather(catalog: Catalog, given: LoadInput, gathering: RowBuffer, rejects: RejectSink) -> None:
-    """Read the input once; what passes the row rules is gathered, everything else is rejected."""
-    frames = resolve_frame_types(catalog, given.nodes, given.edges)
-    with gathering:
+def _fill_buffer(catalog: Catalog, load_input: LoadInput, buffer: RowBuffer, rejects: RejectSink) -> None:
+    """Read the input once: buffer the rows that pass the row rules, reject the others."""
+    frames = resolve_frame_types(catalog, load_input.nodes, load_input.edges)
+    with buffer:
         for type_, _, _ in frames:
-            gathering.buffer_of(type_)
-        for found in _found(catalog, given.source, frames):
-            if isinstance(found, RejectedRecord):
-                rejects.take(found)
+            buffer.buffer_of(type_)
+        for item in _read_input(catalog, load_input.source, frames):
+            if isinstance(item, RejectedRecord):
+                rejects.take(item)
                 continue
-            admitted = validate_batch(found)
-            gathering.add(admitted)
-            for rejected in admitted.rejected:
+            batch = validate_batch(item)
+            buffer.add(batch)
+            for rejected in batch.rejected:
                 rejects.take(rejected)
 
 
-def _found(
+def _read_input(
     catalog: Catalog, source: RecordSource | None, frames: Iterable[TypedFrame]
 ) -> Iterator[RawBatch | RejectedRecord]:
     if source is not None:
@@ -269,96 +275,111 @@ def _found(
 # --------------------------------------------------------------------------------------------- committing
 
 
-def _committed(
+def _commit_load(
     manifest: Manifest,
-    work: LoadOperation,
-    read: ParsedInput,
-    manner: LoadOptions,
-    terms: CommitOptions,
+    operation: LoadOperation,
+    parsed: ParsedInput,
+    options: LoadOptions,
+    commit_options: CommitOptions,
     *,
-    missing: bool,
+    is_new_branch: bool,
 ) -> LoadResult:
-    if manner.check or missing:
-        # A branch that is made for a load that then fails would be a change.
-        loaded = work.prepare(_basis(manifest, manner, terms, missing=missing)).outcome
-        if manner.check:
-            return _result(None, loaded, manner, terms)
-    if missing:
-        _fork(manifest, manner, terms)
+    if options.check or is_new_branch:
+        # Check before creating the branch: a failed load must not leave one behind.
+        outcome = operation.prepare(
+            _take_base_snapshot(manifest, options, commit_options, is_new_branch=is_new_branch)
+        ).outcome
+        if options.check:
+            return _to_result(None, outcome, options, commit_options)
+    if is_new_branch:
+        _create_branch(manifest, options, commit_options)
     try:
-        result = commit(manifest, work, terms)
+        result = commit(manifest, operation, commit_options)
     except ValidationError:
-        # Rules are looked at before anything is committed. After any other failure what was written stays for cleanup:
-        # a commit that was not taken back yet may still show it.
-        read.discard()
-        # The rows that are in the way may be our own: of two retries at once the other one was first.
-        replayed = _replayed(manifest, manner, terms)
+        # Rules run before anything is committed. After any other failure the fragments stay for cleanup: a commit that
+        # was not rolled back yet may still show them.
+        parsed.discard()
+        # The conflicting rows may be our own: a concurrent retry of the same ``txn`` may have committed first.
+        replayed = _find_replay(manifest, options, commit_options)
         if replayed is None:
             raise
         return replayed
     if result.commit is None:
-        read.discard()
+        parsed.discard()
     if result.replayed:
-        return _result(result.commit and commit_of(result.commit), LoadOutcome({}), manner, terms, replayed=True)
-    _index(manifest, manner, terms, result.outcome, read.executor)
-    return _result(result.commit and commit_of(result.commit), result.outcome, manner, terms)
+        return _to_result(
+            result.commit and commit_of(result.commit), LoadOutcome({}), options, commit_options, replayed=True
+        )
+    _build_indexes(manifest, options, commit_options, result.outcome, parsed.executor)
+    return _to_result(result.commit and commit_of(result.commit), result.outcome, options, commit_options)
 
 
-def _basis(manifest: Manifest, manner: LoadOptions, terms: CommitOptions, *, missing: bool) -> Snapshot:
-    if not missing or manner.from_branch is None:
-        return take_snapshot(manifest, terms.branch)
-    branch, version = branch_point(manifest, manner.from_branch)
+def _take_base_snapshot(
+    manifest: Manifest, options: LoadOptions, commit_options: CommitOptions, *, is_new_branch: bool
+) -> Snapshot:
+    if not is_new_branch or options.from_branch is None:
+        return take_snapshot(manifest, commit_options.branch)
+    branch, version = branch_point(manifest, options.from_branch)
     return take_snapshot(manifest, branch, version)
 
 
-def _fork(manifest: Manifest, manner: LoadOptions, terms: CommitOptions) -> None:
-    assert manner.from_branch is not None
-    source, version = branch_point(manifest, manner.from_branch)
-    # Another load may have made it meanwhile: then this one goes there too.
+def _create_branch(manifest: Manifest, options: LoadOptions, commit_options: CommitOptions) -> None:
+    assert options.from_branch is not None
+    source, version = branch_point(manifest, options.from_branch)
+    # Another load may have created the branch in the meantime; then this one loads into it too.
     with suppress(AlreadyExists):
-        create_branch(manifest, terms.branch, source, version)
+        create_branch(manifest, commit_options.branch, source, version)
 
 
-def _replayed(manifest: Manifest, manner: LoadOptions, terms: CommitOptions) -> LoadResult | None:
-    """The result of a load whose ``txn``, or a later one of the same application, is on the branch already."""
-    if terms.txn is None:
+def _find_replay(manifest: Manifest, options: LoadOptions, commit_options: CommitOptions) -> LoadResult | None:
+    """Return the result of an earlier load if the branch has this ``txn`` or a later one of the same application."""
+    if commit_options.txn is None:
         return None
-    view = manifest.view(terms.branch, with_lineage=True)
-    last = view.tables.txns.get(terms.txn[0])
-    if last is None or terms.txn[1] > last.number:
+    view = manifest.view(commit_options.branch, with_lineage=True)
+    last = view.tables.txns.get(commit_options.txn[0])
+    if last is None or commit_options.txn[1] > last.number:
         return None
     known = view.history.find(last.commit_id)
-    return _result(known and commit_of(known), LoadOutcome({}), manner, terms, replayed=True)
+    return _to_result(known and commit_of(known), LoadOutcome({}), options, commit_options, replayed=True)
 
 
-def _index(
-    manifest: Manifest, manner: LoadOptions, terms: CommitOptions, loaded: LoadOutcome, runner: Executor | None
+def _build_indexes(
+    manifest: Manifest,
+    options: LoadOptions,
+    commit_options: CommitOptions,
+    outcome: LoadOutcome,
+    executor: Executor | None,
 ) -> None:
-    wanted = manner.indexes == "always" or (manner.indexes == "auto" and sum(loaded.rows.values()) > INDEX_ABOVE_ROWS)
-    if not wanted:
+    is_large = sum(outcome.rows.values()) > INDEX_ABOVE_ROWS
+    if options.indexes == "never" or (options.indexes == "auto" and not is_large):
         return
     try:
-        if runner is None:
-            ensure_id_indexes(manifest, terms.branch, loaded.rows, terms.actor)
+        if executor is None:
+            ensure_id_indexes(manifest, commit_options.branch, outcome.rows, commit_options.actor)
         else:
-            ensure_loaded_indexes(manifest, terms.branch, loaded.rows, terms.actor, runner)
+            ensure_loaded_indexes(manifest, commit_options.branch, outcome.rows, commit_options.actor, executor)
     except OmniGraphError as error:
-        # The rows are committed, and are the same without an index.
-        _log.warning("the indexes after a load on '%s' were not built: %s", terms.branch, error)
+        # The rows are committed, and queries work without the indexes.
+        _log.warning("the load on '%s' is committed, but its indexes were not built: %s", commit_options.branch, error)
 
 
-def _result(
-    made: Commit | None, loaded: LoadOutcome, manner: LoadOptions, terms: CommitOptions, *, replayed: bool = False
+def _to_result(
+    commit_made: Commit | None,
+    outcome: LoadOutcome,
+    options: LoadOptions,
+    commit_options: CommitOptions,
+    *,
+    replayed: bool = False,
 ) -> LoadResult:
-    nodes, edges = split_by_kind(loaded.rows)
+    nodes, edges = split_by_kind(outcome.rows)
     return LoadResult(
-        made,
-        terms.branch,
-        manner.mode,
-        manner.engine,
+        commit_made,
+        commit_options.branch,
+        options.mode,
+        options.engine,
         nodes,
         edges,
-        loaded.rejected,
-        loaded.rejects_path,
+        outcome.rejected,
+        outcome.rejects_path,
         replayed,
     )

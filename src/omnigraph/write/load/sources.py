@@ -1,6 +1,6 @@
-"""Where records come from: files, open streams, and records that are there already; read in blocks, never whole.
+"""Record sources: read files, open streams and Python records in blocks, never as a whole.
 
-A file may be compressed with gzip or zstd, which its first bytes tell, and may begin with a byte order mark.
+A file may be compressed with gzip or zstd, as its first bytes tell, and may begin with a byte order mark.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ BLOCK_RECORDS: Final = 32_768
 
 _BOM: Final = b"\xef\xbb\xbf"
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
-_NO_SOURCES: Final = (Mapping, bytes, bytearray)
-_FRAME: Final = "__arrow_c_stream__"
-_COMPRESSED: Final[Mapping[bytes, Literal["gzip", "zstd"]]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_NOT_A_SOURCE: Final = (Mapping, bytes, bytearray)
+_ARROW_STREAM: Final = "__arrow_c_stream__"
+_CODECS: Final[Mapping[bytes, Literal["gzip", "zstd"]]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
 @runtime_checkable
 class Readable(Protocol):
-    """An open file, text or binary."""
+    """An open text or binary file."""
 
     def read(self, size: int = -1, /) -> bytes | str:
-        """Up to so many bytes or characters; nothing at the end."""
+        """Return up to ``size`` bytes or characters; nothing at the end."""
         ...
 
 
@@ -45,7 +45,7 @@ RecordSource: TypeAlias = "str | os.PathLike[str] | Readable | Iterable[str | os
 
 @dataclass(frozen=True, slots=True)
 class LineBlock:
-    """Some lines of a file, blank ones too; ``first`` is the number of the first, from 1."""
+    """Lines of a file, including blank ones. ``first`` is the number of the first line, from 1."""
 
     file: str | None
     first: int
@@ -54,7 +54,7 @@ class LineBlock:
 
 @dataclass(frozen=True, slots=True)
 class RecordBlock:
-    """Some records that were never text; ``first`` is the number of the first, from 1."""
+    """Records given as Python objects. ``first`` is the number of the first record, from 1."""
 
     first: int
     records: list[Record]
@@ -64,7 +64,7 @@ Block: TypeAlias = LineBlock | RecordBlock
 
 
 def read_blocks(source: RecordSource) -> Iterator[Block]:
-    """Everything in a source, in order."""
+    """Yield everything in a source, in order."""
     return _read_parts(_split_source(source))
 
 
@@ -73,8 +73,8 @@ def _split_source(source: object) -> Iterable[object]:
         return [cast(object, source)]
     if (
         isinstance(source, Iterable)
-        and not isinstance(source, _NO_SOURCES)
-        and not hasattr(cast(object, source), _FRAME)
+        and not isinstance(source, _NOT_A_SOURCE)
+        and not hasattr(cast(object, source), _ARROW_STREAM)
     ):
         return cast("Iterable[object]", source)
     raise ParameterError(
@@ -137,11 +137,11 @@ def _translate_read_errors(name: str) -> Generator[None]:
 
 
 def _read_chunks(name: str, stream: Readable) -> Iterator[bytes]:
-    """The bytes of a stream, decompressed, without the byte order mark."""
+    """Yield the bytes of a stream, decompressed, without the byte order mark."""
     head = _to_bytes(stream.read(BLOCK_BYTES))
     if head.startswith(_UTF_16):
         raise ParameterError(f"{name} is UTF-16", hint="save it as UTF-8")
-    for magic, codec in _COMPRESSED.items():
+    for magic, codec in _CODECS.items():
         if head.startswith(magic):
             inner = pa.CompressedInputStream(pa.PythonFile(_ResumedStream(head, stream)), codec)
             yield from _read_chunks(name, cast(Readable, inner))
@@ -152,28 +152,28 @@ def _read_chunks(name: str, stream: Readable) -> Iterator[bytes]:
         head = _to_bytes(stream.read(BLOCK_BYTES))
 
 
-def _to_bytes(found: bytes | str) -> bytes:
-    return found.encode("utf-8", "surrogatepass") if isinstance(found, str) else found
+def _to_bytes(chunk: bytes | str) -> bytes:
+    return chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else chunk
 
 
 class _ResumedStream(RawIOBase):
-    """A stream whose first bytes were read already."""
+    """A stream whose first bytes were already read."""
 
     def __init__(self, head: bytes, stream: Readable) -> None:
         self._head = head
         self._stream = stream
 
     def read(self, size: int = -1) -> bytes:
-        """Those bytes first, then the stream."""
+        """Return the bytes already read, then those of the stream."""
         if self._head:
             size = len(self._head) if size < 0 else size
-            found, self._head = self._head[:size], self._head[size:]
-            return found
+            chunk, self._head = self._head[:size], self._head[size:]
+            return chunk
         return _to_bytes(self._stream.read(size))
 
 
 def _split_lines(file: str | None, chunks: Iterator[bytes]) -> Iterator[LineBlock]:
-    """Whole lines. A long line is put together once, however many chunks it takes."""
+    """Split chunks into whole lines. A line that spans many chunks is joined only once."""
     pieces: list[bytes] = []
     first = 1
     for chunk in chunks:

@@ -1,7 +1,7 @@
-"""Rows that come in: given their ids, held against the row rules, and let through or turned away.
+"""Validate incoming rows: assign ids, check the row rules, and accept or reject each row.
 
-Whatever rows come from, they arrive here as a :class:`RawBatch`: columns of one type, and where each row stood. What is
-let through has the columns of the type's table.
+Rows from any input arrive as a :class:`RawBatch`: columns of one type, and the position of each row. Accepted rows have
+the columns of the type's table. Nothing here reads the graph.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, absent, column_of, compute, places, to_list
 from omnigraph.storage.keys import ids_of
 from omnigraph.write.ids import generate_ids
-from omnigraph.write.load.conversion import Converted
+from omnigraph.write.load.conversion import ConvertedColumn
 from omnigraph.write.rules import REQUIRED, find_row_violations, format_key, shorten
 
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """One thing that is wrong with one row of a batch; rows count from 0."""
+    """One problem of one row of a batch. Rows count from 0."""
 
     row: int
     property: str | None
@@ -37,9 +37,9 @@ class RowError:
 
 @dataclass(frozen=True, slots=True)
 class RawBatch:
-    """Rows of one type as they were read. A column that is not there is null; ``id`` is what the rows say themselves.
+    """Rows of one type as they were read. A missing column is null; ``id`` holds the ids given in the input.
 
-    ``record`` gives the text of a row, for who has to correct it.
+    ``record`` returns the text of a row, for the person who has to correct it.
     """
 
     type: NodeType | EdgeType
@@ -52,7 +52,7 @@ class RawBatch:
 
 @dataclass(frozen=True, slots=True)
 class RejectedRecord:
-    """A record that was turned away, and every reason for it."""
+    """A rejected record and its violations."""
 
     record: str
     violations: tuple[Violation, ...]
@@ -60,75 +60,75 @@ class RejectedRecord:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedBatch:
-    """What became of a draft. ``fresh``: all ids were made here, so no other row can have one of them."""
+    """The accepted rows of a batch and the rejected records. ``has_generated_ids``: none can clash."""
 
     type: NodeType | EdgeType
     rows: pa.RecordBatch
     file: str | None
     lines: Values
-    fresh: bool
+    has_generated_ids: bool
     rejected: tuple[RejectedRecord, ...]
 
 
-def to_row_errors(name: str, rule: str, converted: Converted) -> list[RowError]:
-    """What did not fit a property."""
+def to_row_errors(name: str, rule: str, converted: ConvertedColumn) -> list[RowError]:
+    """Return the mismatches of a converted column as errors of its property."""
     return [
         RowError(each.row, name, rule, f"'{name}': {each.message}", format_value(each.value))
         for each in converted.mismatches
     ]
 
 
-def resolve_end_ids(node: NodeType, name: str, parts: Mapping[str, Converted]) -> tuple[Values, list[RowError]]:
-    """The nodes at one end of edges, by the values of their key; what is wrong with those is wrong with the end."""
-    faults = [
-        replace(fault, property=name, message=f"'{name}': {fault.message}")
+def resolve_end_ids(node: NodeType, name: str, parts: Mapping[str, ConvertedColumn]) -> tuple[Values, list[RowError]]:
+    """Return the ids of the nodes at one end of edges, from their key values, and the errors of these values."""
+    errors = [
+        replace(error, property=name, message=f"'{name}': {error.message}")
         for part, converted in parts.items()
-        for fault in to_row_errors(part, str(node.properties[part].type), converted)
+        for error in to_row_errors(part, str(node.properties[part].type), converted)
     ]
     columns = {part: converted.values for part, converted in parts.items()}
-    return cast("Values", ids_of(node, pa.record_batch(columns))) if columns else absent(0, pa.string()), faults
+    return cast("Values", ids_of(node, pa.record_batch(columns))) if columns else absent(0, pa.string()), errors
 
 
 def format_value(value: object) -> str | None:
-    """A value as a violation shows it."""
+    """Format a value for a violation."""
     return None if value is None else shorten(str(value))
 
 
-def validate_batch(draft: RawBatch) -> ValidatedBatch:
-    """Give ids to the rows of a draft, check each row by itself, and part the good from the bad."""
-    rows, fresh, faults = _identified(draft)
-    faults = [*draft.errors, *faults]
-    faults += _broken_rules(draft.type, rows, faults)
-    kept, lines = rows, draft.lines
-    if faults:
-        good = np.setdiff1d(np.arange(rows.num_rows), [fault.row for fault in faults])
-        kept, lines = rows.take(good), draft.lines.take(good)
-    schema = arrow_schema(draft.type)
-    # Only now, because a vector of a wrong length has no place in its column.
+def validate_batch(batch: RawBatch) -> ValidatedBatch:
+    """Assign ids to the rows of a batch, check each row by itself, and separate accepted from rejected rows."""
+    rows, fresh, errors = _assign_ids(batch)
+    errors = [*batch.errors, *errors]
+    errors += _check_row_rules(batch.type, rows, errors)
+    kept, lines = rows, batch.lines
+    if errors:
+        valid = np.setdiff1d(np.arange(rows.num_rows), [error.row for error in errors])
+        kept, lines = rows.take(valid), batch.lines.take(valid)
+    schema = arrow_schema(batch.type)
+    # Cast after rejecting rows: a vector of a wrong length does not fit its column.
     columns = [column_of(kept, name).cast(type_) for name, type_ in zip(schema.names, schema.types, strict=True)]
-    admitted = pa.RecordBatch.from_arrays(columns, schema=schema)
-    return ValidatedBatch(draft.type, admitted, draft.file, lines, fresh, _rejected(draft, rows, faults))
+    accepted = pa.RecordBatch.from_arrays(columns, schema=schema)
+    return ValidatedBatch(batch.type, accepted, batch.file, lines, fresh, _build_rejected(batch, rows, errors))
 
 
-def _identified(draft: RawBatch) -> tuple[pa.RecordBatch, bool, list[RowError]]:
-    """The rows with their ids, and whether all of those are new."""
-    type_, count, schema = draft.type, len(draft.lines), arrow_schema(draft.type)
+def _assign_ids(batch: RawBatch) -> tuple[pa.RecordBatch, bool, list[RowError]]:
+    """Return the rows with their ids, whether all ids were generated, and the errors of given ids."""
+    type_, count, schema = batch.type, len(batch.lines), arrow_schema(batch.type)
     columns = {
-        name: draft.columns[name] if name in draft.columns else absent(count, column_type)
+        name: batch.columns[name] if name in batch.columns else absent(count, column_type)
         for name, column_type in zip(schema.names, schema.types, strict=True)
     }
     given = columns["id"]
     if isinstance(type_, NodeType) and type_.key is not None:
         columns["id"] = cast("Values", ids_of(type_, pa.record_batch(columns)))
-        fresh, faults = False, _disagreeing(type_, given, columns["id"])
+        fresh, errors = False, _find_wrong_ids(type_, given, columns["id"])
     else:
-        made = cast("Values", generate_ids(count))
-        fresh, faults = given.null_count == count, list[RowError]()
-        columns["id"] = made if fresh else compute("coalesce", given, made)
-    return pa.record_batch(columns), fresh, faults
+        generated = cast("Values", generate_ids(count))
+        fresh, errors = given.null_count == count, list[RowError]()
+        columns["id"] = generated if fresh else compute("coalesce", given, generated)
+    return pa.record_batch(columns), fresh, errors
 
 
-def _disagreeing(type_: NodeType, given: Values, ids: Values) -> list[RowError]:
+def _find_wrong_ids(type_: NodeType, given: Values, ids: Values) -> list[RowError]:
     rule = format_key(type_)
     found: list[RowError] = []
     for row in places(compute("not_equal", given, ids)).tolist():
@@ -138,17 +138,17 @@ def _disagreeing(type_: NodeType, given: Values, ids: Values) -> list[RowError]:
     return found
 
 
-def _broken_rules(type_: NodeType | EdgeType, rows: pa.RecordBatch, known: Iterable[RowError]) -> list[RowError]:
-    """What the row rules find, without what follows from a fault that is known already."""
+def _check_row_rules(type_: NodeType | EdgeType, rows: pa.RecordBatch, known: Iterable[RowError]) -> list[RowError]:
+    """Return the errors that the row rules find, except those that follow from a known error."""
     broken = find_row_violations(type_, rows)
     if not broken.num_rows:
         return []
-    explained = {(fault.row, fault.property) for fault in known}
-    faulty = {fault.row for fault in known}
+    explained = {(error.row, error.property) for error in known}
+    invalid_rows = {error.row for error in known}
     found: list[RowError] = []
     for each in cast("list[dict[str, object]]", broken.to_pylist()):
         row, name = cast(int, each["row"]), cast(str, each["property"])
-        if (row, PUBLIC_NAMES.get(name, name)) in explained or (name == "id" and row in faulty):
+        if (row, PUBLIC_NAMES.get(name, name)) in explained or (name == "id" and row in invalid_rows):
             continue
         rule, message, value = cast(str, each["rule"]), cast(str, each["message"]), cast("str | None", each["value"])
         if name in PUBLIC_NAMES and rule == REQUIRED:
@@ -157,34 +157,34 @@ def _broken_rules(type_: NodeType | EdgeType, rows: pa.RecordBatch, known: Itera
     return found
 
 
-def _rejected(draft: RawBatch, rows: pa.RecordBatch, faults: Iterable[RowError]) -> tuple[RejectedRecord, ...]:
+def _build_rejected(batch: RawBatch, rows: pa.RecordBatch, errors: Iterable[RowError]) -> tuple[RejectedRecord, ...]:
     by_row: dict[int, list[RowError]] = {}
-    for fault in faults:
-        by_row.setdefault(fault.row, []).append(fault)
+    for error in errors:
+        by_row.setdefault(error.row, []).append(error)
     ids = column_of(rows, "id")
     return tuple(
         RejectedRecord(
-            draft.record(row),
+            batch.record(row),
             tuple(
                 Violation(
-                    draft.type.name,
-                    fault.rule,
-                    fault.message,
-                    draft.file,
-                    cast(int, to_list(draft.lines.slice(row, 1))[0]),
-                    _named_id(draft, ids, row),
-                    fault.property,
-                    fault.value,
+                    batch.type.name,
+                    error.rule,
+                    error.message,
+                    batch.file,
+                    cast(int, to_list(batch.lines.slice(row, 1))[0]),
+                    _find_known_id(batch, ids, row),
+                    error.property,
+                    error.value,
                 )
-                for fault in by_row[row]
+                for error in by_row[row]
             ),
         )
         for row in sorted(by_row)
     )
 
 
-def _named_id(draft: RawBatch, ids: Values, row: int) -> str | None:
-    """The id of a row as whoever wrote it knows it; one that was just made up tells nobody anything."""
-    keyed = isinstance(draft.type, NodeType) and draft.type.key is not None
-    given = ids if keyed else draft.columns.get("id")
+def _find_known_id(batch: RawBatch, ids: Values, row: int) -> str | None:
+    """Return the id of a row as the author of the record knows it; None if the id was generated."""
+    keyed = isinstance(batch.type, NodeType) and batch.type.key is not None
+    given = ids if keyed else batch.columns.get("id")
     return None if given is None else cast("str | None", to_list(given.slice(row, 1))[0])

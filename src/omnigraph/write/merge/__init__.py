@@ -1,6 +1,6 @@
 """Merges and reverts: three sides of every changed row, and the conflicts between them."""
 
-from omnigraph.write.merge.alignment import MergeBase, RowChanges, align_ranges, find_tables_to_merge
+from omnigraph.write.merge.alignment import MergeBase, RowImages, align_ranges, find_tables_to_merge
 from omnigraph.write.merge.deltas import Counts, RangeDelta, TableMerger
 from omnigraph.write.merge.engine import LOCAL_MERGE_ENGINE, MergeEngine, MergePlan, TableMergePlan, is_long_staging
 from omnigraph.write.merge.resolution_file import read_resolution, write_resolution
@@ -23,7 +23,7 @@ __all__ = [
     "PreferredSide",
     "RangeDelta",
     "ResolverNotes",
-    "RowChanges",
+    "RowImages",
     "TableMergePlan",
     "TableMerger",
     "align_ranges",

@@ -32,7 +32,7 @@ from omnigraph.write.rules import type_of_table
 
 
 @dataclass(frozen=True, slots=True)
-class RowChanges:
+class RowImages:
     """Rows that changed: their ids, the rows that were there before, and those that are there after."""
 
     ids: Values
@@ -43,10 +43,10 @@ class RowChanges:
         """For each id whether its row changed."""
         return truths(is_among(ids, self.ids))
 
-    def restrict_to(self, ids: Values) -> RowChanges:
+    def restrict_to(self, ids: Values) -> RowImages:
         """Those of some of the ids."""
         rows = (each.filter(is_among(column_of(each, "id"), ids)) for each in (self.before, self.after))
-        return RowChanges(ids, *rows)
+        return RowImages(ids, *rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class MergeBase:
     """What both sides have seen: a snapshot, and over it the rows of further meeting points, by table key."""
 
     snapshot: Snapshot
-    overlays: Mapping[str, RowChanges] = field(default_factory=dict[str, RowChanges])
+    overlays: Mapping[str, RowImages] = field(default_factory=dict[str, RowImages])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def align_table(
 def align_ranges(
     came: Iterator[tuple[ChangedRows, ...]],
     changed_in_ours: Iterator[tuple[ChangedRows, ...]],
-    overlay: RowChanges | None,
+    overlay: RowImages | None,
     type_: NodeType | EdgeType,
 ) -> Iterator[AlignedRange]:
     """The same, given what theirs and ours changed, or such a part of it that holds all of its ids."""
@@ -108,7 +108,7 @@ def align_ranges(
     yield _align_range(changed, mine.read_up_to(None), overlay)
 
 
-def overlay_base(first: Snapshot, other: Snapshot, shared: Snapshot, overlays: Mapping[str, RowChanges]) -> MergeBase:
+def overlay_base(first: Snapshot, other: Snapshot, shared: Snapshot, overlays: Mapping[str, RowImages]) -> MergeBase:
     """The first meeting point of two histories, and over it what another one has; ``shared`` is what both follow.
 
     Where the two are at odds, a row counts as it was before both.
@@ -123,12 +123,12 @@ def overlay_base(first: Snapshot, other: Snapshot, shared: Snapshot, overlays: M
     return MergeBase(first, {key: changed for key, changed in found.items() if len(changed.ids)})
 
 
-def _build_overlay(stretch: AlignedRange) -> RowChanges:
+def _build_overlay(stretch: AlignedRange) -> RowImages:
     decision = stretch.decide("property")
     touched = np.flatnonzero(decision.taken | decision.conflicts)
     disputed = np.flatnonzero(decision.conflicts & stretch.base.exists)
     merged = decision.merge_rows(decision.upserted())
-    return RowChanges(
+    return RowImages(
         stretch.ids.take(touched),
         _existing_rows(stretch.ours, touched),
         pa.concat_tables([merged, stretch.base.rows.take(disputed)]),
@@ -139,16 +139,16 @@ def _existing_rows(side: SideRows, places: RowIndexes) -> pa.Table:
     return side.rows.take(places[side.exists[places]])
 
 
-def _concat_changes(changes: Iterable[RowChanges], schema: pa.Schema) -> RowChanges:
+def _concat_changes(changes: Iterable[RowImages], schema: pa.Schema) -> RowImages:
     """Several changes as one. Of two that tell of the same row the earlier one counts."""
-    known = RowChanges(pa.array([], pa.string()), schema.empty_table(), schema.empty_table())
+    known = RowImages(pa.array([], pa.string()), schema.empty_table(), schema.empty_table())
     for each in changes:
         fresh = each.ids.filter(pa.array(~known.changed_mask(each.ids)))
         rows = (
             pa.concat_tables([one, other.filter(is_among(column_of(other, "id"), fresh))])
             for one, other in ((known.before, each.before), (known.after, each.after))
         )
-        known = RowChanges(pa.concat_arrays([known.ids, fresh]), *rows)
+        known = RowImages(pa.concat_arrays([known.ids, fresh]), *rows)
     return known
 
 
@@ -158,17 +158,17 @@ class _ChangeCursor:
     def __init__(self, coming: Iterator[tuple[ChangedRows, ...]], schema: pa.Schema) -> None:
         self._coming = coming
         self._schema = schema
-        self._held: list[RowChanges] = []
+        self._held: list[RowImages] = []
         self._ended = False
 
-    def read_up_to(self, last: str | None) -> RowChanges:
+    def read_up_to(self, last: str | None) -> RowImages:
         """All that may have ids up to this one, or simply all; what lies behind it is forgotten by the next call."""
         while not self._ended and (last is None or not self._held or _last_id(self._held[-1].ids) <= last):
             parts = next(self._coming, None)
             self._ended = parts is None
             if parts is not None:
                 self._held.append(_collect_changes(parts, self._schema))
-        found = RowChanges(
+        found = RowImages(
             pa.concat_arrays([pa.array([], pa.string()), *(each.ids for each in self._held)]),
             pa.concat_tables([self._schema.empty_table(), *(each.before for each in self._held)]),
             pa.concat_tables([self._schema.empty_table(), *(each.after for each in self._held)]),
@@ -177,7 +177,7 @@ class _ChangeCursor:
         return found
 
 
-def _collect_changes(parts: Iterable[ChangedRows], schema: pa.Schema) -> RowChanges:
+def _collect_changes(parts: Iterable[ChangedRows], schema: pa.Schema) -> RowImages:
     """Parts of what changed, together."""
     ids: list[Values] = [pa.array([], pa.string())]
     images = ([schema.empty_table()], [schema.empty_table()])
@@ -188,14 +188,14 @@ def _collect_changes(parts: Iterable[ChangedRows], schema: pa.Schema) -> RowChan
         newest = part.before if part.after is None else part.after
         if newest is not None:
             ids.append(column_of(newest, "id"))
-    return RowChanges(pa.concat_arrays(ids), *(pa.concat_tables(rows) for rows in images))
+    return RowImages(pa.concat_arrays(ids), *(pa.concat_tables(rows) for rows in images))
 
 
 def _last_id(ids: Values) -> str:
     return max(cast("list[str]", to_list(ids)))
 
 
-def _align_range(theirs: RowChanges, ours: RowChanges, overlay: RowChanges | None) -> AlignedRange:
+def _align_range(theirs: RowImages, ours: RowImages, overlay: RowImages | None) -> AlignedRange:
     ids = theirs.ids
     if overlay is not None:
         fresh = overlay.ids.filter(pa.array(~theirs.changed_mask(overlay.ids)))
@@ -207,5 +207,5 @@ def _align_range(theirs: RowChanges, ours: RowChanges, overlay: RowChanges | Non
     return AlignedRange(ids, base, _apply_changes(before, ids, ours), _apply_changes(before, ids, theirs))
 
 
-def _apply_changes(before: SideRows, ids: Values, changed: RowChanges) -> SideRows:
+def _apply_changes(before: SideRows, ids: Values, changed: RowImages) -> SideRows:
     return overlay_rows(before, align_rows(ids, changed.after), changed.changed_mask(ids))

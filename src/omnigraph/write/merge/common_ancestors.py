@@ -13,7 +13,7 @@ from omnigraph.manifest.lineage import Commits, Lineage, merge_bases
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.write.merge.alignment import MergeBase, RowChanges, overlay_base
+from omnigraph.write.merge.alignment import MergeBase, RowImages, overlay_base
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class _CommitLookup:
 def build_merge_base(manifest: Manifest, met: CommonAncestors) -> MergeBase:
     """What both sides have seen: the best meeting point, and over it what the other ones have."""
     first = take_snapshot_at(manifest, met.commits[0])
-    overlays: Mapping[str, RowChanges] = {}
+    overlays: Mapping[str, RowImages] = {}
     for other in met.commits[1:]:
         earlier = merge_bases(met.commits[0].id, other.id, met.known)
         if earlier:

@@ -18,7 +18,7 @@ from omnigraph.read.changes import ChangedRows, read_changes
 from omnigraph.read.frames import find_positions
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.fragments import carried_over
-from omnigraph.storage.locating import addresses_of
+from omnigraph.storage.row_search import addresses_of
 from omnigraph.storage.staging import Addresses
 from omnigraph.write.commit import TableChange
 from omnigraph.write.merge.alignment import MergeBase, align_ranges, find_tables_to_merge
