@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from omnigraph.cli.render.output import json_text
 from omnigraph.cli.render.page import Page, fit_widths
 from omnigraph.cli.render.read import Format, QueryRows
+from omnigraph.errors import Json
 from tests.cli.conftest import BRANCH, Answer, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
@@ -128,13 +130,33 @@ def test_a_plan_and_what_it_took(omnigraph: Command) -> None:
 
 
 @pytest.mark.usefixtures("stocked")
+def test_the_profile_of_a_long_match_as_json(omnigraph: Command) -> None:
+    steps = " ".join(f"$p{number} knows $p{number + 1}" for number in range(1_200))
+    profiled = omnigraph(
+        "query",
+        "-e",
+        f"query q() {{ match {{ $p0: Person {steps} }} return {{ $p0 }} }}",
+        "--profile",
+        "--json",
+        *GRAPH,
+    )
+    assert (profiled.code, profiled.err) == (0, "")
+    assert profiled.out.count('"operator": "Expand') == 1_200
+
+
+@pytest.mark.parametrize("value", [{}, {"a": []}, {"a": [1, {"b": None, "ü\n": ["x", {}, [[]]]}], "c": 0.5, "d": True}])
+def test_json_text_is_that_of_the_standard_library(value: dict[str, Json]) -> None:
+    assert json_text(value) == json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+@pytest.mark.usefixtures("stocked")
 @pytest.mark.parametrize(
     ("words", "exit_code", "complaint"),
     [
         ([], 2, "'query' takes either a FILE or -e SRC"),
         (["x.gq", "-e", ALL], 2, "'query' takes either a FILE or -e SRC"),
         (["nothing.gq"], 1, "no such file: nothing.gq"),
-        (["-e", ALL + ONE], 1, "several queries are in this text: all, one"),
+        (["-e", ALL + ONE], 1, "the text has several queries: all, one"),
         (["-e", ALL + ONE, "--name", "al"], 1, "did you mean 'all'?"),
         (["-e", ALL, "--branch", "nope"], 1, "no branch 'nope'"),
         (["-e", ALL, "--at", "v99"], 1, "no manifest version 99"),

@@ -14,7 +14,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from omnigraph.language.query.check.traversal import edge_word
+from omnigraph.language.query.check.traversal import to_edge_word
 from omnigraph.language.schema.catalog import EdgeType, NodeType
 from omnigraph.language.types import NUMBERS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue
@@ -210,7 +210,7 @@ def _traversal(scope: _Scope) -> str:
     types = {edge.from_type, edge.to_type} - ({scope.nodes[begin].name} if not within else set())
     type_ = CATALOG.nodes[types.pop()]
     end = _end(scope, type_)
-    word = edge_word(edge.name)
+    word = to_edge_word(edge.name)
     if scope.is_so(4):
         variable = scope.new_name("e")
         walked = f"${variable}:" + (scope.chosen([word, f"<{word}>"]) if within else word)

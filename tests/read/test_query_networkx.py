@@ -73,7 +73,7 @@ def strategy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def asked(graph: Graph, strategy: Strategy, match: str, columns: str) -> list[tuple[object, ...]]:
     question = QueryRequest(f"query q() {{ match {{ {match} }} return {{ {columns} }} }}")
-    rows = run_query(graph._manifest, question, "main", manner=QueryOptions(strategy=strategy)).rows
+    rows = run_query(graph._manifest, question, "main", options=QueryOptions(strategy=strategy)).rows
     return sorted(cast("list[tuple[str, ...]]", [tuple(row.values()) for row in rows]))
 
 

@@ -61,7 +61,7 @@ def test_commits_that_land_meanwhile_are_not_seen(
     graph = ring(tmp_path, commits)
     asked = QueryRequest(TWO_HOPS)
     before = run_query(graph._manifest, asked, "main").to_arrow()
-    result = run_query(graph._manifest, asked, "main", manner=QueryOptions(strategy=strategy))
+    result = run_query(graph._manifest, asked, "main", options=QueryOptions(strategy=strategy))
     head = graph.commits()[0].id
     found: list[pa.RecordBatch] = []
     for number, batch in enumerate(result.batches(4)):

@@ -48,9 +48,9 @@ def changed(graph: Graph, text: str) -> None:
 
 Ask: TypeAlias = Callable[[Graph], object]
 REFUSED: list[tuple[Ask, type[OmniGraphError], str]] = [
-    (lambda g: g.query(PEOPLE, "peple"), NotFound, "no query 'peple' is in this text: people (did you mean 'people'?)"),
-    (lambda g: g.query(TWO), NotFound, "several queries are in this text: people, cities (name one of them)"),
-    (lambda g: g.query("\n"), NotFound, "there is no query in this text"),
+    (lambda g: g.query(PEOPLE, "peple"), NotFound, "the text has no 'peple', but people (did you mean 'people'?)"),
+    (lambda g: g.query(TWO), NotFound, "the text has several queries: people, cities (name one of them)"),
+    (lambda g: g.query("\n"), NotFound, "the text has no query"),
     (lambda g: g.query(PEOPLE, branch="side"), NotFound, "side"),
     (lambda g: g.query(PEOPLE, at="01ARZ3NDEKTSV4RRFFQ69G5FAV"), NotFound, "01ARZ3NDEKTSV4RRFFQ69G5FAV"),
     (lambda g: g.query(PEOPLE, at="v99"), NotFound, "no manifest version 99"),

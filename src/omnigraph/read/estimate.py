@@ -7,6 +7,7 @@ costs time, not correctness.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import log
 from typing import Final
 
 from omnigraph.language.query import Compare, ComparisonOperator, Constant, IsNull, Predicate, PropertyValue
@@ -149,8 +150,7 @@ class CardinalityEstimator:
         degree = self.sizes.average_degree(edge, self.types.get(plan.source, plan.destination_type))
         reached = degree
         if isinstance(plan, Expand):
-            hops = range(plan.minimum, plan.maximum + 1)
-            reached = min(sum(degree**hop for hop in hops), self.sizes.node_count(plan.destination_type))
+            reached = sum_powers(degree, plan.minimum, plan.maximum, most=self.sizes.node_count(plan.destination_type))
         else:
             reached *= self.sizes.selectivity_of(plan.edge_predicates, edge)
         return self._rows_of(plan.input) * reached * self.sizes.selectivity_of(plan.predicates, destination)
@@ -164,3 +164,15 @@ class CardinalityEstimator:
         rows = self._rows_of(plan.input if isinstance(plan, TopRanked) else plan.first)
         limit = plan.limit.value if isinstance(plan.limit, Constant) else None
         return min(rows, limit) if isinstance(limit, int) else rows
+
+
+def sum_powers(base: float, first: int, last: int, *, most: float) -> float:
+    """Return ``base**first + ... + base**last``, or ``most`` if that is less."""
+    if first > last or most <= 0:
+        return 0.0
+    if base > 1 and last * log(base) >= log(most):
+        # The last power alone reaches the bound, and may be too large for a float.
+        return most
+    count = last - first + 1
+    total = count if base == 1 else base**first * (1 - base**count) / (1 - base)
+    return min(total, most)

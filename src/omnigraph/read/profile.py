@@ -1,4 +1,4 @@
-"""What each step of a query really did: rows, time and the way it took."""
+"""What each operator of a query really did: rows, time and access path. A recorder collects it while the query runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from omnigraph.language.query.plan import PlanOperator
+from omnigraph.errors import Json
+from omnigraph.language.query.plan import PlanOperator, ReadPlan, inputs_of, print_operator, print_plan, walk_plan
 from omnigraph.read.frames import Frame
 
 _THEN: Final = ", then "
@@ -16,52 +17,97 @@ _THEN: Final = ", then "
 
 @dataclass(slots=True)
 class OperatorStats:
-    """The work of one operator so far: its own time, the rows it gave, those that it kept in memory for them."""
+    """What one operator did so far: its own time, its output rows, and the frame rows that represent them."""
 
     seconds: float = 0.0
     rows: int = 0
     frame_rows: int = 0
     access_path: str = ""
 
+    def add_frame(self, frame: Frame) -> Frame:
+        """Count the rows of an output frame, and return the frame."""
+        self.add_rows(frame.total_rows, frame.num_rows)
+        return frame
+
+    def add_rows(self, rows: int, frame_rows: int | None = None) -> None:
+        """Count output rows."""
+        self.rows += rows
+        self.frame_rows += rows if frame_rows is None else frame_rows
+
     def add_access_path(self, access_path: str) -> None:
-        """Note how rows are found. An operator that runs in pieces may change it on the way."""
+        """Note how rows are found. An operator that runs in pieces may switch on the way."""
         if self.access_path.split(_THEN)[-1] != access_path:
             self.access_path = _THEN.join(filter(None, (self.access_path, access_path)))
-
-    def add_frame(self, frame: Frame) -> Frame:
-        """Add the rows of a frame, which is passed on as it is."""
-        self.rows += frame.total_rows
-        self.frame_rows += frame.num_rows
-        return frame
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileRecorder:
-    """Takes notes while a query runs, by the identity of the operator."""
+    """Collects the statistics of a running query, by the identity of the operator."""
 
     stats: dict[int, OperatorStats] = field(default_factory=dict[int, OperatorStats])
     _running: list[OperatorStats] = field(default_factory=list[OperatorStats])
 
     @contextmanager
     def measure(self, plan: PlanOperator) -> Generator[OperatorStats]:
-        """Add the time that is spent inside to an operator, and take it from the one that it runs inside of."""
-        note = self.stats.setdefault(id(plan), OperatorStats())
-        self._running.append(note)
-        begun = time.perf_counter()
+        """Add the time spent inside to an operator, and subtract it from the operator that contains it."""
+        stats = self.stats.setdefault(id(plan), OperatorStats())
+        self._running.append(stats)
+        started = time.perf_counter()
         try:
-            yield note
+            yield stats
         finally:
-            spent = time.perf_counter() - begun
-            note.seconds += spent
+            seconds = time.perf_counter() - started
+            stats.seconds += seconds
             self._running.pop()
             if self._running:
-                self._running[-1].seconds -= spent
+                self._running[-1].seconds -= seconds
 
     def record_access_path(self, access_path: str) -> None:
         """Note how the operator that runs now finds its rows."""
         if self._running:
             self._running[-1].add_access_path(access_path)
 
-    def stats_of(self, plan: PlanOperator) -> OperatorStats:
-        """The notes on an operator; it may not have run at all."""
-        return self.stats.get(id(plan), OperatorStats())
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A query that ran: its plan with the rows and the time of each operator, and the total time."""
+
+    plan: ReadPlan
+    row_count: int
+    seconds: float
+    _recorder: ProfileRecorder
+
+    def __str__(self) -> str:
+        total = f"{self.row_count:,} rows in {self.seconds * 1000:.1f} ms"
+        return f"{print_plan(self.plan, self._describe)}\n{total}"
+
+    def to_json(self) -> Json:
+        """Return the profile as JSON, with the operators nested as in the plan."""
+        # Built from the leaves up, without recursion: a long match is a deep plan.
+        built: dict[int, Json] = {}
+        for operator in reversed(list(walk_plan(self.plan))):
+            built[id(operator)] = self._operator_to_json(operator, [built[id(below)] for below in inputs_of(operator)])
+        return {
+            "row_count": self.row_count,
+            "milliseconds": round(self.seconds * 1000, 3),
+            "plan": built[id(self.plan)],
+        }
+
+    def _describe(self, operator: PlanOperator) -> str:
+        stats = self._recorder.stats.get(id(operator))
+        if stats is None:
+            return "not run"
+        frame_rows = f" as {stats.frame_rows:,}" if stats.frame_rows not in (0, stats.rows) else ""
+        access_path = f", {stats.access_path}" if stats.access_path else ""
+        return f"{stats.rows:,} rows{frame_rows}, {stats.seconds * 1000:.1f} ms{access_path}"
+
+    def _operator_to_json(self, operator: PlanOperator, inputs: list[Json]) -> Json:
+        stats = self._recorder.stats.get(id(operator), OperatorStats())
+        return {
+            "operator": print_operator(operator),
+            "rows": stats.rows,
+            "kept": stats.frame_rows,
+            "milliseconds": round(stats.seconds * 1000, 3),
+            "way": stats.access_path,
+            "inputs": inputs,
+        }

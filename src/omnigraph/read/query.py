@@ -1,4 +1,4 @@
-"""A query from its text to its result: compiled for the schema of the snapshot, planned for its sizes, run on it."""
+"""Compile a query for the schema of a snapshot, plan it for the sizes of its tables, and run, explain or profile it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.context import QueryContext
 from omnigraph.read.estimate import table_sizes_of
-from omnigraph.read.explain import Profile, explain_plan
+from omnigraph.read.explain import explain_plan
 from omnigraph.read.frames import EvaluationContext, QueryTables, Strategy, shared_cache
-from omnigraph.read.profile import ProfileRecorder
+from omnigraph.read.profile import Profile, ProfileRecorder
 from omnigraph.read.result import Result, execute_read, output_schema
 from omnigraph.read.search import EmbeddingSettings, Search
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """What is asked: a query of a text, with the values of its parameters."""
+    """One query of a source text, and the values of its parameters."""
 
     source: str | Path | Source
     name: str | None = None
@@ -36,7 +36,7 @@ class QueryRequest:
 
 @dataclass(frozen=True, slots=True)
 class QueryOptions:
-    """How it is answered. A strategy other than ``AUTO`` is for tests that compare them."""
+    """How to run a query. Tests compare strategies; everything else uses ``AUTO``."""
 
     embed: EmbeddingSettings | None = None
     strategy: Strategy = Strategy.AUTO
@@ -51,66 +51,71 @@ class PlannedQuery:
     context: QueryContext
 
 
-def plan_query(manifest: Manifest, snapshot: Snapshot, question: QueryRequest, manner: QueryOptions) -> PlannedQuery:
-    """Compile and plan a query; raises everything that is wrong with it and with its parameters."""
+def plan_query(manifest: Manifest, snapshot: Snapshot, request: QueryRequest, options: QueryOptions) -> PlannedQuery:
+    """Compile and plan a query. Raises every error in its text and in its parameters."""
     catalog = schema_of(manifest, snapshot.schema_ir_hash).catalog
-    compiled = compile_query(question.source, catalog, question.name)
+    compiled = compile_query(request.source, catalog, request.name)
     if isinstance(compiled.typed, TypedMutation):
         raise ParameterError(f"'{compiled.name}' is a mutation", hint="run it with mutate")
-    parameters = compiled.bind_parameters(question.params)
-    search = Search(snapshot, catalog, shared_cache(), parameters, manner.embed)
-    request = EvaluationContext(parameters, now_milliseconds(), search)
-    reach = QueryTables(snapshot, catalog, shared_cache(), manner.strategy)
-    reading = QueryContext(reach, request, search, ProfileRecorder())
-    return PlannedQuery(
-        compiled.name, plan_read(compiled.typed, table_sizes_of(snapshot, catalog).estimate_scan), reading
-    )
+    parameters = compiled.bind_parameters(request.params)
+    search = Search(snapshot, catalog, shared_cache(), parameters, options.embed)
+    evaluation = EvaluationContext(parameters, now_milliseconds(), search)
+    tables = QueryTables(snapshot, catalog, shared_cache(), options.strategy)
+    context = QueryContext(tables, evaluation, search, ProfileRecorder())
+    plan = plan_read(compiled.typed, table_sizes_of(snapshot, catalog).estimate_scan)
+    return PlannedQuery(compiled.name, plan, context)
 
 
-def run_query(
-    manifest: Manifest,
-    question: QueryRequest,
-    branch: str,
-    at: Reference | None = None,
-    manner: QueryOptions | None = None,
-) -> Result:
-    """Answer a query on one snapshot. The rows are made when they are asked for, from that same snapshot."""
-    return execute_query(plan_query(manifest, take_snapshot(manifest, branch, at), question, manner or QueryOptions()))
-
-
-def execute_query(asked: PlannedQuery) -> Result:
-    """The result of a planned query."""
-    snapshot = asked.context.snapshot
+def execute_query(query: PlannedQuery) -> Result:
+    """Return the result of a planned query. Its rows are computed lazily, from the snapshot of the query."""
+    snapshot = query.context.snapshot
     return Result(
-        asked.name,
-        output_schema(asked.plan),
-        lambda: execute_read(asked.plan, asked.context),
+        query.name,
+        output_schema(query.plan),
+        lambda: execute_read(query.plan, query.context),
         branch=snapshot.branch,
         commit=snapshot.commit,
     )
 
 
-def explain_query(
+def run_query(
     manifest: Manifest,
-    question: QueryRequest,
+    request: QueryRequest,
     branch: str,
     at: Reference | None = None,
-    manner: QueryOptions | None = None,
+    options: QueryOptions | None = None,
+) -> Result:
+    """Plan and execute a query on one snapshot."""
+    return execute_query(_plan_at(manifest, request, branch, at, options))
+
+
+def explain_query(
+    manifest: Manifest,
+    request: QueryRequest,
+    branch: str,
+    at: Reference | None = None,
+    options: QueryOptions | None = None,
 ) -> str:
-    """The plan that would run, with guesses; no row is read."""
-    asked = plan_query(manifest, take_snapshot(manifest, branch, at), question, manner or QueryOptions())
-    return explain_plan(asked.plan, asked.context)
+    """Return the plan that would run, with estimates, as text. No row is read."""
+    query = _plan_at(manifest, request, branch, at, options)
+    return explain_plan(query.plan, query.context)
 
 
 def profile_query(
     manifest: Manifest,
-    question: QueryRequest,
+    request: QueryRequest,
     branch: str,
     at: Reference | None = None,
-    manner: QueryOptions | None = None,
+    options: QueryOptions | None = None,
 ) -> Profile:
-    """Run a query and tell what each step of it took."""
-    begun = time.perf_counter()
-    asked = plan_query(manifest, take_snapshot(manifest, branch, at), question, manner or QueryOptions())
-    rows = sum(batch.num_rows for batch in execute_read(asked.plan, asked.context))
-    return Profile(asked.plan, rows, time.perf_counter() - begun, asked.context.recorder)
+    """Run a query, drop its rows, and return what each operator did."""
+    started = time.perf_counter()
+    query = _plan_at(manifest, request, branch, at, options)
+    row_count = sum(batch.num_rows for batch in execute_read(query.plan, query.context))
+    return Profile(query.plan, row_count, time.perf_counter() - started, query.context.recorder)
+
+
+def _plan_at(
+    manifest: Manifest, request: QueryRequest, branch: str, at: Reference | None, options: QueryOptions | None
+) -> PlannedQuery:
+    return plan_query(manifest, take_snapshot(manifest, branch, at), request, options or QueryOptions())

@@ -29,7 +29,7 @@ from omnigraph.language.values import ConstantValue
 from omnigraph.read.frames.expressions import EvaluationContext, SearchExpression
 from omnigraph.read.frames.frame import EntityColumn, Frame
 from omnigraph.read.frames.predicates import evaluate_predicate, to_condition
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.columns import Values
 from omnigraph.storage.filters import MOST_LISTED, AnyOf
 from tests.language.query.plan import plan_evaluator

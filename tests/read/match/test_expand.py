@@ -25,7 +25,7 @@ from omnigraph.read.match import walk_context
 from omnigraph.read.match.expand import EntityFilter, connect, connect_edges, expand, expand_edges
 from omnigraph.read.match.strategy import EdgeSizes, choose_strategy, edge_walk_of, estimate_lookup
 from omnigraph.read.match.walk_context import load_walk_context
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.columns import Values, to_list
 from tests.language.query.plan import plan_evaluator
 from tests.read.match.walked_graphs import Links, evaluated, ids_of, new_graph, people, random_graph

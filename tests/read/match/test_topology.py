@@ -17,7 +17,7 @@ from omnigraph.language.query.typed import TraversalDirection
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.match import topology
 from omnigraph.read.match.topology import Adjacency, find_edges, is_adjacency_loaded, load_adjacency
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from tests.deleting import delete_where
 from tests.graphs import rows_of
 from tests.read.match.walked_graphs import Links, Scans, new_graph, people, random_graph

@@ -16,7 +16,7 @@ from omnigraph.graph import Graph
 from omnigraph.read.frames.frame import Frame
 from omnigraph.read.match.counting import weights_of
 from omnigraph.storage.columns import Values, to_list
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.table import Table
 from tests.graphs import rows_of
 from tests.language.query.plan import plan_evaluator
 from tests.language.query.plan.plan_evaluator import Entity

@@ -11,7 +11,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, cast
 
 from rich.text import Text
 
@@ -150,7 +150,29 @@ def _ignore(count: int) -> None:
 
 def json_text(found: Mapping[str, Json]) -> str:
     """Format an object as a command prints it."""
-    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+    # As json.dumps, which recurses: the profile of a long match is nested deeply.
+    text: list[str] = []
+    pending: list[str | tuple[Json, str]] = [(cast("Json", found), "\n")]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            text.append(item)
+            continue
+        value, newline = item
+        if not isinstance(value, dict | list) or not value:
+            text.append(json.dumps(value, ensure_ascii=False))
+            continue
+        opening, closing = "{}" if isinstance(value, dict) else "[]"
+        pending.append(newline + closing)
+        for number, (prefix, each) in reversed(list(enumerate(_items(value)))):
+            pending += [(each, newline + "  "), ("," if number else opening) + newline + "  " + prefix]
+    return "".join([*text, "\n"])
+
+
+def _items(value: dict[str, Json] | list[Json]) -> list[tuple[str, Json]]:
+    if isinstance(value, list):
+        return [("", each) for each in value]
+    return [(f"{json.dumps(key, ensure_ascii=False)}: ", each) for key, each in value.items()]
 
 
 def _print_json(found: Mapping[str, Json]) -> None:

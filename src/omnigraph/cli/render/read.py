@@ -15,7 +15,7 @@ from omnigraph.cli.render.page import Page, pluralize, to_one_line
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
-    from omnigraph.read.explain import Profile
+    from omnigraph.read.profile import Profile
     from omnigraph.read.result import Result as QueryResult
     from omnigraph.read.rows import ExportResult
     from omnigraph.write.indexes import IndexReport, IndexSpec

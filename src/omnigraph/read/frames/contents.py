@@ -18,8 +18,8 @@ import pyarrow as pa
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.cache import Cache
 from omnigraph.storage.fragments import Fragment, fragments_of
-from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import IndexKind
+from omnigraph.storage.table import Table
 
 _BYTES_OF_PART: Final = 400
 """About what one fragment takes here."""

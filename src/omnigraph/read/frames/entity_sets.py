@@ -26,8 +26,8 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, absent, column_of, is_among
 from omnigraph.storage.filters import MOST_LISTED, AnyOf
 from omnigraph.storage.lagging_columns import fill_missing_column
-from omnigraph.storage.lance_errors import translated
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.lance_internals import translated
+from omnigraph.storage.table import Table
 
 _TAKE: Final = (0.5e-3, 10e-6)
 """Seconds to fetch rows by position: for each call, and for each row."""

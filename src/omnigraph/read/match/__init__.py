@@ -3,13 +3,14 @@
 from omnigraph.read.match.counting import count_by_position
 from omnigraph.read.match.execute import execute_match, stream_match
 from omnigraph.read.match.join import find_join_comparison
-from omnigraph.read.match.liveness import Leaf, StepPlan, build_spine, needed_variables
+from omnigraph.read.match.liveness import Leaf, StepPlan, Variables, build_spine, needed_variables
 from omnigraph.read.match.scan_nodes import describe_scan_access
 from omnigraph.read.match.strategy import describe_edge_access
 
 __all__ = [
     "Leaf",
     "StepPlan",
+    "Variables",
     "build_spine",
     "count_by_position",
     "describe_edge_access",

@@ -1,15 +1,14 @@
-"""Runs the match of a plan: from its leaf upwards, whole frames or pieces of them, until the rows are there.
+"""Execute the match part of a plan, from its leaf upwards, on whole frames or on pieces of them.
 
-Every operator but a ranking looks at one row at a time, so a match can run in pieces: a result that is only passed on
-never has to fit into memory, and a limit stops the work when it is reached. What needs all rows at once, sorting and
-grouping, takes the match in one piece.
+Every operator but a ranking looks at one row at a time, so a match can run in pieces: a streamed result never has to
+fit into memory, and a limit stops the work when it is reached. Sorting and grouping need the match in one piece.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
@@ -38,55 +37,55 @@ from omnigraph.read.match.liveness import Leaf, MatchSpine, SpineStep, StepPlan,
 from omnigraph.read.match.scan_nodes import execute_scan
 from omnigraph.read.search import execute_fuse, execute_top_ranked
 
-_PIECE: Final = 65_536
-"""Rows of the leaf that are carried through the plan together, where a match runs in pieces."""
 _FIRST_PIECE: Final = 1_024
+_PIECE: Final = 65_536
+"""A match that runs in pieces takes this many leaf rows at a time, fewer at first."""
 
 
-def execute_match(plan: MatchPlan, needed: Variables, reading: QueryContext, outer: Frame | None = None) -> Frame:
-    """All rows of a match, with the variables that are needed."""
+def execute_match(plan: MatchPlan, needed: Variables, context: QueryContext, outer: Frame | None = None) -> Frame:
+    """Return all rows of a match, with the variables that are needed. ``outer`` is the input of an inner plan."""
     spine = build_spine(plan, needed)
-    frame = _execute_leaf(spine, reading, outer)
+    frame = _execute_leaf(spine, context, outer)
     for task in _group_into_tasks(spine.steps):
-        frame = _execute_task(task, frame, reading)
+        frame = _execute_task(task, frame, context)
     return frame
 
 
-def stream_match(plan: MatchPlan, needed: Variables, reading: QueryContext) -> Iterator[Frame]:
-    """The rows of a match, a bounded number of them at a time; small pieces come first, in case they are enough."""
+def stream_match(plan: MatchPlan, needed: Variables, context: QueryContext) -> Iterator[Frame]:
+    """Yield the rows of a match in pieces of bounded size. The first are small, because a limit may need no more."""
     spine = build_spine(plan, needed)
+    # A ranking needs all rows below it, so pieces begin above the last one.
     ranked = 1 + max((n for n, step in enumerate(spine.steps) if isinstance(step.plan, TopRanked)), default=-1)
-    frame = _execute_leaf(spine, reading, None)
+    frame = _execute_leaf(spine, context, None)
     for task in _group_into_tasks(spine.steps[:ranked]):
-        frame = _execute_task(task, frame, reading)
+        frame = _execute_task(task, frame, context)
     tasks = _group_into_tasks(spine.steps[ranked:])
     size, begin = _FIRST_PIECE, 0
     while begin < frame.num_rows:
         piece = frame.take(np.arange(begin, min(begin + size, frame.num_rows)))
         begin, size = begin + size, min(size * 4, _PIECE)
-        yield from _run_tasks(piece, tasks, reading)
+        yield from _run_tasks(piece, tasks, context)
 
 
-def _run_tasks(piece: Frame, tasks: Sequence[_Task], reading: QueryContext) -> Iterator[Frame]:
+def _run_tasks(piece: Frame, tasks: Sequence[_Task], context: QueryContext) -> Iterator[Frame]:
     for number, task in enumerate(tasks):
         if isinstance(task.plan, Cross) and task.join is None:
-            for product in _stream_products(piece, task.plan, task.needed, reading):
-                yield from _run_tasks(product, tasks[number + 1 :], reading)
+            for product in _stream_products(piece, task.plan, task.needed, context):
+                yield from _run_tasks(product, tasks[number + 1 :], context)
             return
-        piece = _execute_task(task, piece, reading)
+        piece = _execute_task(task, piece, context)
         if not piece.num_rows:
             return
     yield piece
 
 
-def _stream_products(left: Frame, plan: Cross, needed: Variables, reading: QueryContext) -> Iterator[Frame]:
-    """The product of two frames, a bounded part of it at a time."""
-    right = _execute_right(plan, needed, reading)
-    at_once = max(1, _PIECE // max(1, right.num_rows))
-    for begin in range(0, left.num_rows, at_once):
-        with reading.recorder.measure(plan) as note:
-            product = cross_frames(left.take(np.arange(begin, min(begin + at_once, left.num_rows))), right)
-            product = note.add_frame(reduce_frame(product, needed))
+def _stream_products(left: Frame, plan: Cross, needed: Variables, context: QueryContext) -> Iterator[Frame]:
+    right = execute_match(plan.right, needed, context)
+    left_rows = max(1, _PIECE // max(1, right.num_rows))
+    for begin in range(0, left.num_rows, left_rows):
+        with context.recorder.measure(plan) as stats:
+            product = cross_frames(left.take(np.arange(begin, min(begin + left_rows, left.num_rows))), right)
+            product = stats.add_frame(reduce_frame(product, needed))
         yield product
 
 
@@ -95,92 +94,96 @@ def _stream_products(left: Frame, plan: Cross, needed: Variables, reading: Query
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A step that is done at once: an operator, or a product with the comparison above it that makes it a join."""
+    """One operator to execute, or a product together with the selection above it that makes it a join."""
 
     plan: StepPlan
     needed: Variables
-    join: Compare | None = None
+    join: Select | None = None
 
 
 def _group_into_tasks(steps: Sequence[SpineStep]) -> list[_Task]:
     tasks: list[_Task] = []
     for step in steps:
         below = tasks[-1] if tasks else None
-        compare = None
-        if below is not None and below.join is None and isinstance(below.plan, Cross):
-            compare = find_join_comparison(below.plan, step.plan)
-        if below is not None and compare is not None:
-            tasks[-1] = _Task(below.plan, step.needed, compare)
+        if below is not None and below.join is None and _is_join(below.plan, step.plan):
+            tasks[-1] = _Task(below.plan, step.needed, cast(Select, step.plan))
         else:
             tasks.append(_Task(step.plan, step.needed))
     return tasks
 
 
-def _execute_leaf(spine: MatchSpine, reading: QueryContext, outer: Frame | None) -> Frame:
-    with reading.recorder.measure(spine.leaf) as note:
-        return note.add_frame(reduce_frame(_read_leaf(spine.leaf, spine.needed, reading, outer), spine.needed))
+def _is_join(below: StepPlan, above: StepPlan) -> bool:
+    return isinstance(below, Cross) and find_join_comparison(below, above) is not None
 
 
-def _read_leaf(leaf: Leaf, needed: Variables, reading: QueryContext, outer: Frame | None) -> Frame:
+def _execute_leaf(spine: MatchSpine, context: QueryContext, outer: Frame | None) -> Frame:
+    with context.recorder.measure(spine.leaf) as stats:
+        return stats.add_frame(reduce_frame(_read_leaf(spine.leaf, spine.needed, context, outer), spine.needed))
+
+
+def _read_leaf(leaf: Leaf, needed: Variables, context: QueryContext, outer: Frame | None) -> Frame:
     match leaf:
         case NodeScan():
-            return execute_scan(leaf, reading)
+            return execute_scan(leaf, context)
         case Outer():
             return Frame(1) if outer is None else outer
         case Fuse():
-            first, second = (execute_match(arm, needed | {leaf.variable}, reading) for arm in (leaf.first, leaf.second))
-            return execute_fuse(first, second, leaf, reading)
+            first, second = (execute_match(arm, needed | {leaf.variable}, context) for arm in (leaf.first, leaf.second))
+            return execute_fuse(first, second, leaf, context)
 
 
-def _execute_task(task: _Task, frame: Frame, reading: QueryContext) -> Frame:
-    with reading.recorder.measure(task.plan) as note:
-        return note.add_frame(reduce_frame(_execute_operator(task, frame, reading), task.needed))
+def _execute_task(task: _Task, frame: Frame, context: QueryContext) -> Frame:
+    with context.recorder.measure(task.plan) as stats:
+        result = stats.add_frame(reduce_frame(_execute_operator(task, frame, context), task.needed))
+    if task.join is not None:
+        with context.recorder.measure(task.join) as stats:
+            stats.add_frame(result)
+            stats.add_access_path("in the join below")
+    return result
 
 
-def _execute_operator(task: _Task, frame: Frame, reading: QueryContext) -> Frame:
+def _execute_operator(task: _Task, frame: Frame, context: QueryContext) -> Frame:
     plan = task.plan
     match plan:
         case Expand():
-            return execute_expand(frame, plan, task.needed, reading)
+            return execute_expand(frame, plan, task.needed, context)
         case ExpandEdges():
-            return execute_expand_edges(frame, plan, reading)
+            return execute_expand_edges(frame, plan, context)
         case Connect():
-            return execute_connect(frame, plan, reading)
+            return execute_connect(frame, plan, context)
         case ConnectEdges():
-            return execute_connect_edges(frame, plan, reading)
+            return execute_connect_edges(frame, plan, context)
         case Cross():
-            return _execute_cross(frame, plan, task, reading)
+            return _execute_cross(frame, plan, task, context)
         case Select():
-            return frame.filter(evaluate_predicate(plan.predicate, frame, reading.evaluation))
+            return frame.filter(evaluate_predicate(plan.predicate, frame, context.evaluation))
         case Without():
-            return _execute_without(frame, plan, reading)
+            return _execute_without(frame, plan, context)
         case TopRanked():
-            return execute_top_ranked(frame, plan, reading)
+            return execute_top_ranked(frame, plan, context)
 
 
-def _execute_cross(frame: Frame, plan: Cross, task: _Task, reading: QueryContext) -> Frame:
+def _execute_cross(frame: Frame, plan: Cross, task: _Task, context: QueryContext) -> Frame:
     if task.join is None:
-        return cross_frames(frame, _execute_right(plan, task.needed, reading))
-    right = _execute_right(plan, task.needed | variables_of(task.join), reading)
-    return join_frames(frame, right, task.join, reading)
+        return cross_frames(frame, execute_match(plan.right, task.needed, context))
+    comparison = task.join.predicate
+    assert isinstance(comparison, Compare)
+    right = execute_match(plan.right, task.needed | variables_of(comparison), context)
+    return join_frames(frame, right, comparison, context)
 
 
-def _execute_right(plan: Cross, needed: Variables, reading: QueryContext) -> Frame:
-    return execute_match(plan.right, needed, reading)
-
-
-def _execute_without(frame: Frame, plan: Without, reading: QueryContext) -> Frame:
-    """The rows for whose outer entities the inner plan finds nothing; equal ones are asked about once."""
+def _execute_without(frame: Frame, plan: Without, context: QueryContext) -> Frame:
+    """Keep the rows for which the inner plan finds nothing; it runs once for equal outer entities."""
     if not frame.num_rows:
         return frame
     first, numbers = _number_outer_tuples(frame, plan.outer)
-    asked = frame.take(first).select(plan.outer)
-    tagged = Frame(len(first), asked.bindings, tags=np.arange(len(first)))
-    found = execute_match(plan.inner, frozenset(), reading, tagged)
-    is_free = np.ones(len(first), np.bool_)
+    outer = frame.take(first).select(plan.outer)
+    tagged = Frame(len(first), outer.bindings, tags=np.arange(len(first)))
+    found = execute_match(plan.inner, frozenset(), context, tagged)
+    is_kept = np.ones(len(first), np.bool_)
     if found.tags is not None:
-        is_free[found.tags] = False
-    return frame.filter(is_free[numbers])
+        is_kept[found.tags] = False
+    return frame.filter(is_kept[numbers])
 
 
 def _number_outer_tuples(frame: Frame, variables: Sequence[str]) -> tuple[Positions, Positions]:

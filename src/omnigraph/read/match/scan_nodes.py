@@ -42,50 +42,52 @@ _SMALL: Final = 20_000
 """A table of so few rows is read whole, whatever is asked of it: the next query finds it in memory."""
 
 
-def execute_scan(plan: NodeScan, reading: QueryContext) -> Frame:
+def execute_scan(plan: NodeScan, context: QueryContext) -> Frame:
     """The nodes that fulfil the predicates of a scan."""
-    type_ = reading.catalog.nodes[plan.node_type]
-    pushed, rest = _split_predicates(plan, reading, type_)
+    type_ = context.catalog.nodes[plan.node_type]
+    pushed, rest = _split_predicates(plan, context, type_)
     texts = [predicate for predicate in rest if isinstance(predicate, TextMatch)]
-    pushed += [AnyOf(("id",), reading.search.find_matching_ids(text, type_.table_key)) for text in texts]
+    pushed += [AnyOf(("id",), context.search.find_matching_ids(text, type_.table_key)) for text in texts]
     rest = [predicate for predicate in rest if not isinstance(predicate, TextMatch)]
-    if _should_push_down(pushed, type_, reading):
-        population, positions = _filter_in_storage(pushed, type_, reading)
+    is_pushed = _should_push_down(pushed, type_, context)
+    context.recorder.record_access_path(_name_access(pushed, type_, context, is_pushed=is_pushed))
+    if is_pushed:
+        population, positions = _filter_in_storage(pushed, type_, context)
     else:
-        whole = open_full_table(reading.snapshot, type_.table_key, type_, reading.tables.cache)
+        whole = open_full_table(context.snapshot, type_.table_key, type_, context.tables.cache)
         population, positions = whole, _filter_in_memory(pushed, whole)
     frame = Frame(len(positions), {plan.variable: EntityColumn(population, positions)})
-    return filter_by_predicates(frame, plan.variable, rest, reading)
+    return filter_by_predicates(frame, plan.variable, rest, context)
 
 
-def filter_by_predicates(frame: Frame, variable: str, predicates: Sequence[Predicate], reading: QueryContext) -> Frame:
+def filter_by_predicates(frame: Frame, variable: str, predicates: Sequence[Predicate], context: QueryContext) -> Frame:
     """The rows whose entity fulfils conditions that speak of one variable."""
     if not predicates or not frame.num_rows:
         return frame
     binding = frame.bindings[variable]
-    return frame.filter(evaluate_entity_predicates(binding.entities, binding.positions, variable, predicates, reading))
+    return frame.filter(evaluate_entity_predicates(binding.entities, binding.positions, variable, predicates, context))
 
 
 def evaluate_entity_predicates(
-    population: EntitySet, positions: Positions, variable: str, predicates: Sequence[Predicate], reading: QueryContext
+    population: EntitySet, positions: Positions, variable: str, predicates: Sequence[Predicate], context: QueryContext
 ) -> Mask:
     """For each position whether its entity fulfils the predicates; each entity is looked at once."""
     if len(positions) > len(population):
         every = np.arange(len(population))
-        return evaluate_entity_predicates(population, every, variable, predicates, reading)[positions]
+        return evaluate_entity_predicates(population, every, variable, predicates, context)[positions]
     frame = Frame(len(positions), {variable: EntityColumn(population, positions)})
-    masks = [evaluate_predicate(predicate, frame, reading.evaluation) for predicate in predicates]
+    masks = [evaluate_predicate(predicate, frame, context.evaluation) for predicate in predicates]
     return reduce(np.logical_and, masks)
 
 
 def _split_predicates(
-    plan: NodeScan, reading: QueryContext, type_: NodeType
+    plan: NodeScan, context: QueryContext, type_: NodeType
 ) -> tuple[list[Condition], list[Predicate]]:
     """The predicates that the storage can decide, and the others."""
     pushed: list[Condition] = []
     rest: list[Predicate] = []
     for predicate in plan.predicates:
-        condition = to_condition(predicate, plan.variable, reading.evaluation)
+        condition = to_condition(predicate, plan.variable, context.evaluation)
         if condition is None:
             rest.append(predicate)
         else:
@@ -104,37 +106,37 @@ def _to_id_condition(condition: Condition, type_: NodeType) -> list[Condition]:
     return [AnyOf(("id",), pa.array([text], pa.string()))]
 
 
-def _should_push_down(conditions: Sequence[Condition], type_: NodeType, reading: QueryContext) -> bool:
+def _should_push_down(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> bool:
     """Whether the storage is asked for the rows that fulfil the conditions."""
-    return bool(conditions) and not _should_load_table(type_, reading) and _can_push_down(conditions, type_, reading)
+    return bool(conditions) and not _should_load_table(type_, context) and _can_push_down(conditions, type_, context)
 
 
-def _should_load_table(type_: NodeType, reading: QueryContext) -> bool:
-    pin = reading.snapshot.pins.get(type_.table_key)
-    if pin is None or reading.tables.strategy is Strategy.ARRAYS:
+def _should_load_table(type_: NodeType, context: QueryContext) -> bool:
+    pin = context.snapshot.pins.get(type_.table_key)
+    if pin is None or context.tables.strategy is Strategy.ARRAYS:
         return True
-    if reading.tables.strategy is Strategy.INDEX:
+    if context.tables.strategy is Strategy.INDEX:
         return False
-    return pin.row_count <= _SMALL or is_loaded(reading.snapshot, type_.table_key, reading.tables.cache)
+    return pin.row_count <= _SMALL or is_loaded(context.snapshot, type_.table_key, context.tables.cache)
 
 
-def _can_push_down(conditions: Sequence[Condition], type_: NodeType, reading: QueryContext) -> bool:
+def _can_push_down(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> bool:
     """Whether the storage can decide them all. It refuses values that a column which lags behind cannot hold."""
     if any(condition.sql() is None for condition in conditions):
         return False
     asked = {column for condition in conditions for column in condition.columns}
-    schema = reading.snapshot.table(type_.table_key).schema
+    schema = context.snapshot.table(type_.table_key).schema
     there = dict(zip(schema.names, schema.types, strict=True))
     known = asked & there.keys() & type_.properties.keys()
     return all(there[name].equals(arrow_type(type_.properties[name].type)) for name in known)
 
 
 def _filter_in_storage(
-    conditions: Sequence[Condition], type_: NodeType, reading: QueryContext
+    conditions: Sequence[Condition], type_: NodeType, context: QueryContext
 ) -> tuple[PartialTable, Positions]:
-    table = reading.snapshot.table(type_.table_key)
+    table = context.snapshot.table(type_.table_key)
     there = set(table.schema.names)
-    seen = reading.tables.partial_table_of(type_)
+    seen = context.tables.partial_table_of(type_)
     if any(column not in there for condition in conditions for column in condition.columns):
         # A table that lags behind the schema has nulls in that column, and they match nothing.
         return seen, np.zeros(0, np.int64)
@@ -164,10 +166,14 @@ def _intersect_ids(ids: Sequence[pa.StringArray], whole: FullTable) -> Positions
     return reduce(lambda one, other: one[np.isin(one, other)], found)
 
 
-def describe_scan_access(plan: NodeScan, reading: QueryContext) -> str:
-    """How the nodes of a scan would be found, in a few words."""
-    type_ = reading.catalog.nodes[plan.node_type]
-    pushed, _ = _split_predicates(plan, reading, type_)
-    if not _should_push_down(pushed, type_, reading):
-        return "in memory" if is_loaded(reading.snapshot, type_.table_key, reading.tables.cache) else "read whole"
+def describe_scan_access(plan: NodeScan, context: QueryContext) -> str:
+    """Name how a scan would find its nodes now, for ``explain``."""
+    type_ = context.catalog.nodes[plan.node_type]
+    pushed, _ = _split_predicates(plan, context, type_)
+    return _name_access(pushed, type_, context, is_pushed=_should_push_down(pushed, type_, context))
+
+
+def _name_access(pushed: Sequence[Condition], type_: NodeType, context: QueryContext, *, is_pushed: bool) -> str:
+    if not is_pushed:
+        return "in memory" if is_loaded(context.snapshot, type_.table_key, context.tables.cache) else "read whole"
     return "by id" if any(map(_is_id_condition, pushed)) else "filtered by the storage"

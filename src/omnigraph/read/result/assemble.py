@@ -1,4 +1,4 @@
-"""The result part of a plan: from the rows of a match to named columns, in order and as many as asked for."""
+"""The result part of a plan: group, sort and limit the rows of a match, and evaluate the named columns."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from omnigraph.language.query import ResultColumn
 from omnigraph.language.query.plan import Group, Limit, Project, ReadPlan, Sort
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, arrow_type_of, evaluate
-from omnigraph.read.match import execute_match, needed_variables, stream_match
+from omnigraph.read.match import Variables, execute_match, needed_variables, stream_match
 from omnigraph.read.result.aggregate import group_rows
 from omnigraph.read.result.order import sort_groups, sort_rows
 
-_BATCH: Final = 65_536
+_BATCH_ROWS: Final = 65_536
 
 
 def output_schema(plan: ReadPlan) -> pa.Schema:
-    """The columns of a result and their types, whether it has rows or not."""
-    return pa.schema([pa.field(column.name, arrow_type_of(column.expression)) for column in _columns(plan)])
+    """The names and the Arrow types of the columns of a result."""
+    return pa.schema([pa.field(column.name, arrow_type_of(column.expression)) for column in _columns_of(plan)])
 
 
-def execute_read(plan: ReadPlan, reading: QueryContext) -> Iterator[pa.RecordBatch]:
-    """The rows of a result, a bounded number of them at a time."""
+def execute_read(plan: ReadPlan, context: QueryContext) -> Iterator[pa.RecordBatch]:
+    """Execute a plan, and yield the rows of its result in batches."""
     if isinstance(plan, Project):
         schema = output_schema(plan)
-        for frame in _stream_frames(plan, reading):
-            for begin in range(0, frame.num_rows, _BATCH):
-                piece = frame.take(np.arange(begin, min(begin + _BATCH, frame.num_rows)))
-                yield _project(plan, piece, schema, reading)
+        for frame in _stream_frames(plan, context):
+            for begin in range(0, frame.num_rows, _BATCH_ROWS):
+                batch = frame.take(np.arange(begin, min(begin + _BATCH_ROWS, frame.num_rows)))
+                yield _project(plan, batch, schema, context)
     else:
-        yield from _execute_groups(plan, reading).to_batches(max_chunksize=_BATCH)
+        yield from _execute_groups(plan, context).to_batches(max_chunksize=_BATCH_ROWS)
 
 
-def _columns(plan: ReadPlan) -> tuple[ResultColumn, ...]:
+def _columns_of(plan: ReadPlan) -> tuple[ResultColumn, ...]:
     while not isinstance(plan, Project | Group):
         assert isinstance(plan.input, Group | Sort)
         plan = plan.input
@@ -47,73 +47,82 @@ def _columns(plan: ReadPlan) -> tuple[ResultColumn, ...]:
 # --------------------------------------------------------------------------------------------- one row per match
 
 
-def _stream_frames(plan: Project, reading: QueryContext) -> Iterator[Frame]:
+def _stream_frames(plan: Project, context: QueryContext) -> Iterator[Frame]:
+    """Yield the rows that a projection shows, sorted and limited."""
     needed = needed_variables(plan)
-    below, limit = plan.input, None
-    if isinstance(below, Limit):
-        assert not isinstance(below.input, Group)
-        below, limit = below.input, reading.resolve_count(below.count)
+    limit = plan.input if isinstance(plan.input, Limit) else None
+    below = plan.input if limit is None else limit.input
+    assert not isinstance(below, Limit | Group)
     if isinstance(below, Sort):
-        assert not isinstance(below.input, Group)
-        frame = execute_match(below.input, needed, reading)
-        with reading.recorder.measure(below) as note:
-            # Equal rows stay together, so they can be made after they are sorted.
-            order = sort_rows(frame, below.keys, below.tie_break, reading.evaluation, limit)
-            frame = note.add_frame(frame.take(order))
-        yield from _take_first([frame], limit)
-        return
-    yield from _take_first(stream_match(below, needed, reading), limit)
+        frames: Iterable[Frame] = [_sort_match(below, needed, limit, context)]
+    else:
+        frames = stream_match(below, needed, context)
+    yield from _repeat_rows(frames) if limit is None else _take_first(frames, limit, context)
 
 
-def _take_first(frames: Iterable[Frame], limit: int | None) -> Iterator[Frame]:
-    """The rows of frames until there are enough; what comes after is never computed."""
-    left = limit
-    for frame in frames if left != 0 else ():
-        for rows in _repeat_rows(frame):
-            if left is None:
-                yield rows
-                continue
-            yield rows.take(np.arange(min(left, rows.num_rows)))
-            left -= rows.num_rows
-            if left <= 0:
-                return
+def _sort_match(plan: Sort, needed: Variables, limit: Limit | None, context: QueryContext) -> Frame:
+    assert not isinstance(plan.input, Group)
+    frame = execute_match(plan.input, needed, context)
+    most = None if limit is None else context.resolve_count(limit.count)
+    with context.recorder.measure(plan) as stats:
+        # Equal rows stay together, so weighted rows are repeated after they are sorted.
+        order = sort_rows(frame, plan.keys, plan.tie_break, context.evaluation, most)
+        return stats.add_frame(frame.take(order))
 
 
-def _repeat_rows(frame: Frame) -> Iterator[Frame]:
-    """Every row as often as it stands for, a bounded number of them at a time."""
-    if frame.weights is None:
-        yield frame
-        return
-    ends = np.cumsum(frame.weights)
-    for begin in range(0, frame.total_rows, _BATCH):
-        numbers = np.arange(begin, min(begin + _BATCH, frame.total_rows))
-        yield replace(frame.take(np.searchsorted(ends, numbers, "right")), weights=None)
+def _take_first(frames: Iterable[Frame], limit: Limit, context: QueryContext) -> Iterator[Frame]:
+    """Yield rows until the limit is reached; the rest of the match is not computed."""
+    left = context.resolve_count(limit.count)
+    with context.recorder.measure(limit) as stats:
+        pass
+    for rows in _repeat_rows(frames) if left else ():
+        with context.recorder.measure(limit):
+            first = stats.add_frame(rows.take(np.arange(min(left, rows.num_rows))))
+        yield first
+        left -= first.num_rows
+        if not left:
+            return
 
 
-def _project(plan: Project, frame: Frame, schema: pa.Schema, reading: QueryContext) -> pa.RecordBatch:
-    with reading.recorder.measure(plan) as note:
-        note.add_frame(frame)
-        arrays = [evaluate(column.expression, frame, reading.evaluation) for column in plan.columns]
+def _repeat_rows(frames: Iterable[Frame]) -> Iterator[Frame]:
+    """Repeat each row as often as its weight says, a bounded number of rows at a time."""
+    for frame in frames:
+        if frame.weights is None:
+            yield frame
+            continue
+        ends = np.cumsum(frame.weights)
+        for begin in range(0, frame.total_rows, _BATCH_ROWS):
+            numbers = np.arange(begin, min(begin + _BATCH_ROWS, frame.total_rows))
+            yield replace(frame.take(np.searchsorted(ends, numbers, "right")), weights=None)
+
+
+def _project(plan: Project, frame: Frame, schema: pa.Schema, context: QueryContext) -> pa.RecordBatch:
+    with context.recorder.measure(plan) as stats:
+        stats.add_frame(frame)
+        arrays = [evaluate(column.expression, frame, context.evaluation) for column in plan.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 # --------------------------------------------------------------------------------------------- one row per group
 
 
-def _execute_groups(plan: Group | Sort | Limit, reading: QueryContext) -> pa.Table:
-    limit = None
-    if isinstance(plan, Limit):
-        assert isinstance(plan.input, Group | Sort)
-        limit, plan = reading.resolve_count(plan.count), plan.input
-    sort = plan if isinstance(plan, Sort) else None
-    group = plan.input if isinstance(plan, Sort) else plan
+def _execute_groups(plan: Group | Sort | Limit, context: QueryContext) -> pa.Table:
+    limit = plan if isinstance(plan, Limit) else None
+    below = plan if limit is None else limit.input
+    sort = below if isinstance(below, Sort) else None
+    group = below if sort is None else sort.input
     assert isinstance(group, Group)
-    frame = execute_match(group.input, needed_variables(group), reading)
-    with reading.recorder.measure(group) as note:
-        table = group_rows(frame, group.columns, reading.evaluation)
-        note.rows = note.frame_rows = table.num_rows
+    most = None if limit is None else context.resolve_count(limit.count)
+    frame = execute_match(group.input, needed_variables(group), context)
+    with context.recorder.measure(group) as stats:
+        table = group_rows(frame, group.columns, context.evaluation)
+        stats.add_rows(table.num_rows)
     if sort is not None:
-        with reading.recorder.measure(sort) as note:
-            table = table.take(sort_groups(table, sort.keys, limit))
-            note.rows = note.frame_rows = table.num_rows
-    return table if limit is None else table.slice(0, limit)
+        with context.recorder.measure(sort) as stats:
+            table = table.take(sort_groups(table, sort.keys, most))
+            stats.add_rows(table.num_rows)
+    if limit is not None:
+        with context.recorder.measure(limit) as stats:
+            table = table.slice(0, most)
+            stats.add_rows(table.num_rows)
+    return table

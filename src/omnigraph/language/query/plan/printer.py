@@ -62,36 +62,36 @@ from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue, from_days, from_milliseconds
 
 _ARROWS = {TraversalDirection.OUT: ("-", "->"), TraversalDirection.IN: ("<-", "-"), TraversalDirection.BOTH: ("-", "-")}
-_WIDEST = 80
+_MAX_TREE_WIDTH = 80
 
 
 def print_plan(plan: PlanOperator | TypedMutation, notes: Callable[[PlanOperator], str] | None = None) -> str:
     """A plan as an indented tree, perhaps with notes on each operator. A mutation is its own plan."""
     if isinstance(plan, TypedMutation):
-        statements = [_statement(statement) for statement in plan.statements]
-        branches = _branches("", len(statements))
+        statements = [_print_statement(statement) for statement in plan.statements]
+        branches = _branch_prefixes("", len(statements))
         return "\n".join(
             [f"Mutation {plan.name}", *(first + line for line, (first, _) in zip(statements, branches, strict=True))]
         )
-    lines = list(_lines(plan))
+    lines = list(_print_operators(plan))
     if notes is None:
         return "\n".join(text for text, _ in lines)
-    width = min(max(len(text) for text, _ in lines), _WIDEST)
+    width = min(max(len(text) for text, _ in lines), _MAX_TREE_WIDTH)
     return "\n".join(f"{text:<{width}}  {notes(operator)}".rstrip() for text, operator in lines)
 
 
-def _lines(plan: PlanOperator) -> Iterator[tuple[str, PlanOperator]]:
+def _print_operators(plan: PlanOperator) -> Iterator[tuple[str, PlanOperator]]:
     # A stack of our own: a long match is a deep plan.
     waiting = [(plan, "", "")]
     while waiting:
         operator, first, rest = waiting.pop()
         yield first + print_operator(operator), operator
         inputs = inputs_of(operator)
-        branches = _branches(rest, len(inputs))
+        branches = _branch_prefixes(rest, len(inputs))
         waiting += reversed([(below, *branch) for below, branch in zip(inputs, branches, strict=True)])
 
 
-def _branches(indent: str, count: int) -> list[tuple[str, str]]:
+def _branch_prefixes(indent: str, count: int) -> list[tuple[str, str]]:
     """What stands before the first line and before the further lines of each of several subtrees."""
     return [*[(indent + "├─ ", indent + "│  ")] * (count - 1), (indent + "└─ ", indent + "   ")][:count]
 
@@ -103,28 +103,28 @@ def print_operator(plan: PlanOperator) -> str:
     """Print one operator on one line, without its inputs."""
     match plan:
         case Project() | Group():
-            return f"{type(plan).__name__} {', '.join(map(_column, plan.columns))}"
+            return f"{type(plan).__name__} {', '.join(map(_print_column, plan.columns))}"
         case Sort():
-            ties = f", then ids of {_variables(plan.tie_break)}" if plan.tie_break else ""
-            return f"Sort {', '.join(map(_key, plan.keys))}{ties}"
+            ties = f", then ids of {_print_variables(plan.tie_break)}" if plan.tie_break else ""
+            return f"Sort {', '.join(map(_print_key, plan.keys))}{ties}"
         case Limit():
             return f"Limit {print_expression(plan.count)}"
         case _:
-            return _match_operator(plan)
+            return _print_match_operator(plan)
 
 
-def _match_operator(plan: MatchPlan) -> str:
+def _print_match_operator(plan: MatchPlan) -> str:
     match plan:
         case NodeScan():
-            return f"Scan ${plan.variable}: {plan.node_type}{_where(plan.predicates)}"
+            return f"Scan ${plan.variable}: {plan.node_type}{_print_where(plan.predicates)}"
         case Outer():
-            return f"Outer {_variables(plan.variables)}".rstrip()
+            return f"Outer {_print_variables(plan.variables)}".rstrip()
         case Cross():
             return "Cross"
         case Select():
             return f"Select {print_expression(plan.predicate)}"
         case Without():
-            return f"Without {_variables(plan.outer)}"
+            return f"Without {_print_variables(plan.outer)}"
         case TopRanked():
             limit = "all" if plan.limit is None else print_expression(plan.limit)
             return f"TopRanked {limit} by {print_expression(plan.ranking)}"
@@ -132,10 +132,10 @@ def _match_operator(plan: MatchPlan) -> str:
             limit = "all" if plan.limit is None else print_expression(plan.limit)
             return f"Fuse {limit} of ${plan.variable} with k = {print_expression(plan.k)}"
         case _:
-            return f"{type(plan).__name__} {_step(plan)}"
+            return f"{type(plan).__name__} {_print_step(plan)}"
 
 
-def _step(plan: Expand | ExpandEdges | Connect | ConnectEdges) -> str:
+def _print_step(plan: Expand | ExpandEdges | Connect | ConnectEdges) -> str:
     match plan:
         case Expand() | Connect():
             hops = "" if plan.minimum == plan.maximum == 1 else f"{{{plan.minimum},{plan.maximum}}}"
@@ -145,24 +145,24 @@ def _step(plan: Expand | ExpandEdges | Connect | ConnectEdges) -> str:
     before, after = _ARROWS[plan.direction]
     path = f"${plan.source} {before}[{edge}]{after} ${plan.destination}"
     if isinstance(plan, Connect | ConnectEdges):
-        return path + _where(conditions)
-    return f"{path}: {plan.destination_type}{_where((*conditions, *plan.predicates))}"
+        return path + _print_where(conditions)
+    return f"{path}: {plan.destination_type}{_print_where((*conditions, *plan.predicates))}"
 
 
-def _where(predicates: tuple[Predicate, ...]) -> str:
+def _print_where(predicates: tuple[Predicate, ...]) -> str:
     return f" where {' and '.join(map(print_expression, predicates))}" if predicates else ""
 
 
-def _variables(names: Iterable[str]) -> str:
+def _print_variables(names: Iterable[str]) -> str:
     return ", ".join(f"${name}" for name in names)
 
 
-def _column(column: ResultColumn) -> str:
+def _print_column(column: ResultColumn) -> str:
     text = print_expression(column.expression)
     return text if text.replace("$", "") == column.name else f"{text} as {column.name}"
 
 
-def _key(key: SortKey | ByRank) -> str:
+def _print_key(key: SortKey | ByRank) -> str:
     if isinstance(key, ByRank):
         return "by rank"
     return print_expression(key.expression) + (" desc" if key.descending else "")
@@ -171,23 +171,23 @@ def _key(key: SortKey | ByRank) -> str:
 # ------------------------------------------------------------------------------------------------ statements
 
 
-def _statement(statement: Statement) -> str:
+def _print_statement(statement: Statement) -> str:
     match statement:
         case InsertNode():
-            return f"Insert {statement.node_type} {_assigned(statement.values)}"
+            return f"Insert {statement.node_type} {_print_assignments(statement.values)}"
         case InsertEdge():
             ends = [f"from: {print_expression(statement.source)}", f"to: {print_expression(statement.destination)}"]
-            return f"Insert {statement.edge_type} {_assigned(statement.values, ends)}"
+            return f"Insert {statement.edge_type} {_print_assignments(statement.values, ends)}"
         case UpdateNodes():
-            return f"Update {statement.node_type} {_assigned(statement.values)}{_where((statement.predicate,))}"
+            return f"Update {statement.node_type} {_print_assignments(statement.values)}{_print_where((statement.predicate,))}"
         case DeleteNodes():
             edges = f", with edges of {', '.join(statement.cascades)}" if statement.cascades else ""
-            return f"Delete {statement.node_type}{_where((statement.predicate,))}{edges}"
+            return f"Delete {statement.node_type}{_print_where((statement.predicate,))}{edges}"
         case DeleteEdges():
-            return f"Delete {statement.edge_type}{_where((statement.predicate,))}"
+            return f"Delete {statement.edge_type}{_print_where((statement.predicate,))}"
 
 
-def _assigned(values: Iterable[AssignedValue], ends: Iterable[str] = ()) -> str:
+def _print_assignments(values: Iterable[AssignedValue], ends: Iterable[str] = ()) -> str:
     return f"{{ {', '.join([*ends, *(f'{value.name}: {print_expression(value.value)}' for value in values)])} }}"
 
 
@@ -202,7 +202,7 @@ def print_expression(part: Expression | Predicate) -> str:
         case IsNull():
             return f"{print_expression(part.operand)} is {'not ' if part.negated else ''}null"
         case Constant():
-            return _literal(part.value, part.type)
+            return _print_literal(part.value, part.type)
         case ParameterValue():
             return f"${part.name}"
         case Now():
@@ -217,10 +217,10 @@ def print_expression(part: Expression | Predicate) -> str:
         case Aggregate():
             return f"{part.function}({'distinct ' if part.distinct else ''}{print_expression(part.argument)})"
         case _:
-            return _search(part)
+            return _print_search(part)
 
 
-def _search(part: Distance | TextMatch | TextScore | FusedScore) -> str:
+def _print_search(part: Distance | TextMatch | TextScore | FusedScore) -> str:
     match part:
         case Distance():
             return f"nearest({print_expression(part.target)}, {print_expression(part.query)})"
@@ -233,14 +233,14 @@ def _search(part: Distance | TextMatch | TextScore | FusedScore) -> str:
             return f"{part.function}({print_expression(part.target)}, {print_expression(part.query)}{edits})"
 
 
-def _literal(value: ConstantValue, of: ValueType) -> str:
+def _print_literal(value: ConstantValue, of: ValueType) -> str:
     match value:
         case None:
             return "null"
         case bool():
             return "true" if value else "false"
         case tuple():
-            return f"[{', '.join(_literal(item, of.item) for item in value)}]"
+            return f"[{', '.join(_print_literal(item, of.item) for item in value)}]"
         case str():
             return quote_string(value)
         case int() if of.scalar is Scalar.DATE:
