@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias, cast
 
-from omnigraph.read.changes.changed_rows import Op
+from omnigraph.read.changes.compare_rows import Op
 from omnigraph.read.changes.diff import EntityChange
 from omnigraph.read.changes.feed import ChangeBlock
 from tests.model.graph_writes import Rows
