@@ -1,7 +1,7 @@
-"""`.gq`: grammar, parser, type checker, parameters, lint, logical plan.
+"""The query language `.gq`: grammar, parser, type checker, parameters, lint, logical plan.
 
-The way of a query: text -> syntax tree (``ast``) -> checked against a catalog (``typed``) -> logical plan
-(``plan``). The functions here walk it; each step has a module of its own.
+A query goes from text to a syntax tree (``ast``), is checked against a catalog (``typed``) and becomes a logical plan
+(``plan``). :func:`compile_query` runs these steps; each has a module of its own. Nothing here reads data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from omnigraph.language.query.lint import lint_queries
 from omnigraph.language.query.lint_report import LintFinding, LintReport, SchemaSource, Severity
 from omnigraph.language.query.parameters import bind_parameters, check_counts, parse_parameter_text
 from omnigraph.language.query.parser import SYNTAX_CODE, parse_query_text
-from omnigraph.language.query.plan import ReadPlan, plan_read
+from omnigraph.language.query.plan import ReadPlan, plan_read, print_plan
 from omnigraph.language.query.typed import (
     Aggregate,
     AssignedValue,
@@ -94,6 +94,7 @@ __all__ = [
     "UpdateNodes",
     "compile_query",
     "describe_operation",
+    "explain",
     "find_query",
     "lint_queries",
     "parse_parameter_text",
@@ -101,14 +102,14 @@ __all__ = [
     "parse_query_text",
 ]
 
-_MOST_KEPT: Final = 256
-_LONGEST_KEPT: Final = 64 * 1024
-"""In characters. Longer texts are compiled every time, so that what is kept stays small."""
+_MAX_CACHED_QUERIES: Final = 256
+_MAX_CACHED_LENGTH: Final = 64 * 1024
+"""In characters. Longer texts are compiled every time, which bounds the memory of the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledQuery:
-    """A query that is ready to run: as written, as understood, and as planned. A mutation is its own plan."""
+    """A query that is ready to run: its syntax tree, its typed form and its plan. A mutation is its own plan."""
 
     query: Query
     typed: TypedQuery
@@ -120,7 +121,7 @@ class CompiledQuery:
         return self.query.name
 
     def bind_parameters(self, values: Mapping[str, object] | None) -> Mapping[str, ConstantValue]:
-        """Return the value of every parameter; raise :class:`ParameterError` for all that the query cannot take."""
+        """Return the value of every parameter, or raise :class:`ParameterError` before anything runs."""
         bound = bind_parameters(self.typed.parameters, values)
         if not isinstance(self.plan, TypedMutation):
             check_counts(self.plan, bound)
@@ -128,73 +129,79 @@ class CompiledQuery:
 
 
 def parse_queries(source: str | Path | Source) -> QueryFile:
-    """The queries of a text, as written; :class:`QueryError` lists every syntax problem."""
-    return _parsed(_text(source))
+    """Parse every query of a text; :class:`QueryError` lists every syntax problem."""
+    return _parse(_read(source))
 
 
 def find_query(source: str | Path | Source, name: str | None = None) -> Query:
-    """One query of a text, as written. ``name`` may be left out when the text has one query."""
-    return _chosen(parse_queries(source), name)
+    """Parse a text and return one of its queries. ``name`` is optional when the text has one query."""
+    return _select_query(parse_queries(source), name)
 
 
 def compile_query(source: str | Path | Source, catalog: Catalog, name: str | None = None) -> CompiledQuery:
-    """One query of a text, checked and planned. ``name`` may be left out when the text has one query.
+    """Parse, check and plan one query of a text. ``name`` is optional when the text has one query.
 
-    Other queries of the text are not checked: a mistake in one does not keep another from running. What was compiled
-    is kept, for as long as it is among the last ones used: who asks again with the same catalog gets the same object.
+    Other queries of the text are not checked: a mistake in one does not keep another from running. Results are cached
+    (LRU): the same text and catalog give the same object.
     """
-    text = _text(source)
-    compile_ = _compiled if len(text.text) <= _LONGEST_KEPT else _compiled.__wrapped__
-    return compile_(text, _Same(catalog), name)
+    text = _read(source)
+    compile_ = _compile if len(text.text) <= _MAX_CACHED_LENGTH else _compile.__wrapped__
+    return compile_(text, _CatalogIdentity(catalog), name)
+
+
+def explain(compiled: CompiledQuery) -> str:
+    """Return the plan of a query as an indented tree."""
+    return print_plan(compiled.plan)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Same:
-    """A catalog as part of a key: itself, and not what it says, which would take long to compare."""
+class _CatalogIdentity:
+    """A catalog as part of a cache key. It compares by identity, because comparing contents is slow."""
 
     catalog: Catalog
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.catalog is other.catalog
+        return isinstance(other, _CatalogIdentity) and self.catalog is other.catalog
 
     def __hash__(self) -> int:
         return id(self.catalog)
 
 
-@lru_cache(maxsize=_MOST_KEPT)
-def _compiled(text: Source, schema: _Same, name: str | None) -> CompiledQuery:
-    query = _chosen(_parsed(text), name)
+@lru_cache(maxsize=_MAX_CACHED_QUERIES)
+def _compile(text: Source, schema: _CatalogIdentity, name: str | None) -> CompiledQuery:
+    query = _select_query(_parse(text), name)
     typed = check_query(query, schema.catalog, text)
     if isinstance(typed, list):
         raise QueryError(typed)
     return CompiledQuery(query, typed, plan_read(typed) if isinstance(typed, TypedRead) else typed)
 
 
-def _text(source: str | Path | Source) -> Source:
+def _read(source: str | Path | Source) -> Source:
     text = source if isinstance(source, Source) else read_source(source, ".gq")
     if isinstance(text, Problem):
-        # As a syntax problem, like any other of the text.
-        _parsed(text)
+        # Raises it as a syntax problem.
+        _parse(text)
     assert isinstance(text, Source)
     return text
 
 
-def _parsed(text: Source | Problem) -> QueryFile:
+def _parse(text: Source | Problem) -> QueryFile:
     file = parse_query_text(text)
     if isinstance(file, list):
         raise QueryError(file)
     return file
 
 
-def _chosen(file: QueryFile, name: str | None) -> Query:
+def _select_query(file: QueryFile, name: str | None) -> Query:
     names = tuple(dict.fromkeys(query.name for query in file.queries))
     if not names:
-        raise NotFound("there is no query in this text")
+        raise NotFound("the text has no query")
     if name is None and len(file.queries) == 1:
         return file.queries[0]
     for query in file.queries:
         if query.name == name:
             return query
-    problem = "several queries are in this text" if name is None else f"no query '{name}' is in this text"
+    known = ", ".join(names)
+    problem = f"the text has several queries: {known}" if name is None else f"the text has no '{name}', but {known}"
     hint = "name one of them" if name is None else suggest_similar(name, names)
-    raise NotFound(f"{problem}: {', '.join(names)}", hint=hint, details={"queries": list(names)})
+    raise NotFound(problem, hint=hint, details={"queries": list(names)})
