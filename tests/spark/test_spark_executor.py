@@ -13,7 +13,7 @@ from omnigraph.errors import NotFound, ReadOnly, StorageError
 from omnigraph.graph import Graph
 from omnigraph.maintain.compacting import stage_compaction
 from omnigraph.spark.executor import SparkExecutor
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.write import indexes
 from tests.graphs import rows_of
 
@@ -63,7 +63,7 @@ def test_what_a_task_raises_is_said(spark: SparkSession) -> None:
 
 
 def test_indexes_are_built_on_executors(spark: SparkSession, fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "LEAST_IN_A_PIECE", 1)
+    monkeypatch.setattr(indexes, "MIN_ROWS_IN_A_SEGMENT", 1)
     report = fleet.spark(spark).ensure_indexes(types=["Ship"], actor="ann")
     assert {index.column for index in report.built} == {"id", "code", "name", "crew"}
     assert report.commit == fleet.commits()[0]

@@ -167,13 +167,13 @@ def test_java_is_missing(tmp_path: Path) -> None:
     for tool in ("bash", "env", "dirname", "sh", "python3"):
         (tmp_path / tool).symlink_to(shutil.which(tool) or sys.executable)
     assert child(REFUSED, clean_environment(PATH=str(tmp_path))) == (
-        "Spark needs Java, and there is none here (install Java 17 or newer, and let JAVA_HOME or PATH lead to it)"
+        "Spark needs Java, which is not installed (install Java 17 or newer, and let JAVA_HOME or PATH point to it)"
     )
 
 
 def test_java_home_leads_nowhere(tmp_path: Path) -> None:
     found = child(REFUSED, clean_environment(JAVA_HOME=str(tmp_path)))
-    assert found.startswith(f"Spark needs Java, and {tmp_path}/bin/java does not run (install Java 17")
+    assert found.startswith(f"Spark needs Java, but {tmp_path}/bin/java does not run (install Java 17")
 
 
 @pytest.mark.parametrize(("version", "shown"), [("1.8.0_392", "8"), ("11.0.2", "11")])

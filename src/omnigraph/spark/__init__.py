@@ -1,1 +1,4 @@
-"""The pipeline on PySpark: sessions, reading, queries, loads and pipelines as files."""
+"""The graph on PySpark: data source, queries, loads, merges, streams and pipelines.
+
+Each room does on executors what the room of the same name below does in one process, with the same results.
+"""

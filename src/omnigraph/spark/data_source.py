@@ -1,7 +1,7 @@
-"""``format("omnigraph")``: the graph as a data source that Spark finds by itself.
+"""``format("omnigraph")``: the data source that Spark discovers by itself.
 
-Every Spark user on a machine that has this package installed imports this module, whether they read a graph or not:
-what needs Lance is imported when a graph is.
+Spark imports this module for every user on a machine with this package, whether they read a graph or not. So Lance, and
+everything that needs it, is imported only when a graph is read.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class OmniGraphSource(DataSource):
-    """Rows of one type of a graph, or the changes of a branch as a stream.
+    """The rows of one type of a graph, or the changes of a branch as a stream.
 
-    The moment that they are read at is settled when a DataFrame is made of them.
+    The snapshot is fixed when the DataFrame is created.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -31,11 +31,11 @@ class OmniGraphSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The word in ``format(...)`` and ``USING``."""
+        """The name in ``format(...)`` and ``USING``."""
         return "omnigraph"
 
     def schema(self) -> StructType:
-        """The columns that the options name, or all of the type; those of changes, if these are asked for."""
+        """Return the columns of the change stream, or those of the type: all, or the ones that the options name."""
         if self._is_change_stream:
             from omnigraph.spark.source import CHANGE_STREAM_SCHEMA
 
@@ -43,38 +43,39 @@ class OmniGraphSource(DataSource):
         return self._parse_options().spark_schema(self._pin_rows().type)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What reads the columns of a schema."""
+        """Return the reader of a type."""
         if self._is_change_stream:
             raise Unsupported(
-                "changes are a stream", hint="use spark.readStream, with trigger(availableNow=True) for those up to now"
+                "changes can only be read as a stream",
+                hint="use spark.readStream, with trigger(availableNow=True) to stop at the newest commit",
             )
         from omnigraph.spark.source import TypeReader
 
-        request = self._parse_options()
-        return TypeReader(self._pin_rows(), schema, request.filter, request.rows_per_partition)
+        options = self._parse_options()
+        return TypeReader(self._pin_rows(), schema, options.filter, options.rows_per_partition)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  Spark's signature
-        """What reads the changes of a branch as they come."""
+        """Return the reader of the changes of a branch."""
         if not self._is_change_stream:
             raise Unsupported(
-                "the rows of a type are no stream",
-                hint='read changes with option("changes", "true"), or the rows with spark.read',
+                "the rows of a type cannot be read as a stream",
+                hint='read changes with option("changes", "true"), or rows with spark.read',
             )
         from omnigraph.spark.source import ChangeStreamReader, parse_stream_options
 
         return ChangeStreamReader(parse_stream_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> Never:  # noqa: ARG002, FBT001  Spark's signature
-        """Refuse: a write of one table at a time could not be checked, nor become visible together with others."""
+        """Refuse: writes of single tables could not be validated together, nor become visible together."""
         raise _write_error()
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Never:  # noqa: ARG002, FBT001, N802  as in writer
-        """Refuse, as :meth:`writer` does."""
+        """Refuse, like :meth:`writer`."""
         raise _write_error()
 
     def __getstate__(self) -> dict[str, object]:
-        # Spark keeps the source as a pickle and plans every action from it. With a schema of the user's it asks for
-        # nothing before, so this is the last moment at which all of them can be given the same rows.
+        # Spark pickles the source and plans every action from the pickle. If the user gives a schema, Spark calls
+        # nothing before that, so this is the last chance to pin one snapshot for all actions.
         if not self._is_change_stream:
             self._pin_rows()
         return dict(self.__dict__)

@@ -1,4 +1,4 @@
-"""Which engine a load takes: this process, or Spark. Nothing of Spark is imported before it is taken."""
+"""Choose the engine of a load: this process or Spark. Spark is imported only if it is chosen."""
 
 from __future__ import annotations
 
@@ -17,41 +17,43 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPARK_MIN_BYTES: Final = 4 * 1024**3
-"""``engine="auto"`` takes Spark for files of more bytes than this together, and for frames of Spark of any size."""
+"""``engine="auto"`` uses Spark for files that are larger than this in total, and for any Spark DataFrame."""
 _log = logging.getLogger("omnigraph")
 
 
-def load(manifest: Manifest, schema: Schema, given: LoadInput, manner: LoadOptions, terms: CommitOptions) -> LoadResult:
-    """Load everything as one commit, or nothing, by the engine that the manner names; ``auto`` chooses one."""
-    session = _choose_session(given, manner)
+def load(
+    manifest: Manifest, schema: Schema, given: LoadInput, options: LoadOptions, commit_options: CommitOptions
+) -> LoadResult:
+    """Load everything as one commit, or nothing, with the engine that the options name; ``auto`` chooses one."""
+    session = _choose_session(given, options)
     if session is None:
-        manner = replace(manner, engine="local") if manner.engine == "auto" else manner
-        return loads.load(manifest, schema, given, manner, terms)
+        options = replace(options, engine="local") if options.engine == "auto" else options
+        return loads.load(manifest, schema, given, options, commit_options)
     from omnigraph.spark.load import load as spark_load
 
-    return spark_load(session, manifest, schema, given, manner, terms)
+    return spark_load(session, manifest, schema, given, options, commit_options)
 
 
-def _choose_session(given: LoadInput, manner: LoadOptions) -> SparkSession | None:
-    """The session that the load runs in; None for this process."""
-    if manner.engine not in ("auto", "spark"):
+def _choose_session(given: LoadInput, options: LoadOptions) -> SparkSession | None:
+    """Return the Spark session to load with, or None to load in this process."""
+    if options.engine not in ("auto", "spark"):
         return None
     from omnigraph.spark.inputs import is_spark_frame, list_paths, total_size
 
-    if manner.engine == "spark" and given.source is not None:
-        # Before Java is started for what cannot be read there.
+    if options.engine == "spark" and given.source is not None:
+        # Fail before Java starts if the source cannot be read by Spark.
         list_paths(given.source)
-    must = manner.engine == "spark" or any(map(is_spark_frame, (*given.nodes.values(), *given.edges.values())))
-    if not must and total_size(given.source) <= SPARK_MIN_BYTES:
+    is_required = options.engine == "spark" or any(map(is_spark_frame, (*given.nodes.values(), *given.edges.values())))
+    if not is_required and total_size(given.source) <= SPARK_MIN_BYTES:
         return None
     from omnigraph.spark.session import get_session
 
     try:
         session = get_session(None)
     except SparkUnavailable as missing:
-        if must:
+        if is_required:
             raise
-        _log.warning("the load runs in this process, and would be faster on Spark: %s", missing)
+        _log.warning("the load runs in this process; it would be faster on Spark: %s", missing)
         return None
     _log.info("the load runs on Spark")
     return session

@@ -1,4 +1,4 @@
-"""Tasks of lower rooms on the executors of Spark: one Spark task for each."""
+"""Run Python tasks on Spark executors, one Spark task for each: pickled work items, or groups of table fragments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from omnigraph.spark.spark_errors import translate_spark_errors
 from omnigraph.storage.columns import column_of, to_list
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,66 +21,66 @@ Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
 ROWS_PER_TASK: Final = 1_000_000
-"""Fragments are read by as many tasks as have about so many rows each."""
+"""The number of rows that a task over fragments reads, about."""
 _RANGE_ID: Final = "id"
-"""The column of Spark's own ranges."""
+"""The column of ``session.range``."""
 _NUMBER: Final = "number"
 _BODY: Final = "body"
 _ROWS: Final = pa.schema([pa.field(_NUMBER, pa.int32()), pa.field(_BODY, pa.binary())])
 
 FragmentTask: TypeAlias = Callable[[Table, Sequence[int]], Iterable[pa.RecordBatch]]
-"""What a task does with some fragments of a table."""
+"""Reads some fragments of a table and yields batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkExecutor:
-    """Runs tasks in a session."""
+    """Runs tasks on the executors of a Spark session."""
 
     session: SparkSession
     activity: str
-    """What the tasks do, for the error that says so when one fails."""
+    """What the tasks do, for the error message if one fails."""
 
     @property
     def parallelism(self) -> int:
-        """How many tasks the executors that are there can run at the same time."""
+        """The number of tasks that the current executors can run at the same time."""
         return self.session.sparkContext.defaultParallelism
 
     def run(self, task: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
-        """What the task makes of each item, in their order."""
+        """Run the task on each item and return the results in order."""
         if not items:
             return []
         numbers = pa.array(range(len(items)), pa.int32())
         bodies = pa.array([pickle.dumps(item) for item in items], pa.binary())
         with translate_spark_errors(self.activity):
-            given = self.session.createDataFrame(pa.Table.from_arrays([numbers, bodies], schema=_ROWS))
-            # Evaluated once: each time the tasks run they write files.
-            apart = given.repartitionById(len(items), _NUMBER)
-            told = apart.mapInArrow(partial(_run_tasks, task), f"{_NUMBER} int, {_BODY} binary").collect()
-        found = dict(cast("list[tuple[int, bytes]]", told))
-        # Made by our own tasks.
-        return [cast("Outcome", pickle.loads(bytes(found[number]))) for number in range(len(items))]  # noqa: S301
+            frame = self.session.createDataFrame(pa.Table.from_arrays([numbers, bodies], schema=_ROWS))
+            one_per_task = frame.repartitionById(len(items), _NUMBER)
+            # Collected once: tasks write files each time they run.
+            rows = one_per_task.mapInArrow(partial(_run_tasks, task), f"{_NUMBER} int, {_BODY} binary").collect()
+        outcomes = dict(cast("list[tuple[int, bytes]]", rows))
+        # Pickled by our own tasks.
+        return [cast("Outcome", pickle.loads(bytes(outcomes[number]))) for number in range(len(items))]  # noqa: S301
 
 
 def _run_tasks(task: Callable[[Item], object], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         numbers, bodies = (to_list(column_of(batch, name)) for name in (_NUMBER, _BODY))
         for number, body in zip(cast("list[int]", numbers), cast("list[bytes]", bodies), strict=True):
-            item = cast("Item", pickle.loads(body))  # noqa: S301  made by our own driver
+            item = cast("Item", pickle.loads(body))  # noqa: S301  pickled by our own driver
             outcome = pickle.dumps(task(item))
             yield pa.RecordBatch.from_arrays([pa.array([number], pa.int32()), pa.array([outcome])], schema=_ROWS)
 
 
 def map_fragments(
-    session: SparkSession, table: Table, groups: Sequence[Sequence[int]], work: FragmentTask, schema: str
+    session: SparkSession, table: Table, groups: Sequence[Sequence[int]], task: FragmentTask, schema: str
 ) -> DataFrame:
-    """What the executors make of groups of fragments of a table, one task for each."""
+    """Run a task on each group of fragments of a table; the batches of all tasks become one DataFrame."""
     count = len(groups)
-    return session.range(0, count, 1, count).mapInArrow(partial(_run_fragment_tasks, table, groups, work), schema)
+    return session.range(0, count, 1, count).mapInArrow(partial(_run_fragment_tasks, table, groups, task), schema)
 
 
 def _run_fragment_tasks(
-    table: Table, groups: Sequence[Sequence[int]], work: FragmentTask, numbers: Iterable[pa.RecordBatch]
+    table: Table, groups: Sequence[Sequence[int]], task: FragmentTask, numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in numbers:
         for number in to_list(column_of(batch, _RANGE_ID)):
-            yield from work(table, groups[cast(int, number)])
+            yield from task(table, groups[cast(int, number)])

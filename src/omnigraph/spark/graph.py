@@ -1,4 +1,4 @@
-"""The graph in the hands of Spark: its types as DataFrames, and what runs on them."""
+"""The Spark interface of a graph: its types as DataFrames, and the operations that run on executors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class SparkGraph:
-    """A graph as Spark works on it. ``graph.spark()`` makes one."""
+    """A graph in a Spark session. ``graph.spark()`` creates one."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class SparkGraph:
         self.embedding = embedding
 
     def snapshot(self, branch: str = MAIN, at: Reference | None = None) -> SparkSnapshot:
-        """The graph at one moment: now, or at a commit, a manifest version or a time."""
+        """Return the graph at one moment: now, or at a commit, a manifest version or a time."""
         snapshot = references.take_snapshot(self.manifest, branch, at)
         catalog = opening.schema_of(self.manifest, snapshot.schema_ir_hash).catalog
         return SparkSnapshot(self.session, snapshot, catalog, self.manifest.location)
@@ -70,9 +70,9 @@ class SparkGraph:
         at: Reference | None = None,
         filter: Filter | None = None,  # noqa: A002  the word that Lance and Arrow use
     ) -> DataFrame:
-        """The nodes of a type as they are now, or were; the DataFrame keeps to that moment.
+        """Return the nodes of a type, now or at another moment; the DataFrame stays at that moment.
 
-        ``filter`` is that of ``graph.nodes``, and Lance applies it; what ``where`` says Spark applies afterwards.
+        Lance applies ``filter``, which is that of ``graph.nodes``. Spark applies conditions in ``where`` afterwards.
         """
         return self.snapshot(branch, at).nodes(name, columns, filter)
 
@@ -84,16 +84,16 @@ class SparkGraph:
         at: Reference | None = None,
         filter: Filter | None = None,  # noqa: A002  as in nodes
     ) -> DataFrame:
-        """The edges of a type; their ends are the columns ``from`` and ``to``."""
+        """Return the edges of a type; their ends are the columns ``from`` and ``to``."""
         return self.snapshot(branch, at).edges(name, columns, filter)
 
     def create_views(self, branch: str = MAIN, at: Reference | None = None) -> dict[str, str]:
-        """Make a temporary view of every type, all of one moment; gives the view of each table key."""
-        now = self.snapshot(branch, at)
-        types = list(now.catalog.types())
+        """Create a temporary view of every type, all of one moment; return the name of the view of each table key."""
+        snapshot = self.snapshot(branch, at)
+        types = list(snapshot.catalog.types())
         views = view_names(types)
         for type_ in types:
-            now.rows(type_).createOrReplaceTempView(views[type_.table_key])
+            snapshot.rows(type_).createOrReplaceTempView(views[type_.table_key])
         return views
 
     def query(
@@ -105,7 +105,7 @@ class SparkGraph:
         branch: str = MAIN,
         at: Reference | None = None,
     ) -> DataFrame:
-        """Answer a query on one snapshot, by the same plan as ``graph.query``; the rows are a DataFrame."""
+        """Run a query on one snapshot, with the same plan as ``graph.query``, and return its rows as a DataFrame."""
         from omnigraph.spark.query import query
 
         return query(self.manifest, self.snapshot(branch, at), QueryRequest(source, name, params), self.embedding)
@@ -127,22 +127,22 @@ class SparkGraph:
         check: bool = False,
         indexes: IndexPolicy = "auto",
     ) -> LoadResult:
-        """Load records, or DataFrames per type, as one commit; the executors do the work."""
+        """Load records, or one DataFrame per type, as one commit; executors read, check and write the rows."""
         from omnigraph.spark.load import load
 
         if not check:
             self._check_writable()
         given = LoadInput(source, nodes or {}, edges or {})
-        manner = LoadOptions(mode, on_error, rejects, "spark", check, indexes, from_branch)
-        terms = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
-        return load(self.session, self.manifest, opening.current_schema(self.manifest), given, manner, terms)
+        options = LoadOptions(mode, on_error, rejects, "spark", check, indexes, from_branch)
+        commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
+        return load(self.session, self.manifest, opening.current_schema(self.manifest), given, options, commit_options)
 
     def diff(
         self, a: Reference, b: Reference | None = None, *, types: Iterable[str] | None = None, branch: str = MAIN
     ) -> DataFrame:
-        """What changed from A to B, as ``graph.diff`` means them: one row for each entity, found by the executors.
+        """Return what changed from A to B, like ``graph.diff``: one row per entity; executors compare the rows.
 
-        The columns are those of the records of a diff; ``before`` and ``after`` are texts of JSON.
+        The columns are the fields of a diff record; ``before`` and ``after`` are JSON texts.
         """
         from omnigraph.spark.merge import diff_to_dataframe
 
@@ -162,15 +162,17 @@ class SparkGraph:
         delete_branch: bool = False,
         if_commit: str | None = None,
     ) -> MergeResult:
-        """Merge as ``graph.merge`` does; the executors compare the rows and bring them together."""
+        """Merge like ``graph.merge``; executors compare and merge the rows."""
         from omnigraph.spark.merge import open_merge_engine
 
         if not dry_run:
             self._check_writable()
-        terms = CommitOptions(into, actor=actor or self.actor, message=message, if_commit=if_commit)
-        manner = merges.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
-        with open_merge_engine(self.session, self.manifest) as means:
-            return merges.merge(self.manifest, opening.current_schema(self.manifest), source, manner, terms, means)
+        commit_options = CommitOptions(into, actor=actor or self.actor, message=message, if_commit=if_commit)
+        options = merges.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
+        with open_merge_engine(self.session, self.manifest) as engine:
+            return merges.merge(
+                self.manifest, opening.current_schema(self.manifest), source, options, commit_options, engine
+            )
 
     def revert(
         self,
@@ -185,28 +187,30 @@ class SparkGraph:
         message: str | None = None,
         actor: str | None = None,
     ) -> MergeResult:
-        """Take back what a commit did as ``graph.revert`` does; the executors do the work on the rows."""
+        """Undo a commit like ``graph.revert``; executors compare and merge the rows."""
         from omnigraph.spark.merge import open_merge_engine
 
         if not dry_run:
             self._check_writable()
-        terms = CommitOptions(branch, actor=actor or self.actor, message=message)
-        manner = merges.MergeOptions(by, prefer, resolve, dry_run)
-        with open_merge_engine(self.session, self.manifest) as means:
-            return merges.revert(self.manifest, opening.current_schema(self.manifest), ref, side, manner, terms, means)
+        commit_options = CommitOptions(branch, actor=actor or self.actor, message=message)
+        options = merges.MergeOptions(by, prefer, resolve, dry_run)
+        with open_merge_engine(self.session, self.manifest) as engine:
+            return merges.revert(
+                self.manifest, opening.current_schema(self.manifest), ref, side, options, commit_options, engine
+            )
 
     def ensure_indexes(
         self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None
     ) -> IndexReport:
-        """Build the indexes that the schema declares, where they are missing or do not cover all rows, on executors."""
+        """Build the indexes of the schema on executors, where they are missing or do not cover all rows."""
         from omnigraph.spark.executor import SparkExecutor
 
         self._check_writable()
-        runner = SparkExecutor(self.session, "building indexes")
-        return ensure_indexes(self.manifest, branch, types, actor or self.actor, runner)
+        executor = SparkExecutor(self.session, "building indexes")
+        return ensure_indexes(self.manifest, branch, types, actor or self.actor, executor)
 
     def optimize(self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None) -> Optimized:
-        """Compact the tables of a branch and build the indexes that the schema means, on executors."""
+        """Compact the tables of a branch and build the indexes of the schema, on executors."""
         from omnigraph.spark.executor import SparkExecutor
 
         self._check_writable()
@@ -221,14 +225,14 @@ class SparkGraph:
         actor: str | None = None,
         message: str | None = None,
     ) -> SchemaApplied:
-        """Give the graph another schema as ``graph.apply_schema`` does; executors write the rows that change."""
+        """Change the schema like ``graph.apply_schema``; executors rewrite the rows that change."""
         from omnigraph.spark.executor import SparkExecutor
 
         self._check_writable()
-        runner = SparkExecutor(self.session, "changing the schema")
-        manner = evolve.SchemaChangeOptions(allow_data_loss, rewrite_ids, runner)
+        executor = SparkExecutor(self.session, "changing the schema")
+        options = evolve.SchemaChangeOptions(allow_data_loss, rewrite_ids, executor)
         return evolve.apply_schema(
-            self.manifest, source, manner, CommitOptions(MAIN, actor=actor or self.actor, message=message)
+            self.manifest, source, options, CommitOptions(MAIN, actor=actor or self.actor, message=message)
         )
 
     def stream(
@@ -249,18 +253,20 @@ class SparkGraph:
         message: str | None = None,
         app: str = "stream",
     ) -> StreamingQuery:
-        """Load each micro-batch of a streaming DataFrame as one commit, exactly once, whatever dies meanwhile.
+        """Load each micro-batch of a streaming DataFrame as one commit, exactly once, also after crashes.
 
-        The rows go to one node or edge type, or to where ``route`` sends them: a function of a batch that gives
-        ``{"nodes": {...}, "edges": {...}}``. The checkpoint is a folder that outlives the query, of this stream alone.
-        ``trigger`` is a time such as "10 seconds", or "availableNow".
+        The rows go to one node or edge type, or to the types that ``route`` returns for a batch:
+        ``{"nodes": {...}, "edges": {...}}``. The checkpoint is a folder that only this stream uses and that outlives
+        the query. ``trigger`` is an interval such as "10 seconds", or "availableNow".
         """
         from omnigraph.spark.stream import StreamDestination, StreamOptions, choose_stream_target, start_stream
 
         self._check_writable()
         folder = None if rejects is None else Path(rejects)
-        terms = StreamOptions(mode, branch, on_error, folder, actor or self.actor, message, app)
-        destination = StreamDestination(self.session, self.manifest, choose_stream_target(node, edge, route), terms)
+        commit_options = StreamOptions(mode, branch, on_error, folder, actor or self.actor, message, app)
+        destination = StreamDestination(
+            self.session, self.manifest, choose_stream_target(node, edge, route), commit_options
+        )
         return start_stream(destination, frame, checkpoint, trigger, output_mode)
 
     def _check_writable(self) -> None:
@@ -272,17 +278,17 @@ class SparkGraph:
 
 
 def view_names(types: Iterable[NodeType | EdgeType]) -> dict[str, str]:
-    """A view's name for each table key: the type's own, or ``node_X`` and ``edge_X`` where it would stand twice."""
+    """Return the name of the view of each table key: that of the type, or ``node_X`` and ``edge_X`` if both exist."""
     keys = [type_.table_key for type_ in types]
-    # Spark does not tell names apart by case.
-    alike = Counter(key.type_name.lower() for key in keys)
+    # Spark ignores the case of names.
+    counts = Counter(key.type_name.lower() for key in keys)
     found: dict[str, str] = {
-        key: f"{key.kind}_{key.type_name}" if alike[key.type_name.lower()] > 1 else key.type_name for key in keys
+        key: f"{key.kind}_{key.type_name}" if counts[key.type_name.lower()] > 1 else key.type_name for key in keys
     }
     for view, count in Counter(name.lower() for name in found.values()).items():
         if count > 1:
             raise ParameterError(
-                f"two types would be the view '{view}'",
+                f"two types would have the view '{view}'",
                 hint="name the views yourself: graph.spark().nodes(...).createOrReplaceTempView(...)",
             )
     return found

@@ -1,6 +1,6 @@
-"""What a load is given: which files, how large they are, and whether a frame is one of Spark's.
+"""Inspect the input of a load: its files, their size, and whether a frame is a Spark DataFrame.
 
-Nothing here imports Spark, so that a load without it can ask.
+Nothing here imports Spark, because loads in one process use it too.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 
 def list_paths(source: RecordSource) -> list[str]:
-    """The files of a source; anything else cannot be read by many processes."""
+    """Return the files of a source; refuse any other source, because executors could not read it."""
     given = [source] if isinstance(source, str | os.PathLike) else source
     if isinstance(given, Iterable) and not isinstance(given, Mapping):
-        # A stream is never read here: its lines could be taken for paths.
+        # An open stream is never read here: its lines could look like paths.
         parts = list(given) if isinstance(given, list | tuple) else [None]
         if all(isinstance(part, str | os.PathLike) for part in parts):
             return [os.fspath(cast("str | os.PathLike[str]", part)) for part in parts]
-    raise ParameterError("Spark reads records from files only", hint='give paths, or use engine="local"')
+    raise ParameterError("Spark reads records only from files", hint='give paths, or use engine="local"')
 
 
 def total_size(source: RecordSource | None) -> int:
-    """How many bytes the files of a source have, as far as this machine can tell."""
+    """Return the total size in bytes of the files of a source; files that this machine cannot see count as 0."""
     try:
         paths = [] if source is None else list_paths(source)
     except ParameterError:
         return 0
-    return sum(os.path.getsize(path) for path in paths if os.path.isfile(path))  # noqa: PTH113, PTH202  may be no path here
+    return sum(os.path.getsize(path) for path in paths if os.path.isfile(path))  # noqa: PTH113, PTH202  it may be a URI
 
 
 def is_spark_frame(frame: object) -> TypeGuard[DataFrame]:
-    """Whether a frame is one of Spark's; nobody has to import Spark to ask."""
+    """Return whether a frame is a Spark DataFrame, without importing Spark."""
     kind = type(frame)
     return kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.")

@@ -1,8 +1,8 @@
-"""The Spark session that work runs in: the caller's, the one that runs already, or one made here.
+"""Find or start the Spark session to work in: the caller's, the active one, or a new one.
 
-Where Spark runs is never decided here: master and settings come from the usual places, ``spark-submit``,
-``spark-defaults.conf`` and the environment. Where none of them names a master Spark is local. A local one gets the
-settings without which it fails or lies; what executors elsewhere need, those who set them up know.
+The master and the settings come from the usual places: ``spark-submit``, ``spark-defaults.conf`` and the environment.
+Without a master, Spark runs locally; only then does this module add settings, without which a local Spark fails or
+returns wrong values. A cluster is configured by whoever runs it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from pyspark.sql import SparkSession
 
 from omnigraph.errors import SparkUnavailable
 
-_LEAST_JAVA: Final = 17
-_INSTALL: Final = f"install Java {_LEAST_JAVA} or newer, and let JAVA_HOME or PATH lead to it"
+_MIN_JAVA: Final = 17
+_INSTALL: Final = f"install Java {_MIN_JAVA} or newer, and let JAVA_HOME or PATH point to it"
 _LOCAL_MASTER: Final = re.compile(r"local(\[.*])?")
 _JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
-# What a local Spark finds in its environment; whoever has set one of them has decided.
+# Environment variables for a local Spark; those that are set already are kept.
 _LOCAL_ENVIRONMENT: Final = {
-    # Workers are to find the packages that are installed here.
+    # Workers must see the packages of this Python.
     "PYSPARK_PYTHON": sys.executable,
-    # The name of this machine may lead to an address at which it cannot be reached.
+    # The host name may resolve to an address that cannot be reached.
     "SPARK_LOCAL_IP": "127.0.0.1",
-    # Spark's own default is one gigabyte. A memory in spark-defaults.conf comes before this one.
+    # Spark's default is 1 GB. A setting in spark-defaults.conf has precedence.
     "SPARK_DRIVER_MEMORY": "2g",
 }
 _SETTINGS: Final = {
@@ -45,7 +45,7 @@ _SETTINGS: Final = {
 
 
 def get_session(given: SparkSession | None) -> SparkSession:
-    """The session that was given, else the running one, else a new one."""
+    """Return the given session, else the active one, else a new one."""
     return given or _active_session() or _create_session()
 
 
@@ -61,9 +61,9 @@ def _create_session() -> SparkSession:
         for name, value in _LOCAL_ENVIRONMENT.items():
             os.environ.setdefault(name, value)
     session = _start_session()
-    settled = session.sparkContext.getConf()
+    configured = session.sparkContext.getConf()
     for name, value in _SETTINGS.items():
-        if not settled.contains(name):
+        if not configured.contains(name):
             session.conf.set(name, value)
     return session
 
@@ -71,7 +71,7 @@ def _create_session() -> SparkSession:
 def _start_session() -> SparkSession:
     try:
         with warnings.catch_warnings():
-            # Java is started through a fork that is followed by exec at once: Lance is not used in between.
+            # Java starts with fork and exec; Lance is not used in between.
             warnings.filterwarnings("ignore", "lance is not fork-safe")
             return SparkSession.builder.getOrCreate()
     except PySparkRuntimeError as error:
@@ -85,7 +85,7 @@ def _start_session() -> SparkSession:
 
 
 def _is_local() -> bool:
-    """Whether tasks will run in this machine. Of a program of ``spark-submit`` only its Java knows: it runs already."""
+    """Return whether tasks will run on this machine. Under ``spark-submit`` only the JVM knows, and it runs already."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return False
     master = _configured_master()
@@ -93,7 +93,7 @@ def _is_local() -> bool:
 
 
 def _configured_master() -> str | None:
-    """Where the usual places say that Spark runs, in the order in which Spark asks them; None if they do not."""
+    """Return the master that is configured, looking in the same places and order as Spark; None if there is none."""
     named = os.environ.get("SPARK_REMOTE") or _submitted_master() or _read_spark_default("spark.master")
     return named or os.environ.get("MASTER")
 
@@ -112,13 +112,13 @@ def _submitted_master() -> str | None:
 
 
 def _read_spark_default(setting: str) -> str | None:
-    """What ``spark-defaults.conf`` says of a setting."""
+    """Return the value of a setting in ``spark-defaults.conf``."""
     home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
     file = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
     try:
         text = file.read_text("utf-8", errors="replace")
     except OSError:
-        # Without such a file nothing is set in it.
+        # The file is optional.
         return None
     found = re.search(rf"^[^\S\n]*{re.escape(setting)}(?:[^\S\n]*[=:][^\S\n]*|[^\S\n]+)(\S+)", text, re.MULTILINE)
     return found and found[1]
@@ -128,29 +128,29 @@ def _read_spark_default(setting: str) -> str | None:
 
 
 def _explain_java_failure() -> tuple[str, str]:
-    """What is wrong with Java, and what to do about it."""
+    """Return what is wrong with Java, and what to do about it."""
     java = _find_java()
     if java is None:
-        return "Spark needs Java, and there is none here", _INSTALL
+        return "Spark needs Java, which is not installed", _INSTALL
     version = _read_java_version(java)
     if version is None:
-        return f"Spark needs Java, and {java} does not run", _INSTALL
-    if version < _LEAST_JAVA:
-        return f"Spark needs Java {_LEAST_JAVA}, and {java} is Java {version}", _INSTALL
-    return f"Spark did not start on Java {version}", "its own messages, printed before this one, say why"
+        return f"Spark needs Java, but {java} does not run", _INSTALL
+    if version < _MIN_JAVA:
+        return f"Spark needs Java {_MIN_JAVA}, but {java} is Java {version}", _INSTALL
+    return f"Spark did not start on Java {version}", "see its messages above for the reason"
 
 
 def _find_java() -> str | None:
-    """The Java that Spark starts: that of JAVA_HOME if there is one, else the first on the path."""
+    """Return the Java that Spark starts: the one of JAVA_HOME if it is set, else the first on the path."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else shutil.which("java")
 
 
 def _read_java_version(java: str) -> int | None:
     try:
-        # Whoever starts this process chooses the Java of Spark too.
-        asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+        # The path comes from the environment of this process, like everything that Spark starts.
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     except OSError:
         return None
-    found = _JAVA_VERSION.search(asked.stderr + asked.stdout)
+    found = _JAVA_VERSION.search(done.stderr + done.stdout)
     return int(found[1]) if found else None

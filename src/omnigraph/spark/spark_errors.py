@@ -1,4 +1,4 @@
-"""What Spark raises, as errors of ours."""
+"""Translate errors of Spark to errors of OmniGraph."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final
 from omnigraph.errors import NotFound, OmniGraphError, StorageError
 
 _MISSING: Final = "PATH_NOT_FOUND"
-_OURS: Final = re.compile(r"^omnigraph\.errors\.\w+: (.+)$", re.MULTILINE)
+_OWN_ERROR: Final = re.compile(r"^omnigraph\.errors\.\w+: (.+)$", re.MULTILINE)
 
 
 @contextmanager
 def translate_spark_errors(activity: str) -> Generator[None]:
-    """The one place where a failure of Spark becomes an error of ours."""
+    """Raise errors of Spark from the block as errors of OmniGraph. ``activity`` says what failed."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -30,9 +30,9 @@ def translate_spark_errors(activity: str) -> Generator[None]:
         raise _to_storage_error(activity, error) from error
 
 
-def _to_storage_error(doing: str, error: Exception) -> OmniGraphError:
+def _to_storage_error(activity: str, error: Exception) -> OmniGraphError:
     text = str(error)
-    ours = _OURS.findall(text)
+    own = _OWN_ERROR.findall(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    reason = ours[-1] if ours else (lines[0] if lines else type(error).__name__)
-    return StorageError(f"{doing} failed on Spark: {reason}", hint="the log of Spark says more; nothing was changed")
+    reason = own[-1] if own else (lines[0] if lines else type(error).__name__)
+    return StorageError(f"{activity} failed on Spark: {reason}", hint="see the log of Spark; nothing was changed")

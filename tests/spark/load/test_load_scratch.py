@@ -18,7 +18,7 @@ from omnigraph.spark.load.scratch import create_scratch_table
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.pinned import Access
+from omnigraph.storage.table import Access
 from tests.s3 import S3Server
 
 

@@ -194,7 +194,7 @@ def test_all_violations_are_counted_and_some_are_shown(graph: Graph, tmp_path: P
 def test_a_key_twice_in_two_partitions(spark: SparkSession, graph: Graph) -> None:
     one = spark.createDataFrame([("k", "one")], "code string, name string")
     two = spark.createDataFrame([("k", "two")], "code string, name string")
-    with pytest.raises(ValidationError, match=r"@key\(code\) on Ship: 'k' comes in 2 times"):
+    with pytest.raises(ValidationError, match=r"@key\(code\) on Ship: 'k' is given 2 times"):
         graph.load(nodes={"Ship": one.union(two)}, mode="merge")
     with pytest.raises(KeyConflict, match="'a' exists already"):
         graph.load(nodes={"Ship": spark.createDataFrame([("a", "one")], "code string, name string")})

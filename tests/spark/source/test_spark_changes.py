@@ -27,7 +27,7 @@ from omnigraph.spark.source.change_stream import (
     ChangeStreamReader,
     parse_stream_options,
 )
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from tests.spark.stream.spark_streams import ended
 from tests.write.merge.merging import edit, knows, make, person
 
@@ -169,7 +169,7 @@ def test_a_branch_that_was_made_anew_is_refused(graph: Graph) -> None:
 def test_a_commit_that_is_gone_is_a_gap(graph: Graph) -> None:
     reader = reader_of(graph, start="beginning")
     begins = reader.initialOffset()
-    with pytest.raises(ChangeGap, match="is not in the history any more") as raised:
+    with pytest.raises(ChangeGap, match="is no longer in the history") as raised:
         reader.partitions(begins, {"cursor": "one that nobody has seen"})
     assert "omnigraph changes baseline" in str(raised.value.hint)
 
@@ -183,7 +183,7 @@ def test_a_commit_that_is_gone_is_a_gap(graph: Graph) -> None:
         ({"type": "Persn"}, "no type 'Persn' in this graph"),
         ({"branch": "gone"}, "no branch 'gone'"),
         ({"start": "after:gone"}, "gone"),
-        ({"path": ""}, "no graph is named"),
+        ({"path": ""}, "the path of the graph is missing"),
     ],
 )
 def test_bad_options_are_refused(graph: Graph, options: dict[str, str], message: str) -> None:
@@ -194,11 +194,11 @@ def test_bad_options_are_refused(graph: Graph, options: dict[str, str], message:
 def test_changes_are_no_table_and_rows_no_stream(graph: Graph) -> None:
     changes = OmniGraphSource({"path": graph.uri, "changes": "True"})
     assert changes.schema() == CHANGE_STREAM_SCHEMA
-    with pytest.raises(Unsupported, match="changes are a stream"):
+    with pytest.raises(Unsupported, match="changes can only be read as a stream"):
         changes.reader(CHANGE_STREAM_SCHEMA)
     rows = OmniGraphSource({"path": graph.uri, "type": "Person", "changes": "false"})
     assert rows.schema().names == ["id", "age", "mail", "name"]
-    with pytest.raises(Unsupported, match="the rows of a type are no stream"):
+    with pytest.raises(Unsupported, match="the rows of a type cannot be read as a stream"):
         rows.streamReader(rows.schema())
     with pytest.raises(ParameterError, match="option 'changes' is 'no'"):
         OmniGraphSource({"path": graph.uri, "changes": "no"}).schema()

@@ -312,10 +312,10 @@ WRONG: list[tuple[Mapping[str, str], str]] = [
     ({"type": "Ship", "at": "v999"}, "has no manifest version 999"),
     ({"type": "Ship", "columns": "nmae,hull"}, "ParameterError: Ship has no column 'nmae', did you mean 'name'?"),
     ({"typ": "Ship"}, "ParameterError: no option 'typ', did you mean 'type'?"),
-    ({"type": "Ship", "filter": "hull > 1"}, "ParameterError: option 'filter' is no JSON"),
+    ({"type": "Ship", "filter": "hull > 1"}, "ParameterError: option 'filter' is not JSON"),
     ({"type": "Ship", "filter": '{"hul": 1}'}, "ParameterError: Ship has no column 'hul' (did you mean 'hull'?)"),
-    ({"type": "Ship", "rows_per_partition": "0"}, "rows_per_partition is '0', which is no number of rows"),
-    ({}, 'give the type to read, as in option("type", "Person")'),
+    ({"type": "Ship", "rows_per_partition": "0"}, "rows_per_partition is '0', which is not a positive number"),
+    ({}, 'the type is missing: give it as in option("type", "Person")'),
 ]
 
 
@@ -336,7 +336,7 @@ def test_spark_tells_what_is_wrong(spark: SparkSession, ships: Graph) -> None:
 def test_there_is_no_graph(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"nowhere\.og"):
         OmniGraphSource({"path": str(tmp_path / "nowhere.og"), "type": "Ship"}).schema()
-    with pytest.raises(AnalysisException, match="no graph is named: give its path"):
+    with pytest.raises(AnalysisException, match="the path of the graph is missing: give it"):
         spark.read.format("omnigraph").option("type", "Ship").load()
 
 
@@ -397,13 +397,13 @@ def test_a_pin_is_a_text(ships: Graph) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"pin": 3}', '{"pin": null, "other": 1}'])
 def test_a_text_that_is_no_pin(ships: Graph, text: str) -> None:
-    with pytest.raises(ParameterError, match="option 'pin' is no pin"):
+    with pytest.raises(ParameterError, match="option 'pin' is not a valid pin"):
         parse_read_options({"path": ships.uri, "pin": text})
 
 
 def test_a_pin_settles_everything_else(ships: Graph) -> None:
     pin = pin_type(ships.snapshot(), ships.schema.catalog.nodes["Ship"]).encode()
-    with pytest.raises(ParameterError, match="option 'type' is settled by the pin; option 'at' is settled"):
+    with pytest.raises(ParameterError, match="option 'type' cannot be combined with a pin; option 'at' cannot"):
         parse_read_options({"path": ships.uri, "pin": pin, "type": "Ship", "at": "v1"})
 
 

@@ -43,7 +43,7 @@ from omnigraph.spark.source.types import (
 )
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import column_of
-from omnigraph.write.load.conversion import can_convert, from_arrow
+from omnigraph.write.load.conversion import can_convert, convert_arrow
 from tests.graphs import rows_of
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def test_values_come_back_as_they_were(scalar: Scalar, data: st.DataObject) -> N
         target = arrow_schema_of(StructType([StructField("x", to_spark_type(type_))]))
         there = to_spark(pa.record_batch({"x": stored}), target)
         assert there.schema == target
-        back = from_arrow(column_of(there, "x"), type_)
+        back = convert_arrow(column_of(there, "x"), type_)
         assert back.mismatches == ()
         assert back.values.equals(stored)
 

@@ -128,7 +128,7 @@ def test_names_that_would_stand_twice_say_what_they_are() -> None:
 
 def test_views_that_spark_could_not_tell_apart_are_refused() -> None:
     catalog = parse_schema("node Aa { }\nnode AA { }").catalog
-    with pytest.raises(ParameterError, match="two types would be the view 'node_aa'"):
+    with pytest.raises(ParameterError, match="two types would have the view 'node_aa'"):
         view_names(catalog.types())
 
 
@@ -142,7 +142,7 @@ WRONG: list[tuple[Callable[[SparkGraph], object], type[OmniGraphError], str]] = 
     (lambda sg: sg.nodes("Ship", at="v99"), NotFound, "no manifest version 99"),
     (lambda sg: sg.create_views(branch="sde"), NotFound, "no branch 'sde'"),
     (lambda sg: sg.nodes("Ship", ["nmae", "hul"]), ParameterError, "no column 'nmae', did you mean 'name'?; Ship"),
-    (lambda sg: sg.nodes("Ship", ["name", "name"]), ParameterError, "column 'name' stands twice"),
+    (lambda sg: sg.nodes("Ship", ["name", "name"]), ParameterError, "column 'name' is given twice"),
     (lambda sg: sg.nodes("Ship", []), ParameterError, "columns is empty"),
     (lambda sg: sg.nodes("Ship", filter={"hul": 1}), ParameterError, "no column 'hul' (did you mean 'hull'?)"),
     (lambda sg: sg.edges("CallsAt", filter=[("since", "<", "soon")]), ParameterError, "'since'"),

@@ -16,7 +16,7 @@ from omnigraph.spark.load.incoming import DistributedRows
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.storage.lagging_columns import read_declared_column
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.table import Table
 from omnigraph.write.executor import group_evenly
 from omnigraph.write.load import IncomingTable
 from omnigraph.write.rules import IncomingMode, Relation, TablePart, type_of_table
@@ -91,7 +91,7 @@ class ChangedSparkTable:
     @property
     def arrival(self) -> IncomingMode | None:
         """How rows come to it, if any do."""
-        return self.coming and self.coming.arrival
+        return self.coming and self.coming.mode
 
     def read_relation(self, relation: Relation) -> DataFrame:
         """One part of the table, in the columns of a rule; one that is not known to be empty."""

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from omnigraph.spark.executor import map_fragments
 from omnigraph.spark.load.load_task import PLACES
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, to_list
-from omnigraph.storage.lance_errors import translated
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.lance_internals import translated
 from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import WriteMode
+from omnigraph.storage.table import Table
+from omnigraph.storage.table_writes import WriteMode
 from omnigraph.write.load import RecordPosition, RowNumbers, StagedRows, attach_blobs, to_reader
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class StagedPlaces:
             if self.runs[run].has_places:
                 noted.append(number - int(self._rows_without_places[run]))
         places = iter(self._read_places(noted))
-        return [next(places) if self.runs[run].noted else place for run, place in zip(at, found, strict=True)]
+        return [next(places) if self.runs[run].has_places else place for run, place in zip(at, found, strict=True)]
 
     @cached_property
     def _run_ends(self) -> RowNumbers:

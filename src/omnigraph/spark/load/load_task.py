@@ -20,12 +20,12 @@ import pyarrow as pa
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import absent, column_of, to_list, value_codes
-from omnigraph.storage.pinned import Access, Table, open_table
 from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import WriteMode
+from omnigraph.storage.table import Access, Table, open_table
+from omnigraph.storage.table_writes import WriteMode
 from omnigraph.write.load import (
     BATCH_ROWS,
     MAX_BUFFERED_BYTES,
@@ -294,7 +294,7 @@ class _PartitionWriter:
         held.batches.append(admitted.rows)
         held.bytes += admitted.rows.nbytes
         held.rows += count
-        held.fresh = held.fresh and admitted.fresh
+        held.fresh = held.fresh and admitted.has_generated_ids
         if block is None:
             held.add_run(admitted.file, count)
             return

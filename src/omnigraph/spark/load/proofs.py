@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows, RowReader
 from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.storage.keys import canonical_text
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.table import Table
 from omnigraph.write.rules import IncomingMode, RuleKind, SetRule, TablePart
 
 if TYPE_CHECKING:

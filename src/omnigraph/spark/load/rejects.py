@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 
 from omnigraph.spark.load.incoming import BlockLines
 from omnigraph.spark.load.load_task import REJECTED
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.columns import column_of, to_list
-from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import FragmentText
+from omnigraph.storage.table import Table
 from omnigraph.write.load import RejectedRecord, RejectsLine, RejectsTarget, to_rejects_line
 
 _FILE: Final = pa.schema(

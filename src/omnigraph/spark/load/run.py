@@ -8,7 +8,6 @@ section is the ordinary one. Memory of this process does not grow with the rows.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 import orjson
 
-from omnigraph.errors import OmniGraphError, Violation
+from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, Schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.snapshot import Snapshot
@@ -34,13 +33,13 @@ from omnigraph.spark.load.sources import names_by_path, read_lines, to_dataframe
 from omnigraph.spark.load.staging import stage_rows
 from omnigraph.spark.spark_errors import translate_spark_errors
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.pinned import Table
-from omnigraph.storage.staging import FragmentText, Staged, discard
+from omnigraph.storage.staging import FragmentText, Staged
+from omnigraph.storage.table import Table
 from omnigraph.write import load as loads
 from omnigraph.write.commit import CommitOptions
 from omnigraph.write.load import (
     LOCAL_LOAD_ENGINE,
-    MOST_VIOLATIONS,
+    MAX_VIOLATIONS,
     FragmentTarget,
     IncomingRows,
     IncomingTable,
@@ -59,8 +58,6 @@ from omnigraph.write.rules import IncomingMode, RuleCheckResult, ViolationCounts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_log = logging.getLogger("omnigraph")
 
 
 def load(
@@ -83,25 +80,25 @@ class _SparkLoadEngine:
     session: SparkSession
 
     def check(
-        self, catalog: Catalog, snapshot: Snapshot, coming: Sequence[IncomingTable], limit: int | None
+        self, catalog: Catalog, snapshot: Snapshot, incoming: Sequence[IncomingTable], limit: int | None
     ) -> RuleCheckResult:
-        if _is_small(snapshot, coming):
-            found = LOCAL_LOAD_ENGINE.check(catalog, snapshot, coming, None)
+        if _is_small(snapshot, incoming):
+            found = LOCAL_LOAD_ENGINE.check(catalog, snapshot, incoming, None)
             counts = Counter((each.type, each.rule) for each in found.violations)
             return replace(found, violations=found.violations[:limit], counts=counts)
         with translate_spark_errors("checking a load"):
-            return check_changes(self.session, catalog, snapshot, coming, limit)
+            return check_changes(self.session, catalog, snapshot, incoming, limit)
 
-    def stage(self, table: Table, coming: IncomingTable) -> Staged | None:
-        if coming.rows.count <= load_incoming.LOCAL_LOAD_ROWS:
-            return LOCAL_LOAD_ENGINE.stage(table, coming)
+    def stage(self, table: Table, incoming: IncomingTable) -> Staged | None:
+        if incoming.rows.count <= load_incoming.LOCAL_LOAD_ROWS:
+            return LOCAL_LOAD_ENGINE.stage(table, incoming)
         with translate_spark_errors("staging a load"):
-            return stage_rows(self.session, table, coming)
+            return stage_rows(self.session, table, incoming)
 
 
 def _is_small(snapshot: Snapshot, coming: Sequence[IncomingTable]) -> bool:
     """Whether rules find what they need by looking up a few values. An overwrite is compared with all that it ends."""
-    ends_all = any(each.arrival is IncomingMode.OVERWRITE for each in coming)
+    ends_all = any(each.mode is IncomingMode.OVERWRITE for each in coming)
     ended = sum(pin.row_count for pin in snapshot.pins.values()) if ends_all else 0
     return ended + sum(each.rows.count for each in coming) <= load_incoming.LOCAL_LOAD_ROWS
 
@@ -118,8 +115,8 @@ def _read_input(session: SparkSession, intake: LoadContext) -> Generator[ParsedI
     with create_scratch_table(manifest) as scratch:
         homes = _choose_homes(intake, scratch)
         told = _run_read_job(session, intake, homes, scratch)
-        collected = ViolationCollector(None if manner.check else MOST_VIOLATIONS)
-        collected.violations = told.violations(None if manner.check else MOST_VIOLATIONS)
+        collected = ViolationCollector(None if manner.check else MAX_VIOLATIONS)
+        collected.violations = told.violations(None if manner.check else MAX_VIOLATIONS)
         collected.counts = told.counts
         quarantine = None
         if target is not None:
@@ -158,7 +155,7 @@ def _run_read_job(
         {key: address_of(home.table, home.mode) for key, home in homes.items()},
         address_of(scratch, "overwrite"),
         manner.on_error == "quarantine",
-        None if manner.check else MOST_VIOLATIONS,
+        None if manner.check else MAX_VIOLATIONS,
         names_by_path(paths),
     )
     with translate_spark_errors("reading a load"):
@@ -269,10 +266,5 @@ def _incoming_tables(
 
 def _discard_fragments(manifest: Manifest, tables: Mapping[str, IncomingRows]) -> None:
     for rows in tables.values():
-        source = rows.storage
-        if isinstance(source, DistributedRows) and source.target.folder is not None:
-            try:
-                discard(manifest.objects, source.target.folder, source.fragments)
-            except OmniGraphError as error:
-                # It belongs to no version, so cleanup takes it when it is old.
-                _log.warning("what a failed load wrote to %s stays for now: %s", source.target.folder, error)
+        if isinstance(rows.storage, DistributedRows):
+            rows.storage.target.discard(manifest.objects, rows.storage.fragments)

@@ -23,9 +23,9 @@ from ulid import ULID
 from omnigraph.errors import OmniGraphError
 from omnigraph.manifest.handle import Manifest
 from omnigraph.spark.load.load_task import PLACES
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.table import Table
 
 FOLDER: Final = "loading"
 _ALIVE: Final = "alive"

@@ -48,7 +48,7 @@ def check_changes(
     """
     gone = removed or {}
     by_key = {each.table_key: each for each in coming}
-    rules = tuple(select_set_rules(catalog, {key: each.arrival for key, each in by_key.items()}))
+    rules = tuple(select_set_rules(catalog, {key: each.mode for key, each in by_key.items()}))
     keys = {relation.table_key for rule in rules for relation in rule.relations}
     changed = {key: ChangedSparkTable(session, catalog, snapshot, key, by_key.get(key), gone.get(key)) for key in keys}
     asked = [rule for rule in rules if any(not _is_empty(rule, name, changed) for name in rule.triggers)]

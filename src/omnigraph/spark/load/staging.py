@@ -12,10 +12,10 @@ import pyarrow as pa
 from omnigraph.spark.executor import ROWS_PER_TASK, map_fragments
 from omnigraph.spark.load.changed_table import FragmentRows
 from omnigraph.spark.load.incoming import DistributedRows
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.columns import Values, column_of, is_not_among
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import FragmentText, Staged
+from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.write import load as loads
 from omnigraph.write.executor import group_evenly
 from omnigraph.write.load import IncomingTable
@@ -34,7 +34,7 @@ def stage_rows(
 
     ``removed`` are the ids of rows that only go.
     """
-    upserts = coming.arrival is IncomingMode.UPSERT and table.count_rows() > 0
+    upserts = coming.mode is IncomingMode.UPSERT and table.count_rows() > 0
     if not upserts or not (coming.rows.count or removed):
         return loads.stage_rows(table, coming)
     fragments = coming.rows.write_fragments(table, "append", coming.excluded_ids) if coming.rows.count else ()

@@ -20,11 +20,11 @@ from omnigraph.errors import Conflict
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.changes import compare_sides
 from omnigraph.spark.merge.shuffle import ReceivedRows, StreamSource, pack_rows, receive_rows
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of
-from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import FragmentText
+from omnigraph.storage.table import Table
 from omnigraph.write.load import MAX_BUFFERED_BYTES
 from omnigraph.write.merge import (
     ConflictResolver,

@@ -53,13 +53,12 @@ from omnigraph.spark.merge.shuffle import (
     split_candidates,
 )
 from omnigraph.spark.spark_errors import translate_spark_errors
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values
-from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
+from omnigraph.storage.table import Table
 from omnigraph.write.commit import TableChange
-from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.load import FragmentTarget, IncomingRows, IncomingTable, InMemoryRows
 from omnigraph.write.merge import (
     LOCAL_MERGE_ENGINE,
@@ -74,6 +73,7 @@ from omnigraph.write.merge import (
     find_tables_to_merge,
     is_long_staging,
 )
+from omnigraph.write.row_values import may_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.rules import IncomingMode, type_of_table
 
 if TYPE_CHECKING:
@@ -270,7 +270,9 @@ class _MergedTable:
         )
         places = StagedPlaces(self.scratch, [SourceRun(self.num_rows)], (), BlockLines({}))
         return IncomingTable(
-            IncomingRows(self.type, fresh=False, positions=places, storage=source), IncomingMode.UPSERT, _NONE
+            IncomingRows(self.type, has_generated_ids=False, positions=places, storage=source),
+            IncomingMode.UPSERT,
+            _NONE,
         )
 
     @cached_property

@@ -23,7 +23,7 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.changes import CandidateFragment, CandidateRows, DiffSide
 from omnigraph.spark.load import assign_partitions
 from omnigraph.storage.columns import column_of, to_list
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.table import ROW_ADDRESS, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

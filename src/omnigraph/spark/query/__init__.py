@@ -1,4 +1,4 @@
-"""Queries on Spark: the plan of a query as DataFrames."""
+"""Run queries on Spark: translate the logical plan of a query to DataFrames over one snapshot."""
 
 from omnigraph.spark.query.result import query
 

@@ -1,7 +1,7 @@
-"""Predicates as columns of Spark: true, or not; exact between numbers of any types, and texts by their bytes.
+"""Evaluate predicates as Spark columns. Numbers of any types are compared exactly, texts by their bytes.
 
-A null on either side gives null, which no filter keeps. Spark takes NaN for equal to itself and for greater than any
-number; the language takes it for neither, so it is looked at wherever floats are compared.
+A null on either side gives null, which filters drop. Spark treats NaN as equal to itself and greater than any number;
+in the query language every comparison with NaN but ``!=`` is false, so all float comparisons check for it.
 """
 
 from __future__ import annotations
@@ -42,32 +42,32 @@ _MIRRORED: Final = {
     ComparisonOperator.GREATER_OR_EQUAL: ComparisonOperator.LESS_OR_EQUAL,
 }
 _WIDE: Final = frozenset({Scalar.I64, Scalar.U64})
-"""Integers that not every float of 64 bits can hold."""
+"""Integer types with values that a 64-bit float cannot represent."""
 
 
-def holds(predicate: Predicate, rows: MatchRows, reading: QueryContext) -> Column:
-    """Whether a predicate is true of each row; false or null where it is not."""
+def evaluate_predicate(predicate: Predicate, rows: MatchRows, context: QueryContext) -> Column:
+    """Return whether a predicate is true for each row; false or null where it is not."""
     match predicate:
         case IsNull():
-            operand = evaluate(predicate.operand, rows, reading)
+            operand = evaluate(predicate.operand, rows, context)
             return operand.isNotNull() if predicate.negated else operand.isNull()
         case TextMatch():
-            return evaluate(predicate, rows, reading)
+            return evaluate(predicate, rows, context)
         case Compare(left, operator, right):
             if left.type.is_list:
-                return _list_contains(left, right, rows, reading)
-            columns = evaluate(left, rows, reading), evaluate(right, rows, reading)
+                return _list_contains(left, right, rows, context)
+            columns = evaluate(left, rows, context), evaluate(right, rows, context)
             return _compare(columns[0], left.type, operator, columns[1], right.type)
 
 
-def _list_contains(list_: Expression, item: Expression, rows: MatchRows, reading: QueryContext) -> Column:
-    wanted, type_ = evaluate(item, rows, reading), list_.type.item
-    fixed = evaluate_constant(list_, reading.evaluation) if isinstance(list_, QueryConstant) else None
+def _list_contains(list_: Expression, item: Expression, rows: MatchRows, context: QueryContext) -> Column:
+    value, type_ = evaluate(item, rows, context), list_.type.item
+    fixed = evaluate_constant(list_, context.evaluation) if isinstance(list_, QueryConstant) else None
     if isinstance(fixed, tuple) and type_.scalar is item.type.scalar and type_.scalar not in FLOATS:
-        # Of all that means the same, this is what Spark hands on to the storage.
-        return wanted.isin(*(to_literal(each, type_) for each in fixed))
+        # Of all equivalent expressions, this is the one that Spark pushes down to storage.
+        return value.isin(*(to_literal(each, type_) for each in fixed))
     return fn.exists(
-        evaluate(list_, rows, reading), lambda each: _compare(each, type_, ComparisonOperator.EQUAL, wanted, item.type)
+        evaluate(list_, rows, context), lambda each: _compare(each, type_, ComparisonOperator.EQUAL, value, item.type)
     )
 
 
@@ -98,7 +98,7 @@ def _compare_floats(left: Column, operator: ComparisonOperator, right: Column) -
 
 
 def _compare_with_float(integer: Column, operator: ComparisonOperator, float_: Column) -> Column:
-    """An integer of 64 bits beside a float, which is brought to an integer and what it has beyond that."""
+    """Compare a 64-bit integer with a float exactly: split the float into its floor and whether it has a fraction."""
     whole_float = _floor(_clamp(float_))
     whole, has_fraction = _to_decimal(whole_float), _clamp(float_) > whole_float
     is_number = ~fn.isnan(float_)
@@ -116,19 +116,19 @@ def _compare_with_float(integer: Column, operator: ComparisonOperator, float_: C
 
 
 def _clamp(float_: Column) -> Column:
-    """The same float, or one beyond all integers of 64 bits in its direction."""
-    # Not by least and greatest, which pass over nulls.
+    """Clamp a float to a range slightly wider than that of 64-bit integers."""
+    # Not with least and greatest, which ignore nulls.
     lowest, highest = fn.lit(-(2.0**64)), fn.lit(2.0**64)
     return fn.when(float_ < lowest, lowest).when(float_ > highest, highest).otherwise(float_)
 
 
 def _floor(float_: Column) -> Column:
-    # Spark's own floor is an integer of 64 bits at most. Floats as large as that have no fraction.
+    # Spark's floor returns a 64-bit integer. Floats from 2^53 on have no fraction.
     return fn.when(fn.abs(float_) < fn.lit(2.0**53), fn.floor(float_).cast("double")).otherwise(float_)
 
 
 def _to_decimal(whole: Column) -> Column:
-    """A float without fraction as a decimal. Spark's own cast has only the digits that it would print of it."""
+    """Convert a float without a fraction to a decimal. Spark's own cast keeps only the digits that it would print."""
     high = fn.floor(whole * fn.lit(2.0**-32))
     low = whole - high.cast("double") * fn.lit(2.0**32)
     return high.cast("decimal(20,0)") * fn.lit(Decimal(2**32)) + low.cast("bigint").cast("decimal(20,0)")

@@ -1,4 +1,4 @@
-"""The result part of a plan as DataFrames: groups, order, a limit, and columns with names."""
+"""Execute the result part of a plan as DataFrames: groups, order, limit, and named columns."""
 
 from __future__ import annotations
 
@@ -9,58 +9,58 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from omnigraph.language.query import Aggregate, AggregateFunction, ColumnValue, SortKey
+from omnigraph.language.query import Aggregate, AggregateFunction, ColumnValue, TypedOrderKey
 from omnigraph.language.query import ResultColumn as TypedColumn
 from omnigraph.language.query.plan import ByRank, Group, Limit, MatchPlan, Project, ReadPlan, Sort
 from omnigraph.language.types import FLOATS
 from omnigraph.manifest.handle import Manifest
 from omnigraph.read.query import QueryOptions, QueryRequest, plan_query
 from omnigraph.read.search import EmbeddingSettings
-from omnigraph.spark.query.match import matched
+from omnigraph.spark.query.match import execute_match
 from omnigraph.spark.query.match_rows import RANK_SLOTS, MatchRows, SparkQueryContext, sort_rows, take_first
 from omnigraph.spark.query.requirements import RequiredAttributes, find_required_attributes
 from omnigraph.spark.query.values import evaluate
 from omnigraph.spark.source import SparkSnapshot, to_spark_type
 
-_MOST_EXACT: Final = 2**53
-"""Integers up to here are floats without loss."""
+_MAX_EXACT_INTEGER: Final = 2**53
+"""Integers up to this one convert to floats without loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class _SortAndLimit:
-    """What stands above the rows or groups of a result."""
+    """The sort and the limit of a result, and the plan below them."""
 
     below: MatchPlan | Group
     sort: Sort | None
     limit: int | None
 
     def apply(self, frame: DataFrame, order: list[Column]) -> DataFrame:
-        """The first rows of a frame, in order."""
+        """Sort a frame and keep its first rows."""
         return sort_rows(frame, order) if self.limit is None else take_first(frame, order, self.limit)
 
 
 def query(
-    manifest: Manifest, tables: SparkSnapshot, question: QueryRequest, embedding: EmbeddingSettings | None
+    manifest: Manifest, tables: SparkSnapshot, request: QueryRequest, embedding: EmbeddingSettings | None
 ) -> DataFrame:
-    """The rows that a query has on a snapshot; its time for ``now()`` is that of this call.
+    """Return the rows of a query on a snapshot as a DataFrame; ``now()`` is the time of this call.
 
-    Words are searched, texts embedded and walks of more than one hop made at once, everything else when Spark runs
-    the DataFrame. Rows are in the order that the query asks for until something is done that changes it.
+    Text searches, embeddings and walks of several hops run immediately, everything else when Spark runs the DataFrame.
+    Rows have the order that the query asks for, until an operation on the DataFrame changes it.
     """
-    asked = plan_query(manifest, tables.snapshot, question, QueryOptions(embedding))
-    return answered(asked.plan, SparkQueryContext(asked.context, tables))
+    planned = plan_query(manifest, tables.snapshot, request, QueryOptions(embedding))
+    return execute_read(planned.plan, SparkQueryContext(planned.context, tables))
 
 
-def answered(plan: ReadPlan, asked: SparkQueryContext) -> DataFrame:
-    """The rows of a result."""
-    needs = find_required_attributes(plan, asked.reading.search)
+def execute_read(plan: ReadPlan, context: SparkQueryContext) -> DataFrame:
+    """Return the rows of a result."""
+    required = find_required_attributes(plan, context.query.search)
     if isinstance(plan, Project):
-        return _project(plan, needs, asked)
-    return _group(plan, needs, asked)
+        return _project(plan, required, context)
+    return _group(plan, required, context)
 
 
-def _split_sort_and_limit(plan: MatchPlan | Group | Sort | Limit, asked: SparkQueryContext) -> _SortAndLimit:
-    limit = asked.reading.resolve_count(plan.count) if isinstance(plan, Limit) else None
+def _split_sort_and_limit(plan: MatchPlan | Group | Sort | Limit, context: SparkQueryContext) -> _SortAndLimit:
+    limit = context.query.resolve_count(plan.count) if isinstance(plan, Limit) else None
     plan = plan.input if isinstance(plan, Limit) else plan
     sort = plan if isinstance(plan, Sort) else None
     return _SortAndLimit(plan.input if isinstance(plan, Sort) else plan, sort, limit)
@@ -77,55 +77,55 @@ def _name_columns(columns: tuple[TypedColumn, ...], values: Mapping[str, Column]
 # --------------------------------------------------------------------------------------------- one row per match
 
 
-def _project(plan: Project, needs: RequiredAttributes, asked: SparkQueryContext) -> DataFrame:
-    cut = _split_sort_and_limit(plan.input, asked)
-    assert not isinstance(cut.below, Group)
-    rows = matched(cut.below, needs, asked)
-    order = [] if cut.sort is None else _row_order(cut.sort, rows, asked)
-    values = {each.name: evaluate(each.expression, rows, asked.reading) for each in plan.columns}
-    return cut.apply(rows.frame, order).select(*_name_columns(plan.columns, values))
+def _project(plan: Project, required: RequiredAttributes, context: SparkQueryContext) -> DataFrame:
+    top = _split_sort_and_limit(plan.input, context)
+    assert not isinstance(top.below, Group)
+    rows = execute_match(top.below, required, context)
+    order = [] if top.sort is None else _row_order(top.sort, rows, context)
+    values = {each.name: evaluate(each.expression, rows, context.query) for each in plan.columns}
+    return top.apply(rows.frame, order).select(*_name_columns(plan.columns, values))
 
 
-def _row_order(sort: Sort, rows: MatchRows, asked: SparkQueryContext) -> list[Column]:
-    keys = [column for key in sort.keys for column in _row_order_keys(key, rows, asked)]
+def _row_order(sort: Sort, rows: MatchRows, context: SparkQueryContext) -> list[Column]:
+    keys = [column for key in sort.keys for column in _row_order_keys(key, rows, context)]
     return [*keys, *(_order_key(fn.col(rows.id_of(variable)), descending=False) for variable in sort.tie_break)]
 
 
-def _row_order_keys(key: SortKey | ByRank, rows: MatchRows, asked: SparkQueryContext) -> list[Column]:
+def _row_order_keys(key: TypedOrderKey | ByRank, rows: MatchRows, context: SparkQueryContext) -> list[Column]:
     if isinstance(key, ByRank):
         return [_order_key(fn.col(rows.slots[slot]), descending=False) for slot in RANK_SLOTS]
-    return [_order_key(evaluate(key.expression, rows, asked.reading), descending=key.descending)]
+    return [_order_key(evaluate(key.expression, rows, context.query), descending=key.descending)]
 
 
 # --------------------------------------------------------------------------------------------- one row per group
 
 
-def _group(plan: Group | Sort | Limit, needs: RequiredAttributes, asked: SparkQueryContext) -> DataFrame:
-    cut = _split_sort_and_limit(plan, asked)
-    group = cut.below
+def _group(plan: Group | Sort | Limit, required: RequiredAttributes, context: SparkQueryContext) -> DataFrame:
+    top = _split_sort_and_limit(plan, context)
+    group = top.below
     assert isinstance(group, Group)
-    rows = matched(group.input, needs, asked)
-    names = {column.name: asked.new_column() for column in group.columns}
-    keys = [evaluate(key.expression, rows, asked.reading).alias(names[key.name]) for key in group.keys]
+    rows = execute_match(group.input, required, context)
+    names = {column.name: context.new_column() for column in group.columns}
+    keys = [evaluate(key.expression, rows, context.query).alias(names[key.name]) for key in group.keys]
     aggregates = [
-        _aggregate(column.expression, rows, asked).alias(names[column.name])
+        _aggregate(column.expression, rows, context).alias(names[column.name])
         for column in group.columns
         if isinstance(column.expression, Aggregate)
     ]
     frame = rows.frame.groupBy(*keys).agg(*aggregates)
-    order = [] if cut.sort is None else [_group_order_key(key, names) for key in cut.sort.keys]
+    order = [] if top.sort is None else [_group_order_key(key, names) for key in top.sort.keys]
     values = {name: fn.col(column) for name, column in names.items()}
-    return cut.apply(frame, order).select(*_name_columns(group.columns, values))
+    return top.apply(frame, order).select(*_name_columns(group.columns, values))
 
 
-def _group_order_key(key: SortKey | ByRank, names: Mapping[str, str]) -> Column:
-    assert isinstance(key, SortKey)
+def _group_order_key(key: TypedOrderKey | ByRank, names: Mapping[str, str]) -> Column:
+    assert isinstance(key, TypedOrderKey)
     assert isinstance(key.expression, ColumnValue), "groups are sorted by their columns"
     return _order_key(fn.col(names[key.expression.name]), descending=key.descending)
 
 
-def _aggregate(aggregate: Aggregate, rows: MatchRows, asked: SparkQueryContext) -> Column:
-    argument = evaluate(aggregate.argument, rows, asked.reading)
+def _aggregate(aggregate: Aggregate, rows: MatchRows, context: SparkQueryContext) -> Column:
+    argument = evaluate(aggregate.argument, rows, context.query)
     is_float = aggregate.argument.type.scalar in FLOATS
     match aggregate.function:
         case AggregateFunction.COUNT:
@@ -141,16 +141,16 @@ def _aggregate(aggregate: Aggregate, rows: MatchRows, asked: SparkQueryContext) 
 
 
 def _sum(numbers: Column, *, is_float: bool) -> Column:
-    """The sum; of integers it is exact and has room for 10 billion of the largest."""
+    """Sum numbers; sums of integers are exact and cannot overflow below 10 billion of the largest."""
     return fn.sum(numbers.cast("double" if is_float else "decimal(20,0)"))
 
 
 def _mean(sum_: Column, count: Column, *, is_float: bool) -> Column:
-    # Nothing was counted only where the sum is null.
+    # The count is 0 only where the sum is null.
     counted = fn.greatest(count, fn.lit(1))
     mean = sum_.cast("double") / counted.cast("double")
     if is_float:
         return mean
-    # A sum that is rounded to a float and then divided would be rounded twice.
+    # Converting a large sum to a float before the division would round twice.
     exact = (sum_ / counted.cast("decimal(20,0)")).cast("double")
-    return fn.when(fn.abs(sum_) <= fn.lit(_MOST_EXACT), mean).otherwise(exact)
+    return fn.when(fn.abs(sum_) <= fn.lit(_MAX_EXACT_INTEGER), mean).otherwise(exact)

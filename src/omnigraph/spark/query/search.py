@@ -1,8 +1,7 @@
-"""What a search says of entities, as columns of their rows.
+"""Add search results to the rows of a match: text matches, scores, distances and ranks.
 
-Words are looked up and texts embedded in this process, while the frame is put together, by what answers without Spark:
-so both agree. Spark gets the ids and scores of what was found, and joins them to the rows; memory here grows with what
-is found, not with what is searched.
+Text search and embedding run in this process while the DataFrame is built, with the code of the local engine, so both
+engines agree. Spark joins the ids and scores of the hits to the rows. Memory grows with the hits, not with the table.
 """
 
 from __future__ import annotations
@@ -18,68 +17,72 @@ from omnigraph.language.schema import NodeType
 from omnigraph.read.search import Ranking
 from omnigraph.spark.query.fusion import number_entities
 from omnigraph.spark.query.match_rows import ID, Attribute, Fusion, MatchRows, RankNumber, SparkQueryContext, bind_rows
-from omnigraph.spark.query.requirements import traits_of
+from omnigraph.spark.query.requirements import slots_of
 from omnigraph.spark.query.values import compute_distance, evaluate
 from omnigraph.storage.columns import column_of
-from omnigraph.storage.searching import SCORE
+from omnigraph.storage.row_search import SCORE
 
 
-def scan_entities(variable: str, type_: NodeType, traits: Iterable[Attribute], asked: SparkQueryContext) -> MatchRows:
-    """All rows of a type as those of a variable, with its id and the traits that are asked for."""
-    traits = list(traits)
-    names = [trait for trait in traits if isinstance(trait, str)]
-    found = asked.tables.rows(type_, [ID, *names])
-    return _add_search_columns(bind_rows(found, variable, names, asked), variable, type_, traits, asked)
+def scan_entities(
+    variable: str, type_: NodeType, attributes: Iterable[Attribute], context: SparkQueryContext
+) -> MatchRows:
+    """Read all rows of a type and bind them to a variable, with its id and these attributes."""
+    attributes = list(attributes)
+    names = [attribute for attribute in attributes if isinstance(attribute, str)]
+    found = context.tables.rows(type_, [ID, *names])
+    return _add_search_columns(bind_rows(found, variable, names, context), variable, type_, attributes, context)
 
 
 def _add_search_columns(
-    rows: MatchRows, variable: str, type_: NodeType, traits: Iterable[Attribute], asked: SparkQueryContext
+    rows: MatchRows, variable: str, type_: NodeType, attributes: Iterable[Attribute], context: SparkQueryContext
 ) -> MatchRows:
-    """The rows of a variable with what searches say of it; its properties are there already."""
-    for trait in traits:
-        match trait:
+    """Add the attributes that are search results; the properties are bound already."""
+    for attribute in attributes:
+        match attribute:
             case TextMatch() | TextScore():
-                rows = _add_text_search(rows, variable, type_, trait, asked)
+                rows = _add_text_search(rows, variable, type_, attribute, context)
             case Distance():
-                vector = asked.reading.search.resolve_vector(trait, type_.table_key)
-                away = compute_distance(evaluate(trait.target, rows, asked.reading), vector)
-                rows = rows.with_column((variable, trait), away, asked.new_column())
+                vector = context.query.search.resolve_vector(attribute, type_.table_key)
+                distance = compute_distance(evaluate(attribute.target, rows, context.query), vector)
+                rows = rows.with_column((variable, attribute), distance, context.new_column())
             case RankNumber():
-                rows = _add_rank_number(rows, variable, type_, trait, asked)
+                rows = _add_rank_number(rows, variable, type_, attribute, context)
             case str() | Fusion():
                 pass
     return rows
 
 
-def rank_key(ranking: Ranking, rows: MatchRows, asked: SparkQueryContext) -> Column:
-    """What entities are ranked by, the smallest first; null for those that have no rank."""
-    found = evaluate(ranking, rows, asked.reading)
+def rank_key(ranking: Ranking, rows: MatchRows, context: SparkQueryContext) -> Column:
+    """Return what entities are ranked by, smallest first; null for entities without a rank."""
+    found = evaluate(ranking, rows, context.query)
     return -found if isinstance(ranking, TextScore) else found
 
 
 def _add_text_search(
-    rows: MatchRows, variable: str, type_: NodeType, trait: TextMatch | TextScore, asked: SparkQueryContext
+    rows: MatchRows, variable: str, type_: NodeType, attribute: TextMatch | TextScore, context: SparkQueryContext
 ) -> MatchRows:
-    slot, column, id_ = (variable, trait), asked.new_column(), asked.new_column()
-    found = asked.reading.search.find_texts(trait, type_.table_key)
+    slot, column, id_ = (variable, attribute), context.new_column(), context.new_column()
+    found = context.query.search.find_texts(attribute, type_.table_key)
     if found is None:
-        nothing = fn.lit(None).cast("double" if isinstance(trait, TextScore) else "boolean")
-        return rows.with_column(slot, nothing, column)
+        null = fn.lit(None).cast("double" if isinstance(attribute, TextScore) else "boolean")
+        return rows.with_column(slot, null, column)
     scores = column_of(found, SCORE).cast(pa.float64())
-    hits = asked.tables.session.createDataFrame(pa.table({id_: column_of(found, ID), column: scores}))
+    hits = context.tables.session.createDataFrame(pa.table({id_: column_of(found, ID), column: scores}))
     rows = rows.left_join(hits, (rows.id_of(variable), id_), {slot: column})
     return (
-        rows if isinstance(trait, TextScore) else rows.with_column(slot, fn.col(column).isNotNull(), asked.new_column())
+        rows
+        if isinstance(attribute, TextScore)
+        else rows.with_column(slot, fn.col(column).isNotNull(), context.new_column())
     )
 
 
 def _add_rank_number(
-    rows: MatchRows, variable: str, type_: NodeType, trait: RankNumber, asked: SparkQueryContext
+    rows: MatchRows, variable: str, type_: NodeType, attribute: RankNumber, context: SparkQueryContext
 ) -> MatchRows:
-    ranking = trait.ranking
-    among = scan_entities(variable, type_, [each for _, each in traits_of(ranking)], asked)
-    key = asked.new_column()
-    ranked = among.frame.select(rank_key(ranking, among, asked).alias(key), among.id_of(variable))
-    numbers = number_entities(ranked.where(fn.col(key).isNotNull()), asked)
+    ranking = attribute.ranking
+    entities = scan_entities(variable, type_, [each for _, each in slots_of(ranking)], context)
+    key = context.new_column()
+    ranked = entities.frame.select(rank_key(ranking, entities, context).alias(key), entities.id_of(variable))
+    numbers = number_entities(ranked.where(fn.col(key).isNotNull()), context)
     id_, number = numbers.columns
-    return rows.left_join(numbers, (rows.id_of(variable), id_), {(variable, trait): number})
+    return rows.left_join(numbers, (rows.id_of(variable), id_), {(variable, attribute): number})

@@ -1,4 +1,4 @@
-"""What expressions are for the rows of a match: columns of Spark."""
+"""Evaluate expressions over the rows of a match as Spark columns."""
 
 from __future__ import annotations
 
@@ -37,40 +37,40 @@ from omnigraph.spark.source import to_spark_type
 from omnigraph.storage.columns import Values
 
 
-def evaluate(expression: Expression, rows: MatchRows, reading: QueryContext) -> Column:
-    """One value for each row, in the Spark type of the expression."""
+def evaluate(expression: Expression, rows: MatchRows, context: QueryContext) -> Column:
+    """Return the value of an expression for each row, in its Spark type."""
     match expression:
         case Constant() | ParameterValue() | Now():
-            return to_literal(evaluate_constant(expression, reading.evaluation), expression.type)
+            return to_literal(evaluate_constant(expression, context.evaluation), expression.type)
         case PropertyValue(variable, name):
             return fn.col(rows.slots[variable, name])
         case Identity(variable):
             return fn.col(rows.id_of(variable))
         case Distance(target, query) if query.type.scalar is not Scalar.STRING:
-            assert isinstance(query, QueryConstant), "what is looked for is the same for every row"
-            looked_for = evaluate_constant(query, reading.evaluation)
-            vector = None if looked_for is None else np.array(looked_for, np.float32)
-            return compute_distance(evaluate(target, rows, reading), vector)
+            assert isinstance(query, QueryConstant), "the query vector is the same for every row"
+            numbers = evaluate_constant(query, context.evaluation)
+            vector = None if numbers is None else np.array(numbers, np.float32)
+            return compute_distance(evaluate(target, rows, context), vector)
         case Distance() | TextMatch() | TextScore():
             return fn.col(rows.slots[expression.target.variable, expression])
         case FusedScore():
-            return _evaluate_fused_score(fusion_of(expression, reading.search), rows)
+            return _evaluate_fused_score(fusion_of(expression, context.search), rows)
         case ColumnValue() | Aggregate():
             raise AssertionError(f"a {type(expression).__name__} has no value before rows are grouped")
 
 
 def _evaluate_fused_score(fusion: Fusion, rows: MatchRows) -> Column:
-    """The score that the result is ordered by, if it is; else that among all entities of the type."""
-    made = rows.slots.get((RESULT, fusion))
-    if made is not None:
-        return fn.col(made)
+    """Return the score that the result is ordered by, if it is this fusion; else the score among all entities."""
+    score = rows.slots.get((RESULT, fusion))
+    if score is not None:
+        return fn.col(score)
     arms = fusion.first, fusion.second
     first, second = (fn.col(rows.slots[arm.target.variable, RankNumber(arm)]) for arm in arms)
     return fuse_ranks(first, second, fusion.k)
 
 
 def to_literal(constant: ConstantValue, type_: ValueType) -> Column:
-    """A value that is the same in every row."""
+    """Convert a constant to a Spark literal."""
     return _to_column(constant, type_).cast(to_spark_type(type_))
 
 
@@ -80,7 +80,7 @@ def _to_column(constant: ConstantValue, type_: ValueType) -> Column:
         return fn.array(*(to_literal(each, item) for each in constant))
     if constant is None:
         return fn.lit(None)
-    # From numbers and not from Python's dates, which know fewer years and have zones.
+    # From numbers, not from Python's dates: those cover fewer years and depend on time zones.
     match type_.scalar:
         case Scalar.DATE:
             return fn.date_from_unix_date(fn.lit(constant))
@@ -93,15 +93,18 @@ def _to_column(constant: ConstantValue, type_: ValueType) -> Column:
 
 
 def compute_distance(vectors: Column, query: Vector | None) -> Column:
-    """The Euclidean distance; null where there is no vector, or none is looked for."""
+    """Return the Euclidean distance to the query vector; null if either is missing.
+
+    Tasks compute it with the function of the local engine.
+    """
     if query is None:
         return fn.lit(None).cast("double")
 
-    # Spark looks at the hints to learn what kind of function it is.
-    def away(found: pa.Array) -> pa.Array:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]  those with arguments it does not know
-        far = compute_distances(cast("Values", found), query)
-        return pa.array(far, pa.float64(), mask=np.isnan(far))
+    # Spark reads the type hints to learn what kind of function this is.
+    def measure(found: pa.Array) -> pa.Array:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]  Spark does not accept type arguments here
+        distances = compute_distances(cast("Values", found), query)
+        return pa.array(distances, pa.float64(), mask=np.isnan(distances))
 
-    # Its stubs ask for what they call the function's type, and Spark warns of giving it.
+    # The stubs require a function type, and Spark warns if it is given.
     as_udf = cast("Callable[[object, str], Callable[[Column], Column]]", fn.arrow_udf)
-    return as_udf(cast("object", away), "double")(vectors)
+    return as_udf(cast("object", measure), "double")(vectors)

@@ -1,7 +1,7 @@
-"""Where edges lead: from node to node by one hop, or by walks of several from many nodes at once.
+"""Follow edges from nodes: one hop, or a breadth-first walk of several hops from many nodes at once.
 
-A walk runs while the frame is put together, one hop after the other: how many it takes is known only then. Every
-frontier stays with the executors, so that no hop begins again from the first.
+A walk runs while the DataFrame is built, one job per hop, because only then is it known how many hops it takes. Every
+frontier is checkpointed on the executors, so that no hop is computed twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from omnigraph.spark.query.match_rows import MatchRows, Slot, SparkQueryContext
 
 @dataclass(frozen=True, slots=True)
 class NodePairs:
-    """From node to node: the columns of their ids, and those of the edges between them where edges are bound."""
+    """Pairs of nodes: the columns of the source and destination ids, and the slots of bound edges."""
 
     frame: DataFrame
     source: str
@@ -28,71 +28,74 @@ class NodePairs:
     slots: Mapping[Slot, str] = field(default_factory=dict[Slot, str])
 
     def self_loops(self) -> NodePairs:
-        """Those that lead from a node to itself."""
+        """The pairs of a node with itself."""
         return replace(self, frame=self.frame.where(fn.col(self.source) == fn.col(self.destination)))
 
     def without_rows(self) -> NodePairs:
-        """The same columns without a row."""
+        """The same columns, without rows."""
         return replace(self, frame=self.frame.limit(0))
 
 
-def find_destinations(plan: Expand | Connect, rows: MatchRows, asked: SparkQueryContext) -> NodePairs:
-    """From where a step begins to its destinations, each once."""
-    hop = _scan_neighbours(plan.edge_type, plan.direction, asked)
+def find_destinations(plan: Expand | Connect, rows: MatchRows, context: SparkQueryContext) -> NodePairs:
+    """Return the distinct pairs of source nodes and the destinations that the step finds for them."""
+    hop = _scan_neighbours(plan.edge_type, plan.direction, context)
     if plan.minimum > plan.maximum:
         return hop.without_rows()
     if plan.maximum == 1:
         return hop
-    return _walk(_start_at(plan.source, rows, asked), hop, plan.minimum, plan.maximum)
+    return _walk(_start_at(plan.source, rows, context), hop, plan.minimum, plan.maximum)
 
 
 def orient_edges(ends: DataFrame, direction: TraversalDirection) -> DataFrame:
-    """Edges as they are walked: their first two columns are where one begins and ends. A loop is walked once."""
+    """Turn edges in the direction of the walk: the first two columns become source and destination.
+
+    Walked in both directions, a self-loop still appears once.
+    """
     first, second, *others = ends.columns
-    back = ends.select(second, first, *others)
+    reversed_ = ends.select(second, first, *others)
     match direction:
         case TraversalDirection.OUT:
             return ends
         case TraversalDirection.IN:
-            return back
+            return reversed_
         case TraversalDirection.BOTH:
-            return ends.union(back.where(fn.col(first) != fn.col(second)))
+            return ends.union(reversed_.where(fn.col(first) != fn.col(second)))
 
 
-def _scan_neighbours(edge_type: str, direction: TraversalDirection, asked: SparkQueryContext) -> NodePairs:
-    begin, end = asked.new_column(), asked.new_column()
-    ends = asked.tables.edges(edge_type, ["from", "to"]).toDF(begin, end)
-    return NodePairs(orient_edges(ends, direction).toDF(begin, end).distinct(), begin, end)
+def _scan_neighbours(edge_type: str, direction: TraversalDirection, context: SparkQueryContext) -> NodePairs:
+    source, destination = context.new_column(), context.new_column()
+    ends = context.tables.edges(edge_type, ["from", "to"]).toDF(source, destination)
+    return NodePairs(orient_edges(ends, direction).toDF(source, destination).distinct(), source, destination)
 
 
 # --------------------------------------------------------------------------------------------- several hops
 
 
-def _start_at(variable: str, rows: MatchRows, asked: SparkQueryContext) -> NodePairs:
-    """The nodes that walks begin at, each at itself."""
-    begin, end = asked.new_column(), asked.new_column()
+def _start_at(variable: str, rows: MatchRows, context: SparkQueryContext) -> NodePairs:
+    """Return the pairs of each start node with itself."""
+    source, destination = context.new_column(), context.new_column()
     id_ = fn.col(rows.id_of(variable))
-    return NodePairs(rows.frame.select(id_.alias(begin), id_.alias(end)).distinct(), begin, end)
+    return NodePairs(rows.frame.select(id_.alias(source), id_.alias(destination)).distinct(), source, destination)
 
 
-def _walk(begun: NodePairs, hop: NodePairs, minimum: int, maximum: int) -> NodePairs:
-    """The nodes at ``minimum`` to ``maximum`` hops, and those one hop nearer that have an edge to themselves."""
+def _walk(start: NodePairs, hop: NodePairs, minimum: int, maximum: int) -> NodePairs:
+    """Return the nodes at ``minimum`` to ``maximum`` hops, and those one hop nearer that have an edge to themselves."""
     hop = replace(hop, frame=hop.frame.localCheckpoint(eager=False))
-    frontiers = [begun.frame.localCheckpoint()]
+    frontiers = [start.frame.localCheckpoint()]
     while len(frontiers) <= maximum:
         visited = reduce(DataFrame.union, frontiers)
-        found = _advance(frontiers[-1], begun, hop).distinct()
-        frontier = found.join(visited, [begun.source, begun.destination], "left_anti").localCheckpoint()
+        found = _advance(frontiers[-1], start, hop).distinct()
+        frontier = found.join(visited, [start.source, start.destination], "left_anti").localCheckpoint()
         if frontier.isEmpty():
             break
         frontiers.append(frontier)
     destinations = frontiers[minimum:]
     if minimum <= len(frontiers):
-        # By a loop a node is found at one hop more than it is away; from the minimum on it is there already.
-        destinations.append(_advance(frontiers[minimum - 1], begun, hop.self_loops()))
-    return replace(begun, frame=reduce(DataFrame.union, destinations)) if destinations else begun.without_rows()
+        # A self-loop reaches a node with one hop more than its distance. Beyond the minimum it is included anyway.
+        destinations.append(_advance(frontiers[minimum - 1], start, hop.self_loops()))
+    return replace(start, frame=reduce(DataFrame.union, destinations)) if destinations else start.without_rows()
 
 
-def _advance(frontier: DataFrame, begun: NodePairs, hop: NodePairs) -> DataFrame:
-    found = frontier.join(hop.frame, fn.col(begun.destination) == fn.col(hop.source))
-    return found.select(fn.col(begun.source), fn.col(hop.destination).alias(begun.destination))
+def _advance(frontier: DataFrame, start: NodePairs, hop: NodePairs) -> DataFrame:
+    found = frontier.join(hop.frame, fn.col(start.destination) == fn.col(hop.source))
+    return found.select(fn.col(start.source), fn.col(hop.destination).alias(start.destination))

@@ -1,12 +1,10 @@
-"""The changes of a branch as a stream of Spark: commits are its offsets, and a task reads what some of them changed.
+"""The changes of a branch as a Spark stream: offsets are commits, and each task reads the changes of some commits.
 
-An offset holds the cursor of :mod:`omnigraph.read.changes`, so it stands only between commits and is bound to graph,
-branch and types. Spark keeps the end of each batch in the checkpoint of the query, and a batch that is run again has
-the same rows.
+An offset holds a cursor of :mod:`omnigraph.read.changes`, which lies between two commits and belongs to one graph,
+branch and set of types. Spark stores the end of each batch in the checkpoint, so a repeated batch has the same rows.
 
-Where a query begins Spark does not keep: it asks again, if the first batch has to be run again. What "now" means, or
-the newest commit of some name, is another place by then. So the first batch of such a query has no rows, and its end
-is the place.
+Spark does not store where a query starts: it asks again if the first batch has to be repeated, and by then "now" or
+the newest commit of a branch is another one. So the first batch of such a query is empty, and its end is the start.
 """
 
 from __future__ import annotations
@@ -33,16 +31,16 @@ from omnigraph.read.changes import BASELINE_HINT, BEGINNING, NOW, ChangeBlock, C
 from omnigraph.spark.source.type_reader import STORAGE_PREFIX, storage_options_of
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
-from omnigraph.storage.pinned import Access
+from omnigraph.storage.table import Access
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
 
 CHANGES: Final = "changes"
-"""The option that asks for changes."""
+"""The option that selects the change stream."""
 _OPTIONS: Final = ("path", CHANGES, "branch", "start", "type")
 _MAX_TASKS: Final = 64
-"""A batch of more commits than this has tasks that read several: each task first reads the history."""
+"""With more commits than this in a batch, a task reads several of them: each task has to read the history first."""
 
 CHANGE_FIELDS: Final = (
     StructField("op", StringType(), nullable=False),
@@ -53,14 +51,14 @@ CHANGE_FIELDS: Final = (
     StructField("after", StringType()),
     StructField("changed", ArrayType(StringType(), containsNull=False), nullable=False),
 )
-"""One row for each entity: the records of a diff, and of what a commit changed."""
+"""The columns of a changed entity, in diffs and in the changes of a commit."""
 CHANGE_ARROW_SCHEMA: Final = pa.schema(
     [
         *(pa.field(name, pa.string()) for name in ("op", "kind", "type", "id", "before", "after")),
         pa.field("changed", pa.list_(pa.string())),
     ]
 )
-"""The same as Arrow has it."""
+"""The same columns in Arrow."""
 CHANGE_STREAM_SCHEMA: Final = StructType(
     [
         StructField("commit", StringType(), nullable=False),
@@ -72,18 +70,18 @@ CHANGE_STREAM_SCHEMA: Final = StructType(
         *CHANGE_FIELDS,
     ]
 )
-"""One row for each entity that a commit changed."""
+"""The columns of the stream: one row for each entity that a commit changed."""
 
 _Offset: TypeAlias = "dict[str, str]"
 _CURSOR: Final = "cursor"
 _START: Final = "begins"
-"""In the offset of a query that has not kept yet where it begins: what it was told about that."""
+"""In the initial offset of a query whose start is not fixed yet: its ``start`` option."""
 _Row: TypeAlias = "tuple[str | datetime | list[str] | None, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeStreamOptions:
-    """Whose changes are followed, and from where on."""
+    """The parsed options of a change stream: which changes to follow, and from where."""
 
     path: str
     branch: str
@@ -93,23 +91,23 @@ class ChangeStreamOptions:
     storage_options: Mapping[str, str] = field(repr=False)
 
     def open_manifest(self) -> Manifest:
-        """The graph."""
+        """Open the graph."""
         location = locate(self.path, self.storage_options)
         manifest = Manifest(location, Access(location.options()), LockSettings())
         opening.check(manifest)
         return manifest
 
     def follow(self, manifest: Manifest, cursor: str | None) -> Changes:
-        """The changes after a cursor; without one, from the start on."""
+        """Return the changes after a cursor, or from the start without one."""
         return follow_changes(manifest, self.branch, self.start if cursor is None else None, cursor, self.types)
 
 
 def parse_stream_options(options: Mapping[str, str]) -> ChangeStreamOptions:
-    """Read the options of a stream; everything that is wrong with them is reported together."""
+    """Parse the options of a stream; report all problems together."""
     given = {name: value for name, value in options.items() if not name.startswith(STORAGE_PREFIX)}
     problems = [_unknown_option(name) for name in given if name not in _OPTIONS]
     if not given.get("path"):
-        problems.append('no graph is named: give its path, as in load("s3://bucket/graph")')
+        problems.append('the path of the graph is missing: give it as in load("s3://bucket/graph")')
     if problems:
         listed: list[Json] = list(problems)
         raise ParameterError("; ".join(problems), details={"problems": listed})
@@ -125,39 +123,39 @@ def _unknown_option(name: str) -> str:
 
 @dataclass(frozen=True)
 class CommitRange(InputPartition):
-    """So many commits after a cursor."""
+    """A number of commits after a cursor."""
 
     cursor: str
     count: int
 
 
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the changes of a branch. Spark asks one of them, in a process of the query, and makes others for tasks."""
+    """Reads the changes of a branch. Spark has one of them in the driver, and a copy in each task."""
 
     def __init__(self, following: ChangeStreamOptions) -> None:
         self._options = following
         self._until: str | None = None
-        """Where a query ends that takes what is there."""
+        """The cursor at which an ``availableNow`` query stops."""
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
-        """What is there is what the branch has now."""
+        """Stop the query at the current head of the branch."""
         self._until = replace(self._options, start=NOW).follow(self._manifest, None).cursor
 
     def initialOffset(self) -> _Offset:  # noqa: N802  Spark's name
-        """Where a query begins that has no checkpoint."""
-        begins = {} if self._options.start == BEGINNING else {_START: self._options.start}
-        return {_CURSOR: self._follow(None).cursor, **begins}
+        """Return where a query without a checkpoint starts."""
+        start = {} if self._options.start == BEGINNING else {_START: self._options.start}
+        return {_CURSOR: self._follow(None).cursor, **start}
 
     def latestOffset(self, start: _Offset, limit: ReadLimit) -> _Offset:  # noqa: ARG002, N802  Spark's signature
-        """The newest commit of the branch; where a query begins, if it has not kept that yet."""
+        """Return the newest commit of the branch, or the start of the query as long as it is not fixed."""
         found = self._follow(start[_CURSOR])
-        ends = found.newest if self._until is None else self._until
-        # A query may begin after what was there when it was told to end with that.
-        goes_on = _START not in start and ends in found.cursors()
-        return {_CURSOR: ends if goes_on else start[_CURSOR]}
+        end = found.newest if self._until is None else self._until
+        # The start may lie after the cursor at which an availableNow query stops.
+        advances = _START not in start and end in found.cursors()
+        return {_CURSOR: end if advances else start[_CURSOR]}
 
     def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
-        """The commits after one offset, up to another."""
+        """Divide the commits between two offsets into tasks."""
         if _START in start or start == end:
             return []
         before = [start[_CURSOR]]
@@ -166,14 +164,14 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return _split_commits(before)
             before.append(after)
         raise ChangeGap(
-            "a commit that this query has seen is not in the history any more",
-            hint=f"the graph was put back to an older state; {BASELINE_HINT}",
+            "a commit that this query has seen is no longer in the history",
+            hint=f"the graph was restored to an older state; {BASELINE_HINT}",
         )
 
     def read(self, partition: InputPartition) -> Iterator[_Row]:
-        """All that some commits changed."""
-        wanted = cast("CommitRange", partition)
-        for block in islice(self._follow(wanted.cursor), wanted.count):
+        """Read the changes of some commits."""
+        commits = cast("CommitRange", partition)
+        for block in islice(self._follow(commits.cursor), commits.count):
             yield from _rows_of(block)
 
     def _follow(self, cursor: str | None) -> Changes:
@@ -185,7 +183,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _split_commits(cursors: Sequence[str]) -> list[CommitRange]:
-    """The commits after each of these cursors, for as many tasks as may be."""
+    """Group the commits after these cursors into at most :data:`_MAX_TASKS` tasks."""
     size = -(-len(cursors) // _MAX_TASKS)
     return [CommitRange(cursors[at], len(cursors[at : at + size])) for at in range(0, len(cursors), size)]
 
@@ -197,10 +195,10 @@ def _rows_of(block: ChangeBlock) -> Iterator[_Row]:
 
 
 def to_change_row(record: Mapping[str, Json]) -> tuple[str | list[str] | None, ...]:
-    """A record as a row."""
-    what = (cast("str", record[name]) for name in ("op", "kind", "type", "id"))
+    """Convert a diff record to a row."""
+    entity = (cast("str", record[name]) for name in ("op", "kind", "type", "id"))
     images = (_to_json(record[name]) for name in ("before", "after"))
-    return (*what, *images, cast("list[str]", record["changed"]))
+    return (*entity, *images, cast("list[str]", record["changed"]))
 
 
 def _to_json(image: Json) -> str | None:

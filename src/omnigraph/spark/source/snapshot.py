@@ -1,4 +1,4 @@
-"""One moment of a graph as DataFrames: every one of them reads the same snapshot."""
+"""The types of a graph as DataFrames that all read one snapshot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from omnigraph.storage.location import Location
 
 @dataclass(frozen=True, slots=True)
 class SparkSnapshot:
-    """All types of a graph at one moment: DataFrames made from it agree with each other."""
+    """A snapshot of a graph whose types can be read as DataFrames."""
 
     session: SparkSession = field(repr=False)
     snapshot: Snapshot
@@ -29,7 +29,7 @@ class SparkSnapshot:
         columns: Iterable[str] | None = None,
         filter: Filter | None = None,  # noqa: A002  the word that Lance and Arrow use
     ) -> DataFrame:
-        """The nodes of a type."""
+        """Return the nodes of a type."""
         return self.rows(require_node_type(self.catalog, name), columns, filter)
 
     def edges(
@@ -38,7 +38,7 @@ class SparkSnapshot:
         columns: Iterable[str] | None = None,
         filter: Filter | None = None,  # noqa: A002  as in nodes
     ) -> DataFrame:
-        """The edges of a type; their ends are the columns ``from`` and ``to``."""
+        """Return the edges of a type; their ends are the columns ``from`` and ``to``."""
         return self.rows(require_edge_type(self.catalog, name), columns, filter)
 
     def rows(
@@ -47,12 +47,12 @@ class SparkSnapshot:
         columns: Iterable[str] | None = None,
         filter: Filter | None = None,  # noqa: A002  as in nodes
     ) -> DataFrame:
-        """The rows of a type, not read yet; Lance applies the filter."""
+        """Return the rows of a type, not read yet; Lance applies the filter."""
         reader = self.session.read.format("omnigraph").option("pin", pin_type(self.snapshot, type_).encode())
         reader = reader.option("columns", ",".join(resolve_columns(type_, columns)))
         if filter is not None:
             reader = reader.option("filter", encode_filter(type_, filter))
         for name, value in self.location.storage_options:
             reader = reader.option(f"{STORAGE_PREFIX}{name}", value)
-        # Spark plans in a process of its own, which may stand in another folder.
+        # Spark plans in another process, which may have another working directory.
         return reader.load(self.location.base if self.location.is_local else self.location.uri)

@@ -1,10 +1,10 @@
-"""What Spark reads of a graph: one type at one moment, some of its columns and rows, and how the work is divided.
+"""Read one type of a graph at one moment on Spark: parse the options, pin the table, divide the fragments into tasks.
 
-The moment is settled once, in the driver. From then on a job knows only a table at a version, so it reads the same rows
-however often Spark runs it, whatever is written meanwhile, and executors never look at the manifest.
+The driver pins the table version once. A job only knows that version, so it reads the same rows however often Spark
+runs it and whatever is written meanwhile; executors never read the manifest.
 
-Which rows is said by an option, and never by Spark: PySpark 4.3 keeps the filters that it pushes into a source with the
-source itself, and applies them to every other scan of it, such as the other side of a join.
+Filters come from an option, never from Spark: PySpark 4.3 stores the filters that it pushes into a source with the
+source itself, and so applies them to every other scan of it, such as the other side of a join.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from omnigraph.read.rows import Filter, TypeRows, open_type_rows, parse_filter, 
 from omnigraph.spark.source.types import arrow_schema_of, stored_names_of, to_spark, to_spark_schema
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
-from omnigraph.storage.pinned import Access
+from omnigraph.storage.table import Access
 from omnigraph.write.executor import group_evenly
 
 ROWS_PER_PARTITION: Final = 262_144
 STORAGE_PREFIX: Final = "storage."
-"""What the name of an option begins with whose rest is an option of the object store."""
+"""The prefix of options that go to the object store."""
 
 _OPTIONS: Final = ("path", "type", "branch", "at", "columns", "filter", "pin", "rows_per_partition", "changes")
 
@@ -46,9 +46,9 @@ _OPTIONS: Final = ("path", "type", "branch", "at", "columns", "filter", "pin", "
 
 @dataclass(frozen=True, slots=True)
 class TypePin:
-    """One type at one moment, as a text that an option can carry. No ``pin``: the branch has no table of it yet.
+    """One type at one moment, which an option can carry as a text. ``pin`` is None if the branch has no table of it.
 
-    ``hidden`` are columns of the table that are not those of the properties which have their names.
+    ``hidden`` are columns of the table that do not belong to the properties of the same name.
     """
 
     table_key: str
@@ -57,34 +57,34 @@ class TypePin:
     hidden: tuple[str, ...] = ()
 
     def encode(self) -> str:
-        """The form that :func:`decode_pin` reads."""
+        """Encode as the text that :func:`decode_pin` reads."""
         return orjson.dumps(asdict(self)).decode()
 
 
 def pin_type(snapshot: Snapshot, type_: NodeType | EdgeType) -> TypePin:
-    """A type as a snapshot has it."""
+    """Return the pin of a type in a snapshot."""
     key = type_.table_key
     return TypePin(key, snapshot.schema_ir_hash, snapshot.pins.get(key), tuple(sorted(snapshot.hidden(key))))
 
 
 def decode_pin(text: str) -> TypePin:
-    """The pin behind its text."""
+    """Decode the text of a pin."""
     try:
         found = cast("dict[str, object]", orjson.loads(text))
         pin = cast("dict[str, object] | None", found.pop("pin"))
         hidden = cast("list[str]", found.pop("hidden"))
-        return TypePin(pin=None if pin is None else _pin(pin), hidden=tuple(hidden), **found)  # pyright: ignore[reportArgumentType]  our own text
+        return TypePin(pin=None if pin is None else _pin(pin), hidden=tuple(hidden), **found)  # pyright: ignore[reportArgumentType]  written by encode
     except (ValueError, AttributeError, KeyError, TypeError) as error:
-        raise ParameterError("option 'pin' is no pin", hint="graph.spark().nodes(...) makes one") from error
+        raise ParameterError("option 'pin' is not a valid pin", hint="use graph.spark().nodes(...)") from error
 
 
 def _pin(found: Mapping[str, object]) -> Pin:
-    return Pin(**{**found, "table_key": TableKey.parse(str(found["table_key"]))})  # pyright: ignore[reportArgumentType]  our own text
+    return Pin(**{**found, "table_key": TableKey.parse(str(found["table_key"]))})  # pyright: ignore[reportArgumentType]  written by encode
 
 
 @dataclass(frozen=True, slots=True)
 class TypeReadOptions:
-    """What the options of a read ask for."""
+    """The parsed options of a read."""
 
     path: str
     type: str | None
@@ -98,7 +98,7 @@ class TypeReadOptions:
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def pin_rows(self) -> TypeRows:
-        """The rows that are meant, as they are at this moment unless the options name another."""
+        """Pin the rows to read: at the moment that the options name, else now."""
         location = locate(self.path, self.storage_options)
         manifest = Manifest(location, Access(location.options()), LockSettings())
         opening.check(manifest)
@@ -111,24 +111,26 @@ class TypeReadOptions:
         return open_type_rows(snapshot, require_type(catalog, cast("str", self.type)))
 
     def spark_schema(self, type_: NodeType | EdgeType) -> StructType:
-        """The columns that the options name, or all; a filter that does not fit the type is refused here too."""
+        """Return the columns that the options name, or all; refuse a filter that does not fit the type."""
         parse_filter(type_, self.filter)
         return to_spark_schema(type_, resolve_columns(type_, self.columns))
 
 
 def parse_read_options(options: Mapping[str, str]) -> TypeReadOptions:
-    """Read the options of a source; everything that is wrong with them is reported together."""
+    """Parse the options of a source; report all problems together."""
     given = {name: value for name, value in options.items() if not name.startswith(STORAGE_PREFIX)}
     problems = [_unknown_option(name) for name in given if name not in _OPTIONS]
     if not given.get("path"):
-        problems.append('no graph is named: give its path, as in load("s3://bucket/graph")')
+        problems.append('the path of the graph is missing: give it as in load("s3://bucket/graph")')
     if "pin" in given:
-        problems += [f"option '{name}' is settled by the pin" for name in ("type", "branch", "at") if name in given]
+        problems += [
+            f"option '{name}' cannot be combined with a pin" for name in ("type", "branch", "at") if name in given
+        ]
     elif "type" not in given:
-        problems.append('give the type to read, as in option("type", "Person")')
+        problems.append('the type is missing: give it as in option("type", "Person")')
     rows = given.get("rows_per_partition", str(ROWS_PER_PARTITION))
     if not (rows.isdecimal() and int(rows) > 0):
-        problems.append(f"rows_per_partition is '{rows}', which is no number of rows")
+        problems.append(f"rows_per_partition is '{rows}', which is not a positive number")
     if problems:
         listed: list[Json] = list(problems)
         raise ParameterError("; ".join(problems), details={"problems": listed})
@@ -147,17 +149,17 @@ def parse_read_options(options: Mapping[str, str]) -> TypeReadOptions:
 
 
 def storage_options_of(options: Mapping[str, str]) -> Mapping[str, str]:
-    """The options of the object store among those of a source."""
+    """The options of the object store, without their prefix."""
     return {
         name.removeprefix(STORAGE_PREFIX): value for name, value in options.items() if name.startswith(STORAGE_PREFIX)
     }
 
 
 def encode_filter(type_: NodeType | EdgeType, given: Filter) -> str:
-    """A filter as an option carries it, once it was found to fit the type."""
+    """Encode a filter as the text of an option; refuse one that does not fit the type."""
     kept = cast("Filter", given if isinstance(given, Mapping | str) else list(given))
     parse_filter(type_, kept)
-    # Not by orjson: a number may be larger than any that a column holds.
+    # Not with orjson: a number may exceed 64 bits.
     return json.dumps(kept, default=_to_json_value)
 
 
@@ -174,12 +176,12 @@ def _to_json_value(value: object) -> object:
 
 
 def decode_filter(text: str) -> Filter:
-    """The filter behind its text, which may be a user's own."""
+    """Decode the text of a filter, which a user may have written."""
     try:
         return cast("Filter", json.loads(text))
     except json.JSONDecodeError as error:
         raise ParameterError(
-            f"option 'filter' is no JSON: {error}", hint='write {"age": 30}, or [["age", ">", 30]]'
+            f"option 'filter' is not JSON: {error}", hint='write {"age": 30}, or [["age", ">", 30]]'
         ) from error
 
 
@@ -189,19 +191,19 @@ def _unknown_option(name: str) -> str:
 
 
 def resolve_columns(type_: NodeType | EdgeType, names: Iterable[str] | None) -> list[str]:
-    """Columns of a type as Spark shows them; all if no names are given."""
+    """Return the names of columns, checked against the type; all columns if no names are given."""
     known = stored_names_of(type_)
     if names is None:
         return list(known)
     if isinstance(names, str):
         raise ParameterError(f"columns is {names!r}", hint='give a list of names, such as ["id", "name"]')
-    wanted = list(names)
-    problems = [_unknown_column(type_, name, known) for name in wanted if name not in known]
-    problems += [f"column '{name}' stands twice" for name in known if wanted.count(name) > 1]
-    if problems or not wanted:
+    requested = list(names)
+    problems = [_unknown_column(type_, name, known) for name in requested if name not in known]
+    problems += [f"column '{name}' is given twice" for name in known if requested.count(name) > 1]
+    if problems or not requested:
         listed: list[Json] = list(problems)
         raise ParameterError("; ".join(problems) or "columns is empty", details={"problems": listed})
-    return wanted
+    return requested
 
 
 def _unknown_column(type_: NodeType | EdgeType, name: str, known: Iterable[str]) -> str:
@@ -220,7 +222,7 @@ class FragmentGroup(InputPartition):
 
 
 class TypeReader(DataSourceReader):
-    """Reads one type; pickled, it goes to the executors."""
+    """Reads the rows of one type. It is pickled and sent to the executors."""
 
     def __init__(self, rows: TypeRows, schema: StructType, filter_: Filter | None, rows_per_partition: int) -> None:
         stored = stored_names_of(rows.type)
@@ -232,12 +234,12 @@ class TypeReader(DataSourceReader):
         _check_types(rows.type, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Groups of fragments that hold about as many rows each; at least one, though it may be empty."""
+        """Divide the fragments into groups of about equal size; at least one group, which may be empty."""
         fragments = {} if self._rows.table is None else self._rows.table.fragment_rows()
         return [FragmentGroup(group) for group in group_evenly(fragments, self._rows_per_partition)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of some fragments."""
+        """Read the rows of some fragments."""
         target = arrow_schema_of(self._schema)
         fragments = cast("FragmentGroup", partition).fragments
         for batch in self._rows.read(self._columns, self._conditions, in_fragments=fragments):
@@ -245,11 +247,11 @@ class TypeReader(DataSourceReader):
 
 
 def _check_types(type_: NodeType | EdgeType, schema: StructType) -> None:
-    """A schema that the user gives chooses columns; it does not cast them."""
-    ours = to_spark_schema(type_, schema.names)
+    """Refuse a schema of the user with other types: it selects columns and does not cast them."""
+    actual = to_spark_schema(type_, schema.names)
     problems = [
         f"column '{given.name}' is {own.dataType.simpleString()}, not {given.dataType.simpleString()}"
-        for given, own in zip(schema.fields, ours.fields, strict=True)
+        for given, own in zip(schema.fields, actual.fields, strict=True)
         if given.dataType.simpleString() != own.dataType.simpleString()
     ]
     if problems:

@@ -1,8 +1,8 @@
-"""The types of ``.pg`` as Spark has them, and rows of our tables in exactly the Arrow types that Spark takes.
+"""Map the types of ``.pg`` to Spark types, and rows of our tables to the Arrow types that Spark accepts.
 
-Spark has no unsigned numbers: a ``U32`` becomes a long, a ``U64`` a decimal of 20 digits. Its instants count
-microseconds where ours count milliseconds. A vector is an array of floats, an enum a text, and a blob a descriptor that
-says where its bytes lie.
+Spark has no unsigned integers: a ``U32`` becomes a long, a ``U64`` a decimal of 20 digits. Its timestamps have
+microseconds, ours milliseconds. A vector becomes an array of floats, an enum a string, and a blob a descriptor of
+where its bytes are stored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BLOB: Final = StructType(
         StructField("blob_uri", StringType()),
     ]
 )
-"""Where the bytes of a blob lie, as a scan of Lance says it."""
+"""The descriptor of a blob: where its bytes are stored, as a Lance scan returns it."""
 
 _SCALARS: Final[Mapping[Scalar, DataType]] = {
     Scalar.STRING: StringType(),
@@ -64,21 +64,21 @@ _SYSTEM_COLUMNS: Final = frozenset({"id", *PUBLIC_NAMES})
 
 
 def to_spark_type(type_: ValueType) -> DataType:
-    """The Spark type of values of a type."""
+    """Return the Spark type of a value type."""
     scalar = _SCALARS[type_.scalar]
     return ArrayType(scalar) if type_.is_list else scalar
 
 
 def stored_names_of(type_: NodeType | EdgeType) -> dict[str, str]:
-    """The columns of a type as Spark shows them, each with its name in the table."""
+    """The columns of a type: the name that Spark shows, and the name in the table."""
     return {PUBLIC_NAMES.get(name, name): name for name in arrow_schema(type_).names}
 
 
 def to_spark_schema(type_: NodeType | EdgeType, columns: Iterable[str]) -> StructType:
-    """Columns of a type as Spark shows them.
+    """Return the Spark schema of some columns of a type.
 
-    A property is nullable even where the schema requires it: a branch may lag behind the schema, and what Spark is told
-    to have no nulls it does not look at.
+    Properties are nullable even if the schema requires them: the table of a lagging branch may hold nulls, and Spark
+    does not check columns that are declared as not nullable.
     """
     stored = stored_names_of(type_)
     return StructType([_to_spark_field(type_, name, stored[name]) for name in columns])
@@ -94,29 +94,29 @@ def _to_spark_field(type_: NodeType | EdgeType, name: str, stored: str) -> Struc
 
 
 def arrow_schema_of(schema: StructType) -> pa.Schema:
-    """The Arrow types in which Spark takes rows; batches of any other are refused."""
+    """The Arrow schema that Spark requires of batches."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def to_spark(rows: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """Rows of our table, its columns in the order of the target, as Spark takes them."""
+    """Convert rows of a table to the target schema, which has the same columns in the same order."""
     shown = to_public_schema(rows.schema).types
     columns = [
-        _convert(column_of(rows, name), seen, wanted)
-        for name, seen, wanted in zip(rows.schema.names, shown, target.types, strict=True)
+        _convert(column_of(rows, name), public_type, target_type)
+        for name, public_type, target_type in zip(rows.schema.names, shown, target.types, strict=True)
     ]
     for column, field in zip(columns, cast("Iterable[pa.Field[pa.DataType]]", target), strict=True):
         if column.null_count and not field.nullable:
-            raise ParameterError(f"column '{field.name}' holds nulls", hint="let the schema say that it is nullable")
+            raise ParameterError(f"column '{field.name}' holds nulls", hint="declare it nullable in the schema")
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def _convert(values: Values, seen: pa.DataType, wanted: pa.DataType) -> Values:
-    if values.type == wanted:
+def _convert(values: Values, public_type: pa.DataType, target_type: pa.DataType) -> Values:
+    if values.type == target_type:
         return values
-    if pa.types.is_struct(wanted) and values.null_count == len(values):
-        # A table without the column gives nulls of the type that blobs are written in, not of what a scan shows.
-        return absent(len(values), wanted)
-    if seen != values.type:
-        values = values.view(seen)
-    return values.cast(wanted)
+    if pa.types.is_struct(target_type) and values.null_count == len(values):
+        # If the table lacks the column, its nulls have the type in which blobs are written, not read.
+        return absent(len(values), target_type)
+    if public_type != values.type:
+        values = values.view(public_type)
+    return values.cast(target_type)
