@@ -13,8 +13,8 @@ import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
-from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import IndexKind
+from omnigraph.storage.table import Table
 from omnigraph.write import indexes
 from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.indexes import ensure_indexes
@@ -67,7 +67,7 @@ def shelf(tmp_path: Path) -> Graph:
 @pytest.fixture
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are cut like many."""
-    monkeypatch.setattr(indexes, "LEAST_IN_A_PIECE", 1)
+    monkeypatch.setattr(indexes, "MIN_ROWS_IN_A_SEGMENT", 1)
 
 
 def answers(graph: Graph) -> list[object]:

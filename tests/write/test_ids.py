@@ -17,7 +17,7 @@ from omnigraph.language.schema.catalog import NodeType
 from omnigraph.language.values import ConstantValue
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.keys import ids_of
-from omnigraph.write.ids import generate_ids
+from omnigraph.write.row_values import generate_ids
 
 TEXTS = st.text(st.characters(codec="utf-8"))
 

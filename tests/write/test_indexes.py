@@ -200,7 +200,7 @@ def test_ids_and_ends_in_one_commit(fleet: Graph) -> None:
 
 
 def test_a_load_leaves_small_gaps(fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "MOST_UNCOVERED", 10)
+    monkeypatch.setattr(indexes, "MAX_UNCOVERED", 10)
     ensure_id_indexes(fleet._manifest, "main", ["node:Port"])
     fleet.load(nodes={"Port": ports(0, 10)})
     assert ensure_id_indexes(fleet._manifest, "main", ["node:Port"]).commit is None

@@ -1,7 +1,7 @@
-"""Filling the vectors of ``@embed`` properties that are missing, from the texts that they are declared to come from.
+"""Fills missing vectors of ``@embed`` properties from their source texts.
 
-Only rows without a vector are looked at, so what was interrupted goes on where it stopped. The provider is asked before
-anything is written. A row whose text changed meanwhile, or that has got a vector, is left as it is.
+Only rows without a vector are read, so an interrupted run continues where it stopped. The provider is called before
+anything is written. A row whose text changed meanwhile, or that has a vector by then, is skipped.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from omnigraph.storage.arrow_schema import arrow_field
 from omnigraph.storage.columns import Values, column_of, compute, places, to_list
 from omnigraph.storage.filters import AnyOf, quoted_name
 from omnigraph.write.commit import CommitOptions, PreparedWrite, WriterKind, commit
-from omnigraph.write.mutation import Staging
+from omnigraph.write.mutation import StagingArea
 
-BATCH: Final = 1_000
+DEFAULT_BATCH: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedResult:
-    """What was filled: how many rows by property, and in which commits.
+    """The number of embedded rows by property, and the commits.
 
     ``skipped`` counts the rows that others changed while their texts were embedded.
     """
@@ -45,7 +45,7 @@ class EmbedResult:
     commits: tuple[Commit, ...]
 
     def add(self, embedded: Mapping[str, int], texts: int, commits: tuple[Commit, ...]) -> EmbedResult:
-        """The same and what became of some more texts."""
+        """Return the sum of this result and one more commit."""
         total = {name: count + embedded.get(name, 0) for name, count in self.embedded.items()}
         skipped = self.skipped + texts - sum(embedded.values())
         return replace(self, embedded=total, skipped=skipped, commits=self.commits + commits)
@@ -53,7 +53,7 @@ class EmbedResult:
 
 @dataclass(frozen=True, slots=True)
 class EmbedTarget:
-    """A vector property and how it is embedded."""
+    """A vector property and its ``@embed`` declaration."""
 
     type: NodeType
     vector: Property
@@ -73,22 +73,22 @@ def embed(
     options: CommitOptions | None = None,
     *,
     settings: EmbeddingSettings | None = None,
-    batch: int = BATCH,
+    batch: int = DEFAULT_BATCH,
     commit_each: bool = False,
 ) -> EmbedResult:
-    """Fill the missing vectors of a node type: in one commit at the end, or in one for each batch of texts."""
+    """Fill the missing vectors of a node type, in one commit or in one for each batch of texts."""
     if batch < 1:
         raise ParameterError(f"batch is {batch}", hint="give 1 or more")
     options = options or CommitOptions(MAIN)
     options = CommitOptions(options.branch, schema.hash, options.actor, options.message or f"embed {type_name}")
-    targets = _targets(schema, type_name)
-    # Before anything is read: settings that do not fit are wrong whether or not a vector is missing.
+    targets = _find_targets(schema, type_name)
+    # Before anything is read: wrong settings are an error even if no vector is missing.
     embedders = [create_embedder(settings, target.embedding.model) for target in targets]
     snapshot = take_snapshot(manifest, options.branch)
     filled = (
         piece
         for target, by in zip(targets, embedders, strict=True)
-        for piece in _filled(target, snapshot, by, batch, whole=not commit_each)
+        for piece in _embed_missing(target, snapshot, by, batch, whole=not commit_each)
     )
     result = EmbedResult(type_name, options.branch, {target.vector.name: 0 for target in targets}, 0, ())
     for pieces in ((piece,) for piece in filled) if commit_each else (tuple(filled),):
@@ -98,7 +98,7 @@ def embed(
     return result
 
 
-def _targets(schema: Schema, type_name: str) -> list[EmbedTarget]:
+def _find_targets(schema: Schema, type_name: str) -> list[EmbedTarget]:
     type_ = schema.catalog.nodes.get(type_name)
     if type_ is None:
         hint = suggest_similar(type_name, schema.catalog.nodes)
@@ -117,18 +117,18 @@ def _targets(schema: Schema, type_name: str) -> list[EmbedTarget]:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedRows:
-    """Vectors for rows of a type: each with the id of its row and the text that it was made from."""
+    """Vectors with the id of their row and the text that they were made from."""
 
     target: EmbedTarget
     rows: pa.Table
 
 
-def _filled(
+def _embed_missing(
     target: EmbedTarget, snapshot: Snapshot, by: Embedder, batch: int, *, whole: bool
 ) -> Iterator[EmbeddedRows]:
-    """The vectors that are missing: a batch at a time, or all of them."""
+    """Embed the texts of rows without a vector; yield the vectors of each batch, or of all batches together."""
     pieces: list[pa.Table] = []
-    for rows in _missing(target, snapshot, batch):
+    for rows in _scan_missing(target, snapshot, batch):
         texts = [str(text) for text in to_list(column_of(rows, "text"))]
         vectors = by.vectors(texts, target.dimension)
         flat = pa.array(vectors.reshape(-1), pa.float32())
@@ -140,14 +140,14 @@ def _filled(
         yield EmbeddedRows(target, pa.concat_tables(pieces))
 
 
-def _missing(target: EmbedTarget, snapshot: Snapshot, batch: int) -> Iterator[pa.Table]:
-    """The ids and texts of the rows without a vector; a text without a word in it has none to give."""
+def _scan_missing(target: EmbedTarget, snapshot: Snapshot, batch: int) -> Iterator[pa.Table]:
+    """Scan the ids and texts of rows without a vector, in batches. Blank texts are left out."""
     if target.type.table_key not in snapshot.pins:
         return
     table = snapshot.table(target.type.table_key)
     source, vector = target.embedding.source, target.vector.name
     if not {source, vector} <= set(table.schema.names):
-        # A table that lags behind the schema has no place for a vector yet.
+        # A table that lags behind the schema has no column for the vector yet.
         return
     lacking = f"{quoted_name(vector)} IS NULL AND {quoted_name(source)} IS NOT NULL"
     for piece in table.scan(["id", source], filter=lacking):
@@ -163,27 +163,29 @@ def _missing(target: EmbedTarget, snapshot: Snapshot, batch: int) -> Iterator[pa
 
 @dataclass(frozen=True, slots=True)
 class EmbedOperation:
-    """Vectors for rows that still lack them and still have the text; the outcome is how many, by property."""
+    """Sets vectors of rows that still lack them and still have the text. The outcome is their number by property."""
 
     pieces: tuple[EmbeddedRows, ...]
     kind: WriterKind = WriterKind.MUTATION
     strict: bool = False
 
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[Mapping[str, int]]:
-        """Put each vector into its row as the snapshot has it. No rule speaks of vectors that come from a provider."""
-        staging = Staging(snapshot)
+        """Set the vectors in the rows of the snapshot. No rule applies to vectors of a provider."""
+        staging = StagingArea(snapshot)
         counts: dict[str, int] = {}
         for piece in self.pieces:
             ids = cast("pa.StringArray", column_of(piece.rows, "id"))
-            rows = _with_vectors(staging.matching(piece.target.type, AnyOf(("id",), ids)), piece)
+            rows = _set_vectors(staging.read_matching(piece.target.type, AnyOf(("id",), ids)), piece)
             counts[piece.target.vector.name] = rows.num_rows
             if rows.num_rows:
-                staging.table(piece.target.type).put(rows)
-        return PreparedWrite(tuple(table.change() for table in staging.touched()), frozenset(staging.reads), counts)
+                staging.table(piece.target.type).upsert(rows)
+        return PreparedWrite(
+            tuple(table.to_change() for table in staging.list_changed()), frozenset(staging.reads), counts
+        )
 
 
-def _with_vectors(rows: pa.Table, piece: EmbeddedRows) -> pa.Table:
-    """The rows that wait for their vector, with it."""
+def _set_vectors(rows: pa.Table, piece: EmbeddedRows) -> pa.Table:
+    """Return the rows that still lack their vector and have the same text, with the vector set."""
     declared = piece.target.vector
     among = pc.SetLookupOptions(column_of(piece.rows, "id"))
     filled = piece.rows.take(compute("index_in", column_of(rows, "id"), options=among).to_numpy())

@@ -1,6 +1,6 @@
-"""Work that divides: independent tasks, and who runs them. Whoever starts the work says so, with a runner.
+"""Executors run independent tasks, in this process or elsewhere. Whoever starts work that divides passes one.
 
-What a task is given and gives back must pickle, and so must the task itself: it may run on another machine.
+A task, its items and its results must pickle: it may run on another machine.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ Outcome = TypeVar("Outcome")
 
 
 class Executor(Protocol):
-    """Runs tasks, here or elsewhere."""
+    """Runs independent tasks."""
 
     @property
     def parallelism(self) -> int:
-        """How many tasks it can run at the same time: in more pieces than that no work is done sooner."""
+        """How many tasks run at the same time. More pieces than that finish no sooner."""
         ...
 
     def run(self, task: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
-        """What the task makes of each item, in their order. A task may be run again after it failed."""
+        """Run the task on each item and return the results in order. A task that failed may run again."""
         ...
 
 
 class LocalExecutor:
-    """Runs tasks in this process, one after the other: Lance uses all cores for each."""
+    """Runs tasks in this process, one after the other. Lance uses all cores for each."""
 
     parallelism = 1
 
     def run(self, task: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
-        """What the task makes of each item."""
+        """Run the task on each item and return the results in order."""
         return [task(item) for item in items]
 
 
 LOCAL: Final = LocalExecutor()
 
 
-def group_evenly(rows: Mapping[int, int], most: int) -> list[tuple[int, ...]]:
-    """Divide fragments, given with their rows, into as few groups as hold at most so many rows on average.
+def group_evenly(rows: Mapping[int, int], max_rows: int) -> list[tuple[int, ...]]:
+    """Divide fragments, given with their row counts, into groups of about equal size, at most ``max_rows`` on average.
 
-    The largest go first, each to the group that has least: no division of whole fragments is much more even.
+    Largest first, each to the smallest group so far (LPT scheduling): close to the best division of whole fragments.
     """
-    count = max(1, min(len(rows), -(-sum(rows.values()) // most)))
+    count = max(1, min(len(rows), -(-sum(rows.values()) // max_rows)))
     groups: list[list[int]] = [[] for _ in range(count)]
-    least = [(0, at) for at in range(count)]
-    heapify(least)
+    sizes = [(0, group) for group in range(count)]
+    heapify(sizes)
     for fragment in sorted(rows, key=lambda each: rows[each], reverse=True):
-        held, at = least[0]
-        groups[at].append(fragment)
-        heapreplace(least, (held + rows[fragment], at))
+        size, group = sizes[0]
+        groups[group].append(fragment)
+        heapreplace(sizes, (size + rows[fragment], group))
     return [tuple(sorted(group)) for group in groups]

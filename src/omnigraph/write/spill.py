@@ -1,6 +1,6 @@
-"""Rows in files of this machine: mapped into memory they take none of it, however many they are.
+"""Spills rows to temporary files that are mapped into memory, so that their number does not matter.
 
-The files have no names any more once they are written; the space is free again when the rows are not needed.
+The files are unlinked once they are written; the disk space is free again when the rows are released.
 """
 
 from __future__ import annotations
@@ -23,57 +23,57 @@ _HASHED_BYTES: Final = 12
 
 
 def spill_rows(schema: pa.Schema, pieces: Iterable[pa.Table]) -> pa.Table:
-    """The rows of a stream, in a file."""
+    """Write a stream of rows to a file and return them, mapped from there."""
     with TemporaryDirectory(prefix="omnigraph-rows-") as folder:
         path = Path(folder, "rows.arrow")
         with ipc.new_file(str(path), schema) as file:
             for piece in pieces:
                 file.write_table(piece)
-        return _mapped(path)
+        return _map_file(path)
 
 
-def spill_partitions(schema: pa.Schema, pieces: Iterable[pa.Table], column: str, parts: int) -> list[pa.Table]:
-    """The rows of a stream in so many files: rows that have the same text in a column lie in the same one."""
+def spill_partitions(schema: pa.Schema, pieces: Iterable[pa.Table], column: str, count: int) -> list[pa.Table]:
+    """Write a stream of rows to ``count`` files: rows with the same string in a column go to the same file."""
     with TemporaryDirectory(prefix="omnigraph-rows-") as folder:
-        paths = [Path(folder, f"{part}.arrow") for part in range(parts)]
+        paths = [Path(folder, f"{number}.arrow") for number in range(count)]
         with ExitStack() as stack:
             files = [stack.enter_context(ipc.new_file(str(path), schema)) for path in paths]
-            for piece in _larger(schema, pieces):
-                part_of = _parts(cast("pa.StringArray", column_of(piece, column)), parts)
-                sorted_ = piece.take(np.argsort(part_of, kind="stable"))
-                ends = np.cumsum(np.bincount(part_of, minlength=parts)).tolist()
+            for piece in _combine_pieces(schema, pieces):
+                partition_of = _assign_partitions(cast("pa.StringArray", column_of(piece, column)), count)
+                sorted_ = piece.take(np.argsort(partition_of, kind="stable"))
+                ends = np.cumsum(np.bincount(partition_of, minlength=count)).tolist()
                 for file, start, end in zip(files, [0, *ends], ends, strict=False):
                     if end > start:
                         file.write_table(sorted_.slice(start, end - start))
-        return [_mapped(path) for path in paths]
+        return [_map_file(path) for path in paths]
 
 
-def _mapped(path: Path) -> pa.Table:
+def _map_file(path: Path) -> pa.Table:
     with pa.memory_map(str(path)) as file:
         return ipc.open_file(file).read_all()
 
 
-def _larger(schema: pa.Schema, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in pieces that are worth being divided."""
-    together: list[pa.Table] = []
+def _combine_pieces(schema: pa.Schema, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Combine small pieces, so that dividing them pays."""
+    pending: list[pa.Table] = []
     for piece in pieces:
-        together.append(piece)
-        if sum(each.num_rows for each in together) >= _ROWS_AT_ONCE:
-            yield pa.concat_tables(together)
-            together = []
-    yield pa.concat_tables([schema.empty_table(), *together])
+        pending.append(piece)
+        if sum(each.num_rows for each in pending) >= _ROWS_AT_ONCE:
+            yield pa.concat_tables(pending)
+            pending = []
+    yield pa.concat_tables([schema.empty_table(), *pending])
 
 
-def _parts(texts: pa.StringArray, parts: int) -> npt.NDArray[np.int64]:
-    """A number below ``parts`` for each text, equal for equal texts: made of its length and its last bytes."""
+def _assign_partitions(texts: pa.StringArray, count: int) -> npt.NDArray[np.int64]:
+    """Hash each string to a number below ``count``, by its length and its last bytes."""
     _, offsets, data = texts.buffers()
     if offsets is None or data is None or not data.size:
         return np.zeros(len(texts), np.int64)
     bounds = np.frombuffer(memoryview(offsets), np.int32)[texts.offset : texts.offset + len(texts) + 1]
     starts, ends, content = bounds[:-1], bounds[1:], np.frombuffer(memoryview(data), np.uint8)
-    mixed = (ends - starts).astype(np.uint64)
+    hashes = (ends - starts).astype(np.uint64)
     for back in range(1, _HASHED_BYTES + 1):
         at = ends - back
         byte = np.where(at >= starts, content[np.maximum(at, 0)], 0).astype(np.uint64)
-        mixed = (mixed ^ byte) * np.uint64(0x100000001B3)
-    return ((mixed >> np.uint64(17)) % np.uint64(parts)).astype(np.int64)
+        hashes = (hashes ^ byte) * np.uint64(0x100000001B3)
+    return ((hashes >> np.uint64(17)) % np.uint64(count)).astype(np.int64)

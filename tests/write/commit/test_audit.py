@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.manifest.handle import Manifest
-from omnigraph.storage.pinned import open_table
+from omnigraph.storage.table import open_table
 from omnigraph.write.commit.audit import (
     DIRECTORY,
     Recovery,

@@ -17,7 +17,7 @@ import pytest
 
 from omnigraph.manifest.rows import MAIN
 from omnigraph.storage.failpoints import Step, When
-from omnigraph.storage.pinned import open_table
+from omnigraph.storage.table import open_table
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.section import WriteOperation
 from omnigraph.write.commit.sidecars import Sidecar, list_sidecars

@@ -21,10 +21,10 @@ from omnigraph.errors import OmniGraphError
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import open_pin, pins_of
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.failpoints import Step, When, _arming
 from omnigraph.storage.locks import LockSettings
-from omnigraph.storage.pinned import open_table
+from omnigraph.storage.table import open_table
 from omnigraph.write.commit.section import WriteOperation
 from omnigraph.write.commit.sidecars import WriterKind
 from tests import crash

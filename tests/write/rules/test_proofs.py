@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.language.schema import parse_schema
-from omnigraph.write.rules.check import _answers, _new_context
+from omnigraph.write.rules.check import _create_context, _execute_rule
 from omnigraph.write.rules.proofs import is_proven
 from omnigraph.write.rules.set_rules import Relation, RuleKind, SetRule, list_set_rules
 
@@ -30,7 +30,7 @@ RULES = [
     *list_set_rules(CATALOG, "edge:CallsAt")[-2:],
     *(list_set_rules(CATALOG, f"edge:{name}")[-1] for name in ("HomePort", "Insures")),
 ]
-CONTEXT = _new_context(few=True)
+CONTEXT = _create_context(is_small=True)
 
 Texts = Mapping[str, str | None]
 
@@ -55,7 +55,7 @@ def _relations(rule: SetRule, texts: st.SearchStrategy[str | None]) -> st.Search
 
 
 def _breaks(rule: SetRule, relations: Mapping[str, pa.Table]) -> bool:
-    return any(True for _ in _answers(CONTEXT, rule, relations))
+    return any(True for _ in _execute_rule(CONTEXT, rule, relations))
 
 
 @pytest.mark.parametrize("rule", RULES, ids=_named)

@@ -7,11 +7,11 @@ import omnigraph
 from omnigraph.errors import Violation
 from omnigraph.graph import Graph
 from omnigraph.language.values import ConstantValue, round_to_f32
-from omnigraph.storage import locating
+from omnigraph.storage import row_search
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.filters import MOST_LISTED
 from omnigraph.storage.location import Location
-from omnigraph.storage.pinned import ROW_ADDRESS
+from omnigraph.storage.table import ROW_ADDRESS
 from omnigraph.write.rules import changed_table as images
 from omnigraph.write.rules.check import IncomingMode, RowChanges, list_rule_columns
 from omnigraph.write.rules.set_rules import list_set_rules
@@ -51,7 +51,7 @@ def test_an_id_comes_in_once(graph: Graph) -> None:
     assert twice == Violation(
         "Port",
         "@key(code)",
-        "@key(code) on Port: 'r' comes in 2 times",
+        "@key(code) on Port: 'r' is given 2 times",
         id="r",
         property="code",
         value="r",
@@ -252,7 +252,7 @@ def test_values_are_texts_whatever_they_hold(graph: Graph) -> None:
 
 def scan_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is few enough to be listed."""
-    monkeypatch.setattr(locating, "MOST_LISTED", 0)
+    monkeypatch.setattr(row_search, "MOST_LISTED", 0)
     monkeypatch.setattr(images, "_MOST_COMPARED", 0)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
 from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
-from omnigraph.storage import locating
+from omnigraph.storage import row_search
 from omnigraph.storage.location import locate
 from omnigraph.write.rules import changed_table as images
 from omnigraph.write.rules import check as rules
@@ -104,7 +104,7 @@ def test_the_sql_says_what_plain_python_says(
     made = [image(graph, key, each.incoming, sorted(each.removed), each.arrival) for key, each in changes.items()]
     with monkeypatch.context() as patch:
         if way == "scanned":
-            patch.setattr(locating, "MOST_LISTED", 0)
+            patch.setattr(row_search, "MOST_LISTED", 0)
             patch.setattr(images, "_MOST_COMPARED", 0)
         elif way == "in parts":
             patch.setattr(rules, "MANY_ROWS", -1)

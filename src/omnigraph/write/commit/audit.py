@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from omnigraph.errors import AlreadyExists, NotFound, PublishContention, StorageError
 from omnigraph.manifest.handle import Manifest
-from omnigraph.storage import table as tables
-from omnigraph.storage.pinned import Table, open_table
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.records import (
     NUMBER,
     MalformedRecord,
@@ -24,6 +23,7 @@ from omnigraph.storage.records import (
     required,
     word_of,
 )
+from omnigraph.storage.table import Table, open_table
 
 DIRECTORY: Final = "_graph_commit_recoveries.lance"
 _ATTEMPTS: Final = 6

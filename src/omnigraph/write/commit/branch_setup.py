@@ -22,11 +22,11 @@ from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Pin, Snapshot, entry_of, open_pin, pins_of
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.locks import Held, branch_lock
-from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
+from omnigraph.storage.table import Table
 from omnigraph.write.commit.operation import PreparedWrite, SchemaChange, TableChange, TableCreation
 from omnigraph.write.commit.recovery import heal
 from omnigraph.write.commit.sidecars import WriterKind
@@ -109,7 +109,7 @@ def publish_handoff(
         forked = [pin for pin in inherited if now.get(pin.table_key) == pin]
         if forked:
             forks = [entry_of(manifest, pin, fork_table(manifest, held, branch, pin)) for pin in forked]
-            expected = {pin.table_key: pin.version for pin in forked}
+            expected: dict[str, int] = {pin.table_key: pin.version for pin in forked}
             request = PublishRequest(intent, updates=tuple(forks), expected=expected, incarnation=incarnation)
             publish(manifest, held, branch, request)
     return frozenset(pin.table_key for pin in forked)

@@ -21,7 +21,7 @@ from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, open_pin, pins_of
 from omnigraph.manifest.state import View
 from omnigraph.storage.locks import Held
-from omnigraph.storage.pinned import Committed, Table
+from omnigraph.storage.table import Committed, Table
 from omnigraph.write.commit import audit
 from omnigraph.write.commit.audit import Recovery, RecoveryKind, TableOutcome
 from omnigraph.write.commit.table_heads import (

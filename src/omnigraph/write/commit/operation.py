@@ -13,8 +13,8 @@ from omnigraph.language.schema import TableKey
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot
 from omnigraph.storage.locks import Held
-from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
+from omnigraph.storage.table import Table
 from omnigraph.write.commit.sidecars import WriterKind
 
 Outcome = TypeVar("Outcome")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic
 
 from omnigraph.errors import ConflictError, ExpectedVersionMismatch, OmniGraphError, OutcomeUnknown, StorageError
+from omnigraph.language.schema import TableKey
 from omnigraph.language.values import now_microseconds
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import Manifest
@@ -19,11 +20,11 @@ from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest
 from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, TableVersion, Tombstone
 from omnigraph.manifest.snapshot import Pin, Snapshot, entry_of, pins_of, standing_entry
 from omnigraph.manifest.state import View
-from omnigraph.storage import table as tables
-from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
+from omnigraph.storage import table_writes as tables
+from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
 from omnigraph.storage.locks import Held, LeaseLost
-from omnigraph.storage.pinned import Table
 from omnigraph.storage.staging import Staged
+from omnigraph.storage.table import Table
 from omnigraph.write.commit.operation import CommitOptions, CommitResult, Outcome, PreparedWrite, WriteOperation
 from omnigraph.write.commit.recovery import roll_back
 from omnigraph.write.commit.sidecars import (
@@ -83,7 +84,7 @@ class CommitSection(Generic[Outcome]):
 
     def list_tombstones(self, view: View) -> tuple[Tombstone, ...]:
         """Return what hides each dropped table: its last version, and one more that this commit may make."""
-        return tuple(Tombstone(key, view.tables.version_of(key) + 1) for key in self.prepared.dropped)
+        return tuple(Tombstone(TableKey(key), view.tables.version_of(key) + 1) for key in self.prepared.dropped)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest
 from omnigraph.manifest.rows import MAIN, Registration, TableVersion, Tombstone
 from omnigraph.manifest.snapshot import Pin, entry_of, standing_entry
 from omnigraph.manifest.state import View
-from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
+from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
 from omnigraph.storage.locks import Held, branch_lock
-from omnigraph.storage.pinned import Committed, Table, open_table
+from omnigraph.storage.table import Committed, Table, open_table
 from omnigraph.write.commit import audit
 from omnigraph.write.commit.audit import Recovery, RecoveryKind, TableOutcome
 from omnigraph.write.commit.sidecars import (

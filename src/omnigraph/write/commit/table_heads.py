@@ -15,9 +15,9 @@ from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest
 from omnigraph.manifest.rows import TableVersion
 from omnigraph.manifest.snapshot import Pin, entry_of, pins_of
 from omnigraph.manifest.state import View
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.locks import Held
-from omnigraph.storage.pinned import Committed, Table, open_table
+from omnigraph.storage.table import Committed, Table, open_table
 from omnigraph.write.commit.sidecars import SidecarPin
 
 RECOVERY_ACTOR: Final = "omnigraph:recovery"

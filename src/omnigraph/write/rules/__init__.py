@@ -1,4 +1,4 @@
-"""The rules of a schema, held against a change before it is committed: those of one row, and those of many."""
+"""The rules of a schema, checked on a change before it is committed: row rules and set rules."""
 
 from omnigraph.write.rules.changed_table import IncomingMode, RowChanges, RowLocations, empty_ids
 from omnigraph.write.rules.check import RuleCheckResult, check_changes, check_rows, select_set_rules

@@ -1,17 +1,19 @@
-"""What tables look like after a change, in the parts that set rules speak of.
+"""A table before and after a change, divided into the parts that set rules use.
 
-Nothing is read before a rule asks for it. Few rows are found by their values, so that an index serves them; what rules
-will look for in one column is announced, and then found together. For many, the columns are scanned once.
+Rows are read when a rule asks for them. A few rows are looked up by value, so that an index helps; all lookups in one
+column are announced first and then done together. For more rows the columns are scanned once. For large changes
+they are streamed into files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Final, cast
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.language.query import ComparisonOperator
@@ -19,42 +21,52 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.values import ConstantValue
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, compute, is_among, is_not_among, places, to_list
+from omnigraph.storage.columns import (
+    Values,
+    column_of,
+    compute,
+    is_among,
+    is_not_among,
+    normalize_zero,
+    places,
+    to_list,
+)
 from omnigraph.storage.filters import Compared, listing
 from omnigraph.storage.fragments import same_places
-from omnigraph.storage.locating import can_be_listed, listings
-from omnigraph.storage.missing import missing_column
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.lagging_columns import read_declared_column
+from omnigraph.storage.row_search import addresses_of, can_be_listed, listings
 from omnigraph.storage.staging import Addresses
+from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.write.rules.set_rules import TablePart
+from omnigraph.write.spill import spill_rows
 
 _MOST_COMPARED: Final = 100
-"""Values other than texts are compared one by one, which only pays for few of them."""
+"""Values other than strings are compared one by one, which pays only for a few of them."""
 
 
 class IncomingMode(StrEnum):
-    """How incoming rows meet the rows of the pinned version."""
+    """What happens to rows of the pinned version that have the ids of incoming rows."""
 
     FRESH = "fresh"
-    """Their ids were just made: each is another, and none of them can be there."""
+    """The ids were just generated: they are distinct, and the table has none of them."""
     INSERT = "insert"
-    """An id that is there already is a violation."""
+    """An id that exists already is a violation."""
     UPSERT = "upsert"
-    """They replace the rows of the same ids."""
+    """Incoming rows replace the rows of the same ids."""
     OVERWRITE = "overwrite"
-    """They replace all rows."""
+    """Incoming rows replace all rows."""
 
 
 def empty_ids() -> pa.StringArray:
-    """No row."""
+    """Return an array of no ids."""
     return pa.array([], pa.string())
 
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """How one table changes.
+    """The incoming rows and the removed ids of one table.
 
-    ``incoming`` needs the columns of ``rule_columns`` only. An id is removed or comes in, not both.
+    ``incoming`` needs only the columns of ``list_rule_columns``. An id is either removed or incoming, not both.
     """
 
     table_key: str
@@ -65,7 +77,7 @@ class RowChanges:
 
 @dataclass(frozen=True, slots=True)
 class RequiredValues:
-    """Which rows of a pinned table are wanted: those with one of the values in a column."""
+    """A lookup: the rows that have one of these values in a column."""
 
     column: str
     values: Values
@@ -73,13 +85,13 @@ class RequiredValues:
 
 @dataclass(frozen=True, slots=True)
 class RowLocations:
-    """Where the rows lie that a change replaces or removes, in one version of their table."""
+    """The addresses of the rows that a change replaces or removes, in one version of their table."""
 
     table: Table
     addresses: Addresses
 
     def is_valid_in(self, table: Table) -> bool:
-        """Whether they lie there in that table too: the same version, or a fork that was just made of it."""
+        """Whether the addresses hold in another table: the same version, or a fresh fork of it."""
         if table.version != self.table.version or table.uri != self.table.uri:
             return False
         return table.branch == self.table.branch or same_places(table, self.table)
@@ -87,200 +99,241 @@ class RowLocations:
 
 @dataclass(frozen=True, slots=True)
 class _LookupResult:
-    """The rows of the pinned version that have one of the texts in a column."""
+    """The rows of the pinned version that have one of the strings in a column, and their addresses."""
 
     texts: Values
     rows: pa.Table
     addresses: Addresses
 
     def covers(self, columns: Iterable[str], texts: Values) -> bool:
-        """Whether all rows of these texts are here, and all that is wanted of them."""
-        there = set(self.rows.column_names)
-        return all(column in there for column in columns) and not len(_without(texts, self.texts))
+        """Whether it has all rows with these strings, in all of these columns."""
+        stored = set(self.rows.column_names)
+        return all(column in stored for column in columns) and not len(subtract_values(texts, self.texts))
 
 
 class ChangedTable:
-    """One table before and after a change. It knows whether anything had to be read of it."""
+    """One table before and after a change. ``was_read`` says whether the pinned version was read."""
 
-    def __init__(self, type_: NodeType | EdgeType, snapshot: Snapshot, image: RowChanges | None) -> None:
+    def __init__(self, type_: NodeType | EdgeType, snapshot: Snapshot, changes: RowChanges | None) -> None:
         self._type = type_
         self._schema = arrow_schema(type_)
         self._snapshot = snapshot
-        self._image = image or RowChanges(type_.table_key, self._schema.empty_table())
+        self._changes = changes or RowChanges(type_.table_key, self._schema.empty_table())
         self._scans: dict[tuple[str, ...], pa.Table] = {}
         self._announced: dict[str, list[tuple[Sequence[str], Values]]] = {}
-        self._found: dict[str, _LookupResult] = {}
+        self._lookups: dict[str, _LookupResult] = {}
         self.was_read = False
 
-    def read_part(self, part: TablePart, columns: Sequence[str], wanted: RequiredValues | None = None) -> pa.Table:
-        """The rows of one part, in these columns and perhaps ``id``; kept rows only as far as they are wanted."""
+    def read_part(self, part: TablePart, columns: Sequence[str], required: RequiredValues | None = None) -> pa.Table:
+        """Read one part in these columns, perhaps with ``id``; of the kept rows only those that are required."""
         match part:
             case TablePart.INCOMING:
-                return self._image.incoming.select(list(columns))
+                return self._changes.incoming.select(list(columns))
             case TablePart.KEPT:
-                return self._kept(columns, wanted)
+                return self._read_kept(columns, required)
             case TablePart.SUPERSEDED:
-                return self._gone(columns)
+                return self._read_superseded(columns)
             case TablePart.DELETED:
-                return self._lost(columns)
+                return self._read_deleted(columns)
 
-    def announce(self, columns: Sequence[str], wanted: RequiredValues) -> None:
-        """Say which kept rows will be asked for, so that the first read brings them all. Few values only."""
-        self._announced.setdefault(wanted.column, []).append((columns, wanted.values))
+    def announce(self, columns: Sequence[str], required: RequiredValues) -> None:
+        """Announce a lookup of kept rows, so that the first lookup reads for all. For a few values only."""
+        self._announced.setdefault(required.column, []).append((columns, required.values))
 
     def locate_changed_rows(self) -> RowLocations | None:
-        """Where the rows lie that are replaced or removed; None where no rule had a reason to look for ids."""
-        found = self._found.get("id")
+        """Return the addresses of replaced and removed rows, or None if no rule has looked them up."""
+        found = self._lookups.get("id")
         pinned = None if found is None else self._pinned
-        if found is None or pinned is None or not found.covers((), self._gone_ids):
+        if found is None or pinned is None or not found.covers((), self._superseded_ids):
             return None
-        gone = is_among(column_of(found.rows, "id"), self._gone_ids)
-        return RowLocations(pinned, found.addresses[places(cast("Values", gone))])
+        is_superseded = is_among(column_of(found.rows, "id"), self._superseded_ids)
+        return RowLocations(pinned, found.addresses[places(cast("Values", is_superseded))])
 
     @property
     def _incoming_ids(self) -> Values:
-        return column_of(self._image.incoming, "id")
+        return column_of(self._changes.incoming, "id")
 
     @property
-    def _gone_ids(self) -> Values:
-        """The ids of all rows that do not stay as they are, of a change that is no overwrite."""
-        removed = cast("Values", self._image.removed)
-        if self._image.mode is not IncomingMode.UPSERT:
+    def _superseded_ids(self) -> Values:
+        """The ids that are replaced or removed, unless all rows are overwritten."""
+        removed = cast("Values", self._changes.removed)
+        if self._changes.mode is not IncomingMode.UPSERT:
             return removed
         return pa.concat_arrays([removed, self._incoming_ids])
 
-    def _kept(self, columns: Sequence[str], wanted: RequiredValues | None) -> pa.Table:
-        if self._image.mode is IncomingMode.OVERWRITE:
-            return self._none(columns)
-        if wanted is None or wanted.column != "id":
-            return _without_ids(self._read(("id", *columns), wanted), self._gone_ids)
-        # Of ids it is known beforehand which cannot be among the kept rows: often nothing is left to be read.
-        values = _without(wanted.values, self._gone_ids)
-        if self._image.mode is IncomingMode.FRESH:
-            values = _without(values, self._incoming_ids)
-        return self._read(columns, RequiredValues("id", values))
+    def _read_kept(self, columns: Sequence[str], required: RequiredValues | None) -> pa.Table:
+        if self._changes.mode is IncomingMode.OVERWRITE:
+            return self._make_empty(columns)
+        if required is None or required.column != "id":
+            return _drop_ids(self._read_pinned(("id", *columns), required), self._superseded_ids)
+        # Superseded ids cannot be among the kept rows: often nothing is left to read.
+        values = subtract_values(required.values, self._superseded_ids)
+        if self._changes.mode is IncomingMode.FRESH:
+            values = subtract_values(values, self._incoming_ids)
+        return self._read_pinned(columns, RequiredValues("id", values))
 
-    def _gone(self, columns: Sequence[str]) -> pa.Table:
-        if self._image.mode is IncomingMode.OVERWRITE:
-            return self._read(columns, None)
-        return self._read(columns, RequiredValues("id", self._gone_ids))
+    def _read_superseded(self, columns: Sequence[str]) -> pa.Table:
+        if self._changes.mode is IncomingMode.OVERWRITE:
+            return self._read_pinned(columns, None)
+        return self._read_pinned(columns, RequiredValues("id", self._superseded_ids))
 
-    def _lost(self, columns: Sequence[str]) -> pa.Table:
-        if self._image.mode is IncomingMode.OVERWRITE:
-            return _without_ids(self._read(columns, None), self._incoming_ids)
-        return pa.table({"id": self._image.removed}).select(list(columns))
+    def _read_deleted(self, columns: Sequence[str]) -> pa.Table:
+        if self._changes.mode is IncomingMode.OVERWRITE:
+            return _drop_ids(self._read_pinned(columns, None), self._incoming_ids)
+        return pa.table({"id": self._changes.removed}).select(list(columns))
 
-    def _none(self, columns: Sequence[str]) -> pa.Table:
+    def _make_empty(self, columns: Sequence[str]) -> pa.Table:
         return self._schema.empty_table().select(list(columns))
 
     # ----------------------------------------------------------------------------------------- reading the pin
 
     @cached_property
     def _pinned(self) -> Table | None:
-        # A type may be younger than the branch, and has no table there before its first row.
+        # A type that is newer than the branch has no table there before its first row.
         key = self._type.table_key
         return self._snapshot.table(key) if key in self._snapshot.pins else None
 
-    def _read(self, columns: Sequence[str], wanted: RequiredValues | None) -> pa.Table:
+    def _read_pinned(self, columns: Sequence[str], required: RequiredValues | None) -> pa.Table:
         columns = tuple(dict.fromkeys(columns))
-        values = None if wanted is None else wanted.values.unique().drop_null()
+        values = None if required is None else required.values.unique().drop_null()
         if (values is not None and not len(values)) or self._pinned is None:
-            return self._none(columns)
+            return self._make_empty(columns)
         self.was_read = True
-        if wanted is None or values is None:
-            return self._scan(columns)
-        if self._are_few(wanted.column, values):
-            return self._find(columns, wanted.column, values)
-        found = self._scan(tuple(dict.fromkeys((*columns, wanted.column))))
-        held = column_of(found, wanted.column)
-        return found.filter(is_among(_without_sign_of_zero(held), _without_sign_of_zero(values))).select(columns)
+        if required is None or values is None:
+            return self._scan_columns(columns)
+        if self._can_look_up(required.column, values):
+            return self._find_rows(columns, required.column, values)
+        found = self._scan_columns(tuple(dict.fromkeys((*columns, required.column))))
+        held = column_of(found, required.column)
+        return found.filter(is_among(normalize_zero(held), normalize_zero(values))).select(columns)
 
-    def _scan(self, columns: tuple[str, ...]) -> pa.Table:
+    def _scan_columns(self, columns: tuple[str, ...]) -> pa.Table:
         assert self._pinned is not None
         if columns not in self._scans:
-            self._scans[columns] = self._shaped(self._pinned.scan(self._there(columns)).read_all(), columns)
+            self._scans[columns] = self._to_schema(self._pinned.scan(self._list_stored(columns)).read_all(), columns)
         return self._scans[columns]
 
-    def _find(self, columns: Sequence[str], column: str, values: Values) -> pa.Table:
-        """The rows that have one of the values in a column; what was announced for it is read with them."""
+    def _find_rows(self, columns: Sequence[str], column: str, values: Values) -> pa.Table:
+        """Find the rows with one of the values in a column, together with the lookups announced for it."""
         if not pa.types.is_string(values.type):
-            return self._looked_up(columns, column, values).rows.select(columns)
-        found = self._found.get(column)
+            return self._look_up(columns, column, values).rows.select(columns)
+        found = self._lookups.get(column)
         if found is None or not found.covers(columns, values):
-            found = self._found[column] = self._looked_up(*self._with_announced(columns, column, values))
+            found = self._lookups[column] = self._look_up(*self._add_announced(columns, column, values))
         if len(found.texts) == len(values):
             return found.rows.select(columns)
         return found.rows.select(columns).filter(is_among(column_of(found.rows, column), values))
 
-    def _with_announced(self, columns: Sequence[str], column: str, texts: Values) -> tuple[Sequence[str], str, Values]:
+    def _add_announced(self, columns: Sequence[str], column: str, texts: Values) -> tuple[Sequence[str], str, Values]:
         announced = self._announced.get(column, [])
         together = [texts, *(each for _, each in announced)]
-        if column == "id" and self._are_few("id", self._gone_ids):
-            # Whoever stages the change looks for these next.
-            together.append(self._gone_ids)
+        if column == "id" and self._can_look_up("id", self._superseded_ids):
+            # Staging the change needs the addresses of these rows next.
+            together.append(self._superseded_ids)
         all_columns = dict.fromkeys((column, *columns, *(name for names, _ in announced for name in names)))
         all_texts = pa.concat_arrays(together).unique().drop_null()
-        return tuple(all_columns), column, all_texts if self._are_few(column, all_texts) else texts
+        return tuple(all_columns), column, all_texts if self._can_look_up(column, all_texts) else texts
 
-    def _looked_up(self, columns: Sequence[str], column: str, values: Values) -> _LookupResult:
+    def _look_up(self, columns: Sequence[str], column: str, values: Values) -> _LookupResult:
         assert self._pinned is not None
-        there, pinned = self._there(columns), self._pinned
-        filters = [self._listed(column, each) for each in listings(values)] or ["false"]
-        found = pa.concat_tables(pinned.scan(there, filter=each, with_row_address=True).read_all() for each in filters)
-        return _LookupResult(values, self._shaped(found, columns), found[ROW_ADDRESS].to_numpy())
+        stored, pinned = self._list_stored(columns), self._pinned
+        filters = [self._build_filter(column, each) for each in listings(values)] or ["false"]
+        found = pa.concat_tables(pinned.scan(stored, filter=each, with_row_address=True).read_all() for each in filters)
+        return _LookupResult(values, self._to_schema(found, columns), found[ROW_ADDRESS].to_numpy())
 
-    def _are_few(self, column: str, values: Values) -> bool:
-        """Whether the values can be listed in filters. A column that the pin lacks has no value of them anyway."""
-        if self._pinned is None or not self._there((column,)):
+    def _can_look_up(self, column: str, values: Values) -> bool:
+        """Whether the values are few enough for a filter, and the pinned version has the column."""
+        if self._pinned is None or not self._list_stored((column,)):
             return False
         if not pa.types.is_string(values.type):
             return len(values) <= _MOST_COMPARED
         return can_be_listed(self._pinned, column, len(values))
 
-    def _listed(self, column: str, values: Values) -> str:
-        """The filter that lists the values."""
+    def _build_filter(self, column: str, values: Values) -> str:
+        """Build the SQL filter for rows with one of the values."""
         if pa.types.is_string(values.type):
             return listing(column, cast("pa.StringArray", values))
         type_ = self._type.properties[column].type
-        compared = (Compared(column, type_, ComparisonOperator.EQUAL, value).sql() for value in _constants(values))
+        compared = (Compared(column, type_, ComparisonOperator.EQUAL, value).sql() for value in _to_constants(values))
         return " OR ".join(compared) or "false"
 
-    def _there(self, columns: Sequence[str]) -> list[str]:
+    def _list_stored(self, columns: Sequence[str]) -> list[str]:
         assert self._pinned is not None
         names = set(self._pinned.schema.names)
         return [column for column in columns if column in names]
 
-    def _shaped(self, found: pa.Table, columns: Sequence[str]) -> pa.Table:
-        """Rows in the types of the schema: a table of a branch may lag behind it."""
-        names = set(found.column_names)
-        shaped: dict[str, Values] = {}
-        for column in columns:
-            type_ = cast("pa.DataType", self._schema.field(column).type)
-            there = column in names
-            known = column_of(found, column).cast(type_) if there else None
-            shaped[column] = missing_column(self._type, column, found.num_rows) if known is None else known
-        return pa.table(shaped)
+    def _to_schema(self, found: pa.Table, columns: Sequence[str]) -> pa.Table:
+        """Convert stored rows to the types of the schema, which the table of a branch may lag behind."""
+        types = {column: cast("pa.DataType", self._schema.field(column).type) for column in columns}
+        return pa.table(
+            {column: read_declared_column(self._type, found, column, type_) for column, type_ in types.items()}
+        )
 
 
-def _without_ids(rows: pa.Table, ids: Values) -> pa.Table:
+# --------------------------------------------------------------------------------------------- large changes
+
+
+class LargeChangedTable(ChangedTable):
+    """A changed table that streams columns into files: memory does not grow with the number of rows.
+
+    It looks up nothing by value: all kept rows are read. Affected rows are told by their addresses, eight bytes each.
+    """
+
+    def _read_kept(self, columns: Sequence[str], required: RequiredValues | None) -> pa.Table:  # noqa: ARG002  see the class
+        if self._changes.mode is IncomingMode.OVERWRITE:
+            return self._make_empty(columns)
+        return self._stream_pinned(columns, affected=False)
+
+    def _read_superseded(self, columns: Sequence[str]) -> pa.Table:
+        return self._stream_pinned(columns, affected=None if self._changes.mode is IncomingMode.OVERWRITE else True)
+
+    def _read_deleted(self, columns: Sequence[str]) -> pa.Table:
+        if self._changes.mode is IncomingMode.OVERWRITE:
+            return self._stream_pinned(columns, affected=False)
+        return super()._read_deleted(columns)
+
+    def _stream_pinned(self, columns: Sequence[str], *, affected: bool | None) -> pa.Table:
+        """Spill the rows of the pin: all (None), those that the change replaces or removes, or the others."""
+        self.was_read = True
+        if self._pinned is None or not self._pinned.count_rows():
+            return self._make_empty(columns)
+        return spill_rows(self._make_empty(columns).schema, self._scan_pieces(self._pinned, columns, affected=affected))
+
+    def _scan_pieces(self, pinned: Table, columns: Sequence[str], *, affected: bool | None) -> Iterator[pa.Table]:
+        for batch in pinned.scan(self._list_stored(columns), with_row_address=True, one_by_one=True):
+            piece = pa.Table.from_batches([batch])
+            if affected is not None and len(self._affected):
+                addresses = piece[ROW_ADDRESS].to_numpy()
+                at = np.minimum(np.searchsorted(self._affected, addresses), len(self._affected) - 1)
+                piece = piece.take(np.flatnonzero((self._affected[at] == addresses) == affected))
+            elif affected:
+                continue
+            yield self._to_schema(piece, columns).cast(self._make_empty(columns).schema)
+
+    @cached_property
+    def _affected(self) -> Addresses:
+        """The sorted addresses of the rows that are replaced or removed."""
+        removed, incoming = pa.table({"id": self._changes.removed}), self._changes.incoming.select(["id"])
+        replaces = self._changes.mode in (IncomingMode.UPSERT, IncomingMode.OVERWRITE)
+        ids = pa.concat_tables([removed, incoming.cast(removed.schema)]) if replaces else removed
+        return np.zeros(0, np.uint64) if self._pinned is None else np.sort(addresses_of(self._pinned, ids))
+
+
+def _drop_ids(rows: pa.Table, ids: Values) -> pa.Table:
     if not rows.num_rows or not len(ids):
         return rows
     return rows.filter(is_not_among(column_of(rows, "id"), ids))
 
 
-def _without(values: Values, others: Values) -> Values:
+def subtract_values(values: Values, others: Values) -> Values:
+    """Return the values that are not among the others."""
     if not len(values) or not len(others):
         return values
     return values.filter(is_not_among(values, others))
 
 
-def _without_sign_of_zero(values: Values) -> Values:
-    """Arrow tells -0.0 from 0.0, rules do not."""
-    return compute("add", values, pa.scalar(0, values.type)) if pa.types.is_floating(values.type) else values
-
-
-def _constants(values: Values) -> list[ConstantValue]:
-    """Values as constants of a condition: dates as days, times as milliseconds; what is not finite equals nothing."""
+def _to_constants(values: Values) -> list[ConstantValue]:
+    """Convert values to constants of a filter: dates to days, times to milliseconds; drop what is not finite."""
     if pa.types.is_floating(values.type):
         values = values.take(places(compute("is_finite", values)))
     if pa.types.is_date32(values.type):

@@ -1,7 +1,7 @@
-"""Checking a change against the rules of the schema, before anything is committed.
+"""Checks a change against the rules of the schema, before anything is committed.
 
-Row rules look at the incoming rows alone. Set rules run as SQL in DataFusion, over the incoming rows and what they
-need of the pinned tables; of few rows it is often proven without SQL that they break none.
+Row rules look at the incoming rows alone. Set rules run as SQL in DataFusion, over the incoming rows and those rows of
+the pinned tables that they need. For a few rows a proof often replaces the SQL.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.columns import Rows, column_of, to_list
-from omnigraph.write.rules.changed_table import ChangedTable, IncomingMode, RequiredValues, RowChanges, RowLocations
-from omnigraph.write.rules.large_changed_table import LargeChangedTable
+from omnigraph.write.rules.changed_table import (
+    ChangedTable,
+    IncomingMode,
+    LargeChangedTable,
+    RequiredValues,
+    RowChanges,
+    RowLocations,
+)
 from omnigraph.write.rules.proofs import is_proven
 from omnigraph.write.rules.row_rules import find_row_violations
 from omnigraph.write.rules.set_rules import (
@@ -53,18 +59,18 @@ __all__ = [
 
 _FEW_ROWS: Final = 10_000
 MANY_ROWS: Final = 250_000
-"""A change of more rows than this is not looked at in memory as a whole."""
+"""Above this number of rows a change is checked in partitions on disk, not in memory."""
 _ROWS_IN_A_PART: Final = 250_000
 _MOST_PARTS: Final = 256
-"""Each is a file, and all are open at once while they are written."""
+"""Each part is a file, and all are open while they are written."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleCheckResult:
-    """What set rules found, and the tables that they read to find it: those belong to the read set of the commit.
+    """The violations of set rules, and the tables that were read, which belong to the read set of the commit.
 
-    ``standing`` says where rows lie that a change replaces or removes, for the tables where that was seen on the way.
-    ``counts`` says how often each rule is broken, by type and rule, where that was counted beyond the limit.
+    ``locations`` are the addresses of replaced and removed rows, for the tables where a rule looked them up.
+    ``counts`` are the violations by type and rule, where they were counted beyond the limit.
     """
 
     violations: tuple[Violation, ...]
@@ -74,7 +80,7 @@ class RuleCheckResult:
 
 
 def check_rows(type_: NodeType | EdgeType, rows: Rows, limit: int | None = None) -> list[Violation]:
-    """The row rules that rows break, each with the row's id; at most ``limit`` of them."""
+    """Check the row rules; return at most ``limit`` violations, each with the id of its row."""
     found = find_row_violations(type_, rows).slice(0, limit)
     if not found.num_rows:
         return []
@@ -87,53 +93,55 @@ def check_rows(type_: NodeType | EdgeType, rows: Rows, limit: int | None = None)
 
 
 def check_changes(
-    catalog: Catalog, snapshot: Snapshot, images: Iterable[RowChanges], limit: int | None = None
+    catalog: Catalog, snapshot: Snapshot, changes: Iterable[RowChanges], limit: int | None = None
 ) -> RuleCheckResult:
-    """Run the set rules that a change of these tables could break, on what the tables will be; one image per table.
+    """Check the set rules that changes could break, one change for each table; return at most ``limit`` violations.
 
-    Row rules are not run: see :func:`check_rows`. At most ``limit`` violations are given.
+    Row rules are not run: see :func:`check_rows`.
     """
-    by_key = {image.table_key: image for image in images}
-    rules = tuple(select_set_rules(catalog, {key: image.mode for key, image in by_key.items()}))
+    by_key = {change.table_key: change for change in changes}
+    rules = tuple(select_set_rules(catalog, {key: change.mode for key, change in by_key.items()}))
     keys = {relation.table_key for rule in rules for relation in rule.relations}
-    row_count = sum(image.incoming.num_rows + len(image.removed) for image in by_key.values())
-    few, many = row_count <= _FEW_ROWS, row_count > MANY_ROWS
-    changed = LargeChangedTable if many else ChangedTable
-    tables = {key: changed(type_of_table(catalog, key), snapshot, by_key.get(key)) for key in keys}
-    asked = _announced(_asked(rules, tables), tables) if few else _asked(rules, tables)
-    related = ((each.rule, relations) for each in asked for relations in (_parts if many else _whole)(each, tables))
-    found = tuple(islice(_violations(related, partial(_new_context, few=few)), limit))
-    standing = {
-        key: where for key in by_key if key in tables and (where := tables[key].locate_changed_rows()) is not None
+    row_count = sum(change.incoming.num_rows + len(change.removed) for change in by_key.values())
+    is_small, is_large = row_count <= _FEW_ROWS, row_count > MANY_ROWS
+    table_class = LargeChangedTable if is_large else ChangedTable
+    tables = {key: table_class(type_of_table(catalog, key), snapshot, by_key.get(key)) for key in keys}
+    pending = _announce_lookups(_select_pending(rules, tables), tables) if is_small else _select_pending(rules, tables)
+    read = _partition_relations if is_large else _read_relations
+    inputs = ((each.rule, relations) for each in pending for relations in read(each, tables))
+    violations = tuple(islice(_find_violations(inputs, partial(_create_context, is_small=is_small)), limit))
+    locations = {
+        key: found for key in by_key if key in tables and (found := tables[key].locate_changed_rows()) is not None
     }
-    return RuleCheckResult(found, frozenset(key for key, table in tables.items() if table.was_read), standing)
+    return RuleCheckResult(violations, frozenset(key for key, table in tables.items() if table.was_read), locations)
 
 
-def select_set_rules(catalog: Catalog, arrivals: Mapping[str, IncomingMode]) -> Iterator[SetRule]:
-    """The rules on the changed tables, and those on edges whose nodes may be lost."""
-    for table_key, arrival in arrivals.items():
-        # Ids that were just made for the rows are not compared with each other.
-        fresh = arrival is IncomingMode.FRESH
-        yield from (rule for rule in list_set_rules(catalog, table_key) if not (fresh and _compares_ids(rule)))
+def select_set_rules(catalog: Catalog, modes: Mapping[str, IncomingMode]) -> Iterator[SetRule]:
+    """Select the rules on the changed tables, and those on edges whose end nodes may be deleted."""
+    for table_key, mode in modes.items():
+        # Fresh ids are unique by construction.
+        is_fresh = mode is IncomingMode.FRESH
+        yield from (rule for rule in list_set_rules(catalog, table_key) if not (is_fresh and _is_on_ids(rule)))
     for edge in catalog.edges.values():
         ends = (TableKey.of_node(edge.from_type), TableKey.of_node(edge.to_type))
-        if edge.table_key not in arrivals and any(end in arrivals for end in ends):
+        if edge.table_key not in modes and any(end in modes for end in ends):
             yield from list_set_rules(catalog, edge.table_key)
 
 
-def _compares_ids(rule: SetRule) -> bool:
+def _is_on_ids(rule: SetRule) -> bool:
     return rule.kind is RuleKind.UNIQUE and rule.relations[0].columns["value"] == ("id",)
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingRule:
-    """A rule that may be broken, and the rows of those of its relations that match no others."""
+    """A rule that may be broken, and the rows of its relations that have no semi-join."""
 
     rule: SetRule
     rows: Mapping[str, pa.Table]
 
 
-def _asked(rules: Iterable[SetRule], tables: Mapping[str, ChangedTable]) -> Iterator[_PendingRule]:
+def _select_pending(rules: Iterable[SetRule], tables: Mapping[str, ChangedTable]) -> Iterator[_PendingRule]:
+    """Select the rules that have a trigger with rows."""
     for rule in rules:
         rows = {
             relation.name: tables[relation.table_key].read_part(relation.part, relation.physical_columns)
@@ -144,89 +152,94 @@ def _asked(rules: Iterable[SetRule], tables: Mapping[str, ChangedTable]) -> Iter
             yield _PendingRule(rule, rows)
 
 
-def _announced(asked: Iterable[_PendingRule], tables: Mapping[str, ChangedTable]) -> Iterator[_PendingRule]:
-    """The same; what each rule will look for is known to the tables before the first one does."""
-    together = list(asked)
-    for each in together:
+def _announce_lookups(pending: Iterable[_PendingRule], tables: Mapping[str, ChangedTable]) -> Iterator[_PendingRule]:
+    """Announce the lookups of all rules to the tables before the first rule runs."""
+    announced = list(pending)
+    for each in announced:
         for relation in each.rule.relations:
             if relation.semi_join is not None:
-                wanted = _wanted(each.rule, relation, relation.semi_join, each.rows)
-                tables[relation.table_key].announce(relation.physical_columns, wanted)
-    return iter(together)
+                required = _collect_required(each.rule, relation, relation.semi_join, each.rows)
+                tables[relation.table_key].announce(relation.physical_columns, required)
+    return iter(announced)
 
 
-def _violations(
-    related: Iterable[tuple[SetRule, Mapping[str, pa.Table]]], new_context: Callable[[], SessionContext]
+def _find_violations(
+    inputs: Iterable[tuple[SetRule, Mapping[str, pa.Table]]], create_context: Callable[[], SessionContext]
 ) -> Iterator[Violation]:
+    """Run each rule on its relations, unless a proof shows that it holds."""
     context: SessionContext | None = None
-    for rule, relations in related:
+    for rule, relations in inputs:
         if sum(rows.num_rows for rows in relations.values()) <= _FEW_ROWS and is_proven(rule, relations):
             continue
-        context = context or new_context()
-        yield from (describe_violation(rule, answer) for answer in _answers(context, rule, relations))
+        context = context or create_context()
+        yield from (describe_violation(rule, found) for found in _execute_rule(context, rule, relations))
 
 
-def _new_context(*, few: bool) -> SessionContext:
+def _create_context(*, is_small: bool) -> SessionContext:
     from datafusion import SessionConfig, SessionContext
 
     # For a few rows, moving them between threads costs more than the work itself.
     config = SessionConfig()
-    return SessionContext(config.with_target_partitions(1) if few else config)
+    return SessionContext(config.with_target_partitions(1) if is_small else config)
 
 
 # --------------------------------------------------------------------------------------------- one rule
 
 
-def _whole(asked: _PendingRule, tables: Mapping[str, ChangedTable]) -> Iterator[Mapping[str, pa.Table]]:
-    """The relations of a rule, in the columns that its SQL uses."""
-    rows, found = dict(asked.rows), dict[str, pa.Table]()
-    for relation in asked.rule.relations:
+def _read_relations(pending: _PendingRule, tables: Mapping[str, ChangedTable]) -> Iterator[Mapping[str, pa.Table]]:
+    """Read the relations of a rule, in the columns of its SQL."""
+    rows, relations = dict(pending.rows), dict[str, pa.Table]()
+    for relation in pending.rule.relations:
         if relation.semi_join is not None:
-            wanted = _wanted(asked.rule, relation, relation.semi_join, rows)
-            rows[relation.name] = tables[relation.table_key].read_part(relation.part, relation.physical_columns, wanted)
-        # In the pieces that they come in: the rows of a large load lie in a file, and are not copied out of it.
+            required = _collect_required(pending.rule, relation, relation.semi_join, rows)
+            rows[relation.name] = tables[relation.table_key].read_part(
+                relation.part, relation.physical_columns, required
+            )
+        # Piece by piece: the rows of a large load lie in a mapped file and must not be copied into memory.
         pieces = rows[relation.name].to_batches() or [rows[relation.name]]
-        found[relation.name] = pa.Table.from_batches([relation.encode(piece) for piece in pieces])
-    yield found
+        relations[relation.name] = pa.Table.from_batches([relation.encode(piece) for piece in pieces])
+    yield relations
 
 
-def _parts(asked: _PendingRule, tables: Mapping[str, ChangedTable]) -> Iterator[Mapping[str, pa.Table]]:
-    """The same for many rows, in parts that each hold all rows of the values in them: the answers are the same.
+def _partition_relations(pending: _PendingRule, tables: Mapping[str, ChangedTable]) -> Iterator[Mapping[str, pa.Table]]:
+    """Read the relations of a rule in partitions, of which one is in memory at a time.
 
-    Rules compare rows by one value only, so no part needs to know of another, and only one is in memory.
+    A rule compares rows by one value only, and all rows with that value are in one partition: the result is the same.
     """
     rows = {
-        relation.name: asked.rows[relation.name]
+        relation.name: pending.rows[relation.name]
         if relation.semi_join is None
         else tables[relation.table_key].read_part(relation.part, relation.physical_columns)
-        for relation in asked.rule.relations
+        for relation in pending.rule.relations
     }
     count = min(_MOST_PARTS, 1 + sum(each.num_rows for each in rows.values()) // _ROWS_IN_A_PART)
-    parted: list[list[pa.Table]] = []
-    for relation in asked.rule.relations:
-        none = pa.Table.from_batches([relation.encode(rows[relation.name].slice(0, 0))])
+    partitions: list[list[pa.Table]] = []
+    for relation in pending.rule.relations:
+        empty = pa.Table.from_batches([relation.encode(rows[relation.name].slice(0, 0))])
         pieces = (pa.Table.from_batches([relation.encode(piece)]) for piece in rows[relation.name].to_batches())
-        parted.append(spill_partitions(none.schema, pieces, relation.join_column, count))
-    for part in zip(*parted, strict=True):
+        partitions.append(spill_partitions(empty.schema, pieces, relation.join_column, count))
+    for part in zip(*partitions, strict=True):
         yield dict(zip(rows, part, strict=True))
 
 
-def _wanted(rule: SetRule, relation: Relation, matching: SemiJoin, rows: Mapping[str, pa.Table]) -> RequiredValues:
-    """Of values made of several columns the first one narrows the search; the SQL compares the whole."""
-    named = {each.name: each for each in rule.relations}
-    found = [column_of(rows[name], named[name].columns[column][0]) for name, column in matching.values]
-    return RequiredValues(relation.columns[matching.column][0], pa.concat_arrays(found))
+def _collect_required(
+    rule: SetRule, relation: Relation, semi_join: SemiJoin, rows: Mapping[str, pa.Table]
+) -> RequiredValues:
+    """Collect the values of a semi-join. Of several columns only the first narrows the lookup; the SQL compares all."""
+    relations = {each.name: each for each in rule.relations}
+    values = [column_of(rows[name], relations[name].columns[column][0]) for name, column in semi_join.values]
+    return RequiredValues(relation.columns[semi_join.column][0], pa.concat_arrays(values))
 
 
-def _answers(context: SessionContext, rule: SetRule, relations: Mapping[str, pa.Table]) -> Iterator[SetViolation]:
+def _execute_rule(context: SessionContext, rule: SetRule, relations: Mapping[str, pa.Table]) -> Iterator[SetViolation]:
     for name, rows in relations.items():
         context.deregister_table(name)
         context.register_record_batches(name, [rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]])
-    answers = (
+    found = (
         context.sql(rule.sql)
         .to_arrow_table()
         .cast(SET_VIOLATIONS)
         .sort_by([("value", "ascending"), ("id", "ascending")])
     )
-    for batch in answers.to_batches(max_chunksize=1_000):
+    for batch in found.to_batches(max_chunksize=1_000):
         yield from decode_set_violations(batch)

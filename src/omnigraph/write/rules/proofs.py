@@ -1,8 +1,7 @@
-"""Proofs that a set rule holds, for few rows: planning SQL for them takes longer than looking.
+"""Proofs that a set rule holds for a few rows, where planning its SQL would take longer than looking.
 
-The SQL of a rule says what it demands, and it alone finds violations. A proof looks at the same relations and says
-that the SQL would give no row, or that it does not know: then the SQL runs. Where a null makes the two hard to compare
-it does not know.
+Only the SQL of a rule finds violations. A proof looks at the same relations and answers either "the SQL returns no row"
+or "unknown", and then the SQL runs. Where nulls make the two hard to compare, the answer is unknown.
 """
 
 from __future__ import annotations
@@ -15,60 +14,59 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.language.schema import Cardinality
-from omnigraph.storage.columns import Rows, Values, column_of, is_among, is_not_among, to_list
+from omnigraph.storage.columns import Rows, Values, column_of, is_among, to_list
+from omnigraph.write.rules.changed_table import subtract_values
 from omnigraph.write.rules.set_rules import RuleKind, SetRule
 
 Relations = Mapping[str, Rows]
-"""The relations of a rule by name, in the columns that its SQL uses."""
+"""The relations of a rule by name, in the columns of its SQL."""
 
 
 def is_proven(rule: SetRule, relations: Relations) -> bool:
-    """Whether it is proven that the rule's SQL gives no row for these relations."""
+    """Whether the rule's SQL surely returns no row for these relations."""
     match rule.kind:
         case RuleKind.UNIQUE:
-            return _unique(relations)
+            return _is_unique(relations)
         case RuleKind.ENDS:
-            return _ends(relations)
+            return _has_all_ends(relations)
         case RuleKind.CARDINALITY:
-            return _cardinality(relations, rule.limits)
+            return _is_within_limits(relations, rule.limits)
 
 
-def _unique(relations: Relations) -> bool:
-    """No two incoming rows share a value, and no kept row has one of theirs."""
+def _is_unique(relations: Relations) -> bool:
+    """Whether no two incoming rows share a value, and no kept row has one of theirs."""
     values = column_of(relations["incoming"], "value").drop_null()
-    return len(values.unique()) == len(values) and not _any_among(column_of(relations["kept"], "value"), values)
+    return len(values.unique()) == len(values) and not _is_any_among(column_of(relations["kept"], "value"), values)
 
 
-def _ends(relations: Relations) -> bool:
-    """Every incoming end is there, and no kept edge ends at a node that is lost."""
+def _has_all_ends(relations: Relations) -> bool:
+    """Whether every incoming edge has its end, and no kept edge ends at a deleted node."""
     ends = column_of(relations["incoming"], "node")
     nodes = pa.concat_arrays([column_of(relations[name], "id") for name in ("incoming_nodes", "kept_nodes")])
-    lost = column_of(relations["lost_nodes"], "id")
+    deleted = column_of(relations["deleted_nodes"], "id")
     return (
-        not ends.null_count and _all_among(ends, nodes) and not _any_among(column_of(relations["kept"], "node"), lost)
+        not ends.null_count
+        and _are_all_among(ends, nodes)
+        and not _is_any_among(column_of(relations["kept"], "node"), deleted)
     )
 
 
-def _cardinality(relations: Relations, limits: Cardinality) -> bool:
-    """Every node whose edges change, and that stays, has as many edges as it may have."""
+def _is_within_limits(relations: Relations, limits: Cardinality) -> bool:
+    """Whether every remaining node whose edges change has an allowed number of edges."""
     incoming, kept = relations["incoming"], relations["kept"]
-    touched = pa.concat_arrays([column_of(incoming, "node"), column_of(relations["gone"], "node")]).unique()
-    judged = _without(touched, column_of(relations["lost_nodes"], "id"))
+    touched = pa.concat_arrays([column_of(incoming, "node"), column_of(relations["superseded"], "node")]).unique()
+    remaining = subtract_values(touched, column_of(relations["deleted_nodes"], "id"))
     edges = pa.concat_arrays([column_of(incoming, "node"), column_of(kept, "node")])
     if touched.null_count or any(column_of(each, "id").null_count for each in (incoming, kept)):
         return False
-    counts = Counter(cast("list[str]", to_list(edges.filter(is_among(edges, judged)))))
+    counts = Counter(cast("list[str]", to_list(edges.filter(is_among(edges, remaining)))))
     most = len(edges) if limits.maximum is None else limits.maximum
-    return all(limits.minimum <= counts[node] <= most for node in cast("list[str]", to_list(judged)))
+    return all(limits.minimum <= counts[node] <= most for node in cast("list[str]", to_list(remaining)))
 
 
-def _all_among(values: Values, others: Values) -> bool:
+def _are_all_among(values: Values, others: Values) -> bool:
     return not len(values) or pc.all(is_among(values, others)).as_py()
 
 
-def _any_among(values: Values, others: Values) -> bool:
+def _is_any_among(values: Values, others: Values) -> bool:
     return bool(len(values) and len(others)) and pc.any(is_among(values, others)).as_py()
-
-
-def _without(values: Values, others: Values) -> Values:
-    return values.filter(is_not_among(values, others)) if len(others) else values

@@ -1,7 +1,7 @@
-"""Row rules: what one row can break by itself.
+"""Row rules: rules that one row can break by itself.
 
-One function over Arrow batches in the columns of a type's table; the local path and Spark call the same one. Each
-rule computes a mask over a whole column, and nothing more where no row breaks it.
+:func:`find_row_violations` runs on Arrow batches in the columns of a type's table, locally and on Spark. Each rule
+computes a mask over a whole column, and does nothing more if no row breaks it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ROW_VIOLATIONS: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class _RowBreaches:
-    """Rows of a batch that break one rule. ``says`` stands before the value, or alone where there is none to show."""
+    """Rows of a batch that break one rule. The message is ``says``, followed by the value if there is one."""
 
     property: str
     rule: str
@@ -56,35 +56,34 @@ class _RowBreaches:
 
 
 @dataclass(frozen=True, slots=True)
-class _Items:
-    """Single values, one for each row, or elements of lists together with the rows that they belong to."""
+class _ListItems:
+    """The values that a rule looks at: one for each row, or the elements of lists with the row of each."""
 
     values: Values
     rows: npt.NDArray[np.int64] | None = None
 
     def rows_at(self, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The rows of some of the values."""
+        """Return the rows of the values at some positions."""
         return at if self.rows is None else self.rows[at]
 
 
 def find_row_violations(type_: NodeType | EdgeType, rows: Rows) -> pa.Table:
-    """Every rule that a row breaks by itself, as :data:`ROW_VIOLATIONS`, by row; ``row`` counts from 0.
+    """Find every row rule that rows break, as :data:`ROW_VIOLATIONS`, sorted by row; ``row`` counts from 0.
 
-    A property whose column is not there is all null. A vector may come as a list of any length: a wrong length is a
-    violation like any other.
+    A missing column counts as all null. A vector may be a list of any length: a wrong length is a violation.
     """
     batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
     found: list[pa.Table] = []
     first = 0
     for batch in batches:
-        found.extend(_described(type_.name, broken, first) for broken in _broken(type_, batch))
+        found.extend(_describe(type_.name, broken, first) for broken in _check_batch(type_, batch))
         first += batch.num_rows
     if not found:
         return ROW_VIOLATIONS.empty_table()
     return pa.concat_tables(found).sort_by([("row", "ascending"), ("property", "ascending"), ("rule", "ascending")])
 
 
-def _described(type_name: str, broken: _RowBreaches, first: int) -> pa.Table:
+def _describe(type_name: str, broken: _RowBreaches, first: int) -> pa.Table:
     count = len(broken.rows)
     before = f"{broken.rule} on {type_name}: '{broken.property}' {broken.says}"
     if broken.values is None:
@@ -99,91 +98,97 @@ def _described(type_name: str, broken: _RowBreaches, first: int) -> pa.Table:
 # --------------------------------------------------------------------------------------------- the rules of a type
 
 
-def _broken(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[_RowBreaches]:
-    columns = {each.name: _column(batch, each) for each in type_.properties.values()}
-    yield from _identity(type_, batch)
+def _check_batch(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[_RowBreaches]:
+    columns = {each.name: _get_column(batch, each) for each in type_.properties.values()}
+    yield from _check_ids(type_, batch)
     for each in type_.properties.values():
-        yield from _property(each, columns[each.name])
-    yield from _incomparable(type_, columns)
+        yield from _check_property(each, columns[each.name])
+    yield from _check_comparable(type_, columns)
     if isinstance(type_, NodeType):
         for rule in type_.ranges:
-            yield from _range(rule, type_.properties[rule.property].type, columns[rule.property])
+            yield from _check_range(rule, type_.properties[rule.property].type, columns[rule.property])
         for rule in type_.patterns:
-            yield from _pattern(rule, columns[rule.property])
+            yield from _check_pattern(rule, columns[rule.property])
 
 
-def _column(batch: pa.RecordBatch, each: Property) -> Values:
+def _get_column(batch: pa.RecordBatch, each: Property) -> Values:
     if each.name in batch.schema.names:
         return column_of(batch, each.name)
     return absent(batch.num_rows, arrow_field(each.name, each.type).type)
 
 
-def _identity(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[_RowBreaches]:
+def _check_ids(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[_RowBreaches]:
     for name in ("id", "src", "dst") if isinstance(type_, EdgeType) else ("id",):
         values = column_of(batch, name)
         missing = places(compute("is_null", values))
         if len(missing) and isinstance(type_, NodeType) and type_.key is not None:
-            # A key that gives no id breaks a rule of its own.
+            # A key that gives no id breaks another rule already.
             keyless = canonical_text(batch, type_.key).is_null()
             missing = np.setdiff1d(missing, places(cast("Values", keyless)))
-        yield from _some(name, ID if name == "id" else REQUIRED, missing, "is missing")
+        yield from _report_rows(name, ID if name == "id" else REQUIRED, missing, "is missing")
         empty = compute("equal", values, pa.scalar(""))
-        yield from _some(name, ID if name == "id" else REQUIRED, places(empty), "is empty")
+        yield from _report_rows(name, ID if name == "id" else REQUIRED, places(empty), "is empty")
 
 
-def _property(each: Property, values: Values) -> Iterator[_RowBreaches]:
+def _check_property(each: Property, values: Values) -> Iterator[_RowBreaches]:
     name, type_ = each.name, each.type
     if values.null_count and not type_.nullable:
-        yield from _some(name, REQUIRED, places(compute("is_null", values)), "is missing")
+        yield from _report_rows(name, REQUIRED, places(compute("is_null", values)), "is missing")
     if type_.is_list or type_.scalar is Scalar.VECTOR:
         if type_.dimension is not None:
-            yield from _vector_length(name, type_, values)
-        items = _items(values)
+            yield from _check_vector_length(name, type_, values)
+        items = _flatten_lists(values)
         if items.values.null_count:
             nulls = items.rows_at(places(compute("is_null", items.values)))
-            yield from _some(name, NO_NULL_ITEMS, np.unique(nulls), "holds a null")
+            yield from _report_rows(name, NO_NULL_ITEMS, np.unique(nulls), "holds a null")
     else:
-        items = _Items(values)
-    yield from _scalars(name, type_, items)
+        items = _ListItems(values)
+    yield from _check_scalars(name, type_, items)
 
 
-def _scalars(name: str, type_: ValueType, items: _Items) -> Iterator[_RowBreaches]:
-    """Rules on single values: of a property, or of the elements of its lists."""
+def _check_scalars(name: str, type_: ValueType, items: _ListItems) -> Iterator[_RowBreaches]:
+    """Check single values: of a property, or of the elements of its lists."""
     if type_.enum_values is not None:
         allowed = pa.array(type_.enum_values, pa.string())
         known = compute("is_in", items.values, options=pc.SetLookupOptions(allowed, skip_nulls=False))
         unknown = compute("and", compute("invert", known), compute("is_valid", items.values))
-        yield from _valued(name, str(type_.item), items, places(unknown), "is")
+        yield from _report_values(name, str(type_.item), items, places(unknown), "is")
     if type_.scalar in FLOATS or type_.scalar is Scalar.VECTOR:
-        yield from _valued(name, FINITE, items, places(compute("invert", compute("is_finite", items.values))), "is")
+        yield from _report_values(
+            name, FINITE, items, places(compute("invert", compute("is_finite", items.values))), "is"
+        )
 
 
-def _vector_length(name: str, type_: ValueType, values: Values) -> Iterator[_RowBreaches]:
+def _check_vector_length(name: str, type_: ValueType, values: Values) -> Iterator[_RowBreaches]:
     assert type_.dimension is not None
     lengths = compute("list_value_length", values)
     wrong = places(compute("not_equal", lengths, pa.scalar(type_.dimension)))
-    yield from _valued(name, str(type_.item), _Items(lengths), wrong, "has this many elements:")
+    yield from _report_values(name, str(type_.item), _ListItems(lengths), wrong, "has this many elements:")
 
 
-def _incomparable(type_: NodeType | EdgeType, columns: dict[str, Values]) -> Iterator[_RowBreaches]:
+def _check_comparable(type_: NodeType | EdgeType, columns: dict[str, Values]) -> Iterator[_RowBreaches]:
     for names in type_.unique:
         for name in names:
             if name in type_.properties and not is_comparable(type_.properties[name].type):
                 there = places(compute("is_valid", columns[name]))
-                yield from _some(name, format_unique(names), there, "is a list or vector, which cannot be compared")
+                yield from _report_rows(
+                    name, format_unique(names), there, "is a list or vector, which cannot be compared"
+                )
 
 
 def is_comparable(type_: ValueType) -> bool:
-    """Whether ``@unique`` can compare values of the type; others may only be null there."""
+    """Whether ``@unique`` can compare values of the type. Properties of other types must be null."""
     return not (type_.is_list or type_.scalar is Scalar.VECTOR)
 
 
-def _range(rule: RangeRule, type_: ValueType, values: Values) -> Iterator[_RowBreaches]:
-    yield from _valued(rule.property, format_range(rule), _Items(values), places(_outside(rule, type_, values)), "is")
+def _check_range(rule: RangeRule, type_: ValueType, values: Values) -> Iterator[_RowBreaches]:
+    yield from _report_values(
+        rule.property, format_range(rule), _ListItems(values), places(_find_outside(rule, type_, values)), "is"
+    )
 
 
-def _outside(rule: RangeRule, type_: ValueType, values: Values) -> Values:
-    """Integers are compared as integers, floats with the floats next to the bounds: nothing is rounded."""
+def _find_outside(rule: RangeRule, type_: ValueType, values: Values) -> Values:
+    """Find the values outside a range. Integers are compared as integers, floats with exact bounds."""
     if type_.scalar in INTEGERS:
         allowed = INTEGER_RANGES[type_.scalar]
         low = allowed[0] if rule.minimum is None else max(allowed[0], math.ceil(rule.minimum))
@@ -192,14 +197,14 @@ def _outside(rule: RangeRule, type_: ValueType, values: Values) -> Values:
             return compute("is_valid", values)
         lowest, highest = pa.scalar(low, values.type), pa.scalar(high, values.type)
     else:
-        lowest = pa.scalar(-math.inf if rule.minimum is None else _float_at_least(rule.minimum))
-        highest = pa.scalar(math.inf if rule.maximum is None else -_float_at_least(-rule.maximum))
-    # Asked for being inside and then turned around, so that NaN is outside and null is neither.
+        lowest = pa.scalar(-math.inf if rule.minimum is None else _round_up_to_float(rule.minimum))
+        highest = pa.scalar(math.inf if rule.maximum is None else -_round_up_to_float(-rule.maximum))
+    # Computed as the inverse of "inside", so that NaN is outside and null is neither.
     inside = compute("and", compute("greater_equal", values, lowest), compute("less_equal", values, highest))
     return compute("invert", inside)
 
 
-def _float_at_least(bound: float) -> float:
+def _round_up_to_float(bound: float) -> float:
     try:
         nearest = float(bound)
     except OverflowError:
@@ -207,31 +212,33 @@ def _float_at_least(bound: float) -> float:
     return math.nextafter(nearest, math.inf) if nearest < bound else nearest
 
 
-def _pattern(rule: PatternRule, values: Values) -> Iterator[_RowBreaches]:
+def _check_pattern(rule: PatternRule, values: Values) -> Iterator[_RowBreaches]:
     found = compute("match_substring_regex", values, options=pc.MatchSubstringOptions(rule.pattern))
     unlike = places(compute("invert", found))
-    yield from _valued(rule.property, format_pattern(rule), _Items(values), unlike, "is")
+    yield from _report_values(rule.property, format_pattern(rule), _ListItems(values), unlike, "is")
 
 
-# --------------------------------------------------------------------------------------------- what is broken
+# --------------------------------------------------------------------------------------------- reports
 
 
-def _some(name: str, rule: str, rows: npt.NDArray[np.int64], says: str) -> Iterator[_RowBreaches]:
+def _report_rows(name: str, rule: str, rows: npt.NDArray[np.int64], says: str) -> Iterator[_RowBreaches]:
     if len(rows):
         yield _RowBreaches(name, rule, rows, says)
 
 
-def _valued(name: str, rule: str, items: _Items, at: npt.NDArray[np.int64], says: str) -> Iterator[_RowBreaches]:
+def _report_values(
+    name: str, rule: str, items: _ListItems, at: npt.NDArray[np.int64], says: str
+) -> Iterator[_RowBreaches]:
     if len(at):
         values = value_text(items.values.take(at))
         quote = "'" if pa.types.is_string(items.values.type) else ""
         yield _RowBreaches(name, rule, items.rows_at(at), says, values, quote)
 
 
-def _items(lists: Values) -> _Items:
-    """The elements of all lists that are not null."""
+def _flatten_lists(lists: Values) -> _ListItems:
+    """Return the elements of all lists that are not null."""
     there = places(compute("is_valid", lists))
-    # What lies under a null list is no element, and Arrow's functions differ on whether they count it.
+    # Arrow's functions differ on whether values under a null list count; they must not.
     whole = lists if len(there) == len(lists) else lists.drop_null()
     lengths = compute("list_value_length", whole).to_numpy(zero_copy_only=False)
-    return _Items(compute("list_flatten", whole), np.repeat(there, lengths))
+    return _ListItems(compute("list_flatten", whole), np.repeat(there, lengths))

@@ -1,4 +1,4 @@
-"""Rules as they are written in a schema, for messages."""
+"""Rules as a schema writes them, for messages."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LONGEST_VALUE: Final = 200
 
 
 def shorten(value: str) -> str:
-    """As much of a value as a violation shows."""
+    """Cut a value to the length that a violation shows."""
     return value if len(value) <= LONGEST_VALUE else f"{value[:LONGEST_VALUE]}..."
 
 
 def format_key(type_: NodeType | EdgeType) -> str:
-    """What makes the ids of a type unique: its key, or that they are ids."""
+    """``@key(a, b)``, or ``id`` for a type without a key."""
     key = type_.key if isinstance(type_, NodeType) else None
     return ID if key is None else f"@key({', '.join(key)})"
 
@@ -35,7 +35,7 @@ def format_unique(columns: Sequence[str]) -> str:
 
 def format_range(rule: RangeRule) -> str:
     """``@range(depth, 0.0..30.0)``"""
-    return f"@range({rule.property}, {_bound(rule.minimum)}..{_bound(rule.maximum)})"
+    return f"@range({rule.property}, {_format_bound(rule.minimum)}..{_format_bound(rule.maximum)})"
 
 
 def format_pattern(rule: PatternRule) -> str:
@@ -54,5 +54,5 @@ def format_cardinality(edge: EdgeType) -> str:
     return f"@card({edge.cardinality.minimum}..{'' if maximum is None else maximum})"
 
 
-def _bound(bound: float | None) -> str:
+def _format_bound(bound: float | None) -> str:
     return "" if bound is None else format(Decimal(repr(bound)), "f")

@@ -1,9 +1,9 @@
-"""Set rules: what rows can only break together, as SQL that DataFusion and Spark read alike.
+"""Set rules: rules over several rows, as SQL that runs on DataFusion and on Spark.
 
-A rule speaks of named relations with fixed column names. Every column is a string: the canonical text of one or
-more columns of a table, so types that an engine lacks never reach it. A relation is one part of a table that
-changes: the rows that come in, the rows that stay, the rows that go. Who runs a rule provides its relations and
-turns the answers into violations with :func:`describe_violation`.
+A rule reads named relations with fixed column names. A relation is one part of a changed table: incoming, kept,
+superseded or deleted rows. Every column is a string, the canonical text of one or more columns of the table, so an
+engine never meets a type that it lacks. Who runs a rule provides the relations and turns the rows of the SQL into
+violations with :func:`describe_violation`.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ ViolationCounts: TypeAlias = Mapping[tuple[str, str], int]
 
 
 class TablePart(StrEnum):
-    """The parts of a table that changes."""
+    """The parts of a changed table."""
 
     INCOMING = "incoming"
-    """Rows that are new, or that replace a row of the same id."""
+    """New rows, and rows that replace one of the same id."""
     KEPT = "kept"
     """Rows of the pinned version that stay as they are."""
-    SUPERSEDED = "gone"
-    """Rows of the pinned version that are removed or replaced, as they were."""
+    SUPERSEDED = "superseded"
+    """Rows of the pinned version that are removed or replaced: their before images."""
     DELETED = "lost"
-    """Rows of the pinned version whose ids will not be there any more."""
+    """Rows of the pinned version whose ids are gone after the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class SemiJoin:
-    """The rows that a rule looks at: those whose ``column`` equals a value of one of the (relation, column) pairs.
+    """The rows that a rule needs: those whose ``column`` equals a value of one of the (relation, column) pairs.
 
-    A runner may leave out all others; the answer stays the same.
+    An engine may leave out all others: the result is the same.
     """
 
     column: str
@@ -52,7 +52,7 @@ class SemiJoin:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One part of one table under the name that the SQL uses; each column is made of columns of the table."""
+    """One part of one table under its name in the SQL. Each of its columns is made of columns of the table."""
 
     name: str
     table_key: str
@@ -62,21 +62,21 @@ class Relation:
 
     @property
     def physical_columns(self) -> tuple[str, ...]:
-        """The columns of the table that it is made of."""
+        """The columns of the table that the relation is made of."""
         return tuple(dict.fromkeys(column for columns in self.columns.values() for column in columns))
 
     @property
     def join_column(self) -> str:
-        """The column by which its rows are compared with others, of this relation or of another one of the rule."""
+        """The one column by which the rule compares rows, of this relation and of others."""
         return next(column for column in ("value", "node", "id") if column in self.columns)
 
     def encode(self, rows: Rows) -> pa.RecordBatch:
-        """The relation itself, made of rows in the columns of its table."""
+        """Convert rows of the table to the string columns of the relation."""
         return pa.record_batch({name: canonical_text(rows, columns) for name, columns in self.columns.items()})
 
 
 class RuleKind(StrEnum):
-    """What a set rule demands."""
+    """The kinds of set rules."""
 
     UNIQUE = "unique"
     ENDS = "ends"
@@ -90,9 +90,8 @@ _ANY_NUMBER: Final = Cardinality()
 class SetRule:
     """One rule over several rows.
 
-    ``relations`` stand in an order in which each matches values of earlier ones only. Nothing can be wrong while all
-    relations named in ``triggers`` are empty. The SQL gives one row for each violation, with the columns of
-    :class:`SetViolation`.
+    ``relations`` are ordered so that a semi-join uses values of earlier ones only. While all relations named in
+    ``triggers`` are empty, the rule holds. The SQL returns one row for each violation: :data:`SET_VIOLATIONS`.
     """
 
     kind: RuleKind
@@ -103,9 +102,9 @@ class SetRule:
     relations: tuple[Relation, ...]
     triggers: tuple[str, ...]
     about: str = ""
-    """The node type that an end of an edge must be in."""
+    """The node type that an edge must end in, for a rule on ends."""
     limits: Cardinality = _ANY_NUMBER
-    """How many edges may leave a node, of a rule on that."""
+    """How many edges may leave a node, for a rule on cardinality."""
 
 
 SET_VIOLATIONS: Final = pa.schema(
@@ -120,7 +119,7 @@ SET_VIOLATIONS: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class SetViolation:
-    """One violation as the SQL gives it: the value, one incoming row that has a part in it, all rows, and a number."""
+    """One violation as the SQL returns it: the value, one incoming row and all rows that break the rule, a count."""
 
     value: str
     id: str | None
@@ -129,8 +128,8 @@ class SetViolation:
 
 
 def list_set_rules(catalog: Catalog, table_key: str) -> tuple[SetRule, ...]:
-    """The rules on the rows of one table: key and unique; of an edge type also its ends and its cardinality."""
-    return tuple(_rules(type_of_table(catalog, table_key)))
+    """List the rules on the rows of one table: key and unique, and for an edge type its ends and its cardinality."""
+    return tuple(_list_rules(type_of_table(catalog, table_key)))
 
 
 def type_of_table(catalog: Catalog, table_key: str) -> NodeType | EdgeType:
@@ -142,7 +141,7 @@ def type_of_table(catalog: Catalog, table_key: str) -> NodeType | EdgeType:
 
 
 def list_rule_columns(catalog: Catalog, table_key: str) -> tuple[str, ...]:
-    """The columns of a table that set rules of the schema read, ``id`` first: all that a check needs of its rows."""
+    """List the columns of a table that set rules read, ``id`` first. A check needs no others."""
     read = {
         column
         for rule in list_set_rules(catalog, table_key)
@@ -155,36 +154,36 @@ def list_rule_columns(catalog: Catalog, table_key: str) -> tuple[str, ...]:
 
 
 def decode_set_violations(rows: Rows) -> Iterator[SetViolation]:
-    """The answers of a rule's SQL, which came as :data:`SET_VIOLATIONS`."""
+    """Decode the rows of a rule's SQL, given as :data:`SET_VIOLATIONS`."""
     for row in rows.to_pylist():
-        # For a node without edges one engine collects a null, the other nothing.
+        # For a node without edges DataFusion and Spark differ: one collects a null, the other nothing.
         yield SetViolation(row["value"], row["id"], tuple(id_ for id_ in row["ids"] if id_ is not None), row["found"])
 
 
-def describe_violation(rule: SetRule, answer: SetViolation) -> Violation:
-    """An answer of a rule's SQL in words."""
-    ids, value = tuple(sorted(answer.ids)), shorten(answer.value)
-    message = f"{rule.rule}{_on(rule)}: {_says(rule, answer, value)}"
-    return Violation(rule.type, rule.rule, message, id=answer.id, property=rule.property, value=value, ids=ids)
+def describe_violation(rule: SetRule, found: SetViolation) -> Violation:
+    """Describe one row of a rule's SQL in words."""
+    ids, value = tuple(sorted(found.ids)), shorten(found.value)
+    message = f"{rule.rule}{_format_scope(rule)}: {_format_finding(rule, found, value)}"
+    return Violation(rule.type, rule.rule, message, id=found.id, property=rule.property, value=value, ids=ids)
 
 
-def _on(rule: SetRule) -> str:
+def _format_scope(rule: SetRule) -> str:
     # The rule on the ends of an edge type begins with its name.
     return "" if rule.kind is RuleKind.ENDS else f" on {rule.type}"
 
 
-def _says(rule: SetRule, answer: SetViolation, value: str) -> str:
+def _format_finding(rule: SetRule, found: SetViolation, value: str) -> str:
     match rule.kind:
         case RuleKind.ENDS:
-            return f"'{answer.id}' has '{value}' as its {rule.property}, and there is no such {rule.about}"
+            return f"'{found.id}' has '{value}' as its {rule.property}, and there is no such {rule.about}"
         case RuleKind.CARDINALITY:
-            return f"'{value}' would have {answer.found} edge{'' if answer.found == 1 else 's'}"
+            return f"'{value}' would have {found.found} edge{'' if found.found == 1 else 's'}"
         case RuleKind.UNIQUE:
-            first, last = min(answer.ids), max(answer.ids)
+            first, last = min(found.ids), max(found.ids)
             if first != last:
-                more = f" and {len(answer.ids) - 2} more" if len(answer.ids) > 2 else ""
+                more = f" and {len(found.ids) - 2} more" if len(found.ids) > 2 else ""
                 return f"value '{value}' is held by '{first}' and '{last}'{more}"
-            return f"'{value}' exists already" if answer.found == 1 else f"'{value}' comes in {answer.found} times"
+            return f"'{value}' exists already" if found.found == 1 else f"'{value}' is given {found.found} times"
 
 
 # --------------------------------------------------------------------------------------------- the rules of a type
@@ -212,17 +211,17 @@ with nodes as (
 dangling as (
   select incoming.id, incoming.node from incoming left anti join nodes on incoming.node = nodes.id
   union all
-  select kept.id, kept.node from kept left semi join lost_nodes on kept.node = lost_nodes.id
+  select kept.id, kept.node from kept left semi join deleted_nodes on kept.node = deleted_nodes.id
 )
 select node as value, id, array_agg(id) as ids, count(*) as found from dangling group by node, id
 """
 
 _CARDINALITY: Final = """
 with touched as (
-  select node from incoming union select node from gone
+  select node from incoming union select node from superseded
 ),
-judged as (
-  select touched.node from touched left anti join lost_nodes on touched.node = lost_nodes.id
+remaining as (
+  select touched.node from touched left anti join deleted_nodes on touched.node = deleted_nodes.id
 ),
 edges as (
   select id, node, id as newcomer from incoming
@@ -230,27 +229,27 @@ edges as (
   select id, node, cast(null as string) as newcomer from kept
 ),
 broken as (
-  select judged.node, count(edges.id) as found from judged left join edges on judged.node = edges.node
-  group by judged.node having {broken}
+  select remaining.node, count(edges.id) as found from remaining left join edges on remaining.node = edges.node
+  group by remaining.node having {broken}
 )
 select broken.node as value, max(edges.newcomer) as id, array_agg(edges.id) as ids, max(broken.found) as found
 from broken left join edges on broken.node = edges.node group by broken.node
 """
 
 
-def _rules(type_: NodeType | EdgeType) -> Iterator[SetRule]:
-    yield _unique(type_, format_key(type_), ("id",))
+def _list_rules(type_: NodeType | EdgeType) -> Iterator[SetRule]:
+    yield _build_unique_rule(type_, format_key(type_), ("id",))
     for columns in type_.unique:
         if all(name not in type_.properties or is_comparable(type_.properties[name].type) for name in columns):
-            yield _unique(type_, format_unique(columns), columns)
+            yield _build_unique_rule(type_, format_unique(columns), columns)
     if isinstance(type_, EdgeType):
-        yield _ends(type_, "src", type_.from_type)
-        yield _ends(type_, "dst", type_.to_type)
+        yield _build_ends_rule(type_, "src", type_.from_type)
+        yield _build_ends_rule(type_, "dst", type_.to_type)
         if type_.cardinality.minimum > 0 or type_.cardinality.maximum is not None:
-            yield _cardinality(type_)
+            yield _build_cardinality_rule(type_)
 
 
-def _unique(type_: NodeType | EdgeType, rule: str, columns: tuple[str, ...]) -> SetRule:
+def _build_unique_rule(type_: NodeType | EdgeType, rule: str, columns: tuple[str, ...]) -> SetRule:
     held = {"id": ("id",), "value": columns}
     key = type_.key if isinstance(type_, NodeType) and columns == ("id",) else None
     return SetRule(
@@ -267,7 +266,7 @@ def _unique(type_: NodeType | EdgeType, rule: str, columns: tuple[str, ...]) -> 
     )
 
 
-def _ends(edge: EdgeType, end: Literal["src", "dst"], node_type: str) -> SetRule:
+def _build_ends_rule(edge: EdgeType, end: Literal["src", "dst"], node_type: str) -> SetRule:
     ends = {"id": ("id",), "node": (end,)}
     nodes, node_ids = TableKey.of_node(node_type), {"id": ("id",)}
     return SetRule(
@@ -279,21 +278,21 @@ def _ends(edge: EdgeType, end: Literal["src", "dst"], node_type: str) -> SetRule
         (
             Relation("incoming", edge.table_key, TablePart.INCOMING, ends),
             Relation("incoming_nodes", nodes, TablePart.INCOMING, node_ids),
-            Relation("lost_nodes", nodes, TablePart.DELETED, node_ids),
+            Relation("deleted_nodes", nodes, TablePart.DELETED, node_ids),
             Relation("kept_nodes", nodes, TablePart.KEPT, node_ids, SemiJoin("id", (("incoming", "node"),))),
-            Relation("kept", edge.table_key, TablePart.KEPT, ends, SemiJoin("node", (("lost_nodes", "id"),))),
+            Relation("kept", edge.table_key, TablePart.KEPT, ends, SemiJoin("node", (("deleted_nodes", "id"),))),
         ),
-        triggers=("incoming", "lost_nodes"),
+        triggers=("incoming", "deleted_nodes"),
         about=node_type,
     )
 
 
-def _cardinality(edge: EdgeType) -> SetRule:
+def _build_cardinality_rule(edge: EdgeType) -> SetRule:
     limits = edge.cardinality
     broken = [f"count(edges.id) < {limits.minimum}"] if limits.minimum > 0 else []
     if limits.maximum is not None:
         broken.append(f"count(edges.id) > {limits.maximum}")
-    ends, touched = {"id": ("id",), "node": ("src",)}, (("incoming", "node"), ("gone", "node"))
+    ends, touched = {"id": ("id",), "node": ("src",)}, (("incoming", "node"), ("superseded", "node"))
     return SetRule(
         RuleKind.CARDINALITY,
         edge.name,
@@ -302,10 +301,10 @@ def _cardinality(edge: EdgeType) -> SetRule:
         _CARDINALITY.format(broken=" or ".join(broken)),
         (
             Relation("incoming", edge.table_key, TablePart.INCOMING, ends),
-            Relation("gone", edge.table_key, TablePart.SUPERSEDED, ends),
-            Relation("lost_nodes", TableKey.of_node(edge.from_type), TablePart.DELETED, {"id": ("id",)}),
+            Relation("superseded", edge.table_key, TablePart.SUPERSEDED, ends),
+            Relation("deleted_nodes", TableKey.of_node(edge.from_type), TablePart.DELETED, {"id": ("id",)}),
             Relation("kept", edge.table_key, TablePart.KEPT, ends, SemiJoin("node", touched)),
         ),
-        triggers=("incoming", "gone"),
+        triggers=("incoming", "superseded"),
         limits=limits,
     )
