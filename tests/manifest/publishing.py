@@ -14,7 +14,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, TableVersion
 from omnigraph.manifest.snapshot import entry_of, pins_of
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
 

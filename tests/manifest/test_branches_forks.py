@@ -14,11 +14,11 @@ from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.publisher import PublishRequest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import pins_of
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
-from omnigraph.storage.pinned import BranchRef, Table
 from omnigraph.storage.staging import Staged
+from omnigraph.storage.table import BranchRef, Table
 from tests.manifest.fence import intent, send
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 

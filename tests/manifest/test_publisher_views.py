@@ -16,9 +16,9 @@ from omnigraph.manifest.handle import COMPACT_AT_FRAGMENTS, Manifest
 from omnigraph.manifest.rows import MAIN, Registration, Tombstone, encode
 from omnigraph.manifest.snapshot import pins_of
 from omnigraph.manifest.state import read_view
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import Location
-from omnigraph.storage.pinned import StorageCalls
+from omnigraph.storage.table import StorageCalls
 from tests.manifest.fence import advance, compact, facts, read_from_nothing, send, version_row
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 

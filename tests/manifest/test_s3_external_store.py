@@ -9,7 +9,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import AlreadyExists, ConflictError, StorageError, Unsupported
 from omnigraph.graph import Graph
-from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
+from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.objects import Objects
 from tests.crash import Pipe, pipe, start

@@ -20,8 +20,8 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.failpoints import Step, When
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import LockSettings, branch_lock
-from omnigraph.storage.pinned import Access
-from omnigraph.storage.waiting import Deadline
+from omnigraph.storage.locks.leases import Deadline
+from omnigraph.storage.table import Access
 from tests.crash import Pipe, pipe, start
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 from tests.s3 import S3Server

@@ -7,9 +7,10 @@ from typing import cast
 
 import pyarrow as pa
 
-from omnigraph.storage.pinned import Access, Table
+from omnigraph.storage.row_search import addresses_of
 from omnigraph.storage.staging import Staged
-from omnigraph.storage.table import append, commit, create
+from omnigraph.storage.table import Access, Table
+from omnigraph.storage.table_writes import append, commit, create, replace_rows
 
 PEOPLE = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("age", pa.int64())])
 
@@ -27,6 +28,11 @@ def table_of(folder: Path, **ages: int) -> Table:
 def put(table: Table, staged: Staged | None, operation_id: str = "op") -> Table:
     assert staged is not None
     return commit(table, staged, operation_id)
+
+
+def upsert(table: Table, rows: pa.Table) -> Staged:
+    """Rows in place of those with their ids, as loads, mutations and merges stage them."""
+    return replace_rows(table, addresses_of(table, rows.select(["id"])), rows)
 
 
 def ages(table: Table, where: str | None = None) -> dict[str, int]:

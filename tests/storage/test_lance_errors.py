@@ -24,7 +24,7 @@ from omnigraph.errors import (
     ReadOnly,
     StorageError,
 )
-from omnigraph.storage.lance_errors import CommitRefused, translated
+from omnigraph.storage.lance_internals import CommitRefused, translated
 
 ROWS = pa.table({"id": ["a", "b"], "n": [1, 2]})
 
@@ -253,7 +253,7 @@ def test_a_full_disk_says_so(tmp_path: Path) -> None:
 _FULL = """
 import resource, signal, sys
 import lance, pyarrow as pa
-from omnigraph.storage.lance_errors import translated
+from omnigraph.storage.lance_internals import translated
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 with translated("node:Person"):

@@ -16,7 +16,7 @@ import pytest
 from omnigraph.errors import LockTimeout, ReadOnly, Unsupported
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import Held, LeaseLost, LockSettings, branch_lock, refs_lock
-from omnigraph.storage.waiting import Deadline
+from omnigraph.storage.locks.leases import Deadline
 from tests.crash import Pipe, every_crash, kill_at, pipe, record, run, start
 
 TTL = 1.0

@@ -11,10 +11,18 @@ import pytest
 
 from omnigraph.errors import LockTimeout, StorageError
 from omnigraph.storage.failpoints import failing
-from omnigraph.storage.leases import FolderRegister, Lease, LeaseLost, Register, Seen, register_at, take_lease
 from omnigraph.storage.location import Location
+from omnigraph.storage.locks.leases import (
+    Deadline,
+    FolderRegister,
+    Lease,
+    LeaseLost,
+    Register,
+    Seen,
+    register_at,
+    take_lease,
+)
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.waiting import Deadline
 
 PATH = "__locks/x.lease"
 LONG = 60.0

@@ -11,12 +11,12 @@ import pytest
 
 from omnigraph.errors import AlreadyExists, InputError, NotFound, ParameterError, PublishContention
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance_errors import CommitRefused
-from omnigraph.storage.pinned import Table, open_table
+from omnigraph.storage.lance_internals import CommitRefused
 from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import (
+from omnigraph.storage.table import Table, open_table
+from omnigraph.storage.table_upkeep import build_index
+from omnigraph.storage.table_writes import (
     append,
-    build_index,
     create,
     create_branch,
     delete_branch,
@@ -25,9 +25,8 @@ from omnigraph.storage.table import (
     set_config,
     set_field_metadata,
     set_schema_metadata,
-    upsert,
 )
-from tests.storage.tables import ages, people, put, table_of
+from tests.storage.tables import ages, people, put, table_of, upsert
 
 KEY = pa.field("object_id", pa.string(), False, {"lance-schema:unenforced-primary-key": "true"})
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import HistoryGone, NotFound, ParameterError, StorageError
-from omnigraph.storage.pinned import (
+from omnigraph.storage.table import (
     ROW_ADDRESS,
     ROW_CREATED_AT,
     ROW_ID,
@@ -21,8 +21,15 @@ from omnigraph.storage.pinned import (
     branch_uri,
     open_table,
 )
-from omnigraph.storage.table import append, commit, create_branch, delete_branch, drop_versions, set_config, upsert
-from tests.storage.tables import PEOPLE, ages, people, put, table_of
+from omnigraph.storage.table_writes import (
+    append,
+    commit,
+    create_branch,
+    delete_branch,
+    drop_versions,
+    set_config,
+)
+from tests.storage.tables import PEOPLE, ages, people, put, table_of, upsert
 
 
 def test_a_table_opens_at_exactly_its_version(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.pinned import ROW_ADDRESS, ROW_UPDATED_AT, Table
 from omnigraph.storage.staging import IndexKind, Kind
-from omnigraph.storage.table import Addresses, append, build_index, create, delete_at, replace_rows
+from omnigraph.storage.table import ROW_ADDRESS, ROW_UPDATED_AT, Table
+from omnigraph.storage.table_upkeep import build_index
+from omnigraph.storage.table_writes import Addresses, append, create, delete_at, replace_rows
 from tests.storage.tables import ages, people, put, table_of
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import AlreadyExists, HistoryGone, NotFound, PublishContention
-from omnigraph.storage.lance_errors import CommitRefused
+from omnigraph.storage.lance_internals import CommitRefused
 from omnigraph.storage.location import Location
-from omnigraph.storage.pinned import Access, Table, open_table
 from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import (
+from omnigraph.storage.table import Access, Table, open_table
+from omnigraph.storage.table_upkeep import build_index, compact
+from omnigraph.storage.table_writes import (
     append,
     audit_version,
-    build_index,
-    compact,
     create,
     create_branch,
     delete_branch,
@@ -21,10 +20,9 @@ from omnigraph.storage.table import (
     merge_rows,
     overwrite,
     restore,
-    upsert,
 )
 from tests.deleting import delete_where
-from tests.storage.tables import ages, people, put
+from tests.storage.tables import ages, people, put, upsert
 
 
 @pytest.fixture

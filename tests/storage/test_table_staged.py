@@ -10,32 +10,27 @@ import lance
 import pyarrow as pa
 import pytest
 
-from omnigraph.errors import AlreadyExists, HistoryGone, ParameterError
+from omnigraph.errors import AlreadyExists, HistoryGone
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
-from omnigraph.storage.pinned import ROW_ADDRESS, ROW_CREATED_AT, ROW_ID, ROW_UPDATED_AT, Table, open_table
+from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
 from omnigraph.storage.staging import FragmentText, IndexKind, Kind
-from omnigraph.storage.table import (
+from omnigraph.storage.table import ROW_ADDRESS, ROW_UPDATED_AT, Table, open_table
+from omnigraph.storage.table_upkeep import build_index, compact, compacted, plan_compaction, run_compaction
+from omnigraph.storage.table_writes import (
     append,
     append_fragments,
     audit_version,
-    build_index,
     commit,
-    compact,
-    compacted,
     create,
     overwrite,
     overwrite_fragments,
-    plan_compaction,
     remove_rows,
     restore,
-    run_compaction,
     update_fragments,
-    upsert,
     write_rows,
 )
 from tests.deleting import delete_where
-from tests.storage.tables import PEOPLE, ages, people, put, table_of
+from tests.storage.tables import PEOPLE, ages, people, put, table_of, upsert
 
 
 def test_a_new_table_is_empty_and_has_our_write_parameters(tmp_path: Path) -> None:
@@ -92,34 +87,9 @@ def test_nothing_to_do_stages_nothing(tmp_path: Path) -> None:
     table = table_of(tmp_path, ann=3)
     assert append(table, people()) is None
     assert append_fragments(table, []) is None
-    assert upsert(table, people()) is None
     assert delete_where(table, "age > 100") is None
     assert compact(table) is None
     assert build_index(table_of(tmp_path / "empty"), "id", IndexKind.BTREE) is None
-
-
-def test_upsert_updates_and_inserts_and_keeps_row_identity(tmp_path: Path) -> None:
-    table = table_of(tmp_path, ann=3, bob=4)
-    staged = upsert(table, people(ann=30, cid=5))
-    assert staged is not None
-    assert (staged.inserted, staged.updated, staged.deleted) == (1, 1, 0)
-    landed = commit(table, staged, "op")
-    assert ages(landed) == {"ann": 30, "bob": 4, "cid": 5}
-    versions = {
-        row["id"]: (row[ROW_ID], row[ROW_CREATED_AT], row[ROW_UPDATED_AT])
-        for row in cast(
-            "list[dict[str, int | str]]",
-            landed.scan(["id", ROW_CREATED_AT, ROW_UPDATED_AT], with_row_id=True).read_all().to_pylist(),
-        )
-    }
-    assert versions == {"ann": (0, 2, 3), "bob": (1, 2, 2), "cid": (2, 3, 3)}
-
-
-def test_an_existing_key_twice_in_one_upsert_is_refused(tmp_path: Path) -> None:
-    table = table_of(tmp_path, ann=3)
-    twice = pa.concat_tables([people(ann=1), people(ann=2)])
-    with pytest.raises(ParameterError, match="Ambiguous"):
-        upsert(table, twice)
 
 
 def test_overwrite_replaces_rows_and_schema(tmp_path: Path) -> None:

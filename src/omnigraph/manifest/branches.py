@@ -21,9 +21,9 @@ from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.manifest.snapshot import Pin
 from omnigraph.manifest.state import View
 from omnigraph.manifest.tags import Tag, list_tags, tag_names
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.locks import Held, LeaseLost, branch_lock, refs_lock
-from omnigraph.storage.pinned import BranchRef, Table, open_table
+from omnigraph.storage.table import BranchRef, Table, open_table
 
 _log = logging.getLogger("omnigraph")
 

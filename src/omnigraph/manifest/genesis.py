@@ -24,11 +24,11 @@ from omnigraph.manifest.rows import (
     encode,
     manifest_file,
 )
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import Held, refs_lock
-from omnigraph.storage.pinned import Table, open_table
+from omnigraph.storage.table import Table, open_table
 
 OPERATION_ID = "init"
 _PROBE = "__locks/conditional-put"

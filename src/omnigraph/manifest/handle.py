@@ -6,10 +6,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
-from urllib.parse import quote, unquote
-
-import orjson
 
 from omnigraph.errors import NotFound, OmniGraphError, ParameterError, PublishContention, StorageError
 from omnigraph.language.schema import Schema
@@ -17,16 +13,23 @@ from omnigraph.manifest import legacy, migrations
 from omnigraph.manifest.lineage import lineage_from
 from omnigraph.manifest.rows import MAIN, Row, encode
 from omnigraph.manifest.state import View, extend_view, newest_fragment, read_view
-from omnigraph.storage import table as tables
-from omnigraph.storage.lance_errors import CommitRefused, HeadMoved
+from omnigraph.storage import table_upkeep
+from omnigraph.storage import table_writes as tables
+from omnigraph.storage.lance_internals import (
+    BRANCH_REFS_FOLDER,
+    VERSIONS_FOLDER,
+    CommitRefused,
+    HeadMoved,
+    branch_of_ref,
+    branch_ref_path,
+    read_ref_identifier,
+)
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.pinned import Access, BranchRef, Table, open_newest, open_table
+from omnigraph.storage.table import Access, BranchRef, Table, open_newest, open_table
 
 DIRECTORY = "__manifest"
-_REFS = f"{DIRECTORY}/_refs/branches"
-_LONGEST_FILE_NAME = 255
 COMPACT_AT_FRAGMENTS = 50
 COMPACTED_ROWS = 16_384
 
@@ -139,7 +142,7 @@ class Manifest:
         Fragments that are large already are left alone, so the cost does not grow with history.
         """
         table = self._table(view)
-        staged = tables.compact(table, COMPACTED_ROWS)
+        staged = table_upkeep.compact(table, COMPACTED_ROWS)
         if staged is None:
             return view
         try:
@@ -152,21 +155,18 @@ class Manifest:
         """What tells this branch from an earlier one of the same name; None for main, which is never re-created."""
         if branch == MAIN:
             return None
-        file = f"{quote(branch, safe='', errors='surrogatepass')}.json"
-        path = f"{_REFS}/{file}"
-        # To ask a file system for a name that it cannot keep is an error of its own.
-        data = self.objects.get(path) if len(file) <= _LONGEST_FILE_NAME else None
+        path = branch_ref_path(branch)
+        data = None if path is None else self.objects.get(f"{DIRECTORY}/{path}")
         if data is None:
             raise self._why_missing(branch, None)
         try:
-            identifier = cast("dict[str, object]", orjson.loads(data))["identifier"]
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            return read_ref_identifier(data)
+        except ValueError as error:
             raise StorageError(
                 f"the ref of branch '{branch}' is damaged",
-                hint=f"restore {path} from a copy",
+                hint=f"restore {DIRECTORY}/{path} from a copy",
                 details={"branch": branch},
             ) from error
-        return orjson.dumps(identifier).decode()
 
     def refs(self) -> dict[str, BranchRef]:
         """The refs of all branches but main, by name; a damaged one is named."""
@@ -174,8 +174,8 @@ class Manifest:
             return self.open(MAIN).branches()
         except StorageError:
             # Lance says what does not parse, and not where.
-            for ref in self.objects.list(_REFS):
-                self.incarnation(unquote(ref.path.removeprefix(f"{_REFS}/").removesuffix(".json")))
+            for ref in self.objects.list(f"{DIRECTORY}/{BRANCH_REFS_FOLDER}"):
+                self.incarnation(branch_of_ref(ref.path.removeprefix(f"{DIRECTORY}/")))
             raise
 
     def schema_hash(self) -> str | None:
@@ -212,7 +212,7 @@ class Manifest:
         return view
 
     def _why_missing(self, branch: str, version: int | None) -> NotFound:
-        if not self.objects.list(f"{DIRECTORY}/_versions"):
+        if not self.objects.list(f"{DIRECTORY}/{VERSIONS_FOLDER}"):
             if self.objects.head("_schema.pg") is not None:
                 return unfinished(self.location)
             return NotFound(f"there is no graph at {self.location}", hint="make one with `omnigraph init`")

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, cast
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.language.values import to_microseconds
 from omnigraph.manifest.rows import MAIN, CommitRecord
-from omnigraph.storage.pinned import Table, open_table
+from omnigraph.storage.lance_internals import TABLE_FOLDERS
+from omnigraph.storage.table import Table, open_table
 
 if TYPE_CHECKING:
     from omnigraph.manifest.handle import Manifest
 
 COMMITS = "_graph_commits.lance"
 ACTORS = "_graph_commit_actors.lance"
-# Not all that is below its folder belongs to a branch: the name of another one may go on where its name ends.
-_PARTS_OF_A_TABLE = ("_versions", "_transactions", "data")
 
 
 def read_commits(manifest: Manifest, branch: str) -> list[CommitRecord]:
@@ -59,7 +58,8 @@ def _open(manifest: Manifest, name: str, branch: str) -> Table | None:
         return open_table(manifest.location.join(name), branch, None, manifest.access)
     except NotFound as missing:
         folder = name if branch == MAIN else f"{name}/tree/{branch}"
-        if any(manifest.objects.list(f"{folder}/{part}") for part in _PARTS_OF_A_TABLE):
+        # Not all that is below its folder belongs to a branch: the name of another may go on where its name ends.
+        if any(manifest.objects.list(f"{folder}/{part}") for part in TABLE_FOLDERS):
             raise StorageError(f"{folder} is damaged: {missing.message}", hint="restore it from a copy") from missing
         return None
 

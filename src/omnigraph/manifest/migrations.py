@@ -16,10 +16,10 @@ from omnigraph.manifest import legacy
 from omnigraph.manifest.lineage import lineage_from
 from omnigraph.manifest.rows import MAIN, HeadPointer, encode
 from omnigraph.manifest.state import read_lineage
-from omnigraph.storage import table as tables
-from omnigraph.storage.lance_errors import CommitRefused
+from omnigraph.storage import table_writes as tables
+from omnigraph.storage.lance_internals import CommitRefused
 from omnigraph.storage.location import Location
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.table import Table
 
 if TYPE_CHECKING:
     from omnigraph.manifest.handle import Manifest

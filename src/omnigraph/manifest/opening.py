@@ -14,7 +14,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.schema_lock import remove_stale_lock
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.locks import branch_lock, refs_lock
-from omnigraph.storage.pinned import open_table
+from omnigraph.storage.table import open_table
 
 ADOPTED: Final = "schema taken over from release 0.8"
 """The message of the commit that makes a schema ours which another release gave the graph."""

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import StorageError
 from omnigraph.language.schema import TableKey
+from omnigraph.storage.lance_internals import version_path
 from omnigraph.storage.location import Location
 from omnigraph.storage.records import (
     FLAG,
@@ -162,7 +163,7 @@ def manifest_file(location: Location, directory: str, branch: str | None, versio
     """Where the Lance manifest of a table version lies: an object-store path, without bucket or leading slash."""
     tree = f"/tree/{branch}" if branch else ""
     root = location.base if location.is_local else location.prefix
-    return ManifestFile(f"{root}/{directory}{tree}/_versions/{2**64 - 1 - version:020}.manifest".lstrip("/"))
+    return ManifestFile(f"{root}/{directory}{tree}/{version_path(version)}".lstrip("/"))
 
 
 Row: TypeAlias = Registration | TableVersion | Tombstone | Txn | CommitRecord | HeadPointer | SchemaHead

@@ -14,11 +14,12 @@ from typing import Final
 from omnigraph.errors import LockTimeout
 from omnigraph.manifest.handle import DIRECTORY, Manifest
 from omnigraph.manifest.rows import MAIN
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
+from omnigraph.storage.lance_internals import branch_ref_path
 from omnigraph.storage.locks import Held, refs_lock
 
 SCHEMA_APPLY_LOCK: Final = "__schema_apply_lock__"
-_REF: Final = f"{DIRECTORY}/_refs/branches/{SCHEMA_APPLY_LOCK}.json"
+_REF: Final = f"{DIRECTORY}/{branch_ref_path(SCHEMA_APPLY_LOCK)}"
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from omnigraph.manifest.lagging import Lag
 from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.rows import SchemaHead, TableVersion, manifest_file
 from omnigraph.manifest.state import View
-from omnigraph.storage.pinned import Table, open_table
+from omnigraph.storage.table import Table, open_table
 
 
 @dataclass(frozen=True, slots=True)

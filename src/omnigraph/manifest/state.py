@@ -18,7 +18,7 @@ from omnigraph.manifest import rows as shape
 from omnigraph.manifest.lineage import COLUMNS as LINEAGE_COLUMNS
 from omnigraph.manifest.lineage import CREATED_VERSION, Lineage, lineage_from, lineage_of
 from omnigraph.manifest.rows import CommitRecord, Registration, Row, SchemaHead, TableVersion, Tombstone, Txn
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.table import ROW_ADDRESS, Table
 
 _Positions: TypeAlias = np.ndarray[tuple[int], np.dtype[np.intp]]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -96,3 +97,37 @@ def value_codes(values: Values) -> npt.NDArray[np.int64]:
 def to_list(values: Values) -> list[object]:
     """The values as Python has them."""
     return cast("list[object]", cast("pa.Int64Array", values).to_pylist())
+
+
+# --------------------------------------------------------------------------------------------- texts as JSON
+
+_NEEDS_ESCAPE: Final = r'["\\\x00-\x1f]'
+_CONTROL: Final = r"[\x00-\x1f]"
+# The backslash comes first: what the others put in would be escaped again.
+_ESCAPES: Final = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
+_RARE: Final = {code: json.dumps(chr(code))[1:-1] for code in range(32)}
+
+
+def json_strings(texts: Values) -> Values:
+    """Each text in quotes and escaped; null stays null."""
+    values = texts
+    if _some(values, _NEEDS_ESCAPE):
+        for plain, escaped in _ESCAPES:
+            values = compute("replace_substring", values, options=pc.ReplaceSubstringOptions(plain, escaped))
+        control = _matching(values, _CONTROL)
+        values = rewritten(values, control, lambda text: text.translate(_RARE))
+    return quoted(values)
+
+
+def quoted(texts: Values) -> Values:
+    """Each text in quotes, where it has nothing to escape."""
+    quote = pa.scalar('"', texts.type)
+    return compute("binary_join_element_wise", quote, texts, quote, pa.scalar("", texts.type))
+
+
+def _some(texts: Values, pattern: str) -> bool:
+    return cast("bool | None", pc.any(cast("pa.BooleanArray", _matching(texts, pattern))).as_py()) or False
+
+
+def _matching(texts: Values, pattern: str) -> Values:
+    return compute("match_substring_regex", texts, options=pc.MatchSubstringOptions(pattern))

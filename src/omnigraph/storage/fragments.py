@@ -16,9 +16,8 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
 from omnigraph.storage.columns import Rows, column_of
-from omnigraph.storage.lance_errors import translated
-from omnigraph.storage.lance_internals import DeletionFile, read_deletions
-from omnigraph.storage.pinned import ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table, branch_uri
+from omnigraph.storage.lance_internals import DeletionFile, read_deletions, translated
+from omnigraph.storage.table import ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table, branch_uri
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
 

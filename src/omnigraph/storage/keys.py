@@ -13,8 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.language.schema import NodeType
-from omnigraph.storage.columns import Rows, Values, as_text, column_of, compute, joined, normalize_zero, rewritten
-from omnigraph.storage.json_text import json_strings
+from omnigraph.storage.columns import (
+    Rows,
+    Values,
+    as_text,
+    column_of,
+    compute,
+    joined,
+    json_strings,
+    normalize_zero,
+    rewritten,
+)
 
 
 def ids_of(node_type: NodeType, rows: Rows) -> pa.StringArray:

@@ -15,6 +15,7 @@ import numpy as np
 from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata
 
+from omnigraph.storage.lance_internals import data_paths
 from omnigraph.storage.objects import Objects
 
 Addresses: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint64]]
@@ -87,10 +88,9 @@ def discard(objects: Objects, folder: str, fragments: Iterable[FragmentText]) ->
     """Delete the files of fragments in a folder of the graph. No version, published or not, may show them."""
     for fragment in fragments_of(fragments):
         for file in fragment.files:
-            data = f"{folder}/data/{file.path}"
-            objects.delete(data)
-            # Large blobs lie in files of their own, in a folder named like the file of their rows.
-            objects.delete_prefix(data.removesuffix(".lance"))
+            rows, blobs = data_paths(file.path)
+            objects.delete(f"{folder}/{rows}")
+            objects.delete_prefix(f"{folder}/{blobs}")
 
 
 def row_count(fragments: Iterable[FragmentMetadata]) -> int:
@@ -100,6 +100,8 @@ def row_count(fragments: Iterable[FragmentMetadata]) -> int:
 
 def offsets_by_fragment(addresses: Addresses) -> Iterator[tuple[int, list[int]]]:
     """Row addresses, each a fragment id and an offset in one number, as offsets per fragment."""
+    if not len(addresses):
+        return
     addresses = np.sort(addresses)
     fragment_ids, starts = np.unique(addresses >> np.uint64(32), return_index=True)
     offsets = np.split(addresses & np.uint64(0xFFFFFFFF), starts[1:])

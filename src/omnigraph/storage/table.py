@@ -1,514 +1,458 @@
-"""Writing one Lance table: stage a change on a pinned version, then commit it on exactly that version.
+"""One Lance table at exactly one version: opening it, reading it, asking about its past.
 
-This is the only module that calls Lance writes; a test walks the source tree to keep it so. Staging writes bytes
-that nobody sees. :func:`commit` shows them as one new version, or is refused and shows nothing. A few writes have
-no staged form or need none; they are at the end, each marked as inline. Every function takes a pinned
-:class:`Table`, leaves it as it is, and gives back a new one.
-
-Staged changes are not a fence. Lance moves most of them over what others committed meanwhile, so :func:`commit`
-compares the version that it got with the one that was meant. Callers hold the branch lock.
+A :class:`Table` never follows its dataset's HEAD and nothing in this module writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Literal, Protocol, TypeAlias, cast
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar, cast
 
 import lance
 import pyarrow as pa
-from lance import fragment as lance_fragment
-from lance.dataset import Index as Segment
-from lance.dataset import LanceDataset, LanceOperation, MergeInsertBuilder, Transaction
-from lance.fragment import FragmentMetadata
-from lance.optimize import Compaction, CompactionOptions, CompactionTask, RewriteResult
+from lance import Session  # pyright: ignore[reportPrivateImportUsage]  documented there, but not marked as exported
+from lance.dataset import Branch, LanceDataset, LanceOperation, Transaction
 
-from omnigraph.errors import AlreadyExists, HistoryGone
-from omnigraph.storage.failpoints import durable
-from omnigraph.storage.lance_errors import HeadMoved, translated
-from omnigraph.storage.lance_internals import reshaped
-from omnigraph.storage.pinned import (
-    OPERATION_ID,
-    Access,
-    Table,
-    has_any,
-    highest_fragment_id,
-    index_name,
-    index_segments,
-    open_table,
-    purge_hint,
-    settled,
-)
-from omnigraph.storage.staging import (
-    Addresses,
-    FragmentText,
-    IndexKind,
-    Kind,
-    Staged,
-    fragment_text,
-    fragments_of,
-    offsets_by_fragment,
-    row_count,
+from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound
+from omnigraph.storage.columns import column_of, to_list
+from omnigraph.storage.lance_internals import (
+    RefsMoved,
+    has_version_file,
+    lies_in,
+    print_transaction,
+    read_version_hint,
+    translated,
 )
 
-Rows: TypeAlias = pa.Table | pa.RecordBatchReader
-WriteMode: TypeAlias = Literal["append", "overwrite"]
+Result = TypeVar("Result")
 
-STORAGE_VERSION = "2.2"
-_BY_ADDRESS = "by row address"
+OPERATION_ID = "omnigraph:operation_id"
+"""The transaction property that says whose a Lance commit is."""
+
+ROW_CREATED_AT = "_row_created_at_version"
+ROW_UPDATED_AT = "_row_last_updated_at_version"
+ROW_ID = "_rowid"
+ROW_ADDRESS = "_rowaddr"
+_LOOKS = 10
 
 
-# --------------------------------------------------------------------------------------------- create
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the datasets of one graph are reached: the storage options, and the session whose caches they share."""
+
+    # Credentials may be in here: never printed.
+    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    session: Session = field(default_factory=Session, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # A session lives in one process; the next one starts with empty caches.
+        return Access, (dict(self.storage_options),)
 
 
-def create(uri: str, rows: Rows, operation_id: str, access: Access | None = None) -> Table:
-    """Make a new dataset at version 1, with stable row ids; rows may be none. One that exists is ``AlreadyExists``."""
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One Lance commit of the past: what made ``version``, and whose it is."""
+
+    version: int
+    operation: str
+    operation_id: str | None
+    transaction_uuid: str
+    restored: int | None = None
+    """The version that a Restore went back to."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchRef:
+    """One Lance branch. The identifier tells a branch from an earlier one of the same name."""
+
+    name: str
+    parent: str | None
+    parent_version: int
+    identifier: tuple[tuple[int, str], ...]
+    created_at: int
+    """In seconds since 1970 UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One index of a table: its kind by Lance's name in capitals, its columns, and how many rows it covers."""
+
+    name: str
+    kind: str
+    columns: tuple[str, ...]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorageCalls:
+    """What Lance asked of the storage below."""
+
+    reads: int
+    read_bytes: int
+    writes: int
+    written_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One dataset at exactly (branch, version). ``uri`` is the dataset's root, whatever the branch.
+
+    It pickles: another process opens the same version anew.
+    """
+
+    uri: str
+    branch: str | None
+    version: int
+    access: Access = field(repr=False)
+    handle: LanceDataset = field(repr=False, compare=False)
+    hidden: frozenset[str] = frozenset()
+    """Columns that are there and not shown: those of a property that was dropped before another got its name."""
+
+    @property
+    def dataset(self) -> LanceDataset:
+        """The Lance handle, for reading; writing through it is for the table module alone."""
+        # Lance's class has an untyped base, so a type checker takes the field itself for a descriptor.
+        return cast("LanceDataset", self.handle)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _opened_without, (self.uri, self.branch, self.version, self.access, self.hidden)
+
+    def without(self, columns: Collection[str]) -> Table:
+        """The same, with these columns hidden."""
+        return replace(self, hidden=frozenset(columns)) if columns else self
+
+    @property
+    def subject(self) -> str:
+        """The table as error messages name it."""
+        return _subject(self.uri, self.branch)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema at this version, with its metadata."""
+        found = self.dataset.schema
+        if not self.hidden:
+            return found
+        for name in self.hidden & {*found.names}:
+            found = found.remove(found.get_field_index(name))
+        return found
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        filter: str | None = None,  # noqa: A002  the word that Lance and Arrow use
+        limit: int | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        after_fragment: int | None = None,
+        in_fragments: Collection[int] | None = None,
+        one_by_one: bool = False,
+    ) -> pa.RecordBatchReader:
+        """Stream rows; projection, filter and limit are pushed down. Row versions are columns like any other.
+
+        ``after_fragment`` leaves out all fragments up to that id: what was written since it was the newest is newer.
+        ``in_fragments`` leaves out all others: those of one task, where many share the work.
+        ``one_by_one`` reads one fragment after the other: slower from an object store, in memory that does not grow
+        with their number.
+        """
+        if columns is None and self.hidden:
+            columns = self.schema.names
+        with translated(self.subject):
+            chosen = None
+            if after_fragment is not None:
+                chosen = [each for each in self.dataset.get_fragments() if each.fragment_id > after_fragment]
+            elif in_fragments is not None:
+                chosen = [each for each in self.dataset.get_fragments() if each.fragment_id in in_fragments]
+            reader = self.dataset.scanner(
+                fragments=chosen,
+                columns=None if columns is None else list(columns),
+                filter=filter,
+                limit=limit,
+                with_row_id=with_row_id,
+                with_row_address=with_row_address,
+                fragment_readahead=1 if one_by_one else None,
+            ).to_reader()
+        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        with translated(self.subject):
+            yield from reader
+
+    def count_rows(self, filter: str | None = None) -> int:  # noqa: A002  as in scan
+        """How many rows there are, or how many match; without a filter only metadata is read."""
+        with translated(self.subject):
+            return self.dataset.count_rows(filter=filter)
+
+    @property
+    def stable_row_ids(self) -> bool:
+        """Whether row ids and row versions mean anything: without it every row claims to be of version 1."""
+        return self.dataset.has_stable_row_ids
+
+    def fragment_rows(self) -> dict[int, int]:
+        """How many rows each fragment was written with, by fragment id."""
+        return {fragment.fragment_id: fragment.physical_rows for fragment in self.dataset.get_fragments()}
+
+    def head_version(self) -> int:
+        """The newest version of this branch now: asked of the storage every time."""
+        with translated(self.subject):
+            return self.dataset.latest_version
+
+    def has_successor(self) -> bool:
+        """Whether this branch has a newer version now, where versions are never dropped: asked of the storage.
+
+        On a local disk Lance lists all versions to find the newest, so the answer takes longer with every commit.
+        Without gaps between them one look for the next one says the same.
+        """
+        folder = branch_uri(self.uri, self.branch)
+        if not _is_local(self.uri) or not has_version_file(folder, self.version):
+            return self.head_version() != self.version
+        return has_version_file(folder, self.version + 1)
+
+    def newest(self) -> Table:
+        """This branch at its newest version now, which is this very table if nothing was committed since.
+
+        Unlike :meth:`has_successor` it does not need every version to be there still: cleanup may have dropped the next
+        one and left a later one, which Lance's hint then names.
+        """
+        moved = self.has_successor() or (_hinted_version(self.uri, self.branch) or 0) > self.version
+        return self.at(None) if moved else self
+
+    def at(self, version: int | None) -> Table:
+        """The same table and branch at another version, or at HEAD."""
+        return open_table(self.uri, self.branch, version, self.access)
+
+    def transactions(self, after: int, to: int) -> list[Committed]:
+        """What made each version above ``after`` up to ``to``, oldest first."""
+        with translated(self.subject):
+            return [self._committed(version) for version in range(after + 1, to + 1)]
+
+    def _committed(self, version: int) -> Committed:
+        try:
+            transaction = self.dataset.read_transaction(version)
+        except TypeError:
+            # Lance cannot make Python objects of its own compactions that wrote an index anew.
+            operation, uuid = print_transaction(self.dataset, version)
+            if operation is None or uuid is None:
+                raise HistoryGone(f"version {version} does not say what made it") from None
+            return Committed(version, operation, None, uuid)
+        if transaction is None:
+            raise HistoryGone(f"{self.subject}: version {version} does not say what made it")
+        properties = transaction.transaction_properties or {}
+        operation = transaction.operation
+        return Committed(
+            version=version,
+            operation=self._operation_name(version, transaction),
+            operation_id=properties.get(OPERATION_ID),
+            transaction_uuid=transaction.uuid,
+            restored=operation.version if isinstance(operation, LanceOperation.Restore) else None,
+        )
+
+    def _operation_name(self, version: int, transaction: Transaction) -> str:
+        name = type(transaction.operation).__name__
+        if name != "BaseOperation":
+            return name
+        # Python has no class for some operations, ReserveFragments among them.
+        return print_transaction(self.dataset, version)[0] or name
+
+    def branches(self) -> dict[str, BranchRef]:
+        """All branches of the dataset by name, main apart: it has no ref."""
+
+        def listed() -> dict[str, Branch]:
+            with translated(self.subject):
+                return self.dataset.branches.list()
+
+        return {
+            name: BranchRef(
+                name=name,
+                parent=ref["parent_branch"],
+                parent_version=ref["parent_version"],
+                identifier=tuple((version, uuid) for version, uuid in ref["branch_identifier"]),
+                created_at=ref["create_at"],
+            )
+            for name, ref in settled(listed).items()
+        }
+
+    def leftover_branch(self, name: str) -> bool:
+        """Is there storage of a branch that has no ref? A late writer can bring a deleted branch's folder back."""
+        return name not in self.branches() and self.has_branch_storage(name)
+
+    def has_branch_storage(self, name: str) -> bool:
+        """Does the folder of that branch hold a version, whether a ref names it or not?"""
+        try:
+            _open(self.uri, name, None, self.access)
+        except NotFound:
+            return False
+        except HistoryGone:
+            # The objects are gone, but DynamoDB still lists the versions, and Lance will not write them again.
+            return True
+        return True
+
+    def indexes(self) -> dict[str, Index]:
+        """The indexes at this version by name."""
+        with translated(self.subject):
+            return {
+                index.name: Index(
+                    name=index.name,
+                    kind=index.index_type.upper(),
+                    columns=tuple(index.field_names),
+                    rows=index.num_rows_indexed,
+                )
+                for index in self.dataset.describe_indices()
+            }
+
+    def storage_calls(self) -> StorageCalls:
+        """What all tables of this session asked of the storage since the last call; listing a folder does not count."""
+        stats = cast("_IOStats", self.dataset.io_stats_incremental())
+        return StorageCalls(
+            reads=stats.read_iops,
+            read_bytes=stats.read_bytes,
+            writes=stats.write_iops,
+            written_bytes=stats.written_bytes,
+        )
+
+
+class _IOStats(Protocol):
+    """Lance's own counters, which it leaves untyped."""
+
+    read_iops: int
+    read_bytes: int
+    write_iops: int
+    written_bytes: int
+
+
+def branch_uri(uri: str, branch: str | None) -> str:
+    """Where the manifests of a branch lie. A query part of the URI, as DynamoDB commits need it, stays at the end."""
+    if branch is None or branch == "main":
+        return uri
+    path, question, query = uri.partition("?")
+    return f"{path}/tree/{branch}{question}{query}"
+
+
+def settled(look: Callable[[], Result]) -> Result:
+    """Do what makes Lance read all refs, one after the other; again if another process deletes one meanwhile."""
+    for _ in range(_LOOKS):
+        with suppress(RefsMoved):
+            return look()
+    raise ConflictError("branches are deleted faster than they can be listed", hint="retry")
+
+
+def purge_hint(uri: str, branch: str) -> str:
+    """How to get rid of what a deleted branch left. Lance takes its objects, and never its items in DynamoDB."""
+    path, question, _ = branch_uri(uri, branch).partition("?")
+    if not question:
+        return "purge that folder first"
+    base_uri = path.split("/", 3)[3]
+    return f"choose another name, or delete the items with base_uri '{base_uri}' from the DynamoDB table"
+
+
+def open_table(uri: str, branch: str | None = None, version: int | None = None, access: Access | None = None) -> Table:
+    """Open one table at exactly ``version`` of ``branch`` (None: main), or at its newest version.
+
+    A dataset, branch or version that never was is ``NotFound``; a version that cleanup removed is ``HistoryGone``.
+    """
     access = access or Access()
-    with _writing("table.create", uri):
-        dataset = lance.write_dataset(
-            rows,
-            uri,
-            mode="create",
-            data_storage_version=STORAGE_VERSION,
-            enable_stable_row_ids=True,
-            auto_cleanup_options=None,
-            allow_external_blob_outside_bases=True,
+    branch = None if branch == "main" else branch
+    try:
+        return _open(uri, branch, version, access)
+    except (NotFound, HistoryGone) as missing:
+        raise _why_missing(uri, branch, version, access) from missing
+
+
+def _opened_without(uri: str, branch: str | None, version: int, access: Access, hidden: frozenset[str]) -> Table:
+    return open_table(uri, branch, version, access).without(hidden)
+
+
+def open_newest(uri: str, branch: str | None, access: Access) -> Table:
+    """Open the newest version of a table whose versions have no gaps, without listing them on a local disk.
+
+    Lance keeps a hint there, which may lag behind: the newest version is the last one that follows it.
+    """
+    version = _hinted_version(uri, branch)
+    if version is None:
+        return open_table(uri, branch, None, access)
+    folder = branch_uri(uri, branch)
+    while has_version_file(folder, version + 1):
+        version += 1
+    return open_table(uri, branch, version, access)
+
+
+def _hinted_version(uri: str, branch: str | None) -> int | None:
+    return read_version_hint(branch_uri(uri, branch)) if _is_local(uri) else None
+
+
+def _is_local(uri: str) -> bool:
+    return "://" not in uri
+
+
+def _open(uri: str, branch: str | None, version: int | None, access: Access) -> Table:
+    with translated(_subject(uri, branch)):
+        dataset = lance.dataset(
+            branch_uri(uri, branch),
+            version=version,
             storage_options=dict(access.storage_options) or None,
             session=access.session,
-            transaction_properties={OPERATION_ID: operation_id},
         )
-    return Table(uri=uri, branch=None, version=dataset.version, access=access, handle=dataset)
+        _refuse_moved(dataset, uri, branch)
+    return Table(uri=uri, branch=branch, version=dataset.version, access=access, handle=dataset)
 
 
-def create_empty(uri: str, schema: pa.Schema, operation_id: str, access: Access | None = None) -> Table:
-    """Make a new dataset without rows; of several at once exactly one does, the others get ``AlreadyExists``.
-
-    Unlike :func:`create`, which looks first and then writes: Lance puts the later of two over the earlier one.
-    """
-    access = access or Access()
-    transaction = Transaction(
-        0, LanceOperation.Overwrite(schema, []), transaction_properties={OPERATION_ID: operation_id}
-    )
-    try:
-        with _writing("table.create", uri):
-            dataset = LanceDataset.commit(
-                uri,
-                transaction,
-                storage_options=dict(access.storage_options) or None,
-                max_retries=0,
-                enable_stable_row_ids=True,
+def _refuse_moved(dataset: LanceDataset, uri: str, branch: str | None) -> None:
+    """Files elsewhere are those of another graph, or will be: reading them would go well until they change."""
+    for base in dataset.base_paths().values() if branch is not None else ():
+        if not lies_in(base.path, uri):
+            raise GraphMoved(
+                f"{_subject(uri, branch)} has files in {base.path}: the graph was moved or copied from there",
+                hint="run `omnigraph repair --confirm`, which makes it stand alone",
+                details={"location": uri, "noted": base.path},
             )
-    except HistoryGone as late:
-        # Somebody's version 1 is there, so Lance looks for the version 0 that this one stands on.
-        raise AlreadyExists(f"{uri} was made by another process meanwhile") from late
-    return Table(uri=uri, branch=None, version=dataset.version, access=access, handle=dataset)
 
 
-# --------------------------------------------------------------------------------------------- stage rows
+def _why_missing(uri: str, branch: str | None, version: int | None, access: Access) -> Exception:
+    """Lance says the same for a missing dataset, branch and version: look once more, from the root up."""
+    try:
+        root = _open(uri, None, None, access)
+    except NotFound:
+        return NotFound(f"there is no table at {uri}")
+    if branch is not None and branch not in root.branches():
+        return NotFound(f"{uri} has no branch '{branch}'")
+    head = _open(uri, branch, None, access).version
+    if version is None or version > head:
+        return NotFound(f"{_subject(uri, branch)} has no version {version}: the newest is {head}")
+    return HistoryGone(f"{_subject(uri, branch)}: version {version} was removed by cleanup; the newest is {head}")
 
 
-def append(table: Table, rows: Rows) -> Staged | None:
-    """Stage new rows. The stream is written as it comes. None when it holds no row."""
-    return _appended(table, _write(table, rows, "append"))
+def _subject(uri: str, branch: str | None) -> str:
+    return uri if branch is None else f"{uri} on branch '{branch}'"
 
 
-def upsert(table: Table, rows: Rows, on: str = "id") -> Staged | None:
-    """Stage rows by key: those that exist are replaced, the others inserted. None when there is no row.
-
-    The keys of ``rows`` must be unique: Lance inserts a new key twice without a word.
-    """
-    builder = table.dataset.merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
-    return _merge(table, Kind.UPSERT, builder, rows)
+# --------------------------------------------------------------------------------------------- all versions
 
 
-def overwrite(table: Table, rows: Rows) -> Staged:
-    """Stage the replacement of all rows, and of the schema; no rows means an empty table."""
-    return _overwritten(table, rows.schema, _write(table, rows, "overwrite"))
-
-
-def delete_at(table: Table, addresses: Addresses) -> Staged:
-    """Stage the removal of the rows at these addresses."""
-    gone, shrunk = _without(table, addresses)
-    return _staged(table, Kind.DELETE, LanceOperation.Delete(shrunk, gone, _BY_ADDRESS), deleted=len(addresses))
-
-
-def replace_rows(table: Table, addresses: Addresses, rows: Rows) -> Staged:
-    """Stage the removal of the rows at these addresses and the arrival of others, as one change.
-
-    Unlike :func:`upsert` it can remove without replacing, and it takes blobs that lie elsewhere.
-    """
-    return _replaced(table, addresses, _write(table, rows, "append"))
-
-
-def restore(table: Table, version: int) -> Staged:
-    """Stage a return to the rows of an older version of the branch. ``table`` stands at HEAD.
-
-    Restore buries whatever was committed after HEAD was read, so only the holder of the branch lock may use it.
-    """
-    return _staged(table, Kind.RESTORE, LanceOperation.Restore(version))
-
-
-def reshape(table: Table, columns: pa.Schema, old_names: Mapping[str, str | None]) -> Staged:
-    """Stage other columns over the same rows, without writing them: where ``can_reshape`` allows it."""
-    return _staged(table, Kind.RESHAPE, LanceOperation.Project(reshaped(table.dataset, columns, old_names)))
-
-
-# --------------------------------------------------------------------------------------------- stage fragments
-
-
-def write_rows(table: Table, rows: Rows, mode: WriteMode = "append") -> tuple[FragmentText, ...]:
-    """Write rows as fragments of no version yet; any process may, and sends the texts to the one that commits."""
-    return tuple(fragment_text(fragment) for fragment in _write(table, rows, mode))
-
-
-def remove_rows(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentText | None:
-    """Mark rows of one fragment as deleted, by their offsets in it. None when the fragment became empty."""
-    left = _remove(table, fragment_id, offsets)
-    return None if left is None else fragment_text(left)
-
-
-def append_fragments(table: Table, fragments: Iterable[FragmentText]) -> Staged | None:
-    """Stage fragments that :func:`write_rows` made. None when there are none."""
-    return _appended(table, fragments_of(fragments))
-
-
-def overwrite_fragments(table: Table, schema: pa.Schema, fragments: Iterable[FragmentText]) -> Staged:
-    """Stage fragments that :func:`write_rows` made, in its mode "overwrite", as the whole new content."""
-    return _overwritten(table, schema, fragments_of(fragments))
-
-
-def replace_by_fragments(table: Table, addresses: Addresses, new: Iterable[FragmentText]) -> Staged:
-    """Stage the removal of the rows at these addresses and the arrival of those in fragments, as one change."""
-    return _replaced(table, addresses, fragments_of(new))
-
-
-def update_fragments(
-    table: Table, removed: Sequence[int], updated: Iterable[FragmentText], new: Iterable[FragmentText]
-) -> Staged:
-    """Stage a distributed upsert: fragments that became empty, those that lost rows, and those with the new rows.
-
-    Without new rows it is a delete. The deletions in ``updated`` hold for this version only: committed on a newer one
-    they bring deleted rows back.
-    """
-    changed, added = fragments_of(updated), fragments_of(new)
-    before = {fragment.fragment_id: fragment.metadata for fragment in table.dataset.get_fragments()}
-    lost = sum(before[fragment_id].num_rows for fragment_id in removed)
-    lost += sum(before[fragment.id].num_rows - fragment.num_rows for fragment in changed)
-    if not added:
-        return _staged(table, Kind.DELETE, LanceOperation.Delete(changed, list(removed), _BY_ADDRESS), deleted=lost)
-    return _updated(table, list(removed), changed, added, lost)
-
-
-# --------------------------------------------------------------------------------------------- stage maintenance
-
-
-def build_index(table: Table, column: str, kind: IndexKind) -> Staged | None:
-    """Stage an index over all rows, named ``<column>_idx``; it replaces one of that name. None on nothing to index."""
-    if not has_any(table, column, kind):
-        return None
-    segment = build_segment(table, column, kind, tuple(table.fragment_rows()))
-    # As built, an inverted index is a part that no query can read.
-    return show_indexes(table, {column: join_segments(table, [segment]) if kind is IndexKind.INVERTED else segment})
-
-
-def build_segment(table: Table, column: str, kind: IndexKind, fragments: Sequence[int]) -> Segment:
-    """Write an index over the rows of some fragments, which no version shows yet. It pickles."""
-    with _writing("table.stage", table.subject):
-        return table.dataset.create_index_uncommitted(
-            column,
-            kind.value,
-            name=index_name(column),
-            replace=True,
-            num_partitions=1 if kind is IndexKind.IVF_FLAT else None,
-            fragment_ids=list(fragments),
-        )
-
-
-def join_segments(table: Table, segments: Sequence[Segment]) -> Segment:
-    """Make one index of those over parts of the rows."""
-    with _writing("table.stage", table.subject):
-        return table.dataset.merge_existing_index_segments(list(segments))
-
-
-def show_indexes(table: Table, built: Mapping[str, Segment]) -> Staged | None:
-    """Stage indexes over all rows, by column, in place of those of these columns. None when there are none."""
-    if not built:
-        return None
-    replaced = [segment for column in built for segment in index_segments(table, index_name(column))]
-    return _staged(table, Kind.INDEX, LanceOperation.CreateIndex(list(built.values()), replaced))
-
-
-def compact(table: Table, target_rows: int | None = None) -> Staged | None:
-    """Stage larger fragments in place of small ones, here and now. None when there is nothing to gain."""
-    tasks = plan_compaction(table, target_rows)
-    return compacted(table, [run_compaction(table, task) for task in tasks])
-
-
-def plan_compaction(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:
-    """The independent pieces of a compaction. They pickle: each may run in another process."""
-    options = CompactionOptions() if target_rows is None else CompactionOptions(target_rows_per_fragment=target_rows)
+def version_numbers(table: Table) -> list[int]:
+    """The versions of the table's branch that are there, oldest first; only their names are read."""
     with translated(table.subject):
-        return tuple(Compaction.plan(table.dataset, options).tasks)
+        return sorted(ref["version"] for ref in table.dataset.version_refs())
 
 
-def run_compaction(table: Table, task: CompactionTask) -> RewriteResult:
-    """Write the fragments of one piece. The result pickles."""
-    with _writing("table.stage", table.subject):
-        return task.execute(table.dataset)
-
-
-def compacted(table: Table, rewrites: Iterable[RewriteResult]) -> Staged | None:
-    """Stage what the pieces made. None when there were none.
-
-    Indexes no longer cover the rows that were moved: they are scanned until the indexes are extended. Lance's own way
-    to commit a compaction writes every index anew while it does, in two versions that cannot carry an operation's id.
-    """
-    fragment_id = highest_fragment_id(table)
-    groups: list[LanceOperation.RewriteGroup] = []
-    for rewrite in rewrites:
-        new = [replace(each, id=fragment_id + at) for at, each in enumerate(rewrite.new_fragments, start=1)]
-        fragment_id += len(new)
-        groups.append(LanceOperation.RewriteGroup(cast("_Rewritten", rewrite).original_fragments, new))
-    return _staged(table, Kind.COMPACT, LanceOperation.Rewrite(groups, [])) if groups else None
-
-
-class _Rewritten(Protocol):
-    """What Lance's type stubs leave out of a rewrite."""
-
-    original_fragments: list[FragmentMetadata]
-
-
-# --------------------------------------------------------------------------------------------- commit
-
-
-def commit(table: Table, staged: Staged, operation_id: str) -> Table:
-    """Show a staged change as the version after its pin, with the operation's id in the Lance transaction.
-
-    Raises ``CommitRefused`` when Lance turned it away, ``HeadMoved`` when it landed on top of a foreign commit.
-    """
-    if (table.branch, table.version) != (staged.branch, staged.version):
-        raise ValueError(f"{table.subject}: staged on version {staged.version}, committed on {table.version}")
-    with _writing("table.commit", table.subject):
-        transaction = replace(staged.change, transaction_properties={OPERATION_ID: operation_id})
-        dataset = LanceDataset.commit(table.dataset, transaction, max_retries=0)
-    # Lance moves appends and the like over newer commits: any other version holds somebody's unpublished rows.
-    if dataset.version != staged.committed_version:
-        raise HeadMoved(table.subject, staged.committed_version, dataset.version)
-    return _moved(table, dataset)
-
-
-def audit_version(table: Table, staged: Staged) -> Table:
-    """A detached version that shows the staged rows before they exist: HEAD stays, only this handle sees it.
-
-    Row ids and row versions mean nothing in it. Its manifest is left for cleanup by age. Not with DynamoDB commits:
-    there Lance lists it as the newest version, and nobody could commit any more.
-    """
-    if table.uri.startswith("s3+ddb://"):
-        raise ValueError("a detached version would become HEAD in DynamoDB")
-    # A uuid of its own: recovery must not take the audit for the commit.
-    transaction = Transaction(staged.version, staged.change.operation)
-    with _writing("table.audit", table.subject):
-        return _moved(table, LanceDataset.commit(table.dataset, transaction, detached=True))
-
-
-# --------------------------------------------------------------------------------------------- inline: rows, metadata
-
-
-def merge_rows(table: Table, rows: pa.Table, on: str = "object_id") -> Table:
-    """Inline. Update the rows whose key exists and insert the others, in one commit that never retries.
-
-    This is the compare-and-swap of the manifest: of two calls on the same version that share a key, the later one
-    raises ``PublishContention``. For keys that both insert this needs the primary-key annotation and no index use.
-    """
-
-    def merge(dataset: LanceDataset) -> None:
-        builder = dataset.merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
-        builder.conflict_retries(0).use_index(use_index=False).execute(rows)
-
-    return _inline(table, "table.merge", merge)
-
-
-def insert_absent_rows(table: Table, rows: pa.Table, on: str) -> Table:
-    """Inline. Insert the rows whose key is not there yet and leave the others alone, in one commit that never retries.
-
-    A call that loses to another commit raises ``PublishContention``; both may then look again.
-    """
-
-    def insert(dataset: LanceDataset) -> None:
-        builder = dataset.merge_insert(on).when_not_matched_insert_all()
-        builder.conflict_retries(0).use_index(use_index=False).execute(rows)
-
-    return _inline(table, "table.merge", insert)
-
-
-def set_schema_metadata(table: Table, entries: Mapping[str, str]) -> Table:
-    """Inline. Set keys of the schema's metadata, keeping the others."""
-    return _inline(table, "table.metadata", lambda dataset: dataset.update_schema_metadata(dict(entries)))
-
-
-def set_config(table: Table, entries: Mapping[str, str | None]) -> Table:
-    """Inline. Set keys of the dataset's configuration, keeping the others; None removes a key.
-
-    No commit from Python can skip Lance's automatic cleanup, so a table whose configuration asks for it must lose that.
-    """
-    return _inline(table, "table.metadata", lambda dataset: dataset.update_config(dict(entries)))
-
-
-def set_field_metadata(table: Table, column: str, entries: Mapping[str, str]) -> Table:
-    """Inline. Set keys of one column's metadata, keeping the others."""
-    return _inline(table, "table.metadata", lambda dataset: dataset.update_field_metadata({column: dict(entries)}))
-
-
-# --------------------------------------------------------------------------------------------- inline: branches
-
-
-def create_branch(table: Table, name: str) -> Table:
-    """Inline. Fork this very version under a new name, in constant time; the fork is opened at the same version."""
-    if name in table.branches():
-        raise AlreadyExists(f"{table.uri} has a branch '{name}' already")
-    if table.has_branch_storage(name):
-        message = f"{table.uri} has the storage of a deleted branch '{name}'"
-        raise AlreadyExists(message, hint=purge_hint(table.uri, name))
-    with _writing("table.branch.create", table.subject):
-        _own_handle(table).create_branch(name, table.version)
-    return open_table(table.uri, name, table.version, table.access)
-
-
-def delete_branch(table: Table, name: str) -> bool:
-    """Inline. Delete a branch's ref and storage; False when there is no such ref. One with children is refused."""
-    if name not in table.branches():
-        return False
-
-    def delete() -> None:
-        with _writing("table.branch.delete", table.subject):
-            table.dataset.branches.delete(name)
-
-    settled(delete)
-    return True
-
-
-def drop_versions(table: Table, versions: Sequence[int]) -> int:
-    """Inline. Remove these versions and the files that only they need; the freed bytes. Staged files stay.
-
-    The version that a branch was made from stays, and every file that the branch needs of it.
-    """
+def freed_by_dropping(table: Table, versions: Sequence[int]) -> int:
+    """How many bytes go with these versions: theirs, and those of the files that only they need."""
     if not versions:
         return 0
-    with _writing("table.versions.drop", table.subject):
-        return _own_handle(table).cleanup_old_versions(versions=list(versions)).bytes_removed
-
-
-# --------------------------------------------------------------------------------------------- steps
-
-
-@contextmanager
-def _writing(name: str, subject: str) -> Generator[None]:
-    with translated(subject), durable(name, subject):
-        yield
-
-
-def _own_handle(table: Table) -> LanceDataset:
-    """A handle that Lance may move: inline writes advance the one that they are called on."""
     with translated(table.subject):
-        return table.dataset.checkout_version(table.version)
+        return table.dataset.explain_cleanup_old_versions(versions=list(versions)).stats.bytes_removed
 
 
-def _moved(table: Table, dataset: LanceDataset) -> Table:
-    return replace(table, version=dataset.version, handle=dataset)
+def tracked_files(table: Table) -> dict[str, int]:
+    """Every file that a version of the table's branch needs, and one version that does.
 
-
-def _inline(table: Table, name: str, write: Callable[[LanceDataset], object]) -> Table:
-    dataset = _own_handle(table)
-    with _writing(name, table.subject):
-        write(dataset)
-    return _moved(table, dataset)
-
-
-def _staged(
-    table: Table,
-    kind: Kind,
-    operation: LanceOperation.BaseOperation,
-    *,
-    inserted: int = 0,
-    updated: int = 0,
-    deleted: int = 0,
-) -> Staged:
-    return Staged(
-        kind=kind,
-        branch=table.branch,
-        version=table.version,
-        change=Transaction(table.version, operation),
-        inserted=inserted,
-        updated=updated,
-        deleted=deleted,
-    )
-
-
-def _merge(table: Table, kind: Kind, builder: MergeInsertBuilder, rows: Rows) -> Staged | None:
-    with _writing("table.stage", table.subject):
-        transaction, counts = cast("tuple[Transaction, dict[str, int]]", builder.execute_uncommitted(rows))
-    staged = Staged(
-        kind=kind,
-        branch=table.branch,
-        version=table.version,
-        change=transaction,
-        inserted=counts["num_inserted_rows"],
-        updated=counts["num_updated_rows"],
-        deleted=counts["num_deleted_rows"],
-    )
-    return staged if staged.rows else None
-
-
-def _write(table: Table, rows: Rows, mode: WriteMode) -> list[FragmentMetadata]:
-    with _writing("table.stage", table.subject):
-        return lance_fragment.write_fragments(
-            rows,
-            table.dataset,
-            mode=mode,
-            # An append follows its dataset, which an older release may have made.
-            data_storage_version=STORAGE_VERSION if mode == "overwrite" else None,
-            enable_stable_row_ids=True,
-            allow_external_blob_outside_bases=True,
-        )
-
-
-def _appended(table: Table, new: list[FragmentMetadata]) -> Staged | None:
-    if not new:
-        return None
-    return _staged(table, Kind.APPEND, LanceOperation.Append(new), inserted=row_count(new))
-
-
-def _overwritten(table: Table, schema: pa.Schema, new: list[FragmentMetadata]) -> Staged:
-    return _staged(table, Kind.OVERWRITE, LanceOperation.Overwrite(schema, new), inserted=row_count(new))
-
-
-def _replaced(table: Table, addresses: Addresses, new: list[FragmentMetadata]) -> Staged:
-    gone, shrunk = _without(table, addresses)
-    return _updated(table, gone, shrunk, new, len(addresses))
-
-
-def _updated(
-    table: Table, gone: list[int], shrunk: list[FragmentMetadata], new: list[FragmentMetadata], went: int
-) -> Staged:
-    operation = LanceOperation.Update(gone, shrunk, new, fields_modified=[])
-    came = row_count(new)
-    inserted, updated, deleted = max(0, came - went), min(came, went), max(0, went - came)
-    return _staged(table, Kind.UPSERT, operation, inserted=inserted, updated=updated, deleted=deleted)
-
-
-def _remove(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentMetadata | None:
-    fragment = table.dataset.get_fragment(fragment_id)
-    if fragment is None:
-        raise ValueError(f"{table.subject} has no fragment {fragment_id} at version {table.version}")
-    with _writing("table.stage", table.subject):
-        return fragment.delete_rows(offsets)
-
-
-def _without(table: Table, addresses: Addresses) -> tuple[list[int], list[FragmentMetadata]]:
-    """The fragments that lose rows: the ids of those that become empty, and the others as they are left."""
-    left = {
-        fragment_id: _remove(table, fragment_id, offsets) for fragment_id, offsets in offsets_by_fragment(addresses)
-    }
-    gone = [fragment_id for fragment_id, fragment in left.items() if fragment is None]
-    return gone, [fragment for fragment in left.values() if fragment is not None]
+    Paths are those below the folder of a branch: ``data/x.lance`` may lie in that of this branch or in that of one that
+    it was made from. Their names are random, so that a path tells which file it is all the same.
+    """
+    found: dict[str, int] = {}
+    with translated(table.subject):
+        for batch in table.dataset.tracked_files():
+            paths = cast("list[str]", to_list(column_of(batch, "path")))
+            found.update(zip(paths, cast("list[int]", to_list(column_of(batch, "version"))), strict=True))
+    return found

@@ -14,8 +14,8 @@ import pytest
 from omnigraph.storage.fragments import deleted_offsets, fragments_of, row_offsets
 from omnigraph.storage.lance_internals.deletions import decoded, read_deletions
 from omnigraph.storage.location import Location
-from omnigraph.storage.pinned import Access, Table
-from omnigraph.storage.table import create, create_branch, delete_at
+from omnigraph.storage.table import Access, Table
+from omnigraph.storage.table_writes import create, create_branch, delete_at
 from tests.storage.tables import put
 
 SIZE = 70_000

@@ -1,17 +1,69 @@
-"""What is read or edited inside Lance's own files. Nothing outside this room knows how Lance writes them."""
+"""What is read or edited inside Lance's own files. Nothing outside this room knows how Lance writes them.
+
+Lance does not promise these formats, so the room opens only with a release that they were tested with.
+"""
+
+import lance
 
 from omnigraph.storage.lance_internals.deletions import DeletionFile, read_deletions
+from omnigraph.storage.lance_internals.lance_texts import (
+    CommitRefused,
+    HeadMoved,
+    RefsMoved,
+    print_highest_fragment_id,
+    print_transaction,
+    translate,
+    translated,
+)
+from omnigraph.storage.lance_internals.lance_version import refuse_untested_lance
+from omnigraph.storage.lance_internals.layout import (
+    BRANCH_REFS_FOLDER,
+    TABLE_FOLDERS,
+    VERSIONS_FOLDER,
+    NeededFiles,
+    branch_of_ref,
+    branch_ref_path,
+    data_paths,
+    dataset_of_branch_version,
+    has_version_file,
+    is_detached_version,
+    read_ref_identifier,
+    read_version_hint,
+    version_path,
+)
 from omnigraph.storage.lance_internals.moving import lies_in, moved_to, noted_in, with_notes
 from omnigraph.storage.lance_internals.reshaping import can_reshape, is_blob, reshaped
 
 __all__ = [
+    "BRANCH_REFS_FOLDER",
+    "TABLE_FOLDERS",
+    "VERSIONS_FOLDER",
+    "CommitRefused",
     "DeletionFile",
+    "HeadMoved",
+    "NeededFiles",
+    "RefsMoved",
+    "branch_of_ref",
+    "branch_ref_path",
     "can_reshape",
+    "data_paths",
+    "dataset_of_branch_version",
+    "has_version_file",
     "is_blob",
+    "is_detached_version",
     "lies_in",
     "moved_to",
     "noted_in",
+    "print_highest_fragment_id",
+    "print_transaction",
     "read_deletions",
+    "read_ref_identifier",
+    "read_version_hint",
     "reshaped",
+    "translate",
+    "translated",
+    "version_path",
     "with_notes",
 ]
+
+refuse_untested_lance(lance.__version__)

@@ -23,12 +23,9 @@ from typing import Literal, TypeAlias
 
 from omnigraph.errors import ConflictError, LockTimeout, Unsupported
 from omnigraph.storage.failpoints import durable
-from omnigraph.storage.leases import LeaseLost, register_at, take_lease
 from omnigraph.storage.location import Location
+from omnigraph.storage.locks.leases import Deadline, LeaseLost, pauses, register_at, take_lease
 from omnigraph.storage.objects import translated
-from omnigraph.storage.waiting import Deadline, pauses
-
-__all__ = ["Held", "LeaseLost", "LockKind", "LockSettings", "branch_lock", "refs_lock"]
 
 LockKind: TypeAlias = Literal["flock", "lease"]
 

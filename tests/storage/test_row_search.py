@@ -7,12 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage import locating
+from omnigraph.storage import row_search
 from omnigraph.storage.columns import to_list
-from omnigraph.storage.locating import addresses_of, can_be_listed, in_large_pieces, listings
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.row_search import addresses_of, can_be_listed, in_large_pieces, listings
 from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import append, build_index
+from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.table_upkeep import build_index
+from omnigraph.storage.table_writes import append
 from tests.deleting import delete_where
 from tests.storage.tables import people, put, table_of
 
@@ -29,8 +30,8 @@ def table(tmp_path: Path) -> Table:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than three are many, and a look into an index costs as much as reading four rows."""
-    monkeypatch.setattr(locating, "MOST_LISTED", 3)
-    monkeypatch.setattr(locating, "_ROWS_FOR_A_LOOK", 4)
+    monkeypatch.setattr(row_search, "MOST_LISTED", 3)
+    monkeypatch.setattr(row_search, "_ROWS_FOR_A_LOOK", 4)
 
 
 def found(table: Table, ids: list[str]) -> list[str]:
@@ -71,7 +72,7 @@ def test_texts_are_listed_in_their_order() -> None:
 
 def test_pieces_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"n": range(10)})
-    monkeypatch.setattr(locating, "_ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(row_search, "_ROWS_AT_ONCE", 4)
     pieces = list(in_large_pieces(rows.schema, rows.to_batches(max_chunksize=3)))
     assert [piece.num_rows for piece in pieces] == [6, 4]
     assert pa.concat_tables(pieces) == rows

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import threading
 import time
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Generator
+from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol, cast
 from uuid import uuid4
 
 from omnigraph.errors import LockTimeout, OmniGraphError
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.waiting import Deadline, clock, pauses
 
 _log = logging.getLogger("omnigraph.locks")
 
@@ -29,6 +30,42 @@ _KEPT_GENERATIONS = 8
 
 class LeaseLost(Exception):
     """The lock is no longer surely ours: abandon the work without cleaning up. Never leaves the system."""
+
+
+# --------------------------------------------------------------------------------------------- waiting
+
+# Unlike the plain monotonic clock of Linux this one goes on while the machine is suspended, and so does a lease.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_chance = random.SystemRandom()  # own state per call: processes forked at the same moment do not wait in step
+
+
+def clock() -> float:
+    """Seconds since some fixed moment of this machine."""
+    return time.clock_gettime(_CLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The end of somebody's patience."""
+
+    patience: float
+    began: float = field(default_factory=clock)
+
+    def waited(self) -> float:
+        """Seconds since the wait began."""
+        return clock() - self.began
+
+    def remaining(self) -> float:
+        """Seconds left, at least 0."""
+        return max(0.0, self.patience - self.waited())
+
+
+def pauses(first: float, longest: float) -> Generator[float]:
+    """Seconds to wait before each next try: doubling, and never the same for two waiters."""
+    pause = first
+    while True:
+        yield pause * _chance.uniform(0.5, 1.0)
+        pause = min(longest, pause * 2)
 
 
 # --------------------------------------------------------------------------------------------- the register

@@ -1,7 +1,10 @@
-"""Rows of a table by the texts in one column: looked up in its index, as long as that is less than a look at all rows.
+"""Finding rows of a table at one version: by the texts in a column, by words in a text, by nearness to a vector.
 
 The pages of an index hold thousands of neighbours each, so texts that lie anywhere make Lance read a page for almost
 each of them. Texts are therefore listed in their order, and beyond a share of the rows the column is read as it is.
+
+Lance searches what an index covers through the index and the rest row by row. For words in their stems that holds only
+when some index says what a stem is; for words with typing errors, only the index is searched.
 """
 
 from __future__ import annotations
@@ -9,19 +12,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, cast
 
+import lance
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.acero as acero
 import pyarrow.compute as pc
 import pyarrow.dataset as datasets
+from lance.query import MatchQuery
 
 from omnigraph.storage.columns import Values, column_of, compute
 from omnigraph.storage.filters import MOST_LISTED, listing
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.lance_internals import translated
 from omnigraph.storage.staging import Addresses, IndexKind
+from omnigraph.storage.table import ROW_ADDRESS, Table
 
 _ROWS_FOR_A_LOOK: Final = 256
 """One look into an index costs about as much as reading so many rows of its column."""
+
+SCORE: Final = "_score"
+SQUARED_DISTANCE: Final = "_distance"
+_ALL: Final = 2**31
+"""Lance stops at 50 similar words unless it is told otherwise."""
 
 _IDS_AT_ONCE: Final = 1_000_000
 _ROWS_AT_ONCE: Final = 1_000_000
@@ -85,3 +97,31 @@ def in_large_pieces(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Ite
             held, rows, size = [], 0, 0
     if held:
         yield pa.Table.from_batches(held, schema)
+
+
+# --------------------------------------------------------------------------------------------- words and vectors
+
+
+def words_found(table: Table, column: str, words: str, *, max_edits: int = 0) -> pa.Table:
+    """The ids and scores of the rows whose text has any of the words, or one that differs from it by a few edits."""
+    if max_edits:
+        # Here Lance takes the words as they are written, whereas the index has their stems.
+        words = " ".join(token.text for token in lance.tokenize(words))
+    query = MatchQuery(words, column, fuzziness=max_edits, max_expansions=_ALL)
+    with translated(table.subject):
+        return table.dataset.scanner(columns=["id", SCORE], full_text_query=query).to_table()
+
+
+def vectors_near(
+    table: Table, column: str, vector: npt.NDArray[np.float32], count: int, *, where: str | None = None
+) -> pa.Table:
+    """The ids, vectors and squared distances of the rows that are nearest to a vector, of those that match."""
+    nearest = {"column": column, "q": vector, "k": count, "metric": "l2"}
+    with translated(table.subject):
+        scanner = table.dataset.scanner(
+            columns=["id", column, SQUARED_DISTANCE],
+            nearest=cast("dict[str, object]", nearest),
+            filter=where,
+            prefilter=True,
+        )
+        return scanner.to_table()

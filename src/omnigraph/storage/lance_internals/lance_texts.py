@@ -1,8 +1,9 @@
-"""Every Lance and Arrow exception becomes one of ours, in this one place.
+"""What Lance says only as text: the messages of its errors, and what it prints of a version.
 
-Lance types only one exception (the conflict of an explicit commit); everything else is an ``OSError``, ``ValueError``,
-``RuntimeError`` or a Rust panic whose message says what happened. The messages are matched here and nowhere else, and
-``tests/storage/test_lance_errors.py`` provokes each of them, so that a new Lance release that rewords one turns red.
+Every Lance and Arrow exception becomes one of ours here. Lance has a type for one exception only, the conflict of an
+explicit commit; everything else is an ``OSError``, ``ValueError``, ``RuntimeError`` or a Rust panic whose message says
+what happened. ``tests/storage/test_lance_errors.py`` provokes each message, so that a Lance release that rewords one
+turns red.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 from lance.commit import CommitConflictError
+from lance.dataset import LanceDataset
+from lance.debug import format_manifest, list_transactions
 
 from omnigraph.errors import (
     AlreadyExists,
@@ -136,3 +139,19 @@ _MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str], Exception]], ...] =
         (r"\(os error (1|13|30)\)", _read_only),
     )
 )
+
+
+# --------------------------------------------------------------------------------------------- printed texts
+
+
+def print_transaction(dataset: LanceDataset, version: int) -> tuple[str | None, str | None]:
+    """Return the operation and the uuid of the transaction that made a version, as far as they are printed."""
+    printed = list_transactions(dataset.checkout_version(version), 1)[0]
+    operation, uuid = re.search(r"operation: (\w+)", printed), re.search(r'uuid: "([^"]+)"', printed)
+    return operation and operation.group(1), uuid and uuid.group(1)
+
+
+def print_highest_fragment_id(dataset: LanceDataset) -> int | None:
+    """Return the greatest fragment id that the dataset ever had, in use or not."""
+    found = re.search(r"max_fragment_id: Some\(\s*(\d+)", format_manifest(dataset))
+    return None if found is None else int(found.group(1))

@@ -1,0 +1,115 @@
+"""Where Lance keeps what inside of a dataset: the names of its files, as far as they are needed here.
+
+A dataset, and each of its branches below ``tree/<branch>``, has ``_versions/``, ``_transactions/``, ``data/``,
+``_deletions/`` and ``_indices/``. Refs of branches lie in the dataset alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final, cast
+from urllib.parse import quote, unquote
+
+import orjson
+
+VERSIONS_FOLDER: Final = "_versions"
+BRANCH_REFS_FOLDER: Final = "_refs/branches"
+TABLE_FOLDERS: Final = (VERSIONS_FOLDER, "_transactions", "data")
+"""What every table has that was ever written to."""
+
+_SWEPT_FOLDERS: Final = ("data/", "_deletions/", "_transactions/", "_indices/")
+_DETACHED: Final = re.compile(r"_versions/d[^/]*\.manifest")
+_BRANCH_VERSION: Final = re.compile(r"(?P<dataset>.+?)/tree/.+/_versions/[^/]+\.manifest")
+_LONGEST_FILE_NAME: Final = 255
+
+
+# --------------------------------------------------------------------------------------------- versions
+
+
+def version_path(version: int) -> str:
+    """The file of a version. Lance counts down in its name, so that the newest comes first in a listing."""
+    return f"{VERSIONS_FOLDER}/{2**64 - 1 - version:020}.manifest"
+
+
+def has_version_file(folder: str, version: int) -> bool:
+    """Whether a local folder of a branch holds a version."""
+    return Path(folder, version_path(version)).exists()
+
+
+def read_version_hint(folder: str) -> int | None:
+    """Return the newest version that Lance's hint names in a local folder, if it is there; newer ones may exist."""
+    try:
+        version = cast(
+            "int", orjson.loads(Path(folder, VERSIONS_FOLDER, "latest_version_hint.json").read_bytes())["version"]
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        # It is only a hint: without one Lance looks for itself.
+        return None
+    return version if has_version_file(folder, version) else None
+
+
+def is_detached_version(path: str) -> bool:
+    """Whether a path inside of a dataset is that of a version of no branch, which Lance never removes."""
+    return _DETACHED.fullmatch(path) is not None
+
+
+def dataset_of_branch_version(path: str) -> str | None:
+    """The dataset that the path of a version of a branch belongs to; None for any other path."""
+    found = _BRANCH_VERSION.fullmatch(path)
+    return None if found is None else found["dataset"]
+
+
+# --------------------------------------------------------------------------------------------- refs of branches
+
+
+def branch_ref_path(branch: str) -> str | None:
+    """The file of a branch's ref; None for a name that no file system can keep."""
+    name = f"{quote(branch, safe='', errors='surrogatepass')}.json"
+    # To ask a file system for a longer name is an error of its own.
+    return f"{BRANCH_REFS_FOLDER}/{name}" if len(name) <= _LONGEST_FILE_NAME else None
+
+
+def branch_of_ref(path: str) -> str:
+    """The branch whose ref a file is."""
+    return unquote(path.removeprefix(f"{BRANCH_REFS_FOLDER}/").removesuffix(".json"))
+
+
+def read_ref_identifier(data: bytes) -> str:
+    """Return what tells the branch of a ref from an earlier one of the same name; ``ValueError`` if it is damaged."""
+    try:
+        identifier = cast("dict[str, object]", orjson.loads(data))["identifier"]
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError("not a ref of a branch") from error
+    return orjson.dumps(identifier).decode()
+
+
+# --------------------------------------------------------------------------------------------- files of rows
+
+
+def data_paths(file: str) -> tuple[str, str]:
+    """The file of rows of a fragment, and the folder of its large blobs."""
+    path = f"data/{file}"
+    return path, path.removesuffix(".lance")
+
+
+class NeededFiles:
+    """The files that the versions of a dataset need, and what comes with them."""
+
+    def __init__(self, paths: Collection[str]) -> None:
+        self._paths = paths
+        self._stems = {path.removesuffix(".lance") for path in paths if path.startswith("data/")}
+        self._indexes = {_first_two(path) for path in paths if path.startswith("_indices/")}
+
+    def is_orphan(self, path: str) -> bool:
+        """Whether a path inside of a branch is that of a file which versions come to need, and none does."""
+        if not path.startswith(_SWEPT_FOLDERS) or path in self._paths:
+            return False
+        # Large blobs lie in a folder that is named like the file of their rows; of an index every file is needed.
+        folder = _first_two(path)
+        return folder not in self._indexes and folder.removesuffix(".lance") not in self._stems
+
+
+def _first_two(path: str) -> str:
+    return "/".join(path.split("/", 2)[:2])

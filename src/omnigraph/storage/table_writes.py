@@ -1,0 +1,400 @@
+"""Write one Lance table: stage a change on a pinned version, then commit it on exactly that version.
+
+Staging writes bytes that nobody sees. :func:`commit_operation` shows them as one new version, or is refused and shows nothing.
+A few writes have no staged form or need none; they are at the end, each marked as inline. Every function takes a
+pinned :class:`Table`, leaves it unchanged, and returns a new one. Only this module and
+:mod:`omnigraph.storage.table_upkeep` call Lance writes; a test checks that.
+
+Staged changes are not a fence. Lance rebases most of them over newer commits, so :func:`commit_operation` compares the version
+that it got with the one that was meant. Callers hold the branch lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+import lance
+import pyarrow as pa
+from lance import fragment as lance_fragment
+from lance.dataset import LanceDataset, LanceOperation, Transaction
+from lance.fragment import FragmentMetadata
+
+from omnigraph.errors import AlreadyExists, HistoryGone
+from omnigraph.storage.failpoints import durable
+from omnigraph.storage.lance_internals import HeadMoved, reshaped, translated
+from omnigraph.storage.staging import (
+    Addresses,
+    FragmentText,
+    Kind,
+    Staged,
+    fragment_text,
+    fragments_of,
+    offsets_by_fragment,
+    row_count,
+)
+from omnigraph.storage.table import OPERATION_ID, Access, Table, open_table, purge_hint, settled
+
+Rows: TypeAlias = pa.Table | pa.RecordBatchReader
+WriteMode: TypeAlias = Literal["append", "overwrite"]
+
+STORAGE_VERSION = "2.2"
+_BY_ADDRESS = "by row address"
+
+
+# --------------------------------------------------------------------------------------------- create
+
+
+def create(uri: str, rows: Rows, operation_id: str, access: Access | None = None) -> Table:
+    """Make a new dataset at version 1, with stable row ids; rows may be none. One that exists is ``AlreadyExists``."""
+    access = access or Access()
+    with write_durably("table.create", uri):
+        dataset = lance.write_dataset(
+            rows,
+            uri,
+            mode="create",
+            data_storage_version=STORAGE_VERSION,
+            enable_stable_row_ids=True,
+            auto_cleanup_options=None,
+            allow_external_blob_outside_bases=True,
+            storage_options=dict(access.storage_options) or None,
+            session=access.session,
+            transaction_properties={OPERATION_ID: operation_id},
+        )
+    return Table(uri=uri, branch=None, version=dataset.version, access=access, handle=dataset)
+
+
+def create_empty(uri: str, schema: pa.Schema, operation_id: str, access: Access | None = None) -> Table:
+    """Make a new dataset without rows; of several at once exactly one does, the others get ``AlreadyExists``.
+
+    Unlike :func:`create`, which looks first and then writes: Lance puts the later of two over the earlier one.
+    """
+    access = access or Access()
+    transaction = Transaction(
+        0, LanceOperation.Overwrite(schema, []), transaction_properties={OPERATION_ID: operation_id}
+    )
+    try:
+        with write_durably("table.create", uri):
+            dataset = LanceDataset.commit(
+                uri,
+                transaction,
+                storage_options=dict(access.storage_options) or None,
+                max_retries=0,
+                enable_stable_row_ids=True,
+            )
+    except HistoryGone as late:
+        # Somebody's version 1 is there, so Lance looks for the version 0 that this one stands on.
+        raise AlreadyExists(f"{uri} was made by another process meanwhile") from late
+    return Table(uri=uri, branch=None, version=dataset.version, access=access, handle=dataset)
+
+
+# --------------------------------------------------------------------------------------------- stage rows
+
+
+def append(table: Table, rows: Rows) -> Staged | None:
+    """Stage new rows. The stream is written as it comes. None when it holds no row."""
+    return _appended(table, _write(table, rows, "append"))
+
+
+def overwrite(table: Table, rows: Rows) -> Staged:
+    """Stage the replacement of all rows, and of the schema; no rows means an empty table."""
+    return _overwritten(table, rows.schema, _write(table, rows, "overwrite"))
+
+
+def delete_at(table: Table, addresses: Addresses) -> Staged:
+    """Stage the removal of the rows at these addresses."""
+    gone, shrunk = _without(table, addresses)
+    return stage_operation(table, Kind.DELETE, LanceOperation.Delete(shrunk, gone, _BY_ADDRESS), deleted=len(addresses))
+
+
+def replace_rows(table: Table, addresses: Addresses, rows: Rows) -> Staged:
+    """Stage the removal of the rows at these addresses and the arrival of others, as one change.
+
+    It can remove without replacing, and it takes blobs that lie elsewhere.
+    """
+    return _replaced(table, addresses, _write(table, rows, "append"))
+
+
+def restore(table: Table, version: int) -> Staged:
+    """Stage a return to the rows of an older version of the branch. ``table`` stands at HEAD.
+
+    Restore buries whatever was committed after HEAD was read, so only the holder of the branch lock may use it.
+    """
+    return stage_operation(table, Kind.RESTORE, LanceOperation.Restore(version))
+
+
+def reshape(table: Table, columns: pa.Schema, old_names: Mapping[str, str | None]) -> Staged:
+    """Stage other columns over the same rows, without writing them: where ``can_reshape`` allows it."""
+    return stage_operation(table, Kind.RESHAPE, LanceOperation.Project(reshaped(table.dataset, columns, old_names)))
+
+
+# --------------------------------------------------------------------------------------------- stage fragments
+
+
+def write_rows(table: Table, rows: Rows, mode: WriteMode = "append") -> tuple[FragmentText, ...]:
+    """Write rows as fragments of no version yet; any process may, and sends the texts to the one that commits."""
+    return tuple(fragment_text(fragment) for fragment in _write(table, rows, mode))
+
+
+def remove_rows(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentText | None:
+    """Mark rows of one fragment as deleted, by their offsets in it. None when the fragment became empty."""
+    left = _remove(table, fragment_id, offsets)
+    return None if left is None else fragment_text(left)
+
+
+def append_fragments(table: Table, fragments: Iterable[FragmentText]) -> Staged | None:
+    """Stage fragments that :func:`write_rows` made. None when there are none."""
+    return _appended(table, fragments_of(fragments))
+
+
+def overwrite_fragments(table: Table, schema: pa.Schema, fragments: Iterable[FragmentText]) -> Staged:
+    """Stage fragments that :func:`write_rows` made, in its mode "overwrite", as the whole new content."""
+    return _overwritten(table, schema, fragments_of(fragments))
+
+
+def replace_by_fragments(table: Table, addresses: Addresses, new: Iterable[FragmentText]) -> Staged:
+    """Stage the removal of the rows at these addresses and the arrival of those in fragments, as one change."""
+    return _replaced(table, addresses, fragments_of(new))
+
+
+def update_fragments(
+    table: Table, removed: Sequence[int], updated: Iterable[FragmentText], new: Iterable[FragmentText]
+) -> Staged:
+    """Stage a distributed upsert: fragments that became empty, those that lost rows, and those with the new rows.
+
+    Without new rows it is a delete. The deletions in ``updated`` hold for this version only: committed on a newer one
+    they bring deleted rows back.
+    """
+    changed, added = fragments_of(updated), fragments_of(new)
+    before = {fragment.fragment_id: fragment.metadata for fragment in table.dataset.get_fragments()}
+    lost = sum(before[fragment_id].num_rows for fragment_id in removed)
+    lost += sum(before[fragment.id].num_rows - fragment.num_rows for fragment in changed)
+    if not added:
+        return stage_operation(
+            table, Kind.DELETE, LanceOperation.Delete(changed, list(removed), _BY_ADDRESS), deleted=lost
+        )
+    return _updated(table, list(removed), changed, added, lost)
+
+
+# --------------------------------------------------------------------------------------------- commit
+
+
+def commit(table: Table, staged: Staged, operation_id: str) -> Table:
+    """Show a staged change as the version after its pin, with the operation's id in the Lance transaction.
+
+    Raises ``CommitRefused`` when Lance turned it away, ``HeadMoved`` when it landed on top of a foreign commit.
+    """
+    if (table.branch, table.version) != (staged.branch, staged.version):
+        raise ValueError(f"{table.subject}: staged on version {staged.version}, committed on {table.version}")
+    with write_durably("table.commit", table.subject):
+        transaction = replace(staged.change, transaction_properties={OPERATION_ID: operation_id})
+        dataset = LanceDataset.commit(table.dataset, transaction, max_retries=0)
+    # Lance moves appends and the like over newer commits: any other version holds somebody's unpublished rows.
+    if dataset.version != staged.committed_version:
+        raise HeadMoved(table.subject, staged.committed_version, dataset.version)
+    return _moved(table, dataset)
+
+
+def audit_version(table: Table, staged: Staged) -> Table:
+    """A detached version that shows the staged rows before they exist: HEAD stays, only this handle sees it.
+
+    Row ids and row versions mean nothing in it. Its manifest is left for cleanup by age. Not with DynamoDB commits:
+    there Lance lists it as the newest version, and nobody could commit any more.
+    """
+    if table.uri.startswith("s3+ddb://"):
+        raise ValueError("a detached version would become HEAD in DynamoDB")
+    # A uuid of its own: recovery must not take the audit for the commit.
+    transaction = Transaction(staged.version, staged.change.operation)
+    with write_durably("table.audit", table.subject):
+        return _moved(table, LanceDataset.commit(table.dataset, transaction, detached=True))
+
+
+# --------------------------------------------------------------------------------------------- inline: rows, metadata
+
+
+def merge_rows(table: Table, rows: pa.Table, on: str = "object_id") -> Table:
+    """Inline. Update the rows whose key exists and insert the others, in one commit that never retries.
+
+    This is the compare-and-swap of the manifest: of two calls on the same version that share a key, the later one
+    raises ``PublishContention``. For keys that both insert this needs the primary-key annotation and no index use.
+    """
+
+    def merge(dataset: LanceDataset) -> None:
+        builder = dataset.merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
+        builder.conflict_retries(0).use_index(use_index=False).execute(rows)
+
+    return _inline(table, "table.merge", merge)
+
+
+def insert_absent_rows(table: Table, rows: pa.Table, on: str) -> Table:
+    """Inline. Insert the rows whose key is not there yet and leave the others alone, in one commit that never retries.
+
+    A call that loses to another commit raises ``PublishContention``; both may then look again.
+    """
+
+    def insert(dataset: LanceDataset) -> None:
+        builder = dataset.merge_insert(on).when_not_matched_insert_all()
+        builder.conflict_retries(0).use_index(use_index=False).execute(rows)
+
+    return _inline(table, "table.merge", insert)
+
+
+def set_schema_metadata(table: Table, entries: Mapping[str, str]) -> Table:
+    """Inline. Set keys of the schema's metadata, keeping the others."""
+    return _inline(table, "table.metadata", lambda dataset: dataset.update_schema_metadata(dict(entries)))
+
+
+def set_config(table: Table, entries: Mapping[str, str | None]) -> Table:
+    """Inline. Set keys of the dataset's configuration, keeping the others; None removes a key.
+
+    No commit from Python can skip Lance's automatic cleanup, so a table whose configuration asks for it must lose that.
+    """
+    return _inline(table, "table.metadata", lambda dataset: dataset.update_config(dict(entries)))
+
+
+def set_field_metadata(table: Table, column: str, entries: Mapping[str, str]) -> Table:
+    """Inline. Set keys of one column's metadata, keeping the others."""
+    return _inline(table, "table.metadata", lambda dataset: dataset.update_field_metadata({column: dict(entries)}))
+
+
+# --------------------------------------------------------------------------------------------- inline: branches
+
+
+def create_branch(table: Table, name: str) -> Table:
+    """Inline. Fork this very version under a new name, in constant time; the fork is opened at the same version."""
+    if name in table.branches():
+        raise AlreadyExists(f"{table.uri} has a branch '{name}' already")
+    if table.has_branch_storage(name):
+        message = f"{table.uri} has the storage of a deleted branch '{name}'"
+        raise AlreadyExists(message, hint=purge_hint(table.uri, name))
+    with write_durably("table.branch.create", table.subject):
+        _own_handle(table).create_branch(name, table.version)
+    return open_table(table.uri, name, table.version, table.access)
+
+
+def delete_branch(table: Table, name: str) -> bool:
+    """Inline. Delete a branch's ref and storage; False when there is no such ref. One with children is refused."""
+    if name not in table.branches():
+        return False
+
+    def delete() -> None:
+        with write_durably("table.branch.delete", table.subject):
+            table.dataset.branches.delete(name)
+
+    settled(delete)
+    return True
+
+
+def drop_versions(table: Table, versions: Sequence[int]) -> int:
+    """Inline. Remove these versions and the files that only they need; the freed bytes. Staged files stay.
+
+    The version that a branch was made from stays, and every file that the branch needs of it.
+    """
+    if not versions:
+        return 0
+    with write_durably("table.versions.drop", table.subject):
+        return _own_handle(table).cleanup_old_versions(versions=list(versions)).bytes_removed
+
+
+# --------------------------------------------------------------------------------------------- steps
+
+
+@contextmanager
+def write_durably(name: str, subject: str) -> Generator[None]:
+    """Surround one durable write of Lance about ``subject``: its errors become ours, and a test can make it fail."""
+    with translated(subject), durable(name, subject):
+        yield
+
+
+def _own_handle(table: Table) -> LanceDataset:
+    """A handle that Lance may move: inline writes advance the one that they are called on."""
+    with translated(table.subject):
+        return table.dataset.checkout_version(table.version)
+
+
+def _moved(table: Table, dataset: LanceDataset) -> Table:
+    return replace(table, version=dataset.version, handle=dataset)
+
+
+def _inline(table: Table, name: str, write: Callable[[LanceDataset], object]) -> Table:
+    dataset = _own_handle(table)
+    with write_durably(name, table.subject):
+        write(dataset)
+    return _moved(table, dataset)
+
+
+def stage_operation(
+    table: Table,
+    kind: Kind,
+    operation: LanceOperation.BaseOperation,
+    *,
+    inserted: int = 0,
+    updated: int = 0,
+    deleted: int = 0,
+) -> Staged:
+    """Return a Lance operation on this version as a staged change, with the rows that it touches."""
+    return Staged(
+        kind=kind,
+        branch=table.branch,
+        version=table.version,
+        change=Transaction(table.version, operation),
+        inserted=inserted,
+        updated=updated,
+        deleted=deleted,
+    )
+
+
+def _write(table: Table, rows: Rows, mode: WriteMode) -> list[FragmentMetadata]:
+    with write_durably("table.stage", table.subject):
+        return lance_fragment.write_fragments(
+            rows,
+            table.dataset,
+            mode=mode,
+            # An append follows its dataset, which an older release may have made.
+            data_storage_version=STORAGE_VERSION if mode == "overwrite" else None,
+            enable_stable_row_ids=True,
+            allow_external_blob_outside_bases=True,
+        )
+
+
+def _appended(table: Table, new: list[FragmentMetadata]) -> Staged | None:
+    if not new:
+        return None
+    return stage_operation(table, Kind.APPEND, LanceOperation.Append(new), inserted=row_count(new))
+
+
+def _overwritten(table: Table, schema: pa.Schema, new: list[FragmentMetadata]) -> Staged:
+    return stage_operation(table, Kind.OVERWRITE, LanceOperation.Overwrite(schema, new), inserted=row_count(new))
+
+
+def _replaced(table: Table, addresses: Addresses, new: list[FragmentMetadata]) -> Staged:
+    gone, shrunk = _without(table, addresses)
+    return _updated(table, gone, shrunk, new, len(addresses))
+
+
+def _updated(
+    table: Table, gone: list[int], shrunk: list[FragmentMetadata], new: list[FragmentMetadata], went: int
+) -> Staged:
+    operation = LanceOperation.Update(gone, shrunk, new, fields_modified=[])
+    came = row_count(new)
+    inserted, updated, deleted = max(0, came - went), min(came, went), max(0, went - came)
+    return stage_operation(table, Kind.UPSERT, operation, inserted=inserted, updated=updated, deleted=deleted)
+
+
+def _remove(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentMetadata | None:
+    fragment = table.dataset.get_fragment(fragment_id)
+    if fragment is None:
+        raise ValueError(f"{table.subject} has no fragment {fragment_id} at version {table.version}")
+    with write_durably("table.stage", table.subject):
+        return fragment.delete_rows(offsets)
+
+
+def _without(table: Table, addresses: Addresses) -> tuple[list[int], list[FragmentMetadata]]:
+    """The fragments that lose rows: the ids of those that become empty, and the others as they are left."""
+    left = {
+        fragment_id: _remove(table, fragment_id, offsets) for fragment_id, offsets in offsets_by_fragment(addresses)
+    }
+    gone = [fragment_id for fragment_id, fragment in left.items() if fragment is None]
+    return gone, [fragment for fragment in left.values() if fragment is not None]
