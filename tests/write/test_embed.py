@@ -185,7 +185,7 @@ def test_on_a_branch(papers: Graph) -> None:
 
 
 def test_another_model_than_the_recorded_one_is_refused_before_anything_is_asked(papers: Graph) -> None:
-    with pytest.raises(EmbeddingError, match="of the model 'm1'"):
+    with pytest.raises(EmbeddingError, match="by the model 'm1'"):
         embed(papers._manifest, papers.schema, "Paper", settings=EmbeddingSettings("mock", model="m2"))
 
 

@@ -1,4 +1,4 @@
-"""Work that divides: indexes are built in pieces, wherever the pieces run, and are the same as those built at once."""
+"""Executors: indexes are built in segments, wherever the tasks run, and are the same as those built as a whole."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def plan(table: Table, condition: str) -> str:
 
 
 @pytest.mark.usefixtures("in_pieces")
-def test_indexes_in_pieces_find_what_those_built_at_once_find(shelf: Graph, tmp_path: Path) -> None:
+def test_indexes_built_in_segments_find_what_whole_ones_find(shelf: Graph, tmp_path: Path) -> None:
     runner, other = Travelling(), omnigraph.open(shutil.copytree(shelf.uri, tmp_path / "other.og"))
     report = ensure_indexes(shelf._manifest, "main", executor=runner)
     assert report.deferred == ()
@@ -105,14 +105,14 @@ def test_indexes_in_pieces_find_what_those_built_at_once_find(shelf: Graph, tmp_
 
 
 @pytest.mark.usefixtures("in_pieces")
-def test_this_process_builds_each_index_at_once(shelf: Graph) -> None:
+def test_this_process_builds_each_index_as_a_whole(shelf: Graph) -> None:
     local: Executor = LOCAL
     assert ensure_indexes(shelf._manifest, "main", ["Near"], executor=local).commit is not None
     segments = {index.name: len(index.segments) for index in shelf.snapshot().table("Near").dataset.describe_indices()}
     assert segments == {"id_idx": 1, "src_idx": 1, "dst_idx": 1}
 
 
-def test_few_rows_are_one_piece_for_any_runner(shelf: Graph) -> None:
+def test_few_rows_are_one_segment_for_any_executor(shelf: Graph) -> None:
     runner = Travelling()
     ensure_indexes(shelf._manifest, "main", ["Near"], executor=runner)
     assert runner.runs == [3, 0]

@@ -1,4 +1,4 @@
-"""Indexes: those on ids and ends, and those that are declared; a commit of their own, once, and only where they pay."""
+"""Indexes on ids and ends, and declared ones: built once, in a commit of their own, and only where they pay."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def ports(first: int, count: int) -> pa.Table:
 # --------------------------------------------------------------------------------------------- what is declared
 
 
-def test_each_declaration_means_the_index_of_its_type(shelf: Graph) -> None:
+def test_each_declaration_requires_the_index_of_its_type(shelf: Graph) -> None:
     report = ensure_indexes(shelf._manifest, "main", actor="act-ann")
     assert kinds(shelf, "Book") == KINDS
     assert kinds(shelf, "Near") == {"id": B, "src": B, "dst": B, "why": T}
@@ -107,7 +107,7 @@ def test_each_declaration_means_the_index_of_its_type(shelf: Graph) -> None:
     assert report.commit.actor == "act-ann"
 
 
-def test_what_cannot_be_built_is_put_off_with_the_reason(shelf: Graph) -> None:
+def test_what_cannot_be_built_is_deferred_with_a_reason(shelf: Graph) -> None:
     reasons = {
         (each.index.table_key, each.index.column): each.reason
         for each in ensure_indexes(shelf._manifest, "main").deferred
@@ -119,7 +119,7 @@ def test_what_cannot_be_built_is_put_off_with_the_reason(shelf: Graph) -> None:
     }
 
 
-def test_vectors_are_put_off_until_a_row_has_one(tmp_path: Path) -> None:
+def test_vector_indexes_are_deferred_until_a_row_has_a_vector(tmp_path: Path) -> None:
     graph = omnigraph.init(tmp_path / "g.og", SHELF)
     graph.mutate('query q() { insert Book { code: "b1" } }')
     report = ensure_indexes(graph._manifest, "main", ["Book"])
@@ -148,7 +148,7 @@ def test_a_second_time_there_is_nothing_to_do(shelf: Graph) -> None:
     assert written(shelf) == before
 
 
-def test_only_what_lags_behind_is_built_anew(shelf: Graph) -> None:
+def test_only_indexes_that_lag_are_rebuilt(shelf: Graph) -> None:
     ensure_indexes(shelf._manifest, "main")
     near = shelf.snapshot().pins["edge:Near"]
     shelf.mutate('query q() { insert Book { code: "b3", title: "A fox" } }')
@@ -223,7 +223,7 @@ def test_large_loads_are_indexed_afterwards(fleet: Graph, monkeypatch: pytest.Mo
     assert indexed(fleet, "Leg") == {"id": 10}
 
 
-def test_rows_that_come_meanwhile_are_not_lost(fleet: Graph) -> None:
+def test_rows_written_meanwhile_are_not_lost(fleet: Graph) -> None:
     with meanwhile(lambda: fleet.load(nodes={"Port": ports(0, 5)})):
         report = ensure_indexes(fleet._manifest, "main", ["node:Port"])
     assert fleet.snapshot().pins["node:Port"].row_count == 7

@@ -1,4 +1,4 @@
-"""Rows in files: all of them come back, and rows of one text are never parted."""
+"""Spilled rows: all of them come back, and rows with the same string are in one partition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TEXTS = st.lists(st.lists(st.none() | st.text(max_size=20) | st.sampled_from(["a
 
 @settings(deadline=None)
 @given(TEXTS, st.integers(1, 5))
-def test_rows_of_one_text_lie_in_one_part(texts: list[list[str | None]], parts: int) -> None:
+def test_rows_with_the_same_string_are_in_one_partition(texts: list[list[str | None]], parts: int) -> None:
     given_ = pieces(texts)
     found = spill_partitions(SCHEMA, given_, "text", parts)
     assert len(found) == parts

@@ -1,7 +1,7 @@
-"""Small writers on the graph of ``tests/manifest/publishing.py``, their troubles, and what a graph shows of them.
+"""Small writers on the graph of ``tests/manifest/publishing.py``, faults for them, and what a graph shows afterwards.
 
-They are real work for :func:`omnigraph.write.commit.commit`, with the rules that a schema would give them, and they
-pickle, so that a child process can run them and die. A manifest is opened as a writer finds it: nothing is healed.
+They are operations for :func:`omnigraph.write.commit.commit_operation`, with rules like those of a schema. They pickle,
+so that a child process can run them and die. A manifest is opened as a writer finds it: nothing is healed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.failpoints import Step, When, _arming
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
-from omnigraph.storage.pinned import Access, Table, open_table
 from omnigraph.storage.staging import Staged
+from omnigraph.storage.table import Access, Table, open_table
 from omnigraph.write.commit.audit import list_recoveries
-from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, WriteOperation, commit
+from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, WriteOperation, commit_operation
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from tests.crash import fresh_copy
 from tests.deleting import delete_where
@@ -126,12 +126,12 @@ class OverwriteCities:
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
         """Nothing is read."""
         del snapshot
-        return PreparedWrite((TableChange(CITY, partial(_overwritten, names=self.names)),), frozenset(), None)
+        return PreparedWrite((TableChange(CITY, partial(_stage_overwrite, names=self.names)),), frozenset(), None)
 
 
 def append_nodes(table_key: str, names: Sequence[str]) -> TableChange:
     """New nodes, whose names are their ids."""
-    return TableChange(table_key, lambda table: tables.append(table, _nodes(table, names)))
+    return TableChange(table_key, lambda table: tables.append(table, _make_nodes(table, names)))
 
 
 def append_edges(edges: Iterable[Knows]) -> TableChange:
@@ -140,11 +140,11 @@ def append_edges(edges: Iterable[Knows]) -> TableChange:
     return TableChange(KNOWS, lambda table: tables.append(table, pa.Table.from_pylist(rows, schema=table.schema)))
 
 
-def _overwritten(table: Table, names: Sequence[str]) -> Staged:
-    return tables.overwrite(table, _nodes(table, names))
+def _stage_overwrite(table: Table, names: Sequence[str]) -> Staged:
+    return tables.overwrite(table, _make_nodes(table, names))
 
 
-def _nodes(table: Table, names: Sequence[str]) -> pa.Table:
+def _make_nodes(table: Table, names: Sequence[str]) -> pa.Table:
     return pa.table({"id": list(names), "name": list(names)}, schema=table.schema)
 
 
@@ -165,32 +165,32 @@ LAST = LoadAll(("last",), ("last",), (("last", "last"),))
 
 
 @dataclass(frozen=True, slots=True)
-class Overtaken:
-    """Work that was prepared just before somebody else wrote."""
+class OvertakenOperation:
+    """An operation that is prepared just before somebody else writes."""
 
-    work: WriteOperation[None]
+    operation: WriteOperation[None]
     others: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
 
     @property
     def kind(self) -> WriterKind:
         """As the work's."""
-        return self.work.kind
+        return self.operation.kind
 
     @property
     def strict(self) -> bool:
         """As the work's."""
-        return self.work.strict
+        return self.operation.strict
 
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
         """Once for each of the others."""
-        prepared = self.work.prepare(snapshot)
+        prepared = self.operation.prepare(snapshot)
         if self.others:
             self.others.pop()()
         return prepared
 
 
 @contextmanager
-def right_after(name: str, detail: str, other: Callable[[], object]) -> Generator[None]:
+def run_right_after(name: str, detail: str, other: Callable[[], object]) -> Generator[None]:
     """Run ``other`` once, inside a writer's section, right after its first durable write of a kind."""
     waiting = [other]
 
@@ -204,8 +204,8 @@ def right_after(name: str, detail: str, other: Callable[[], object]) -> Generato
 
 
 @contextmanager
-def failing_at(name: str, when: When, detail: str = "") -> Generator[None]:
-    """The first durable write of a kind fails, or lands and its answer is lost."""
+def fail_at(name: str, when: When, detail: str = "") -> Generator[None]:
+    """Make the first durable write of a kind fail, or lose its answer."""
     failed: list[Step] = []
 
     def act(now: When, step: Step) -> None:
@@ -222,70 +222,72 @@ def failing_at(name: str, when: When, detail: str = "") -> Generator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """Everything that a branch shows."""
+class GraphState:
+    """All ids that a branch shows."""
 
     people: tuple[str, ...]
     cities: tuple[str, ...]
     knows: tuple[str, ...]
 
-    def __add__(self, other: Shown) -> Shown:
-        return Shown(
+    def __add__(self, other: GraphState) -> GraphState:
+        return GraphState(
             tuple(sorted(self.people + other.people)),
             tuple(sorted(self.cities + other.cities)),
             tuple(sorted(self.knows + other.knows)),
         )
 
 
-BY_NEXT = Shown(("next",), ("next",), ("next-next",))
-BY_LAST = Shown(("last",), ("last",), ("last-last",))
+BY_NEXT = GraphState(("next",), ("next",), ("next-next",))
+BY_LAST = GraphState(("last",), ("last",), ("last-last",))
 
 
 def make_template(folder: Path) -> Path:
     """A graph with two people who know each other, and one city."""
     root = folder / "graph.og"
     make_graph(locate(root))
-    write(manifest_at(root), LoadAll(("ann", "bob"), ("rome",), (("bob", "ann"),)))
+    write_commit(open_manifest(root), LoadAll(("ann", "bob"), ("rome",), (("bob", "ann"),)))
     return root
 
 
-def copy_of(template: Path, branch: str = MAIN) -> Path:
+def copy_template(template: Path, branch: str = MAIN) -> Path:
     """A fresh graph. A copy of one that has branches already would share their files with it."""
     root = fresh_copy(template)
     if branch != MAIN:
-        create_branch(manifest_at(root), branch, MAIN, None)
+        create_branch(open_manifest(root), branch, MAIN, None)
     return root
 
 
-def manifest_at(root: Path | str, locks: LockSettings = FLOCK) -> Manifest:
-    """A handle as a writer has it, from a process that has not opened the graph before."""
+def open_manifest(root: Path | str, locks: LockSettings = FLOCK) -> Manifest:
+    """Return a handle as a writer has it in a process that has not opened the graph before."""
     location = locate(root)
     return Manifest(location, Access(location.options()), locks)
 
 
-def write(
+def write_commit(
     manifest: Manifest,
-    work: WriteOperation[None],
+    operation: WriteOperation[None],
     branch: str = MAIN,
     *,
     if_commit: str | None = None,
     txn: tuple[str, int] | None = None,
 ) -> CommitRecord | None:
-    """One commit."""
+    """Commit an operation."""
     terms = CommitOptions(branch, manifest.schema_hash(), "tests", if_commit=if_commit, txn=txn)
-    return commit(manifest, work, terms).commit
+    return commit_operation(manifest, operation, terms).commit
 
 
-def write_at(root: str, work: WriteOperation[None], branch: str = MAIN, locks: LockSettings = FLOCK) -> str | None:
-    """One commit by a fresh process; its id."""
-    made = write(manifest_at(root, locks), work, branch)
+def write_in_process(
+    root: str, operation: WriteOperation[None], branch: str = MAIN, locks: LockSettings = FLOCK
+) -> str | None:
+    """Commit an operation in a fresh process; return the id of the commit."""
+    made = write_commit(open_manifest(root, locks), operation, branch)
     return None if made is None else made.id
 
 
-def shown(manifest: Manifest, branch: str = MAIN) -> Shown:
-    """What a reader sees now, in one snapshot."""
+def read_state(manifest: Manifest, branch: str = MAIN) -> GraphState:
+    """Read everything in one snapshot."""
     snapshot = take_snapshot(manifest, branch)
-    return Shown(ids_of(snapshot, PERSON), ids_of(snapshot, CITY), ids_of(snapshot, KNOWS))
+    return GraphState(ids_of(snapshot, PERSON), ids_of(snapshot, CITY), ids_of(snapshot, KNOWS))
 
 
 def ids_of(snapshot: Snapshot, table_key: str) -> tuple[str, ...]:
@@ -300,7 +302,7 @@ def head_id(manifest: Manifest, branch: str = MAIN) -> str:
     return head.id
 
 
-def heads(manifest: Manifest, branch: str = MAIN) -> dict[str, tuple[int, int]]:
+def read_versions(manifest: Manifest, branch: str = MAIN) -> dict[str, tuple[int, int]]:
     """The pin and the newest version of every table, each on the branch that owns it."""
     found: dict[str, tuple[int, int]] = {}
     for table_key, pin in take_snapshot(manifest, branch).pins.items():
@@ -312,16 +314,16 @@ def heads(manifest: Manifest, branch: str = MAIN) -> dict[str, tuple[int, int]]:
 def assert_settled(manifest: Manifest, branch: str = MAIN) -> None:
     """Nothing is left to finish: no sidecar, no drift, and no operation was audited twice."""
     assert list_sidecars(manifest.objects) == []
-    assert {pin: head for pin, head in heads(manifest, branch).values() if pin != head} == {}
+    assert {pin: head for pin, head in read_versions(manifest, branch).values() if pin != head} == {}
     audited = [recovery.operation_id for recovery in list_recoveries(manifest)]
     assert len(set(audited)) == len(audited)
 
 
-def states_around(template: Path, work: WriteOperation[None], branch: str) -> tuple[Shown, Shown]:
-    """What a branch shows before and after a writer."""
-    manifest = manifest_at(copy_of(template, branch))
-    before = shown(manifest, branch)
-    write(manifest, work, branch)
-    after = shown(manifest, branch)
+def read_states_around(template: Path, operation: WriteOperation[None], branch: str) -> tuple[GraphState, GraphState]:
+    """Return what a branch shows before and after an operation."""
+    manifest = open_manifest(copy_template(template, branch))
+    before = read_state(manifest, branch)
+    write_commit(manifest, operation, branch)
+    after = read_state(manifest, branch)
     assert before != after
     return before, after

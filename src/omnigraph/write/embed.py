@@ -25,7 +25,7 @@ from omnigraph.read.search import Embedder, EmbeddingSettings, create_embedder
 from omnigraph.storage.arrow_schema import arrow_field
 from omnigraph.storage.columns import Values, column_of, compute, places, to_list
 from omnigraph.storage.filters import AnyOf, quoted_name
-from omnigraph.write.commit import CommitOptions, PreparedWrite, WriterKind, commit
+from omnigraph.write.commit import CommitOptions, PreparedWrite, WriterKind, commit_operation
 from omnigraph.write.mutation import StagingArea
 
 DEFAULT_BATCH: Final = 1_000
@@ -92,7 +92,7 @@ def embed(
     )
     result = EmbedResult(type_name, options.branch, {target.vector.name: 0 for target in targets}, 0, ())
     for pieces in ((piece,) for piece in filled) if commit_each else (tuple(filled),):
-        done = commit(manifest, EmbedOperation(pieces), options)
+        done = commit_operation(manifest, EmbedOperation(pieces), options)
         made = () if done.commit is None else (commit_of(done.commit),)
         result = result.add(done.outcome, sum(piece.rows.num_rows for piece in pieces), made)
     return result

@@ -20,19 +20,18 @@ from omnigraph.errors import NotFound
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.manifest.contract import current_schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
-from omnigraph.manifest.opening import current_schema
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table_upkeep
-from omnigraph.storage import table_writes as tables
 from omnigraph.storage.columns import column_of, compute
 from omnigraph.storage.filters import quoted_name
 from omnigraph.storage.staging import IndexKind, Staged
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_upkeep import has_any
-from omnigraph.write.commit import CommitOptions, PreparedWrite, TableChange, WriterKind, commit
+from omnigraph.write.commit import CommitOptions, PreparedWrite, TableChange, WriterKind, commit_operation
 from omnigraph.write.executor import LOCAL, Executor, group_evenly
 
 MIN_ROWS_IN_A_SEGMENT: Final = 500_000
@@ -175,7 +174,9 @@ class EnsureIndexesOperation:
 def _commit_indexes(
     manifest: Manifest, branch: str, operation: EnsureIndexesOperation, actor: str | None
 ) -> IndexReport:
-    result = commit(manifest, operation, CommitOptions(branch, manifest.schema_hash(), actor, "ensure indexes"))
+    result = commit_operation(
+        manifest, operation, CommitOptions(branch, manifest.schema_hash(), actor, "ensure indexes")
+    )
     report = result.outcome
     made = None if result.commit is None else commit_of(result.commit)
     return IndexReport(report.built, report.present, report.deferred, made)
@@ -212,7 +213,7 @@ def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], executor: Execut
     """
     required = {column: kind for column, kind in kinds.items() if has_any(table, column, kind)}
     pieces = [piece for column, kind in required.items() for piece in _plan_segments(table, column, kind, executor)]
-    segments: dict[str, list[tables.Segment]] = {column: [] for column in required}
+    segments: dict[str, list[table_upkeep.Segment]] = {column: [] for column in required}
     for piece, segment in zip(pieces, executor.run(partial(_build_segment, table), pieces), strict=True):
         segments[piece.column].append(segment)
     divided = {column: tuple(each) for column, each in segments.items() if len(each) > 1}
@@ -229,7 +230,7 @@ def _plan_segments(table: Table, column: str, kind: IndexKind, runner: Executor)
         yield _SegmentTask(column, kind, group, len(groups) == 1)
 
 
-def _build_segment(table: Table, piece: _SegmentTask) -> tables.Segment:
+def _build_segment(table: Table, piece: _SegmentTask) -> table_upkeep.Segment:
     segment = table_upkeep.build_segment(table, piece.column, piece.kind, piece.fragments)
     # No query can read a single inverted segment before it is joined.
     alone = piece.is_all and piece.kind is IndexKind.INVERTED

@@ -20,7 +20,7 @@ from omnigraph.write.commit.audit import (
     list_recoveries,
     record_recovery,
 )
-from tests.write.writers import make_template, manifest_at
+from tests.write.writers import make_template, open_manifest
 
 AT = datetime(2026, 5, 1, 12, 30, 15, 123456, UTC)
 FIRST = Recovery(
@@ -30,7 +30,7 @@ FIRST = Recovery(
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Manifest:
-    return manifest_at(make_template(tmp_path))
+    return open_manifest(make_template(tmp_path))
 
 
 def test_nothing_was_recovered_yet(manifest: Manifest) -> None:
@@ -38,7 +38,7 @@ def test_nothing_was_recovered_yet(manifest: Manifest) -> None:
     assert not is_audited(manifest, "01A")
 
 
-def test_what_was_recorded_is_told_newest_first(manifest: Manifest) -> None:
+def test_recoveries_are_listed_newest_first(manifest: Manifest) -> None:
     second = replace(FIRST, operation_id="01B", for_actor=None, outcomes=(), created_at=AT + timedelta(seconds=1))
     record_recovery(manifest, FIRST)
     record_recovery(manifest, second)
@@ -77,6 +77,6 @@ def test_many_at_once_record_one_row_each(manifest: Manifest, race: int) -> None
     # None of them finds a table: of two that make it, the later one must not put an empty one over the other's row.
     wanted = [replace(FIRST, operation_id=operation) for operation in ("01A", "01B") for _ in range(2)]
     with ThreadPoolExecutor(len(wanted)) as pool:
-        for done in [pool.submit(record_recovery, manifest_at(manifest.location.uri), each) for each in wanted]:
+        for done in [pool.submit(record_recovery, open_manifest(manifest.location.uri), each) for each in wanted]:
             done.result()
     assert sorted(found.operation_id for found in list_recoveries(manifest)) == ["01A", "01B"]

@@ -28,17 +28,17 @@ from tests.write.writers import (
     NEXT,
     WRITERS,
     assert_settled,
-    copy_of,
+    copy_template,
     make_template,
-    manifest_at,
-    shown,
-    states_around,
-    write,
+    open_manifest,
+    read_state,
+    read_states_around,
+    write_commit,
 )
 
 Fault: TypeAlias = tuple[int, When]
 Told: TypeAlias = Literal["committed", "failed", "unknown"]
-states_of = cache(states_around)
+states_of = cache(read_states_around)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def faults_at(faults: Collection[Fault]) -> Generator[list[Step]]:
+def inject_faults(faults: Collection[Fault]) -> Generator[list[Step]]:
     """Fail at these writes as a full disk or a broken connection does, and record all of them."""
     steps: list[Step] = []
 
@@ -61,14 +61,14 @@ def faults_at(faults: Collection[Fault]) -> Generator[list[Step]]:
         yield steps
 
 
-def written_with(
+def write_with_faults(
     faults: Collection[Fault], manifest: Manifest, work: WriteOperation[None], branch: str
 ) -> tuple[Told, str]:
     """What the writer is told, and the steps on the way."""
     told: Told = "committed"
-    with faults_at(faults) as steps:
+    with inject_faults(faults) as steps:
         try:
-            write(manifest, work, branch)
+            write_commit(manifest, work, branch)
         except OutcomeUnknown:
             told = "unknown"
         except OmniGraphError:
@@ -76,14 +76,14 @@ def written_with(
     return told, ", ".join(step.name for step in steps)
 
 
-def faults_in(
+def find_faults(
     template: Path, work: WriteOperation[None], branch: str, locks: LockSettings, so_far: tuple[Fault, ...]
 ) -> list[Fault]:
     """Every write that follows the faults so far. Those of the lock itself are the lock's own matter."""
-    manifest = manifest_at(copy_of(template, branch), locks)
-    with faults_at(so_far) as steps:
+    manifest = open_manifest(copy_template(template, branch), locks)
+    with inject_faults(so_far) as steps:
         try:
-            write(manifest, work, branch)
+            write_commit(manifest, work, branch)
         except OmniGraphError:
             assert so_far
     last = max((number for number, _ in so_far), default=0)
@@ -91,19 +91,19 @@ def faults_in(
     return [(number, when) for number in numbers for when in ("before", "after")]
 
 
-def check(
+def check_faults(
     template: Path, work: WriteOperation[None], branch: str, locks: LockSettings, faults: tuple[Fault, ...]
 ) -> Told:
     """One writer meets the faults, then another one writes to every table."""
     before, after = states_of(template, work, branch)
-    manifest = manifest_at(copy_of(template, branch), locks)
-    told, steps = written_with(faults, manifest, work, branch)
+    manifest = open_manifest(copy_template(template, branch), locks)
+    told, steps = write_with_faults(faults, manifest, work, branch)
     why = f"{faults}: {told} after {steps}"
     allowed = {"committed": {after}, "failed": {before}, "unknown": {before, after}}[told]
-    other = manifest_at(manifest.location.uri, locks)
-    assert shown(other, branch) in allowed, why
-    write(other, NEXT, branch)
-    assert shown(other, branch) in {state + BY_NEXT for state in allowed}, why
+    other = open_manifest(manifest.location.uri, locks)
+    assert read_state(other, branch) in allowed, why
+    write_commit(other, NEXT, branch)
+    assert read_state(other, branch) in {state + BY_NEXT for state in allowed}, why
     assert_settled(other, branch)
     return told
 
@@ -117,8 +117,11 @@ PLACES: Final = (("main", FLOCK), ("dev", FLOCK), ("main", LEASE))
 )
 def test_one_fault_anywhere(template: Path, writer: str, place: int) -> None:
     work, (branch, locks) = WRITERS[writer], PLACES[place]
-    told = [check(template, work, branch, locks, (fault,)) for fault in faults_in(template, work, branch, locks, ())]
-    # One fault is always answered: it is taken back, or it had landed and is found.
+    told = [
+        check_faults(template, work, branch, locks, (fault,))
+        for fault in find_faults(template, work, branch, locks, ())
+    ]
+    # One fault never leaves the outcome unknown: the write is rolled back, or had landed and is found.
     assert set(told) == {"committed", "failed"}
 
 
@@ -129,9 +132,9 @@ def test_one_fault_anywhere(template: Path, writer: str, place: int) -> None:
 )
 def test_two_faults_anywhere(template: Path, work: WriteOperation[None], locks: LockSettings) -> None:
     told = {
-        check(template, work, "main", locks, (first, second))
-        for first in faults_in(template, work, "main", locks, ())
-        for second in faults_in(template, work, "main", locks, (first,))
+        check_faults(template, work, "main", locks, (first, second))
+        for first in find_faults(template, work, "main", locks, ())
+        for second in find_faults(template, work, "main", locks, (first,))
     }
     # The second one meets the way back, so nobody can say yet how it ends, or the staging beside the first one.
     assert "unknown" in told

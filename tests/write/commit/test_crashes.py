@@ -28,15 +28,15 @@ from tests.write.writers import (
     LAST,
     NEXT,
     WRITERS,
-    Shown,
+    GraphState,
     assert_settled,
-    copy_of,
+    copy_template,
     make_template,
-    manifest_at,
-    shown,
-    states_around,
-    write,
-    write_at,
+    open_manifest,
+    read_state,
+    read_states_around,
+    write_commit,
+    write_in_process,
 )
 
 BRANCHES = [MAIN, "dev"]
@@ -57,24 +57,24 @@ class Death:
     branch: str
     number: int
     when: When
-    states: tuple[Shown, Shown]
+    states: tuple[GraphState, GraphState]
     complete: bool
     place: str
 
     @property
-    def outcome(self) -> Shown:
+    def outcome(self) -> GraphState:
         """What the next writer must find: all of it, once every table was committed."""
         return self.states[self.complete]
 
 
-def deaths(template: Path, work: WriteOperation[None], branch: str) -> Iterator[Death]:
+def list_deaths(template: Path, work: WriteOperation[None], branch: str) -> Iterator[Death]:
     """Kill the writer everywhere."""
-    states = states_around(template, work, branch)
-    steps = record(write_at, str(copy_of(template, branch)), work, branch)
+    states = read_states_around(template, work, branch)
+    steps = record(write_in_process, str(copy_template(template, branch)), work, branch)
     last_commit = max(step.number for step in steps if step.name == "table.commit")
     for number, when in every_crash(steps):
-        root = str(copy_of(template, branch))
-        kill_at(write_at, (root, work, branch), number, when)
+        root = str(copy_template(template, branch))
+        kill_at(write_in_process, (root, work, branch), number, when)
         complete = number > last_commit or (number, when) == (last_commit, "after")
         yield Death(root, work, branch, number, when, states, complete, _place(steps, number, when))
 
@@ -83,9 +83,9 @@ def _place(steps: list[Step], number: int, when: When) -> str:
     return f"killed {when} write {number} of {len(steps)}: {steps[number - 1].name}"
 
 
-def unfinished(death: Death) -> list[Sidecar]:
+def list_unfinished(death: Death) -> list[Sidecar]:
     """The operations that somebody else than their writer has to finish."""
-    manifest = manifest_at(death.root)
+    manifest = open_manifest(death.root)
     history = manifest.view(death.branch, with_lineage=True).history
     return [left for left in list_sidecars(manifest.objects) if history.find(left.commit_id or "") is None]
 
@@ -102,11 +102,11 @@ def go_on_after_each(found: list[Death]) -> None:
 
 def go_on(death: Death) -> None:
     """Read, write to the same tables, and look at what was left and what was written down."""
-    left = unfinished(death)
-    manifest = manifest_at(death.root)
-    assert shown(manifest, death.branch) in death.states
-    write(manifest, NEXT, death.branch)
-    assert shown(manifest, death.branch) == death.outcome + BY_NEXT
+    left = list_unfinished(death)
+    manifest = open_manifest(death.root)
+    assert read_state(manifest, death.branch) in death.states
+    write_commit(manifest, NEXT, death.branch)
+    assert read_state(manifest, death.branch) == death.outcome + BY_NEXT
     assert_settled(manifest, death.branch)
     kind = RecoveryKind.ROLLED_FORWARD if death.complete else RecoveryKind.ROLLED_BACK
     audited = [(found.operation_id, found.kind, found.for_actor) for found in list_recoveries(manifest)]
@@ -122,7 +122,7 @@ def test_killed_anywhere_the_next_writer_goes_on(
     capsys: pytest.CaptureFixture[str],
     request: pytest.FixtureRequest,
 ) -> None:
-    found = list(deaths(template, work, branch))
+    found = list(list_deaths(template, work, branch))
     assert {death.complete for death in found} == {True, False}
     run(go_on_after_each, found)
     with capsys.disabled():
@@ -132,9 +132,9 @@ def test_killed_anywhere_the_next_writer_goes_on(
 # --------------------------------------------------------------------------------------------- the second level
 
 
-def left_behind(death: Death) -> Left:
+def describe_leftovers(death: Death) -> Left:
     """What a recovery can tell of a dead writer: its decision, and how far each of its tables is beyond its pin."""
-    manifest = manifest_at(death.root)
+    manifest = open_manifest(death.root)
     view = manifest.view(death.branch, with_lineage=True)
     found: list[object] = []
     for sidecar in list_sidecars(manifest.objects):
@@ -148,12 +148,12 @@ def left_behind(death: Death) -> Left:
     return tuple(found)
 
 
-def distinct_deaths(template: Path, branch: str) -> list[Death]:
+def list_distinct_deaths(template: Path, branch: str) -> list[Death]:
     """One death for each state on disk that has something to recover."""
     found: dict[Left, Death] = {}
     for work in WRITERS.values():
-        for death in deaths(template, work, branch):
-            found.setdefault(left_behind(death), death)
+        for death in list_deaths(template, work, branch):
+            found.setdefault(describe_leftovers(death), death)
     found.pop((), None)
     return list(found.values())
 
@@ -162,14 +162,14 @@ def distinct_deaths(template: Path, branch: str) -> list[Death]:
 @pytest.mark.parametrize("branch", BRANCHES)
 def test_killed_again_inside_the_recovery(template: Path, branch: str, capsys: pytest.CaptureFixture[str]) -> None:
     kills = 0
-    states = distinct_deaths(template, branch)
+    states = list_distinct_deaths(template, branch)
     for death in states:
-        steps = record(write_at, death.root, NEXT, branch)
+        steps = record(write_in_process, death.root, NEXT, branch)
         again: list[tuple[str, str]] = []
         for second, second_when in every_crash(steps):
-            root = str(copy_of(template, branch))
-            kill_at(write_at, (root, death.work, branch), death.number, death.when)
-            kill_at(write_at, (root, NEXT, branch), second, second_when)
+            root = str(copy_template(template, branch))
+            kill_at(write_in_process, (root, death.work, branch), death.number, death.when)
+            kill_at(write_in_process, (root, NEXT, branch), second, second_when)
             again.append((root, f"{death.place}; the next one {_place(steps, second, second_when)}"))
         run(go_on_after_two, again, branch, death.outcome)
         kills += len(again)
@@ -178,19 +178,19 @@ def test_killed_again_inside_the_recovery(template: Path, branch: str, capsys: p
     assert len(states) > len(WRITERS)
 
 
-def go_on_after_two(found: list[tuple[str, str]], branch: str, outcome: Shown) -> None:
+def go_on_after_two(found: list[tuple[str, str]], branch: str, outcome: GraphState) -> None:
     """The first writer's outcome is fixed; the second one's write is all there or not at all."""
     for root, place in found:
-        manifest = manifest_at(root)
-        write(manifest, LAST, branch)
-        assert shown(manifest, branch) in (outcome + BY_LAST, outcome + BY_NEXT + BY_LAST), place
+        manifest = open_manifest(root)
+        write_commit(manifest, LAST, branch)
+        assert read_state(manifest, branch) in (outcome + BY_LAST, outcome + BY_NEXT + BY_LAST), place
         assert_settled(manifest, branch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("branch", BRANCHES)
 def test_two_processes_recover_at_once(template: Path, branch: str) -> None:
-    for death in distinct_deaths(template, branch):
+    for death in list_distinct_deaths(template, branch):
         ends = [pipe() for _ in range(2)]
         writers = [
             start(write_when_told, theirs, death.root, work, branch)
@@ -204,8 +204,8 @@ def test_two_processes_recover_at_once(template: Path, branch: str) -> None:
         for writer in writers:
             writer.join()
         assert None not in answers
-        manifest = manifest_at(death.root)
-        assert shown(manifest, branch) == death.outcome + BY_NEXT + BY_LAST, death.place
+        manifest = open_manifest(death.root)
+        assert read_state(manifest, branch) == death.outcome + BY_NEXT + BY_LAST, death.place
         assert_settled(manifest, branch)
 
 
@@ -213,4 +213,4 @@ def write_when_told(end: Pipe, root: str, work: WriteOperation[None], branch: st
     """Both have their modules loaded before either begins."""
     end.send("ready")
     assert end.recv() == "go"
-    end.send(write_at(root, work, branch))
+    end.send(write_in_process(root, work, branch))

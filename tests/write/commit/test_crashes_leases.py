@@ -24,8 +24,8 @@ from omnigraph.storage.locks import LockSettings
 from omnigraph.write.commit.audit import RecoveryKind
 from omnigraph.write.commit.sidecars import list_sidecars
 from tests import crash
-from tests.write.fleet import MOVE, NEXT, Fleet, copied, graph_at, shown, states_around, with_next
-from tests.write.writers import LEASE, assert_settled, manifest_at
+from tests.write.fleet import MOVE, NEXT, Fleet, add_next, copy_fleet, open_unhealed, read_fleet, read_fleets_around
+from tests.write.writers import LEASE, assert_settled, open_manifest
 
 SHORT = LockSettings("lease", ttl=2.0)
 _RENEWER = "omnigraph-lease"
@@ -34,11 +34,11 @@ _AT_ONCE = 4
 
 def move(uri: str, branch: str) -> None:
     """The mutation whose writer dies."""
-    graph_at(uri, SHORT).mutate(MOVE, branch=branch)
+    open_unhealed(uri, SHORT).mutate(MOVE, branch=branch)
 
 
 @contextmanager
-def _own_writes(act: Callable[[int, When, Step], None]) -> Generator[None]:
+def _watch_own_writes(act: Callable[[int, When, Step], None]) -> Generator[None]:
     """Number the writes of a writer. The renewals of its lease come when they come, and have no number."""
     numbers: dict[int, int] = {}
 
@@ -58,7 +58,7 @@ def record_move(uri: str, branch: str) -> list[Step]:
         if when == "before":
             steps.append(step)
 
-    with _own_writes(act):
+    with _watch_own_writes(act):
         move(uri, branch)
     return steps
 
@@ -70,12 +70,12 @@ def die_moving(uri: str, branch: str, number: int, when: When) -> None:
         if (own, now) == (number, when):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with _own_writes(act):
+    with _watch_own_writes(act):
         move(uri, branch)
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class LeaseDeath:
     """A graph whose writer died, and what the next one must find there."""
 
     uri: str
@@ -85,19 +85,21 @@ class Death:
     complete: bool
 
 
-def deaths(template: Path, branch: str, steps: Sequence[Step], points: Iterable[tuple[int, When]]) -> list[Death]:
+def list_lease_deaths(
+    template: Path, branch: str, steps: Sequence[Step], points: Iterable[tuple[int, When]]
+) -> list[LeaseDeath]:
     """Kill the writer at these points."""
-    states = states_around(template, MOVE, branch)
+    states = read_fleets_around(template, MOVE, branch)
     last = max(number for number, step in enumerate(steps, 1) if step.name == "table.commit")
-    found: list[Death] = []
+    found: list[LeaseDeath] = []
     for number, when in points:
-        uri = copied(template, branch)
+        uri = copy_fleet(template, branch)
         child = crash.start(die_moving, uri, branch, number, when)
         child.join()
         place = f"killed {when} write {number} of {len(steps)}: {steps[number - 1].name}"
         assert child.exitcode == -signal.SIGKILL, place
         complete = number > last or (number, when) == (last, "after")
-        found.append(Death(uri, branch, place, states, complete))
+        found.append(LeaseDeath(uri, branch, place, states, complete))
     return found
 
 
@@ -107,22 +109,22 @@ def is_held(uri: str) -> bool:
     return any(b'"free": false' in max(folder.iterdir()).read_bytes() for folder in folders)
 
 
-def go_on(death: Death) -> None:
+def go_on(death: LeaseDeath) -> None:
     """What the next process does: it writes to the same tables, without any special call."""
-    manifest = manifest_at(death.uri)
+    manifest = open_manifest(death.uri)
     history = manifest.view(death.branch, with_lineage=True).history
     left = [each for each in list_sidecars(manifest.objects) if history.find(each.commit_id or "") is None]
-    graph = graph_at(death.uri, LEASE)
-    assert shown(graph, death.branch) in death.states, death.place
+    graph = open_unhealed(death.uri, LEASE)
+    assert read_fleet(graph, death.branch) in death.states, death.place
     graph.mutate(NEXT, branch=death.branch)
-    assert shown(graph, death.branch) == with_next(death.states[death.complete]), death.place
+    assert read_fleet(graph, death.branch) == add_next(death.states[death.complete]), death.place
     assert_settled(manifest, death.branch)
     kind = RecoveryKind.ROLLED_FORWARD if death.complete else RecoveryKind.ROLLED_BACK
     audited = [(found.operation_id, found.kind, found.for_actor) for found in graph.recoveries()]
     assert audited == [(each.operation_id, kind, "tests") for each in left], death.place
 
 
-def go_on_after_each(found: Sequence[Death]) -> None:
+def go_on_after_each(found: Sequence[LeaseDeath]) -> None:
     """They wait for their leases side by side."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for done in [pool.submit(crash.run, go_on, death) for death in found]:
@@ -131,13 +133,13 @@ def go_on_after_each(found: Sequence[Death]) -> None:
 
 
 def test_killed_under_a_lease_the_next_writer_waits_and_goes_on(fleet_template: Path) -> None:
-    steps = crash.run(record_move, copied(fleet_template), MAIN)
+    steps = crash.run(record_move, copy_fleet(fleet_template), MAIN)
     names = [step.name for step in steps]
     sidecar = next(number for number, step in enumerate(steps, 1) if step.detail.startswith("__recovery"))
     first_commit = names.index("table.commit") + 1
     publish = names.index("table.merge") + 1
     points: list[tuple[int, When]] = [(sidecar, "after"), (first_commit, "after"), (publish, "before")]
-    found = deaths(fleet_template, MAIN, steps, points)
+    found = list_lease_deaths(fleet_template, MAIN, steps, points)
     assert all(is_held(death.uri) for death in found)
     assert [death.complete for death in found] == [False, False, True]
     go_on_after_each(found)
@@ -146,9 +148,9 @@ def test_killed_under_a_lease_the_next_writer_waits_and_goes_on(fleet_template: 
 @pytest.mark.slow
 @pytest.mark.parametrize("branch", [MAIN, "review"])
 def test_killed_anywhere_under_a_lease(fleet_template: Path, branch: str, capsys: pytest.CaptureFixture[str]) -> None:
-    steps = crash.run(record_move, copied(fleet_template, branch), branch)
+    steps = crash.run(record_move, copy_fleet(fleet_template, branch), branch)
     points: list[tuple[int, When]] = [(n, when) for n in range(1, len(steps) + 1) for when in ("before", "after")]
-    found = deaths(fleet_template, branch, steps, points)
+    found = list_lease_deaths(fleet_template, branch, steps, points)
     held = sum(is_held(death.uri) for death in found)
     assert 0 < held < len(found)
     assert {death.complete for death in found} == {True, False}

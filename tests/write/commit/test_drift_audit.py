@@ -1,4 +1,4 @@
-"""The row that tells of discarded drift: there once, wherever the writer that discarded it was killed."""
+"""The audit row of discarded drift is written once, wherever the writer that discarded it was killed."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from tests.write.writers import (
     LAST,
     NEXT,
     PERSON,
+    GraphState,
     LoadAll,
-    Shown,
     append_nodes,
     assert_settled,
-    copy_of,
-    failing_at,
+    copy_template,
+    fail_at,
     head_id,
-    heads,
     make_template,
-    manifest_at,
-    shown,
-    write,
-    write_at,
+    open_manifest,
+    read_state,
+    read_versions,
+    write_commit,
+    write_in_process,
 )
 
 BRANCHES = [MAIN, "dev"]
@@ -50,17 +50,17 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_template(tmp_path_factory.mktemp("drift"))
 
 
-def drifted(template: Path, branch: str) -> str:
+def make_drifted(template: Path, branch: str) -> str:
     """A graph in which two tables of a branch moved without a sidecar and without a publish."""
-    root = str(copy_of(template, branch))
+    root = str(copy_template(template, branch))
     # A branch has no tables of its own before it writes to them.
-    run(write_at, root, LoadAll(("cid",), ("oslo",), ()), branch)
+    run(write_in_process, root, LoadAll(("cid",), ("oslo",), ()), branch)
     run(_drift, root, branch)
     return root
 
 
 def _drift(root: str, branch: str) -> None:
-    manifest = manifest_at(root)
+    manifest = open_manifest(root)
     for table_key in DRIFTED:
         table = open_pin(manifest, take_snapshot(manifest, branch).pins[table_key])
         staged = append_nodes(table_key, ["ghost"]).stage(table)
@@ -72,86 +72,92 @@ def is_repair(step: Step) -> bool:
     return step.name == "table.merge" and "__manifest" in step.detail
 
 
-def told(manifest: Manifest) -> list[tuple[RecoveryKind, set[str]]]:
+def list_audited(manifest: Manifest) -> list[tuple[RecoveryKind, set[str]]]:
     return [(found.kind, {each.table_key for each in found.outcomes}) for found in list_recoveries(manifest)]
 
 
 @pytest.mark.parametrize("branch", BRANCHES)
-def test_killed_before_it_told_of_the_drift_the_next_writer_tells(template: Path, branch: str) -> None:
-    root = drifted(template, branch)
-    before = shown(manifest_at(root), branch)
-    moved = heads(manifest_at(root), branch)
-    number = next(step.number for step in record(write_at, drifted(template, branch), NEXT, branch) if is_repair(step))
-    kill_at(write_at, (root, NEXT, branch), number, "after")
-    manifest = manifest_at(root)
+def test_the_next_writer_audits_drift_if_the_first_was_killed(template: Path, branch: str) -> None:
+    root = make_drifted(template, branch)
+    before = read_state(open_manifest(root), branch)
+    moved = read_versions(open_manifest(root), branch)
+    number = next(
+        step.number
+        for step in record(write_in_process, make_drifted(template, branch), NEXT, branch)
+        if is_repair(step)
+    )
+    kill_at(write_in_process, (root, NEXT, branch), number, "after")
+    manifest = open_manifest(root)
     assert list_recoveries(manifest) == []
     repair = manifest.view(branch, with_lineage=True).history.head()
     assert repair is not None
     assert repair.actor == RECOVERY_ACTOR
 
-    run(write_at, root, LAST, branch)
+    run(write_in_process, root, LAST, branch)
     (discarded,) = list_recoveries(manifest)
     assert (discarded.kind, discarded.graph_commit_id) == (RecoveryKind.DRIFT_DISCARDED, repair.id)
     assert {each.table_key: (each.to_version, each.from_version) for each in discarded.outcomes} == {
         table_key: moved[table_key] for table_key in DRIFTED
     }
-    assert shown(manifest_at(root), branch) == before + BY_LAST
+    assert read_state(open_manifest(root), branch) == before + BY_LAST
     assert_settled(manifest, branch)
-    # It is not told again.
-    run(write_at, root, NEXT, branch)
+    # It is not audited again.
+    run(write_in_process, root, NEXT, branch)
     assert list_recoveries(manifest) == [discarded]
 
 
 @pytest.mark.parametrize("branch", daily(BRANCHES, ["dev"]))
-def test_killed_anywhere_drift_is_discarded_and_told_once(template: Path, branch: str) -> None:
-    before = shown(manifest_at(drifted(template, branch)), branch)
-    steps = record(write_at, drifted(template, branch), NEXT, branch)
+def test_killed_anywhere_drift_is_discarded_and_audited_once(template: Path, branch: str) -> None:
+    before = read_state(open_manifest(make_drifted(template, branch)), branch)
+    steps = record(write_in_process, make_drifted(template, branch), NEXT, branch)
     repair = next(step.number for step in steps if is_repair(step))
     # Later writes are those of a commit like any other, whose deaths are tried elsewhere.
     for number, when in every_crash(step for step in steps if step.number <= repair + 2):
-        root = drifted(template, branch)
-        kill_at(write_at, (root, NEXT, branch), number, when)
+        root = make_drifted(template, branch)
+        kill_at(write_in_process, (root, NEXT, branch), number, when)
         run(_go_on, root, branch, before, f"killed {when} {steps[number - 1]}")
 
 
-def _go_on(root: str, branch: str, before: Shown, place: str) -> None:
-    manifest = manifest_at(root)
-    write(manifest, LAST, branch)
-    assert shown(manifest, branch) == before + BY_LAST, place
-    assert told(manifest) == [(RecoveryKind.DRIFT_DISCARDED, set(DRIFTED))], place
+def _go_on(root: str, branch: str, before: GraphState, place: str) -> None:
+    manifest = open_manifest(root)
+    write_commit(manifest, LAST, branch)
+    assert read_state(manifest, branch) == before + BY_LAST, place
+    assert list_audited(manifest) == [(RecoveryKind.DRIFT_DISCARDED, set(DRIFTED))], place
     assert_settled(manifest, branch)
 
 
 def test_a_row_that_cannot_be_written_is_written_later(template: Path) -> None:
-    root = drifted(template, MAIN)
-    manifest = manifest_at(root)
+    root = make_drifted(template, MAIN)
+    manifest = open_manifest(root)
     for when in ("before", "after"):
-        with failing_at("table.merge", when, "_recoveries"), pytest.raises(StorageError):
-            write(manifest, NEXT)
-    write(manifest, NEXT)
-    assert told(manifest) == [(RecoveryKind.DRIFT_DISCARDED, set(DRIFTED))]
+        with fail_at("table.merge", when, "_recoveries"), pytest.raises(StorageError):
+            write_commit(manifest, NEXT)
+    write_commit(manifest, NEXT)
+    assert list_audited(manifest) == [(RecoveryKind.DRIFT_DISCARDED, set(DRIFTED))]
     assert_settled(manifest)
 
 
 def test_a_roll_back_by_its_own_writer_is_no_drift(template: Path) -> None:
-    root = copy_of(template)
-    with failing_at("table.merge", "before", "__manifest"), pytest.raises(StorageError):
-        write(manifest_at(root), NEXT)
-    head = manifest_at(root).view(MAIN, with_lineage=True).history.head()
+    root = copy_template(template)
+    with fail_at("table.merge", "before", "__manifest"), pytest.raises(StorageError):
+        write_commit(open_manifest(root), NEXT)
+    head = open_manifest(root).view(MAIN, with_lineage=True).history.head()
     assert head is not None
     assert head.actor == RECOVERY_ACTOR
-    write(manifest_at(root), LAST)
-    assert list_recoveries(manifest_at(root)) == []
+    write_commit(open_manifest(root), LAST)
+    assert list_recoveries(open_manifest(root)) == []
 
 
-def test_a_repair_under_a_later_recovery_is_told_too(template: Path) -> None:
-    root = drifted(template, MAIN)
-    number = next(step.number for step in record(write_at, drifted(template, MAIN), NEXT) if is_repair(step))
-    kill_at(write_at, (root, NEXT), number, "after")
-    manifest = manifest_at(root)
+def test_a_repair_under_a_later_recovery_is_audited_too(template: Path) -> None:
+    root = make_drifted(template, MAIN)
+    number = next(
+        step.number for step in record(write_in_process, make_drifted(template, MAIN), NEXT) if is_repair(step)
+    )
+    kill_at(write_in_process, (root, NEXT), number, "after")
+    manifest = open_manifest(root)
     put_sidecar(manifest.objects, dead_sidecar(manifest))
-    write(manifest, LAST)
-    assert told(manifest) == [
+    write_commit(manifest, LAST)
+    assert list_audited(manifest) == [
         (RecoveryKind.ROLLED_BACK, {CITY}),
         (RecoveryKind.DRIFT_DISCARDED, set(DRIFTED)),
     ]

@@ -33,7 +33,7 @@ from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.recovery import heal
-from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, commit
+from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, commit_operation
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from omnigraph.write.indexes import ensure_indexes
 from tests.write.writers import (
@@ -43,19 +43,19 @@ from tests.write.writers import (
     InsertEdge,
     InsertPeople,
     LoadAll,
-    Overtaken,
+    OvertakenOperation,
     OverwriteCities,
     append_nodes,
     assert_settled,
-    copy_of,
-    failing_at,
+    copy_template,
+    fail_at,
     head_id,
-    heads,
     make_template,
-    manifest_at,
-    right_after,
-    shown,
-    write,
+    open_manifest,
+    read_state,
+    read_versions,
+    run_right_after,
+    write_commit,
 )
 
 
@@ -66,7 +66,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(template: Path) -> Path:
-    return copy_of(template)
+    return copy_template(template)
 
 
 # --------------------------------------------------------------------------------------------- rules over two tables
@@ -74,21 +74,25 @@ def root(template: Path) -> Path:
 
 def test_an_edge_is_not_inserted_to_a_node_that_is_deleted_meanwhile(root: Path) -> None:
     # Nobody knows cid yet: the delete does not touch the table that the insert writes.
-    write(manifest_at(root), InsertPeople(("cid",)))
-    edge = Overtaken(InsertEdge("ann", "cid"), [lambda: write(manifest_at(root), DeletePerson("cid"))])
+    write_commit(open_manifest(root), InsertPeople(("cid",)))
+    edge = OvertakenOperation(
+        InsertEdge("ann", "cid"), [lambda: write_commit(open_manifest(root), DeletePerson("cid"))]
+    )
     with pytest.raises(InputError, match="missing"):
-        write(manifest_at(root), edge)
-    assert shown(manifest_at(root)).knows == ("bob-ann",)
-    assert_settled(manifest_at(root))
+        write_commit(open_manifest(root), edge)
+    assert read_state(open_manifest(root)).knows == ("bob-ann",)
+    assert_settled(open_manifest(root))
 
 
 def test_a_node_is_not_deleted_while_an_edge_to_it_is_inserted(root: Path) -> None:
-    write(manifest_at(root), InsertPeople(("cid",)))
-    delete = Overtaken(DeletePerson("cid"), [lambda: write(manifest_at(root), InsertEdge("ann", "cid"))])
+    write_commit(open_manifest(root), InsertPeople(("cid",)))
+    delete = OvertakenOperation(
+        DeletePerson("cid"), [lambda: write_commit(open_manifest(root), InsertEdge("ann", "cid"))]
+    )
     with pytest.raises(ExpectedVersionMismatch):
-        write(manifest_at(root), delete)
-    assert shown(manifest_at(root)).people == ("ann", "bob", "cid")
-    assert shown(manifest_at(root)).knows == ("ann-cid", "bob-ann")
+        write_commit(open_manifest(root), delete)
+    assert read_state(open_manifest(root)).people == ("ann", "bob", "cid")
+    assert read_state(open_manifest(root)).knows == ("ann-cid", "bob-ann")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +114,18 @@ class InsertNamed:
 
 
 def test_one_unique_value_is_not_inserted_twice_under_different_ids(root: Path) -> None:
-    first = Overtaken(InsertNamed("1", "eve"), [lambda: write(manifest_at(root), InsertNamed("2", "eve"))])
+    first = OvertakenOperation(
+        InsertNamed("1", "eve"), [lambda: write_commit(open_manifest(root), InsertNamed("2", "eve"))]
+    )
     with pytest.raises(InputError, match="taken"):
-        write(manifest_at(root), first)
-    assert shown(manifest_at(root)).people == ("2", "ann", "bob")
+        write_commit(open_manifest(root), first)
+    assert read_state(open_manifest(root)).people == ("2", "ann", "bob")
 
 
 def test_insert_only_work_is_validated_again_until_the_lock_decides(root: Path) -> None:
-    others = [partial(write, manifest_at(root), InsertPeople((name,))) for name in ("p1", "p2", "p3")]
-    assert write(manifest_at(root), Overtaken(InsertPeople(("cid",)), [*others])) is not None
-    assert shown(manifest_at(root)).people == ("ann", "bob", "cid", "p1", "p2", "p3")
+    others = [partial(write_commit, open_manifest(root), InsertPeople((name,))) for name in ("p1", "p2", "p3")]
+    assert write_commit(open_manifest(root), OvertakenOperation(InsertPeople(("cid",)), [*others])) is not None
+    assert read_state(open_manifest(root)).people == ("ann", "bob", "cid", "p1", "p2", "p3")
 
 
 # --------------------------------------------------------------------------------------------- moved, and not moved
@@ -140,7 +146,7 @@ class Compact:
 
 
 def compact_people(manifest: Manifest) -> None:
-    write(manifest, Compact(PERSON))
+    write_commit(manifest, Compact(PERSON))
 
 
 def index_people(manifest: Manifest) -> None:
@@ -149,24 +155,30 @@ def index_people(manifest: Manifest) -> None:
 
 @pytest.mark.parametrize("maintenance", [compact_people, index_people])
 def test_maintenance_does_not_disturb_strict_work(root: Path, maintenance: Callable[[Manifest], object]) -> None:
-    write(manifest_at(root), InsertPeople(("cid",)))
-    pinned = heads(manifest_at(root))[PERSON]
+    write_commit(open_manifest(root), InsertPeople(("cid",)))
+    pinned = read_versions(open_manifest(root))[PERSON]
     assert (
-        write(manifest_at(root), Overtaken(DeletePerson("bob"), [lambda: maintenance(manifest_at(root))])) is not None
+        write_commit(
+            open_manifest(root), OvertakenOperation(DeletePerson("bob"), [lambda: maintenance(open_manifest(root))])
+        )
+        is not None
     )
-    assert heads(manifest_at(root))[PERSON][0] > pinned[0] + 1
-    assert shown(manifest_at(root)).people == ("ann", "cid")
-    assert shown(manifest_at(root)).knows == ()
+    assert read_versions(open_manifest(root))[PERSON][0] > pinned[0] + 1
+    assert read_state(open_manifest(root)).people == ("ann", "cid")
+    assert read_state(open_manifest(root)).knows == ()
 
 
 def test_a_restore_by_recovery_does_not_disturb_strict_work(root: Path) -> None:
     def drift_and_discard() -> None:
-        commit_unpublished(manifest_at(root), "ghost", "a dead operation")
-        write(manifest_at(root), Compact(CITY))
+        commit_unpublished(open_manifest(root), "ghost", "a dead operation")
+        write_commit(open_manifest(root), Compact(CITY))
 
-    assert write(manifest_at(root), Overtaken(OverwriteCities(("kiel",)), [drift_and_discard])) is not None
-    assert [found.kind for found in list_recoveries(manifest_at(root))] == [RecoveryKind.DRIFT_DISCARDED]
-    assert shown(manifest_at(root)).cities == ("kiel",)
+    assert (
+        write_commit(open_manifest(root), OvertakenOperation(OverwriteCities(("kiel",)), [drift_and_discard]))
+        is not None
+    )
+    assert [found.kind for found in list_recoveries(open_manifest(root))] == [RecoveryKind.DRIFT_DISCARDED]
+    assert read_state(open_manifest(root)).cities == ("kiel",)
 
 
 # --------------------------------------------------------------------------------------------- late, foreign, drifted
@@ -187,28 +199,28 @@ def append_foreign(manifest: Manifest, name: str) -> None:
 
 
 @pytest.mark.parametrize("late", [partial(commit_unpublished, operation_id="late"), append_foreign])
-def test_a_commit_between_sidecar_and_table_takes_the_write_back(
+def test_a_commit_between_sidecar_and_table_rolls_the_write_back(
     root: Path, late: Callable[[Manifest, str], None]
 ) -> None:
-    manifest = manifest_at(root)
-    before = shown(manifest)
+    manifest = open_manifest(root)
+    before = read_state(manifest)
     with (
-        right_after("objects.put", "__recovery", lambda: late(manifest_at(root), "ghost")),
+        run_right_after("objects.put", "__recovery", lambda: late(open_manifest(root), "ghost")),
         pytest.raises(ConflictError),
     ):
-        write(manifest, LoadAll(("cid",), ("oslo",), ()))
-    assert shown(manifest_at(root)) == before
+        write_commit(manifest, LoadAll(("cid",), ("oslo",), ()))
+    assert read_state(open_manifest(root)) == before
     assert_settled(manifest)
-    write(manifest, LoadAll(("cid",), ("oslo",), ()))
-    assert shown(manifest).cities == ("oslo", "rome")
+    write_commit(manifest, LoadAll(("cid",), ("oslo",), ()))
+    assert read_state(manifest).cities == ("oslo", "rome")
 
 
-def test_our_drift_is_discarded_and_written_down(root: Path) -> None:
-    manifest = manifest_at(root)
+def test_our_drift_is_discarded_and_audited(root: Path) -> None:
+    manifest = open_manifest(root)
     commit_unpublished(manifest, "ghost", "a dead operation")
-    pin, head = heads(manifest)[CITY]
-    write(manifest, LoadAll(("cid",), ("oslo",), ()))
-    assert shown(manifest).cities == ("oslo", "rome")
+    pin, head = read_versions(manifest)[CITY]
+    write_commit(manifest, LoadAll(("cid",), ("oslo",), ()))
+    assert read_state(manifest).cities == ("oslo", "rome")
     assert_settled(manifest)
     (discarded,) = list_recoveries(manifest)
     assert discarded.kind is RecoveryKind.DRIFT_DISCARDED
@@ -216,49 +228,49 @@ def test_our_drift_is_discarded_and_written_down(root: Path) -> None:
 
 
 def test_foreign_drift_is_refused_and_kept(root: Path) -> None:
-    manifest = manifest_at(root)
+    manifest = open_manifest(root)
     append_foreign(manifest, "ghost")
-    before = heads(manifest)
+    before = read_versions(manifest)
     with pytest.raises(DriftDetected, match="repair"):
-        write(manifest, OverwriteCities(("kiel",)))
-    assert heads(manifest) == before
+        write_commit(manifest, OverwriteCities(("kiel",)))
+    assert read_versions(manifest) == before
     assert list_recoveries(manifest) == []
-    assert write(manifest, InsertPeople(("cid",))) is not None
+    assert write_commit(manifest, InsertPeople(("cid",))) is not None
 
 
 # --------------------------------------------------------------------------------------------- answers that are lost
 
 
 def test_a_publish_whose_answer_was_lost_is_found(root: Path) -> None:
-    manifest = manifest_at(root)
-    with failing_at("table.merge", "after"):
-        made = write(manifest, InsertPeople(("cid",)))
+    manifest = open_manifest(root)
+    with fail_at("table.merge", "after"):
+        made = write_commit(manifest, InsertPeople(("cid",)))
     assert made is not None
-    assert head_id(manifest_at(root)) == made.id
+    assert head_id(open_manifest(root)) == made.id
     assert made.actor == "tests"
-    write(manifest, InsertPeople(("dan",)))
+    write_commit(manifest, InsertPeople(("dan",)))
     assert_settled(manifest)
     assert list_recoveries(manifest) == []
 
 
 def test_a_sidecar_that_cannot_be_deleted_is_a_warning(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    manifest = manifest_at(root)
-    with caplog.at_level(logging.WARNING, "omnigraph"), failing_at("objects.delete", "before", "__recovery"):
-        made = write(manifest, InsertPeople(("cid",)))
+    manifest = open_manifest(root)
+    with caplog.at_level(logging.WARNING, "omnigraph"), fail_at("objects.delete", "before", "__recovery"):
+        made = write_commit(manifest, InsertPeople(("cid",)))
     assert made is not None
     assert made.id in caplog.text
     assert [left.commit_id for left in list_sidecars(manifest.objects)] == [made.id]
-    write(manifest, InsertPeople(("dan",)))
+    write_commit(manifest, InsertPeople(("dan",)))
     assert_settled(manifest)
     assert list_recoveries(manifest) == []
 
 
 def test_a_failed_sidecar_moves_nothing(root: Path) -> None:
-    manifest = manifest_at(root)
-    before = heads(manifest)
-    with failing_at("objects.put", "before", "__recovery"), pytest.raises(StorageError):
-        write(manifest, InsertPeople(("cid",)))
-    assert heads(manifest) == before
+    manifest = open_manifest(root)
+    before = read_versions(manifest)
+    with fail_at("objects.put", "before", "__recovery"), pytest.raises(StorageError):
+        write_commit(manifest, InsertPeople(("cid",)))
+    assert read_versions(manifest) == before
     assert_settled(manifest)
 
 
@@ -266,52 +278,60 @@ def test_a_failed_sidecar_moves_nothing(root: Path) -> None:
 
 
 def test_if_commit_is_compared_under_the_lock(root: Path) -> None:
-    seen = head_id(manifest_at(root))
-    work = Overtaken(InsertPeople(("cid",)), [lambda: write(manifest_at(root), OverwriteCities(("kiel",)))])
+    seen = head_id(open_manifest(root))
+    work = OvertakenOperation(
+        InsertPeople(("cid",)), [lambda: write_commit(open_manifest(root), OverwriteCities(("kiel",)))]
+    )
     with pytest.raises(PreconditionFailed):
-        write(manifest_at(root), work, if_commit=seen)
-    assert shown(manifest_at(root)).people == ("ann", "bob")
+        write_commit(open_manifest(root), work, if_commit=seen)
+    assert read_state(open_manifest(root)).people == ("ann", "bob")
 
 
 def test_of_two_retries_of_a_txn_one_is_applied(root: Path) -> None:
-    retry = partial(write, manifest_at(root), LoadAll((), ("oslo",), ()), txn=("app", 1))
-    again = write(manifest_at(root), Overtaken(OverwriteCities(("kiel",)), [retry]), txn=("app", 1))
+    retry = partial(write_commit, open_manifest(root), LoadAll((), ("oslo",), ()), txn=("app", 1))
+    again = write_commit(open_manifest(root), OvertakenOperation(OverwriteCities(("kiel",)), [retry]), txn=("app", 1))
     assert again is not None
-    assert again.id == head_id(manifest_at(root))
-    assert shown(manifest_at(root)).cities == ("oslo", "rome")
+    assert again.id == head_id(open_manifest(root))
+    assert read_state(open_manifest(root)).cities == ("oslo", "rome")
 
 
 def test_two_first_writes_to_one_table_of_a_branch(template: Path) -> None:
-    root = copy_of(template, "dev")
-    first = Overtaken(InsertPeople(("cid",)), [lambda: write(manifest_at(root), InsertPeople(("dan",)), "dev")])
-    assert write(manifest_at(root), first, "dev") is not None
-    assert shown(manifest_at(root), "dev").people == ("ann", "bob", "cid", "dan")
-    assert shown(manifest_at(root)).people == ("ann", "bob")
-    assert_settled(manifest_at(root), "dev")
+    root = copy_template(template, "dev")
+    first = OvertakenOperation(
+        InsertPeople(("cid",)), [lambda: write_commit(open_manifest(root), InsertPeople(("dan",)), "dev")]
+    )
+    assert write_commit(open_manifest(root), first, "dev") is not None
+    assert read_state(open_manifest(root), "dev").people == ("ann", "bob", "cid", "dan")
+    assert read_state(open_manifest(root)).people == ("ann", "bob")
+    assert_settled(open_manifest(root), "dev")
 
 
-def make_anew(root: Path, branch: str) -> None:
-    manifest = manifest_at(root)
+def recreate_branch(root: Path, branch: str) -> None:
+    manifest = open_manifest(root)
     delete_branch(manifest, branch, heal)
     create_branch(manifest, branch, MAIN, None)
 
 
-def test_a_branch_that_is_made_anew_under_a_writer_is_a_conflict(template: Path) -> None:
-    root = copy_of(template, "dev")
+def test_a_branch_that_is_recreated_under_a_writer_is_a_conflict(template: Path) -> None:
+    root = copy_template(template, "dev")
     with pytest.raises(ConflictError, match="re-created"):
-        write(manifest_at(root), Overtaken(InsertPeople(("cid",)), [lambda: make_anew(root, "dev")]), "dev")
-    assert shown(manifest_at(root), "dev").people == ("ann", "bob")
+        write_commit(
+            open_manifest(root),
+            OvertakenOperation(InsertPeople(("cid",)), [lambda: recreate_branch(root, "dev")]),
+            "dev",
+        )
+    assert read_state(open_manifest(root), "dev").people == ("ann", "bob")
 
 
-def test_work_that_was_begun_before_its_branch_was_made_anew_is_a_conflict(template: Path) -> None:
-    root = copy_of(template, "dev")
-    manifest = manifest_at(root)
-    write(manifest, OverwriteCities(("kiel",)), "dev")
+def test_work_that_began_before_its_branch_was_recreated_is_a_conflict(template: Path) -> None:
+    root = copy_template(template, "dev")
+    manifest = open_manifest(root)
+    write_commit(manifest, OverwriteCities(("kiel",)), "dev")
     begun = take_snapshot(manifest, "dev")
-    make_anew(root, "dev")
-    write(manifest_at(root), OverwriteCities(("oslo",)), "dev")
+    recreate_branch(root, "dev")
+    write_commit(open_manifest(root), OverwriteCities(("oslo",)), "dev")
     # The new branch shows the very version that the work was begun on, with other rows.
-    assert take_snapshot(manifest_at(root), "dev").pins[CITY] == begun.pins[CITY]
+    assert take_snapshot(open_manifest(root), "dev").pins[CITY] == begun.pins[CITY]
     with pytest.raises(ConflictError, match="re-created"):
-        commit(manifest_at(root), OverwriteCities(("late",)), CommitOptions("dev"), begun)
-    assert shown(manifest_at(root), "dev").cities == ("oslo",)
+        commit_operation(open_manifest(root), OverwriteCities(("late",)), CommitOptions("dev"), begun)
+    assert read_state(open_manifest(root), "dev").cities == ("oslo",)

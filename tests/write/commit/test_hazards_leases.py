@@ -26,12 +26,12 @@ from tests.write.writers import (
     InsertPeople,
     LoadAll,
     assert_settled,
-    copy_of,
-    heads,
+    copy_template,
     make_template,
-    manifest_at,
-    shown,
-    write,
+    open_manifest,
+    read_state,
+    read_versions,
+    write_commit,
 )
 
 SHORT = LockSettings("lease", ttl=2.0)
@@ -41,12 +41,12 @@ LOAD = LoadAll(("cid", "dan"), ("oslo",), (("cid", "dan"),))
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return copy_of(make_template(tmp_path))
+    return copy_template(make_template(tmp_path))
 
 
 def write_until(end: Pipe, root: str, name: str, detail: str, *, asleep: bool) -> None:
     """Write, and stand still right after the first durable write of a kind: as a whole, or just not go on."""
-    manifest, waiting = manifest_at(root, SHORT), [True]
+    manifest, waiting = open_manifest(root, SHORT), [True]
 
     def act(when: When, step: Step) -> None:
         if when == "after" and step.name == name and detail in step.detail and waiting:
@@ -59,7 +59,7 @@ def write_until(end: Pipe, root: str, name: str, detail: str, *, asleep: bool) -
 
     with _arming(act):
         try:
-            made = write(manifest, LOAD)
+            made = write_commit(manifest, LOAD)
         except (OutcomeUnknown, ConflictError) as error:
             end.send(type(error).__name__)
         else:
@@ -68,52 +68,52 @@ def write_until(end: Pipe, root: str, name: str, detail: str, *, asleep: bool) -
 
 def test_a_live_writer_is_not_recovered(root: Path) -> None:
     ours, theirs = pipe()
-    writer = start(_awake, theirs, str(root))
+    writer = start(_write_awake, theirs, str(root))
     assert ours.recv() == "there"
-    manifest = manifest_at(root, IMPATIENT)
+    manifest = open_manifest(root, IMPATIENT)
     (sidecar,) = list_sidecars(manifest.objects)
     # It stands still for twice its time to live, and is renewed.
     with pytest.raises(LockTimeout):
-        write(manifest, InsertPeople(("eve",)))
+        write_commit(manifest, InsertPeople(("eve",)))
     assert list_sidecars(manifest.objects) == [sidecar]
     ours.send("go on")
     assert ours.recv() == "committed"
     writer.join()
-    assert shown(manifest).people == ("ann", "bob", "cid", "dan")
+    assert read_state(manifest).people == ("ann", "bob", "cid", "dan")
     assert list_recoveries(manifest) == []
 
 
-def _awake(end: Pipe, root: str) -> None:
+def _write_awake(end: Pipe, root: str) -> None:
     write_until(end, root, "table.commit", "", asleep=False)
 
 
-def _asleep_after_sidecar(end: Pipe, root: str) -> None:
+def _sleep_after_sidecar(end: Pipe, root: str) -> None:
     write_until(end, root, "objects.put", "__recovery", asleep=True)
 
 
-def _asleep_after_commit(end: Pipe, root: str) -> None:
+def _sleep_after_commit(end: Pipe, root: str) -> None:
     write_until(end, root, "table.commit", "", asleep=True)
 
 
-@pytest.mark.parametrize("sleeper", [_asleep_after_sidecar, _asleep_after_commit])
+@pytest.mark.parametrize("sleeper", [_sleep_after_sidecar, _sleep_after_commit])
 def test_a_writer_that_overslept_changes_nothing(root: Path, sleeper: Callable[[Pipe, str], None]) -> None:
-    manifest = manifest_at(root, SHORT)
-    before, pins = shown(manifest), pins_of(manifest.view(MAIN))
+    manifest = open_manifest(root, SHORT)
+    before, pins = read_state(manifest), pins_of(manifest.view(MAIN))
     ours, theirs = pipe()
     writer = start(sleeper, theirs, str(root))
     assert ours.recv() == "there"
     assert writer.pid is not None
     try:
-        write(manifest, InsertPeople(("eve",)))
+        write_commit(manifest, InsertPeople(("eve",)))
         # Moved or not, every table of what it was about to do was restored.
-        now = heads(manifest)
+        now = read_versions(manifest)
         assert all(now[table_key][0] > pins[table_key].version for table_key in (PERSON, CITY, KNOWS))
     finally:
         os.kill(writer.pid, signal.SIGCONT)
     assert ours.recv() in ("OutcomeUnknown", "ConflictError", "ExpectedVersionMismatch")
     writer.join()
-    write(manifest, NEXT)
+    write_commit(manifest, NEXT)
     eve = type(before)(("eve",), (), ())
-    assert shown(manifest) == before + eve + BY_NEXT
+    assert read_state(manifest) == before + eve + BY_NEXT
     assert [found.kind for found in list_recoveries(manifest)] == [RecoveryKind.ROLLED_BACK]
     assert_settled(manifest)

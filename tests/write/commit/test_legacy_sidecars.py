@@ -20,7 +20,16 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import pins_of
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
-from tests.write.writers import CITY, PERSON, assert_settled, copy_of, failing_at, make_template, manifest_at, shown
+from tests.write.writers import (
+    CITY,
+    PERSON,
+    assert_settled,
+    copy_template,
+    fail_at,
+    make_template,
+    open_manifest,
+    read_state,
+)
 
 FORWARD, BACK = RecoveryKind.ROLLED_FORWARD, RecoveryKind.ROLLED_BACK
 OPERATION = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
@@ -28,7 +37,7 @@ OPERATION = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return copy_of(make_template(tmp_path))
+    return copy_template(make_template(tmp_path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +51,9 @@ class Pinned:
     key: str = CITY
 
 
-def leave(root: Path, kind: str, tables: Sequence[Pinned], version: int = 2, *, indexes: bool = False) -> None:
+def leave_sidecar(root: Path, kind: str, tables: Sequence[Pinned], version: int = 2, *, indexes: bool = False) -> None:
     """Move the tables and write the sidecar, as a writer of 0.8 that died before its publish."""
-    manifest = manifest_at(root)
+    manifest = open_manifest(root)
     pins = pins_of(manifest.view(MAIN))
     listed: list[dict[str, object]] = []
     for each in tables:
@@ -78,10 +87,10 @@ def _put(root: Path, fields: Mapping[str, object]) -> None:
     file.write_bytes(orjson.dumps({**common, **fields}))
 
 
-def healed(root: Path) -> Manifest:
+def open_healed(root: Path) -> Manifest:
     """What a read-write open makes of it."""
     omnigraph.open(root)
-    return manifest_at(root)
+    return open_manifest(root)
 
 
 CASES: dict[str, tuple[str, int, Pinned, RecoveryKind]] = {
@@ -102,46 +111,46 @@ CASES: dict[str, tuple[str, int, Pinned, RecoveryKind]] = {
 
 @pytest.mark.parametrize(("kind", "version", "pinned", "outcome"), CASES.values(), ids=CASES)
 def test_version_numbers_decide(root: Path, kind: str, version: int, pinned: Pinned, outcome: RecoveryKind) -> None:
-    leave(root, kind, [pinned], version)
-    manifest = healed(root)
+    leave_sidecar(root, kind, [pinned], version)
+    manifest = open_healed(root)
     new = tuple(f"new{number}" for number in range(pinned.moved)) if outcome is FORWARD else ()
-    assert shown(manifest).cities == (*new, "rome")
+    assert read_state(manifest).cities == (*new, "rome")
     (recovery,) = list_recoveries(manifest)
     assert (recovery.kind, recovery.for_actor, recovery.writer_kind) == (outcome, "act-ann", kind)
     assert_settled(manifest)
 
 
 def test_maintenance_is_published(root: Path) -> None:
-    leave(root, "EnsureIndices", [Pinned(1)], indexes=True)
-    before = pins_of(manifest_at(root).view(MAIN))[CITY].version
-    manifest = healed(root)
+    leave_sidecar(root, "EnsureIndices", [Pinned(1)], indexes=True)
+    before = pins_of(open_manifest(root).view(MAIN))[CITY].version
+    manifest = open_healed(root)
     assert pins_of(manifest.view(MAIN))[CITY].version == before + 1
     assert [found.kind for found in list_recoveries(manifest)] == [FORWARD]
     assert_settled(manifest)
 
 
 def test_all_tables_go_one_way(root: Path) -> None:
-    leave(root, "Load", [Pinned(1), Pinned(0, key=PERSON)])
-    manifest = healed(root)
-    assert shown(manifest).cities == ("rome",)
+    leave_sidecar(root, "Load", [Pinned(1), Pinned(0, key=PERSON)])
+    manifest = open_healed(root)
+    assert read_state(manifest).cities == ("rome",)
     assert [found.kind for found in list_recoveries(manifest)] == [BACK]
     assert_settled(manifest)
 
 
-def test_a_stale_sidecar_is_only_written_down(root: Path) -> None:
-    leave(root, "Load", [Pinned(0, expected=-1, post_commit=0)])
-    before = pins_of(manifest_at(root).view(MAIN))
-    manifest = healed(root)
+def test_a_stale_sidecar_is_only_audited(root: Path) -> None:
+    leave_sidecar(root, "Load", [Pinned(0, expected=-1, post_commit=0)])
+    before = pins_of(open_manifest(root).view(MAIN))
+    manifest = open_healed(root)
     assert pins_of(manifest.view(MAIN)) == before
     assert [found.kind for found in list_recoveries(manifest)] == [FORWARD]
     assert_settled(manifest)
 
 
 @pytest.mark.parametrize(("pinned", "outcome"), [(Pinned(1), FORWARD), (Pinned(2), BACK)])
-def test_the_audit_tells_the_same_after_an_interruption(root: Path, pinned: Pinned, outcome: RecoveryKind) -> None:
-    leave(root, "Load", [pinned])
-    with failing_at("table.create", "before", "_recoveries"), pytest.raises(StorageError):
+def test_the_audit_is_the_same_after_an_interruption(root: Path, pinned: Pinned, outcome: RecoveryKind) -> None:
+    leave_sidecar(root, "Load", [pinned])
+    with fail_at("table.create", "before", "_recoveries"), pytest.raises(StorageError):
         omnigraph.open(root)
-    manifest = healed(root)
+    manifest = open_healed(root)
     assert [found.kind for found in list_recoveries(manifest)] == [outcome]
     assert_settled(manifest)

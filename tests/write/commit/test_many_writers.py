@@ -47,7 +47,7 @@ SET_BALANCE = """query balance($was: String, $is: String, $balance: I64) {
 }"""
 
 
-def holds(account: str, balance: int) -> str:
+def describe_holding(account: str, balance: int) -> str:
     return f"{account}:{balance}"
 
 
@@ -63,11 +63,11 @@ class Bank:
     owns: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
 
-def bank_at(snapshot: Snapshot) -> Bank:
+def read_bank(snapshot: Snapshot) -> Bank:
     """What a snapshot shows, whose texts must agree with the balances."""
     accounts = {str(row["code"]): row for row in _rows(snapshot, "Account")}
     balances = {code: cast(int, row["balance"]) for code, row in accounts.items()}
-    assert {str(row["holds"]) for row in accounts.values()} == {holds(*held) for held in balances.items()}
+    assert {str(row["holds"]) for row in accounts.values()} == {describe_holding(*held) for held in balances.items()}
     owners = [str(row["code"]) for row in _rows(snapshot, "Owner")]
     assert len(set(owners)) == len(owners)
     return Bank(balances, set(owners), Counter((str(row["src"]), str(row["dst"])) for row in _rows(snapshot, "Owns")))
@@ -135,12 +135,16 @@ class Transfer:
 
     def run(self, graph: Graph, branch: str, message: str) -> Commit | None:
         while True:
-            balances = bank_at(graph.snapshot(branch)).balances
+            balances = read_bank(graph.snapshot(branch)).balances
             try:
                 with graph.transaction(branch, message) as tx:
                     for account, amount in ((self.source, -self.amount), (self.target, self.amount)):
                         was, is_ = balances[account], balances[account] + amount
-                        params = {"was": holds(account, was), "is": holds(account, is_), "balance": is_}
+                        params = {
+                            "was": describe_holding(account, was),
+                            "is": describe_holding(account, is_),
+                            "balance": is_,
+                        }
                         if not tx.mutate(SET_BALANCE, params=params).affected_nodes:
                             raise ConflictError("the balance is another one by now")
             except ConflictError:
@@ -157,7 +161,7 @@ Request: TypeAlias = Join | Share | Leave | Transfer
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class WorkerReport:
     """A request and the answer. Without a commit it was refused, or had nothing to do."""
 
     request: Request
@@ -172,19 +176,19 @@ class Told:
 def work(answer: Pipe, uri: str, worker: int, requests: int) -> None:
     """One process: ask for one thing after the other, on either branch."""
     graph, random = omnigraph.open(uri), Random(worker)  # noqa: S311  no secret
-    told: list[Told] = []
+    told: list[WorkerReport] = []
     for number in range(requests):
         branch, message = random.choice(BRANCHES), f"{worker}-{number}"
-        request = a_request(random, message, sorted(bank_at(graph.snapshot(branch)).owners))
+        request = choose_request(random, message, sorted(read_bank(graph.snapshot(branch)).owners))
         try:
             made = request.run(graph, branch, message)
         except (ConflictError, ValidationError):
             made = None
-        told.append(Told(request, branch, message, None if made is None else made.id))
+        told.append(WorkerReport(request, branch, message, None if made is None else made.id))
     answer.send(told)
 
 
-def a_request(random: Random, newcomer: str, owners: list[str]) -> Request:
+def choose_request(random: Random, newcomer: str, owners: list[str]) -> Request:
     account, other = random.sample(ACCOUNTS, 2)
     # Few owners are asked for, so that workers ask for the same one; it may leave before its turn comes.
     somebody = random.choice([*owners[:3], "nobody"])
@@ -197,9 +201,9 @@ def a_request(random: Random, newcomer: str, owners: list[str]) -> Request:
     return random.choices(kinds, weights=(3, 2, 2, 2))[0]()
 
 
-def at_once(uri: str, requests: int) -> list[Told]:
+def run_workers(uri: str, requests: int) -> list[WorkerReport]:
     """What all workers were told."""
-    told: list[Told] = []
+    told: list[WorkerReport] = []
     answers: list[Pipe] = []
     for worker in range(WORKERS):
         ours, theirs = pipe()
@@ -208,13 +212,13 @@ def at_once(uri: str, requests: int) -> list[Told]:
         answers.append(ours)
     for answer in answers:
         assert answer.poll(PATIENCE), f"no answer in {PATIENCE} s"
-        told += cast("list[Told]", answer.recv())
+        told += cast("list[WorkerReport]", answer.recv())
     return told
 
 
 def make_bank(folder: Path) -> Graph:
     graph = omnigraph.init(folder / "bank.og", SCHEMA)
-    texts = [holds(account, OPENING_BALANCE) for account in ACCOUNTS]
+    texts = [describe_holding(account, OPENING_BALANCE) for account in ACCOUNTS]
     accounts = pa.table({"code": ACCOUNTS, "balance": [OPENING_BALANCE] * len(ACCOUNTS), "holds": texts})
     graph.load(nodes={"Account": accounts})
     for branch in BRANCHES[1:]:
@@ -231,7 +235,7 @@ def make_bank(folder: Path) -> Graph:
 def test_the_history_is_what_the_writers_were_told(tmp_path: Path, requests: int) -> None:
     graph = make_bank(tmp_path)
     opened = len(graph.commits())
-    told = at_once(graph.uri, requests)
+    told = run_workers(graph.uri, requests)
     assert len(told) == WORKERS * requests
     for branch in BRANCHES:
         made = graph.commits(branch)[:-opened]
@@ -239,32 +243,32 @@ def test_the_history_is_what_the_writers_were_told(tmp_path: Path, requests: int
         assert {commit.id: commit.message for commit in made} == {
             commit_id: each.message for commit_id, each in acknowledged.items()
         }
-        assert_one_line(graph.commits(branch))
+        assert_linear_history(graph.commits(branch))
         bank = Bank()
         for commit in reversed(made):
             acknowledged[commit.id].request.play(bank)
-            assert_shown(graph.snapshot(branch, at=commit.id), bank)
-        assert_shown(graph.snapshot(branch), bank)
+            assert_bank(graph.snapshot(branch, at=commit.id), bank)
+        assert_bank(graph.snapshot(branch), bank)
     assert_all_kinds(told)
     assert list(graph._manifest.objects.list("__recovery")) == []
     assert graph.recoveries() == []
 
 
-def assert_one_line(newest_first: list[Commit]) -> None:
+def assert_linear_history(newest_first: list[Commit]) -> None:
     ids = [commit.id for commit in newest_first]
     assert len(set(ids)) == len(ids)
     assert [commit.parents for commit in newest_first] == [*((parent,) for parent in ids[1:]), ()]
 
 
-def assert_shown(snapshot: Snapshot, expected: Bank) -> None:
-    bank = bank_at(snapshot)
+def assert_bank(snapshot: Snapshot, expected: Bank) -> None:
+    bank = read_bank(snapshot)
     assert bank == expected
     assert sum(bank.balances.values()) == OPENING_BALANCE * len(ACCOUNTS)
     assert {owner for owner, _ in bank.owns} <= bank.owners
     assert {account for _, account in bank.owns} <= bank.balances.keys()
 
 
-def assert_all_kinds(told: list[Told]) -> None:
+def assert_all_kinds(told: list[WorkerReport]) -> None:
     """Each kind of request was granted, and those that may be refused were."""
     granted = {type(each.request) for each in told if each.commit_id is not None}
     refused = {type(each.request) for each in told if each.commit_id is None}

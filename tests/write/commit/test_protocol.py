@@ -39,11 +39,11 @@ from tests.write.writers import (
     InsertEdge,
     LoadAll,
     append_nodes,
-    copy_of,
+    copy_template,
     make_template,
-    manifest_at,
-    write,
-    write_at,
+    open_manifest,
+    write_commit,
+    write_in_process,
 )
 
 Trace: TypeAlias = tuple[str, ...]
@@ -101,7 +101,7 @@ def world_of_template() -> model.World:
 
 
 @dataclass(slots=True)
-class Modelled:
+class ModelRun:
     """One world of the model, in which writers run one after the other."""
 
     world: model.World
@@ -150,20 +150,20 @@ def _model_name(action: tuple[object, ...]) -> str | None:
 # --------------------------------------------------------------------------------------------- the real side
 
 
-def real(manifest: Manifest, work: WriteOperation[None], fault: Fault | None = None) -> Run:
+def run_real(manifest: Manifest, work: WriteOperation[None], fault: Fault | None = None) -> Run:
     """Run a writer, and name what it wrote."""
     observed: list[str] = []
     versions = Counter({name: _head(manifest, name).version for name in NAMES.values()})
-    with _observing(manifest, observed, fault):
+    with _observe(manifest, observed, fault):
         try:
-            told = "committed" if write(manifest, work) else "nothing"
+            told = "committed" if write_commit(manifest, work) else "nothing"
         except OmniGraphError:
             told = "failed"
     return Run(tuple(_named(manifest, observed, versions)), told)
 
 
 @contextmanager
-def _observing(manifest: Manifest, observed: list[str], fault: Fault | None) -> Generator[None]:
+def _observe(manifest: Manifest, observed: list[str], fault: Fault | None) -> Generator[None]:
     places: dict[int, int] = {}
 
     def act(when: When, step: Step) -> None:
@@ -238,31 +238,31 @@ def test_commits_and_give_ups_are_those_of_the_model(
 ) -> None:
     work, operation = pair
     lease = locks is LEASE
-    clean = Modelled(world_of_template(), lease).run(operation)
+    clean = ModelRun(world_of_template(), lease).run(operation)
     places = [place for place, name in enumerate(clean.trace) if name != "acquire"]
     faults = [Fault(place, when) for place in places for when in ("before", "after")]
     for fault in (None, *faults):
-        found = real(manifest_at(copy_of(template), locks), work, fault)
-        expected = Modelled(world_of_template(), lease).run(operation, fault)
+        found = run_real(open_manifest(copy_template(template), locks), work, fault)
+        expected = ModelRun(world_of_template(), lease).run(operation, fault)
         assert (without_release(found) if lease else found) == expected, fault
 
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 def test_recoveries_are_those_of_the_model(template: Path, pair: tuple[WriteOperation[None], model.Operation]) -> None:
     work, operation = pair
-    steps = crash.record(write_at, str(copy_of(template)), work)
-    manifest = manifest_at(template)
+    steps = crash.record(write_in_process, str(copy_template(template)), work)
+    manifest = open_manifest(template)
     numbers = [step.number for step in steps if _real_name(manifest, step) is not None]
     for durable, number in enumerate(numbers, 1):
-        root = copy_of(template)
-        crash.kill_at(write_at, (str(root), work), number, "after")
-        modelled = Modelled(world_of_template())
+        root = copy_template(template)
+        crash.kill_at(write_in_process, (str(root), work), number, "after")
+        modelled = ModelRun(world_of_template())
         assert modelled.run(operation, killed_after=durable).told in ("killed", "committed")
-        assert real(manifest_at(root), NEXT[0]) == modelled.run(NEXT[1]), f"killed after {steps[number - 1]}"
+        assert run_real(open_manifest(root), NEXT[0]) == modelled.run(NEXT[1]), f"killed after {steps[number - 1]}"
 
 
 def test_discarded_drift_is_that_of_the_model(template: Path) -> None:
-    manifest = manifest_at(copy_of(template))
+    manifest = open_manifest(copy_template(template))
     table = open_pin(manifest, pins_of(manifest.view(MAIN))[PERSON])
     staged = append_nodes(PERSON, ["ghost"]).stage(table)
     assert staged is not None
@@ -270,8 +270,8 @@ def test_discarded_drift_is_that_of_the_model(template: Path) -> None:
     world = world_of_template()
     nodes = (*world.tables[model.NODES], model.Version("dead", "append", ("ann", "bob", "ghost")))
     world = world._replace(tables=(nodes, world.tables[model.EDGES]))
-    expected = Modelled(world).run(NEXT[1])
-    found = real(manifest, NEXT[0])
+    expected = ModelRun(world).run(NEXT[1])
+    found = run_real(manifest, NEXT[0])
     # The row that tells of the drift decides nothing, and the model leaves it out.
     assert found.trace[:4] == ("acquire", f"restore {PERSON}", "publish", "audit_if_absent")
     assert replace(found, trace=found.trace[:3] + found.trace[4:]) == expected
@@ -279,10 +279,10 @@ def test_discarded_drift_is_that_of_the_model(template: Path) -> None:
 
 def test_two_writes_in_another_order_are_not_the_models() -> None:
     operation = PAIRS["load"][1]
-    clean = Modelled(world_of_template()).run(operation).trace
+    clean = ModelRun(world_of_template()).run(operation).trace
     assert clean == ("acquire", "put", f"commit {PERSON}", f"commit {KNOWS}", "publish", "delete")
     faults = [Fault(place, when) for place in range(1, len(clean)) for when in ("before", "after")]
-    allowed = {Modelled(world_of_template()).run(operation, fault).trace for fault in (None, *faults)}
+    allowed = {ModelRun(world_of_template()).run(operation, fault).trace for fault in (None, *faults)}
     for place in range(len(clean) - 1):
         swapped = (*clean[:place], clean[place + 1], clean[place], *clean[place + 2 :])
         assert swapped not in allowed

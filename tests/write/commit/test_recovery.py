@@ -17,14 +17,14 @@ import pytest
 import omnigraph
 from omnigraph.errors import OmniGraphError, RecoveryError, StorageError
 from omnigraph.manifest.branches import create_branch, delete_branch
-from omnigraph.manifest.opening import current_schema
+from omnigraph.manifest.contract import current_schema
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import pins_of
 from omnigraph.storage.failpoints import Step, When, _arming, failing, recording
 from omnigraph.storage.locks import LockSettings, branch_lock
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.recovery import heal
-from omnigraph.write.commit.section import CommitOptions, WriteOperation, commit
+from omnigraph.write.commit.section import CommitOptions, WriteOperation, commit_operation
 from omnigraph.write.commit.sidecars import list_sidecars
 from omnigraph.write.evolve.apply import SchemaChangeOptions, apply_schema
 from tests import crash
@@ -42,16 +42,16 @@ from tests.write.writers import (
     LoadAll,
     OverwriteCities,
     assert_settled,
-    copy_of,
-    failing_at,
+    copy_template,
+    fail_at,
     head_id,
-    heads,
     make_template,
-    manifest_at,
-    shown,
-    states_around,
-    write,
-    write_at,
+    open_manifest,
+    read_state,
+    read_states_around,
+    read_versions,
+    write_commit,
+    write_in_process,
 )
 
 Args = TypeVarTuple("Args")
@@ -63,10 +63,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_template(tmp_path_factory.mktemp("recovery"))
 
 
-def dead(template: Path, work: WriteOperation[None], commits: int, branch: str = MAIN) -> Path:
+def make_dead_write(template: Path, work: WriteOperation[None], commits: int, branch: str = MAIN) -> Path:
     """A graph whose writer was killed when its sidecar and so many table commits were there."""
-    root = copy_of(template, branch)
-    kill(commits, write_at, str(root), work, branch)
+    root = copy_template(template, branch)
+    kill(commits, write_in_process, str(root), work, branch)
     return root
 
 
@@ -94,79 +94,79 @@ def _die_after(commits: int, function: Callable[[*Args], object], args: tuple[*A
 
 
 def test_a_complete_write_is_published_as_its_writer_meant_it(template: Path) -> None:
-    root = dead(template, TWO_TABLES, 2)
-    manifest = manifest_at(root)
+    root = make_dead_write(template, TWO_TABLES, 2)
+    manifest = open_manifest(root)
     (sidecar,) = list_sidecars(manifest.objects)
     with branch_lock(manifest.location, MAIN) as held:
         heal(manifest, held, MAIN)
     head = manifest.view(MAIN, with_lineage=True).history.head()
     assert head is not None
     assert (head.id, head.actor, head.parent) == (sidecar.commit_id, "omnigraph:recovery", sidecar.parent_commit_id)
-    assert shown(manifest).people == ("ann",)
+    assert read_state(manifest).people == ("ann",)
     assert_settled(manifest)
 
 
 def test_a_dead_writer_that_was_overtaken_is_rolled_back(template: Path) -> None:
-    root = dead(template, TWO_TABLES, 2)
+    root = make_dead_write(template, TWO_TABLES, 2)
     # A publish that does not heal, as that of a writer whose lease was stolen.
     commit_rows(omnigraph.open(root, "ro"), {"Firm": ["acme"]})
-    manifest = manifest_at(root)
-    write(manifest, NEXT)
-    assert "bob" in shown(manifest).people
+    manifest = open_manifest(root)
+    write_commit(manifest, NEXT)
+    assert "bob" in read_state(manifest).people
     assert [found.kind for found in list_recoveries(manifest)] == [RecoveryKind.ROLLED_BACK]
 
 
 def write_if_commit(root: str, seen: str) -> None:
-    write(manifest_at(root), OverwriteCities(("kiel",)), if_commit=seen)
+    write_commit(open_manifest(root), OverwriteCities(("kiel",)), if_commit=seen)
 
 
 def test_if_commit_holds_for_a_dead_writer_too(template: Path) -> None:
-    root = copy_of(template)
-    seen = head_id(manifest_at(root))
+    root = copy_template(template)
+    seen = head_id(open_manifest(root))
     kill(1, write_if_commit, str(root), seen)
     commit_rows(omnigraph.open(root, "ro"), {"Firm": ["acme"]})
-    manifest = manifest_at(root)
-    write(manifest, NEXT)
-    assert shown(manifest).cities == ("next", "rome")
+    manifest = open_manifest(root)
+    write_commit(manifest, NEXT)
+    assert read_state(manifest).cities == ("next", "rome")
 
 
 def load_txn(root: str) -> tuple[str | None, bool]:
-    manifest = manifest_at(root)
+    manifest = open_manifest(root)
     terms = CommitOptions(MAIN, manifest.schema_hash(), "tests", txn=("app", 7))
-    result = commit(manifest, OverwriteCities(("kiel",)), terms)
+    result = commit_operation(manifest, OverwriteCities(("kiel",)), terms)
     return result.commit and result.commit.id, result.replayed
 
 
 def test_a_txn_is_applied_once_across_a_crash(template: Path) -> None:
-    root = copy_of(template)
+    root = copy_template(template)
     kill(1, load_txn, str(root))
-    (sidecar,) = list_sidecars(manifest_at(root).objects)
+    (sidecar,) = list_sidecars(open_manifest(root).objects)
     assert load_txn(str(root)) == (sidecar.commit_id, True)
     assert load_txn(str(root)) == (sidecar.commit_id, True)
-    assert head_id(manifest_at(root)) == sidecar.commit_id
+    assert head_id(open_manifest(root)) == sidecar.commit_id
 
 
 def test_a_roll_forward_under_a_newer_schema_is_a_roll_back(template: Path) -> None:
-    root = dead(template, InsertPeople(("cid",)), 1, "dev")
-    manifest = manifest_at(root)
+    root = make_dead_write(template, InsertPeople(("cid",)), 1, "dev")
+    manifest = open_manifest(root)
     apply_schema(
         manifest,
         f"{current_schema(manifest).text}\nnode Boat {{ name: String @key }}",
         SchemaChangeOptions(),
         CommitOptions(MAIN),
     )
-    write(manifest, NEXT, "dev")
-    assert shown(manifest, "dev").people == ("ann", "bob", "next")
+    write_commit(manifest, NEXT, "dev")
+    assert read_state(manifest, "dev").people == ("ann", "bob", "next")
     assert [found.kind for found in list_recoveries(manifest)] == [RecoveryKind.ROLLED_BACK]
 
 
 def test_opening_finishes_every_branch(template: Path) -> None:
-    root = dead(template, InsertPeople(("cid",)), 1, "dev")
-    kill(0, write_at, str(root), InsertPeople(("dan",)))
-    assert len(list_sidecars(manifest_at(root).objects)) == 2
+    root = make_dead_write(template, InsertPeople(("cid",)), 1, "dev")
+    kill(0, write_in_process, str(root), InsertPeople(("dan",)))
+    assert len(list_sidecars(open_manifest(root).objects)) == 2
     omnigraph.open(root)
-    manifest = manifest_at(root)
-    assert (shown(manifest).people, shown(manifest, "dev").people) == (("ann", "bob"), ("ann", "bob", "cid"))
+    manifest = open_manifest(root)
+    assert (read_state(manifest).people, read_state(manifest, "dev").people) == (("ann", "bob"), ("ann", "bob", "cid"))
     assert {found.kind for found in list_recoveries(manifest)} == {
         RecoveryKind.ROLLED_BACK,
         RecoveryKind.ROLLED_FORWARD,
@@ -176,12 +176,12 @@ def test_opening_finishes_every_branch(template: Path) -> None:
 
 
 def test_what_was_left_on_a_deleted_branch_is_discarded(template: Path) -> None:
-    root = dead(template, InsertPeople(("cid",)), 1, "dev")
-    manifest = manifest_at(root)
+    root = make_dead_write(template, InsertPeople(("cid",)), 1, "dev")
+    manifest = open_manifest(root)
     delete_branch(manifest, "dev", lambda _manifest, _held, _branch: None)
     create_branch(manifest, "dev", MAIN, None)
-    write(manifest, NEXT, "dev")
-    assert shown(manifest, "dev").people == ("ann", "bob", "next")
+    write_commit(manifest, NEXT, "dev")
+    assert read_state(manifest, "dev").people == ("ann", "bob", "next")
     assert [found.kind for found in list_recoveries(manifest)] == [RecoveryKind.ORPHANED_BRANCH_DISCARDED]
     assert_settled(manifest, "dev")
 
@@ -194,58 +194,58 @@ def test_what_was_left_on_a_deleted_branch_is_discarded(template: Path) -> None:
 def test_a_fault_anywhere_in_a_recovery_does_not_turn_it_round(
     template: Path, commits: int, locks: LockSettings
 ) -> None:
-    grave = dead(template, TWO_TABLES, commits)
-    outcome = states_around(template, TWO_TABLES, MAIN)[commits == 2]
+    grave = make_dead_write(template, TWO_TABLES, commits)
+    outcome = read_states_around(template, TWO_TABLES, MAIN)[commits == 2]
     kind = RecoveryKind.ROLLED_FORWARD if commits == 2 else RecoveryKind.ROLLED_BACK
     with recording() as steps:
-        write(manifest_at(crash.fresh_copy(grave), locks), NEXT)
+        write_commit(open_manifest(crash.fresh_copy(grave), locks), NEXT)
     for number, when in crash.every_fault(step for step in steps if not step.detail.startswith("__locks/")):
-        manifest = manifest_at(crash.fresh_copy(grave), locks)
+        manifest = open_manifest(crash.fresh_copy(grave), locks)
         with failing(number, when, OSError("injected")), suppress(OmniGraphError):
-            write(manifest, NEXT)
-        write(manifest, LAST)
-        assert shown(manifest) in (outcome + BY_LAST, outcome + BY_NEXT + BY_LAST), (when, steps[number - 1])
+            write_commit(manifest, NEXT)
+        write_commit(manifest, LAST)
+        assert read_state(manifest) in (outcome + BY_LAST, outcome + BY_NEXT + BY_LAST), (when, steps[number - 1])
         assert_settled(manifest)
-        (sidecar,) = list_sidecars(manifest_at(grave).objects)
+        (sidecar,) = list_sidecars(open_manifest(grave).objects)
         told = {found.operation_id: found.kind for found in list_recoveries(manifest)}
         assert told[sidecar.operation_id] is kind
 
 
 def test_under_a_lease_every_table_is_restored(template: Path) -> None:
-    root = dead(template, TWO_TABLES, 0)
-    manifest = manifest_at(root, LEASE)
+    root = make_dead_write(template, TWO_TABLES, 0)
+    manifest = open_manifest(root, LEASE)
     pins = {key: pin.version for key, pin in pins_of(manifest.view(MAIN)).items()}
     with branch_lock(manifest.location, MAIN, LEASE) as held:
         heal(manifest, held, MAIN)
-    moved = {key for key, (pin, _) in heads(manifest).items() if pin == pins[key] + 1}
+    moved = {key for key, (pin, _) in read_versions(manifest).items() if pin == pins[key] + 1}
     assert moved == {PERSON, "edge:Knows"}
 
 
 @pytest.mark.parametrize("commits", [1, 2])
 def test_an_audit_that_fails_is_written_once_later(template: Path, commits: int) -> None:
-    root = dead(template, TWO_TABLES, commits)
-    manifest = manifest_at(root)
+    root = make_dead_write(template, TWO_TABLES, commits)
+    manifest = open_manifest(root)
     failures: list[tuple[str, When]] = [("table.create", "before"), ("table.merge", "before"), ("table.merge", "after")]
     for step, when in failures:
-        with failing_at(step, when, "_recoveries"), pytest.raises(StorageError):
-            write(manifest, NEXT)
+        with fail_at(step, when, "_recoveries"), pytest.raises(StorageError):
+            write_commit(manifest, NEXT)
         assert len(list_sidecars(manifest.objects)) == 1
-    write(manifest, NEXT)
+    write_commit(manifest, NEXT)
     kind = RecoveryKind.ROLLED_FORWARD if commits == 2 else RecoveryKind.ROLLED_BACK
     assert [found.kind for found in list_recoveries(manifest)] == [kind]
     assert_settled(manifest)
 
 
 def test_a_table_below_its_pin_is_kept_and_told(template: Path) -> None:
-    root = dead(template, LoadAll(("cid",), ("oslo",), ()), 0)
-    manifest = manifest_at(root)
+    root = make_dead_write(template, LoadAll(("cid",), ("oslo",), ()), 0)
+    manifest = open_manifest(root)
     pin = pins_of(manifest.view(MAIN))["node:City"]
     versions = sorted((root / pin.location / "_versions").glob("*.manifest"))
     versions[0].unlink()  # they are named so that the newest comes first
     kept = list_sidecars(manifest.objects)
     for _ in range(2):
         with pytest.raises(RecoveryError, match="below its pin"):
-            write(manifest_at(root), InsertPeople(("dan",)))
+            write_commit(open_manifest(root), InsertPeople(("dan",)))
     assert list_sidecars(manifest.objects) == kept
     assert list_recoveries(manifest) == []
 
@@ -254,12 +254,12 @@ def test_a_table_below_its_pin_is_kept_and_told(template: Path) -> None:
 
 
 def test_an_unreadable_sidecar_is_refused_and_kept(template: Path) -> None:
-    root = copy_of(template)
+    root = copy_template(template)
     file = root / "__recovery" / "01BAD.json"
     file.parent.mkdir(exist_ok=True)
     file.write_text("{")
     with pytest.raises(RecoveryError, match=r"01BAD\.json"):
-        write(manifest_at(root), NEXT)
+        write_commit(open_manifest(root), NEXT)
     with pytest.raises(RecoveryError, match=r"01BAD\.json"):
         omnigraph.open(root)
     assert file.read_text() == "{"
@@ -267,19 +267,19 @@ def test_an_unreadable_sidecar_is_refused_and_kept(template: Path) -> None:
     assert reader.snapshot().pin("Person").row_count == 2
 
 
-def test_a_file_that_is_no_sidecar_is_passed_over(template: Path) -> None:
-    root = copy_of(template)
+def test_a_file_that_is_no_sidecar_is_ignored(template: Path) -> None:
+    root = copy_template(template)
     (root / "__recovery").mkdir(exist_ok=True)
     (root / "__recovery" / "note.txt").write_text("do not touch")
     assert omnigraph.open(root).snapshot().pin("Person").row_count == 2
-    assert write(manifest_at(root), NEXT) is not None
+    assert write_commit(open_manifest(root), NEXT) is not None
 
 
-def test_sidecars_that_cannot_be_listed_are_loud(template: Path) -> None:
-    root = copy_of(template)
+def test_sidecars_that_cannot_be_listed_raise(template: Path) -> None:
+    root = copy_template(template)
     folder = root / "__recovery"
     if folder.exists():
         folder.rmdir()
     folder.symlink_to(folder)
     with pytest.raises(StorageError, match="cannot list '__recovery'"):
-        write(manifest_at(root), NEXT)
+        write_commit(open_manifest(root), NEXT)

@@ -1,4 +1,4 @@
-"""A small graph for the tests of the rules: ships that call at ports, put there without looking at any rule."""
+"""A small graph for the tests of rules: ships that call at ports, written without checking any rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.location import Location
-from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, commit
+from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, commit_operation
 from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.rules.check import IncomingMode, RowChanges, RuleCheckResult, check_changes
 from omnigraph.write.rules.set_rules import type_of_table
@@ -74,28 +74,28 @@ def put_rows(graph: Graph, contents: Contents) -> None:
 
 
 def append_rows(graph: Graph, rows: Mapping[str, pa.Table]) -> None:
-    commit(graph._manifest, _Append(rows), CommitOptions(schema_ir_hash=graph.schema.hash))
+    commit_operation(graph._manifest, _Append(rows), CommitOptions(schema_ir_hash=graph.schema.hash))
 
 
-def image(
+def make_changes(
     graph: Graph,
     table_key: str,
     incoming: Sequence[Row] = (),
     removed: Sequence[str] = (),
-    arrival: IncomingMode = IncomingMode.UPSERT,
+    mode: IncomingMode = IncomingMode.UPSERT,
 ) -> RowChanges:
     rows = table_of_rows(graph.schema.catalog, table_key, incoming)
-    return RowChanges(table_key, rows, pa.array(removed, pa.string()), arrival)
+    return RowChanges(table_key, rows, pa.array(removed, pa.string()), mode)
 
 
-def check(graph: Graph, *images: RowChanges, limit: int | None = None) -> RuleCheckResult:
-    return check_changes(graph.schema.catalog, graph.snapshot(), images, limit)
+def check_graph(graph: Graph, *changes: RowChanges, limit: int | None = None) -> RuleCheckResult:
+    return check_changes(graph.schema.catalog, graph.snapshot(), changes, limit)
 
 
-def found(graph: Graph, *images: RowChanges) -> list[tuple[str, str, str, tuple[str, ...]]]:
+def find_messages(graph: Graph, *changes: RowChanges) -> list[tuple[str, str, str, tuple[str, ...]]]:
     """The violations, as much of them as says which they are."""
-    return [summary(violation) for violation in check(graph, *images).violations]
+    return [summarize(violation) for violation in check_graph(graph, *changes).violations]
 
 
-def summary(violation: Violation) -> tuple[str, str, str, tuple[str, ...]]:
+def summarize(violation: Violation) -> tuple[str, str, str, tuple[str, ...]]:
     return (violation.type, violation.rule, str(violation.value), violation.ids)

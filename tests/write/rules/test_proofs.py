@@ -1,4 +1,4 @@
-"""Where a proof says that a rule holds, its SQL finds nothing; and without nulls it knows whenever that is so."""
+"""If a proof says that a rule holds, its SQL finds nothing; without nulls every rule that holds is proven."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _rows(relation: Relation, texts: st.SearchStrategy[str | None]) -> st.Search
     def table(rows: Sequence[Texts]) -> pa.Table:
         return pa.Table.from_pylist([dict(each) for each in rows], schema=schema)
 
-    # Mostly nothing is lost, gone or kept: there must be changes that hold.
+    # Mostly nothing is deleted, superseded or kept: some changes must hold.
     return st.one_of(st.just(schema.empty_table()), st.lists(row, max_size=3).map(table))
 
 

@@ -1,4 +1,4 @@
-"""Random changes of a graph, judged by the SQL and by a plain statement of the same rules."""
+"""Random changes of a graph, checked by the SQL and by a plain Python version of the same rules."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from omnigraph.storage.location import locate
 from omnigraph.write.rules import changed_table as images
 from omnigraph.write.rules import check as rules
 from omnigraph.write.rules.check import IncomingMode
-from tests.write.rules.rule_graphs import Contents, Row, check, image, make_ship_graph
+from tests.write.rules.rule_graphs import Contents, Row, check_graph, make_changes, make_ship_graph
 
 Found = Counter[tuple[str, str, str, tuple[str, ...]]]
 
 SHIP_IDS, PORT_IDS = [f"s{n}" for n in range(5)], ["p0", "p1", "it's"]
 NAMES = st.sampled_from([None, "x", "y", "it's"])
 
-# What stands there breaks rules already: only what a change adds to that may be reported.
+# These rows break rules already: only violations that a change adds may be reported.
 COMMITTED: Contents = {
     "node:Ship": [
         {"code": "s0", "name": "x", "flag": "x", "hull": 0},
@@ -101,7 +101,9 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 def test_the_sql_says_what_plain_python_says(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, TableChange], way: str
 ) -> None:
-    made = [image(graph, key, each.incoming, sorted(each.removed), each.arrival) for key, each in changes.items()]
+    made = [
+        make_changes(graph, key, each.incoming, sorted(each.removed), each.arrival) for key, each in changes.items()
+    ]
     with monkeypatch.context() as patch:
         if way == "scanned":
             patch.setattr(row_search, "MOST_LISTED", 0)
@@ -111,7 +113,7 @@ def test_the_sql_says_what_plain_python_says(
             patch.setattr(rules, "_ROWS_IN_A_PART", 2)
             # Else no part would be large enough for the SQL.
             patch.setattr(rules, "_FEW_ROWS", -1)
-        checked = check(graph, *made)
+        checked = check_graph(graph, *made)
     found: Found = Counter((v.type, v.rule, str(v.value), v.ids) for v in checked.violations)
     assert found == expected_violations(graph.schema.catalog, changes)
 

@@ -22,7 +22,7 @@ from omnigraph.write.rules.set_rules import (
     describe_violation,
     list_set_rules,
 )
-from tests.write.rules.rule_graphs import check, image, make_ship_graph
+from tests.write.rules.rule_graphs import check_graph, make_changes, make_ship_graph
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ def graph(local_location: Location) -> Graph:
 def changes(graph: Graph) -> list[RowChanges]:
     """One change that breaks every kind of rule, and comes near to breaking it."""
     return [
-        image(
+        make_changes(
             graph,
             "node:Ship",
             [
@@ -67,13 +67,13 @@ def changes(graph: Graph) -> list[RowChanges]:
             ],
             ["d"],
         ),
-        image(
+        make_changes(
             graph,
             "edge:CallsAt",
             [{"id": "c4", "src": "a", "dst": "p", "note": "x"}, {"id": "c5", "src": "d", "dst": "nowhere"}],
-            arrival=IncomingMode.FRESH,
+            mode=IncomingMode.FRESH,
         ),
-        image(graph, "edge:HomePort", [{"id": "h3", "src": "e", "dst": "p"}], ["h1"], IncomingMode.INSERT),
+        make_changes(graph, "edge:HomePort", [{"id": "h3", "src": "e", "dst": "p"}], ["h1"], IncomingMode.INSERT),
     ]
 
 
@@ -100,7 +100,7 @@ def test_both_engines_find_the_same(spark: SparkSession, graph: Graph) -> None:
     ]
     there = [violation for rule in rules for violation in on_spark(spark, graph, rule, images)]
     texts = {(rule.type, rule.rule) for rule in rules}
-    here = [each for each in check(graph, *images).violations if (each.type, each.rule) in texts]
+    here = [each for each in check_graph(graph, *images).violations if (each.type, each.rule) in texts]
     assert sorted(each.message for each in there) == sorted(each.message for each in here)
     assert set(there) == set(here)
     assert {(each.type, each.rule) for each in here} == texts - {("CallsAt", "id")}

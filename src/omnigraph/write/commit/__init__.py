@@ -16,7 +16,7 @@ from omnigraph.write.commit.operation import (
     WriteOperation,
 )
 from omnigraph.write.commit.recovery import heal, heal_all, heal_branch
-from omnigraph.write.commit.section import catch_up, commit
+from omnigraph.write.commit.section import catch_up, commit_operation
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from omnigraph.write.commit.table_heads import TableHead, has_same_rows
 from omnigraph.write.commit.table_shape import TableRewrite, TableShape
@@ -36,7 +36,7 @@ __all__ = [
     "WriterKind",
     "audit_discarded_drift",
     "catch_up",
-    "commit",
+    "commit_operation",
     "has_same_rows",
     "heal",
     "heal_all",

@@ -16,9 +16,9 @@ from functools import partial
 
 from omnigraph.language.schema import EdgeType, NodeType, Schema
 from omnigraph.manifest.branches import fork_table
+from omnigraph.manifest.contract import schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.lagging import lag_of
-from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Pin, Snapshot, entry_of, open_pin, pins_of

@@ -46,7 +46,7 @@ _log = logging.getLogger("omnigraph")
 
 @dataclass(frozen=True, slots=True)
 class CommitAttempt(Generic[Outcome]):
-    """One call of :func:`commit`. Its ids are minted once, however often steps are repeated."""
+    """One call of :func:`commit_operation`. Its ids are minted once, however often steps are repeated."""
 
     manifest: Manifest
     operation: WriteOperation[Outcome]

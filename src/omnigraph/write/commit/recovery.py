@@ -15,10 +15,8 @@ from typing import Final
 from ulid import ULID
 
 from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound, RecoveryError
-from omnigraph.manifest.branches import branch_names
-from omnigraph.manifest.contract import project_root_files
-from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.opening import schema_of
+from omnigraph.manifest.contract import project_root_files, schema_of
+from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, Registration, TableVersion, Tombstone
 from omnigraph.manifest.snapshot import Pin, entry_of, standing_entry

@@ -47,7 +47,7 @@ __all__ = [
     "TableChange",
     "WriteOperation",
     "catch_up",
-    "commit",
+    "commit_operation",
 ]
 
 VALIDATION_ROUNDS: Final = 4
@@ -58,7 +58,7 @@ CATCH_UP_MESSAGE: Final = "tables brought to the current schema before a write"
 _STAGING_THREADS: Final = 8
 
 
-def commit(
+def commit_operation(
     manifest: Manifest,
     operation: WriteOperation[Outcome],
     options: CommitOptions,
@@ -68,7 +68,7 @@ def commit(
 
     The operation starts on ``first_basis``, or else on the newest snapshot.
     """
-    return _commit(manifest, operation, catch_up(manifest, options), first_basis)
+    return _commit_on_current_schema(manifest, operation, catch_up(manifest, options), first_basis)
 
 
 def catch_up(manifest: Manifest, options: CommitOptions) -> CommitOptions:
@@ -87,11 +87,11 @@ def catch_up(manifest: Manifest, options: CommitOptions) -> CommitOptions:
         options.if_commit,
         incarnation=options.incarnation,
     )
-    made = _commit(manifest, CatchUpOperation(manifest, schema, options.branch), own, None).commit
+    made = _commit_on_current_schema(manifest, CatchUpOperation(manifest, schema, options.branch), own, None).commit
     return options if made is None or options.if_commit is None else replace(options, if_commit=made.id)
 
 
-def _commit(
+def _commit_on_current_schema(
     manifest: Manifest, operation: WriteOperation[Outcome], options: CommitOptions, first_basis: Snapshot | None
 ) -> CommitResult[Outcome]:
     heal_branch(manifest, options.branch)

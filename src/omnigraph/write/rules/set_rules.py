@@ -101,7 +101,7 @@ class SetRule:
     sql: str
     relations: tuple[Relation, ...]
     triggers: tuple[str, ...]
-    about: str = ""
+    end_type: str = ""
     """The node type that an edge must end in, for a rule on ends."""
     limits: Cardinality = _ANY_NUMBER
     """How many edges may leave a node, for a rule on cardinality."""
@@ -124,7 +124,7 @@ class SetViolation:
     value: str
     id: str | None
     ids: tuple[str, ...]
-    found: int
+    count: int
 
 
 def list_set_rules(catalog: Catalog, table_key: str) -> tuple[SetRule, ...]:
@@ -175,15 +175,15 @@ def _format_scope(rule: SetRule) -> str:
 def _format_finding(rule: SetRule, found: SetViolation, value: str) -> str:
     match rule.kind:
         case RuleKind.ENDS:
-            return f"'{found.id}' has '{value}' as its {rule.property}, and there is no such {rule.about}"
+            return f"'{found.id}' has '{value}' as its {rule.property}, and there is no such {rule.end_type}"
         case RuleKind.CARDINALITY:
-            return f"'{value}' would have {found.found} edge{'' if found.found == 1 else 's'}"
+            return f"'{value}' would have {found.count} edge{'' if found.count == 1 else 's'}"
         case RuleKind.UNIQUE:
             first, last = min(found.ids), max(found.ids)
             if first != last:
                 more = f" and {len(found.ids) - 2} more" if len(found.ids) > 2 else ""
                 return f"value '{value}' is held by '{first}' and '{last}'{more}"
-            return f"'{value}' exists already" if found.found == 1 else f"'{value}' is given {found.found} times"
+            return f"'{value}' exists already" if found.count == 1 else f"'{value}' is given {found.count} times"
 
 
 # --------------------------------------------------------------------------------------------- the rules of a type
@@ -283,7 +283,7 @@ def _build_ends_rule(edge: EdgeType, end: Literal["src", "dst"], node_type: str)
             Relation("kept", edge.table_key, TablePart.KEPT, ends, SemiJoin("node", (("deleted_nodes", "id"),))),
         ),
         triggers=("incoming", "deleted_nodes"),
-        about=node_type,
+        end_type=node_type,
     )
 
 
