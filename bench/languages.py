@@ -17,11 +17,11 @@ from time import perf_counter
 from typing import TypeVar
 
 from omnigraph.errors import QueryError
-from omnigraph.language.query.ast import QueryFile
+from omnigraph.language.query.ast import QueryDocument
 from omnigraph.language.query.check.checker import check_query
 from omnigraph.language.query.parser import parse_query_text
-from omnigraph.language.query.plan.planner import plan_read
 from omnigraph.language.query.plan.operators import ReadPlan
+from omnigraph.language.query.plan.planner import plan_read
 from omnigraph.language.query.typed import TypedQuery, TypedRead
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.schema.catalog import Catalog
@@ -148,7 +148,7 @@ def measure_queries(source: Source, catalog: Catalog, queries: int) -> list[Meas
     return [parsing, checking, planning, Measure("parse + check + plan", queries, "queries", together)]
 
 
-def parsed(source: Source) -> QueryFile:
+def parsed(source: Source) -> QueryDocument:
     """The queries as written."""
     file = parse_query_text(source)
     if isinstance(file, list):
@@ -156,7 +156,7 @@ def parsed(source: Source) -> QueryFile:
     return file
 
 
-def checked(file: QueryFile, catalog: Catalog, source: Source) -> list[TypedQuery]:
+def checked(file: QueryDocument, catalog: Catalog, source: Source) -> list[TypedQuery]:
     """The queries as understood; the mix has no mistakes."""
     typed: list[TypedQuery] = []
     for query in file.queries:

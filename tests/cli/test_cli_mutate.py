@@ -114,7 +114,7 @@ def test_a_mistake_in_the_text_is_shown_with_its_place(omnigraph: Command) -> No
         ([], 2, "'mutate' takes either a FILE or -e SRC"),
         (["people.gq", "-e", ADD], 2, "'mutate' takes either a FILE or -e SRC"),
         (["nothing.gq"], 1, "no such file: nothing.gq"),
-        (["people.gq"], 1, "several queries are in this text: add, meet, drop"),
+        (["people.gq"], 1, "the text has several queries: add, meet, drop"),
         (["people.gq", "--name", "ad"], 1, "did you mean 'add'?"),
         (["-e", "query q() { match { $p: Person } return { $p.name } }"], 1, "'q' is a read and changes nothing"),
         (["-e", ADD, "-p", "name=x", "--branch", "nope"], 1, "no branch 'nope'"),

@@ -11,7 +11,7 @@ from omnigraph.language.syntax import quote_string
 _INDENT = "  "
 
 
-def print_query_file(file: ast.QueryFile) -> str:
+def print_queries(file: ast.QueryDocument) -> str:
     """The text of a file: its queries, an empty line between them."""
     return "\n".join(print_query(query) for query in file.queries)
 

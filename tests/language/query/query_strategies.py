@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from omnigraph.language.query import ast
 from omnigraph.language.query.parser import MAX_HOPS, MAX_LIMIT
 from omnigraph.language.types import MAX_VECTOR_DIMENSION, Scalar, ValueType
-from tests.language.query.query_printer import print_query_file
+from tests.language.query.query_printer import print_queries
 
 KEYWORDS = (
     *("query", "match", "return", "order", "limit", "not", "is", "as", "asc", "desc", "contains", "starts_with"),
@@ -213,7 +213,7 @@ queries = st.builds(
     description=st.none() | texts,
     instruction=st.none() | texts,
 )
-query_files = st.builds(ast.QueryFile, st.lists(queries, max_size=2).map(tuple))
+query_files = st.builds(ast.QueryDocument, st.lists(queries, max_size=2).map(tuple))
 
 
 # ------------------------------------------------------------------------------------------------ broken texts
@@ -225,7 +225,7 @@ _SCRAPS = st.sampled_from([*KEYWORDS, *'{}()[]<>$.,:;@#"\\/*=!-?\n\0\u20ac', "//
 @st.composite
 def broken_texts(draw: st.DrawFn) -> str:
     """The text of a file with a few pieces cut out, doubled or put in."""
-    text = print_query_file(draw(query_files))
+    text = print_queries(draw(query_files))
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(text)))
         end = draw(st.integers(start, min(len(text), start + 8)))

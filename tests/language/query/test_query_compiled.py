@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import NotFound, QueryError
-from omnigraph.language.query import _LONGEST_KEPT, compile_query
+from omnigraph.language.query import _MAX_CACHED_LENGTH, compile_query
 from omnigraph.language.query.typed import TypedMutation
 from omnigraph.language.schema import parse_schema
 
@@ -62,7 +62,7 @@ def test_a_mistake_keeps_the_name_of_its_own_file(tmp_path: Path) -> None:
 
 
 def test_a_long_text_is_not_kept() -> None:
-    catalog, text = parse_schema(SCHEMA).catalog, f"{ADD}\n//{'x' * _LONGEST_KEPT}"
+    catalog, text = parse_schema(SCHEMA).catalog, f"{ADD}\n//{'x' * _MAX_CACHED_LENGTH}"
     first = compile_query(text, catalog)
     again = compile_query(text, catalog)
     assert (again, again is first) == (first, False)

@@ -12,15 +12,15 @@ from omnigraph.errors import Problem, SourceTooLarge
 from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.source import MAX_SOURCE_BYTES, Source, Span, decode_source
-from tests.language.query.query_printer import print_query_file
+from tests.language.query.query_printer import print_queries
 from tests.language.query.query_strategies import KEYWORDS, LITERAL_WORDS
 
 GRAMMAR = files("omnigraph.language.query").joinpath("grammar.lark").read_text("utf-8")
 
 
-def parsed(text: str) -> ast.QueryFile:
+def parsed(text: str) -> ast.QueryDocument:
     file = parse_query_text(Source(text))
-    assert isinstance(file, ast.QueryFile), "\n".join(problem.render() for problem in file)
+    assert isinstance(file, ast.QueryDocument), "\n".join(problem.render() for problem in file)
     return file
 
 
@@ -116,7 +116,7 @@ def test_every_keyword_but_a_boolean_is_a_column_to_order_by(word: str) -> None:
 @pytest.mark.parametrize("word", [word for word in KEYWORDS if word not in {"not", *LITERAL_WORDS}])
 def test_a_keyword_that_begins_a_clause_stays_a_name_when_printed(word: str) -> None:
     file = parsed(f"query q() {{ match {{ $v.a = 1, {word} = 2, {word} is null }} return {{ $v, {word} }} }}")
-    assert parsed(print_query_file(file)) == file
+    assert parsed(print_queries(file)) == file
 
 
 @pytest.mark.parametrize("word", LITERAL_WORDS)
@@ -308,7 +308,7 @@ def test_deep_nesting_is_refused_with_a_place(nested: str) -> None:
     (problem,) = problems(decode_source(text.encode(), None))
     assert "nested" in problem.message
     # The parser itself has no limit; what it gets past the check on reading does not overflow it.
-    assert isinstance(parse_query_text(Source(text)), ast.QueryFile)
+    assert isinstance(parse_query_text(Source(text)), ast.QueryDocument)
 
 
 @pytest.mark.parametrize("nested", ["not { " * 97 + "$v: T" + " }" * 97, "$v.p = " + "[" * 98 + "]" * 98])
@@ -316,7 +316,7 @@ def test_the_deepest_nesting_allowed_is_read_and_printed(nested: str) -> None:
     source = decode_source(f"query q() {{ match {{ {nested} }} return {{ $v }} }}".encode(), None)
     assert isinstance(source, Source)
     file = parsed(source.text)
-    assert parsed(print_query_file(file)) == file
+    assert parsed(print_queries(file)) == file
 
 
 @pytest.mark.parametrize("unclosed", ['"' + '\\"' * 100_000, '"' + '\\"' * 100_000 + "\\", "/* " * 100_000])
@@ -326,4 +326,4 @@ def test_what_is_never_closed_takes_no_long_time(unclosed: str) -> None:
 
 
 def test_an_empty_text_has_no_queries() -> None:
-    assert parsed(" \t\r\n// nothing\n/* at all */") == ast.QueryFile(())
+    assert parsed(" \t\r\n// nothing\n/* at all */") == ast.QueryDocument(())

@@ -6,18 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import Problem
-from omnigraph.language.query.ast import QueryFile
+from omnigraph.language.query.ast import QueryDocument
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.source import Source, decode_source
-from tests.language.query.query_printer import print_query_file
+from tests.language.query.query_printer import print_queries
 from tests.language.query.query_strategies import broken_texts, fuzzing, query_files
 
 
 @fuzzing(100)
 @given(query_files)
-def test_what_is_printed_parses_to_the_same_tree(file: QueryFile) -> None:
+def test_what_is_printed_parses_to_the_same_tree(file: QueryDocument) -> None:
     # Compared as text: to Python, 1, 1.0 and True are equal.
-    assert repr(parse_query_text(Source(print_query_file(file)))) == repr(file)
+    assert repr(parse_query_text(Source(print_queries(file)))) == repr(file)
 
 
 @fuzzing(100)
@@ -38,9 +38,9 @@ def test_any_text_gives_a_tree_or_problems(text: str) -> None:
     assert_readable(parse_query_text(Source(text)))
 
 
-def assert_readable(parsed: QueryFile | list[Problem]) -> None:
-    if isinstance(parsed, QueryFile):
-        assert repr(parse_query_text(Source(print_query_file(parsed)))) == repr(parsed)
+def assert_readable(parsed: QueryDocument | list[Problem]) -> None:
+    if isinstance(parsed, QueryDocument):
+        assert repr(parse_query_text(Source(print_queries(parsed)))) == repr(parsed)
         return
     assert parsed
     for problem in parsed:

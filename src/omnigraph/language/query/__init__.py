@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import NotFound, Problem, QueryError
-from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator, Query, QueryFile, TextFunction
+from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator, Query, QueryDocument, TextFunction
 from omnigraph.language.query.check import check_query
-from omnigraph.language.query.descriptor import OperationDescriptor, describe_operation
 from omnigraph.language.query.lint import lint_queries
 from omnigraph.language.query.lint_report import LintFinding, LintReport, SchemaSource, Severity
 from omnigraph.language.query.parameters import bind_parameters, check_counts, parse_parameter_text
@@ -41,12 +40,12 @@ from omnigraph.language.query.typed import (
     Predicate,
     PropertyValue,
     ResultColumn,
-    SortKey,
     Statement,
     TextMatch,
     TextScore,
     TraversalDirection,
     TypedMutation,
+    TypedOrderKey,
     TypedQuery,
     TypedRead,
     UpdateNodes,
@@ -77,23 +76,21 @@ __all__ = [
     "LintFinding",
     "LintReport",
     "Now",
-    "OperationDescriptor",
     "ParameterValue",
     "Predicate",
     "PropertyValue",
     "ResultColumn",
     "SchemaSource",
     "Severity",
-    "SortKey",
     "Statement",
     "TextFunction",
     "TextMatch",
     "TextScore",
     "TraversalDirection",
     "TypedMutation",
+    "TypedOrderKey",
     "UpdateNodes",
     "compile_query",
-    "describe_operation",
     "explain",
     "find_query",
     "lint_queries",
@@ -128,7 +125,7 @@ class CompiledQuery:
         return bound
 
 
-def parse_queries(source: str | Path | Source) -> QueryFile:
+def parse_queries(source: str | Path | Source) -> QueryDocument:
     """Parse every query of a text; :class:`QueryError` lists every syntax problem."""
     return _parse(_read(source))
 
@@ -185,14 +182,14 @@ def _read(source: str | Path | Source) -> Source:
     return text
 
 
-def _parse(text: Source | Problem) -> QueryFile:
+def _parse(text: Source | Problem) -> QueryDocument:
     file = parse_query_text(text)
     if isinstance(file, list):
         raise QueryError(file)
     return file
 
 
-def _select_query(file: QueryFile, name: str | None) -> Query:
+def _select_query(file: QueryDocument, name: str | None) -> Query:
     names = tuple(dict.fromkeys(query.name for query in file.queries))
     if not names:
         raise NotFound("the text has no query")

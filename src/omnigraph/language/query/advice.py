@@ -1,4 +1,4 @@
-"""What to say about a ``.gq`` text that does not parse: words for what was expected, advice for common mistakes."""
+"""Messages for a ``.gq`` text that does not parse: names of terminals, and hints for common mistakes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 _LOOK_BACK = 500
-_TEXT = "a text stands in double quotes"
+_TEXT = "put a text in double quotes"
 _ONE_OF = 'write ["a", "b"] contains $x.p'
 _EDGE = "an edge is written with a lowercase first letter: '<recased>'"
 _PARTS = "the parts of a read are match { }, return { }, order { } and limit n, in this order"
@@ -51,12 +51,12 @@ TERMINAL_WORDS = {
     "COLON": "':'",
     "DOT": "'.'",
 }
-"""What a person calls a terminal of the grammar. Those left out would not help in "expected ..."."""
+"""The names of terminals in "expected ...". Terminals that would not help are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Mistake:
-    """Something often written: what stands at the error, what to write instead, and what stands before the error.
+    """A common mistake: a pattern for the text at the error, the hint, and a pattern for the text before the error.
 
     ``<recased>`` in the hint is the word at the error, its first letter in the other case.
     """
@@ -76,9 +76,9 @@ _MISTAKES = (
     _Mistake(r'"(?:[^"\\]|\\.)*\Z', "close it with a double quote"),
     _Mistake(r"/\*", "close it with */"),
     _Mistake("#", "a comment begins with //"),
-    _Mistake(";", "leave it out: clauses and statements follow each other"),
+    _Mistake(";", "leave it out: nothing separates clauses or statements"),
     _Mistake("['`\u2018-\u201d]", _TEXT),
-    _Mistake("&", "leave it out: a match keeps what satisfies all of its clauses"),
+    _Mistake("&", "leave it out: all clauses of a match must hold"),
     _Mistake(r"\|", f"for one of several values {_ONE_OF}"),
     _Mistake("!", "write != for unequal, or not { ... } around clauses"),
     _Mistake(r"\*", "name what is counted: count($x)", before=r"\bcount\s*\([^()]*"),
@@ -96,7 +96,7 @@ _MISTAKES = (
     _Mistake(r"[a-z_]\w*", "a type begins with an uppercase letter: '<recased>'", before=r"\b(?:insert|update|delete)"),
     _Mistake(r"[A-Za-z_]\w*", _TEXT, before=r"[\w\"]\s*:|[=<>\[]|\bcontains|\bstarts_with"),
     _Mistake('"', "an alias is a name without quotes", before=r"\bas"),
-    # Parts that are missing, or that stand in the wrong place.
+    # Parts that are missing or in the wrong place.
     _Mistake(r"[{@]", "write the parentheses even when there are no parameters: ()", before=r"\bquery\s+\w+"),
     _Mistake(r"[)}\]]", "leave out the comma before it", before=","),
     _Mistake(r"(?:match|insert|update|delete)\b", "write query name() { ... } around it", before=r"\A"),
@@ -122,7 +122,7 @@ _MISTAKES = (
 
 
 def advise_on_query(text: str, offset: int) -> str | None:
-    """What to write instead of what stands at an error, if it is a common mistake."""
+    """Return a hint for the syntax error at an offset, if it is a common mistake."""
     hint = next((hint for mistake in _MISTAKES if (hint := mistake.hint_for(text, offset))), None)
     at_the_end = not text[offset + 1 :].strip()
     if hint is None and at_the_end and text.count("{") > text.count("}"):

@@ -1,4 +1,4 @@
-"""The syntax tree of ``.gq``: what was written, nothing resolved. Spans do not take part in comparison."""
+"""The syntax tree of ``.gq``: what was written, with no name resolved. Spans are ignored when trees are compared."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ComparisonOperator(StrEnum):
 
 
 class AggregateFunction(StrEnum):
-    """The aggregates."""
+    """The aggregate functions."""
 
     COUNT = "count"
     SUM = "sum"
@@ -39,7 +39,7 @@ class AggregateFunction(StrEnum):
 
 
 class TextFunction(StrEnum):
-    """The text predicates."""
+    """The functions that search texts and give a boolean."""
 
     SEARCH = "search"
     MATCH_TEXT = "match_text"
@@ -56,7 +56,7 @@ class ScalarLiteral:
 
 @dataclass(frozen=True, slots=True)
 class DateLiteral:
-    """``date("2024-05-01")``; the text is checked by the type checker."""
+    """``date("2024-05-01")``; the type checker checks the text."""
 
     text: str
     span: Span = span_field()
@@ -247,7 +247,7 @@ class NullTestClause:
 
 @dataclass(frozen=True, slots=True)
 class TextClause:
-    """A text predicate standing alone."""
+    """A text search that is a clause by itself."""
 
     predicate: TextMatchCall
     span: Span = span_field()
@@ -380,7 +380,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryFile:
+class QueryDocument:
     """All queries of a text, in order."""
 
     queries: tuple[Query, ...]

@@ -1,6 +1,6 @@
-"""The operation descriptor: what a checked query gives back, what it reads and what it writes.
+"""The operation descriptor: the columns a query returns, the types it reads and the types it writes.
 
-It is what a tool needs to know before it calls a query: a client generator, a policy, an agent.
+Tools need it before they call a query: client generators, policies, agents.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ResultField:
     vector_dim: int | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """One entry of ``result``; what does not apply is left out."""
+        """Return one entry of ``result``, without the fields that do not apply."""
         item = {} if self.item_kind is None else {"item_kind": self.item_kind}
         dim = {} if self.vector_dim is None else {"vector_dim": self.vector_dim}
         return {"name": self.name, "kind": self.kind, **item, **dim, "nullable": self.nullable}
@@ -62,26 +62,26 @@ class ResultField:
 
 @dataclass(frozen=True, slots=True)
 class TypeUse:
-    """A node or edge type that a query touches."""
+    """A node or edge type that a query reads or writes."""
 
     kind: str
     type_name: str
 
     def to_json(self) -> dict[str, Json]:
-        """One entry of ``reads`` or ``writes``."""
+        """Return one entry of ``reads`` or ``writes``."""
         return {"kind": self.kind, "type_name": self.type_name}
 
 
 @dataclass(frozen=True, slots=True)
 class OperationDescriptor:
-    """The descriptor. ``reads`` and ``writes`` name each type once, nodes before edges, by name."""
+    """The descriptor of one query. ``reads`` and ``writes`` list each type once, nodes before edges, sorted by name."""
 
     result: tuple[ResultField, ...]
     reads: tuple[TypeUse, ...]
     writes: tuple[TypeUse, ...]
 
     def to_json(self) -> dict[str, Json]:
-        """The ``operation`` object of lint."""
+        """Return the ``operation`` object of lint."""
         return {
             "result": [field.to_json() for field in self.result],
             "reads": [use.to_json() for use in self.reads],
@@ -90,19 +90,19 @@ class OperationDescriptor:
 
 
 def describe_operation(query: TypedQuery, catalog: Catalog) -> OperationDescriptor:
-    """The descriptor of a checked query."""
+    """Describe a checked query."""
     if isinstance(query, TypedRead):
         return OperationDescriptor(
-            result=tuple(_result_field(column) for column in query.columns),
-            reads=_in_order(_read_by_clauses(query.clauses)),
+            result=tuple(_describe_column(column) for column in query.columns),
+            reads=_sort_uses(_types_read(query.clauses)),
             writes=(),
         )
-    written = [use for statement in query.statements for use in _written(statement)]
-    ends = [use for statement in query.statements for use in _checked_ends(statement, catalog)]
-    return OperationDescriptor(result=(), reads=_in_order([*written, *ends]), writes=_in_order(written))
+    written = [use for statement in query.statements for use in _types_written(statement)]
+    ends = [use for statement in query.statements for use in _types_of_ends(statement, catalog)]
+    return OperationDescriptor(result=(), reads=_sort_uses([*written, *ends]), writes=_sort_uses(written))
 
 
-def _result_field(column: ResultColumn) -> ResultField:
+def _describe_column(column: ResultColumn) -> ResultField:
     kind: ValueType = column.expression.type
     scalar = _KINDS[kind.scalar]
     if kind.is_list:
@@ -110,7 +110,7 @@ def _result_field(column: ResultColumn) -> ResultField:
     return ResultField(column.name, scalar, kind.nullable, vector_dim=kind.dimension)
 
 
-def _read_by_clauses(clauses: Iterable[Clause]) -> Iterator[TypeUse]:
+def _types_read(clauses: Iterable[Clause]) -> Iterator[TypeUse]:
     for clause in clauses:
         match clause:
             case TypedBinding():
@@ -120,12 +120,12 @@ def _read_by_clauses(clauses: Iterable[Clause]) -> Iterator[TypeUse]:
                 yield _node(clause.source_type)
                 yield _node(clause.destination_type)
             case TypedNegation():
-                yield from _read_by_clauses(clause.clauses)
+                yield from _types_read(clause.clauses)
             case _:
                 pass
 
 
-def _written(statement: Statement) -> Iterator[TypeUse]:
+def _types_written(statement: Statement) -> Iterator[TypeUse]:
     match statement:
         case InsertNode() | UpdateNodes():
             yield _node(statement.node_type)
@@ -136,14 +136,14 @@ def _written(statement: Statement) -> Iterator[TypeUse]:
             yield from map(_edge, statement.cascades)
 
 
-def _checked_ends(statement: Statement, catalog: Catalog) -> Iterator[TypeUse]:
+def _types_of_ends(statement: Statement, catalog: Catalog) -> Iterator[TypeUse]:
     if isinstance(statement, InsertEdge):
         edge = catalog.edges[statement.edge_type]
         yield _node(edge.from_type)
         yield _node(edge.to_type)
 
 
-def _in_order(uses: Iterable[TypeUse]) -> tuple[TypeUse, ...]:
+def _sort_uses(uses: Iterable[TypeUse]) -> tuple[TypeUse, ...]:
     return tuple(sorted(set(uses), key=lambda use: (use.kind != "node", use.type_name)))
 
 

@@ -1,4 +1,4 @@
-"""Lint: every problem of a ``.gq`` text, and what looks wrong although it would run."""
+"""Lint: every problem of a ``.gq`` text, and warnings for what runs but is probably a mistake."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LINT_CODES = {
 
 
 def lint_queries(source: str | Path | Source, catalog: Catalog, schema_source: SchemaSource | str) -> LintReport:
-    """Check every query of a text on its own, then look at the text as a whole.
+    """Check every query of a text, then the text as a whole.
 
     A ``schema_source`` given as text is the path of the schema's file.
     """
@@ -45,27 +45,27 @@ def lint_queries(source: str | Path | Source, catalog: Catalog, schema_source: S
     text = source if isinstance(source, Source) else read_source(source, ".gq")
     file = parse_query_text(text)
     if isinstance(file, list):
-        return _unreadable(file, schema_source)
+        return _report_unreadable(file, schema_source)
     assert isinstance(text, Source)
     checked = [_CheckedQuery(query, check_query(query, catalog, text)) for query in file.queries]
     findings = [
         *(LintFinding(Severity.ERROR, problem) for problem in find_duplicate_names(file, text)),
-        *_never_updated(checked, catalog, text),
-        *_cartesian_products(checked, text),
+        *_find_never_updated(checked, catalog, text),
+        *_find_cartesian_products(checked, text),
     ]
-    results = tuple(_result(one, catalog, text) for one in checked)
+    results = tuple(_lint_query(one, catalog, text) for one in checked)
     return LintReport(schema_source, _path(text.name), results, tuple(sorted(findings, key=_finding_order)))
 
 
 @dataclass(frozen=True, slots=True)
 class _CheckedQuery:
-    """A query as written, and as understood or why not."""
+    """A query, with its typed form or its problems."""
 
     query: Query
     outcome: TypedQuery | list[Problem]
 
 
-def _unreadable(problems: Iterable[Problem], schema_source: SchemaSource) -> LintReport:
+def _report_unreadable(problems: Iterable[Problem], schema_source: SchemaSource) -> LintReport:
     findings = tuple(LintFinding(Severity.ERROR, problem) for problem in problems)
     return LintReport(schema_source, _path(findings[0].problem.position.file), (), findings)
 
@@ -82,18 +82,18 @@ def _finding_order(finding: LintFinding) -> tuple[int, str, str, str]:
 # ------------------------------------------------------------------------------------------------ one query
 
 
-def _result(checked: _CheckedQuery, catalog: Catalog, source: Source) -> QueryLint:
+def _lint_query(checked: _CheckedQuery, catalog: Catalog, source: Source) -> QueryLint:
     query, outcome = checked.query, checked.outcome
     return QueryLint(
         name=query.name,
         kind="mutation" if isinstance(query.body, MutationBody) else "read",
         problems=tuple(outcome) if isinstance(outcome, list) else (),
-        warnings=tuple(_warnings(query, source)),
+        warnings=tuple(_find_warnings(query, source)),
         operation=None if isinstance(outcome, list) else describe_operation(outcome, catalog),
     )
 
 
-def _warnings(query: Query, source: Source) -> Iterator[Problem]:
+def _find_warnings(query: Query, source: Source) -> Iterator[Problem]:
     if isinstance(query.body, MutationBody) and not query.parameters:
         yield source.problem(
             UNPARAMETERISED,
@@ -106,7 +106,7 @@ def _warnings(query: Query, source: Source) -> Iterator[Problem]:
 # ------------------------------------------------------------------------------------------------ the whole text
 
 
-def _never_updated(checked: Iterable[_CheckedQuery], catalog: Catalog, source: Source) -> Iterator[LintFinding]:
+def _find_never_updated(checked: Iterable[_CheckedQuery], catalog: Catalog, source: Source) -> Iterator[LintFinding]:
     updates = [
         (one.query.name, statement)
         for one in checked
@@ -118,7 +118,7 @@ def _never_updated(checked: Iterable[_CheckedQuery], catalog: Catalog, source: S
         of_type = [(name, update) for name, update in updates if update.type_name == type_name]
         assigned = {assignment.name for _, update in of_type for assignment in update.assignments}
         names = tuple(dict.fromkeys(name for name, _ in of_type))
-        for missing in sorted(_updatable(catalog.nodes[type_name]) - assigned):
+        for missing in sorted(_updatable_properties(catalog.nodes[type_name]) - assigned):
             problem = source.problem(
                 NEVER_UPDATED,
                 f"no update of {type_name} sets the optional property '{missing}'",
@@ -128,8 +128,8 @@ def _never_updated(checked: Iterable[_CheckedQuery], catalog: Catalog, source: S
             yield LintFinding(Severity.WARNING, problem, type_name, missing, names)
 
 
-def _updatable(node_type: NodeType) -> set[str]:
-    """The properties that may well change: optional, not of the key, and not computed from another one."""
+def _updatable_properties(node_type: NodeType) -> set[str]:
+    """The properties that an update may set: optional, not in the key, and not an embedding of another property."""
     return {
         declared.name
         for declared in node_type.properties.values()
@@ -137,30 +137,30 @@ def _updatable(node_type: NodeType) -> set[str]:
     }
 
 
-def _cartesian_products(checked: Iterable[_CheckedQuery], source: Source) -> Iterator[LintFinding]:
+def _find_cartesian_products(checked: Iterable[_CheckedQuery], source: Source) -> Iterator[LintFinding]:
     for one in checked:
         if not isinstance(one.outcome, TypedRead) or not isinstance(one.query.body, ReadBody):
             continue
-        heads = _heads(one.query.body, one.outcome)
+        heads = _first_variables(one.query.body, one.outcome)
         for name, span in heads[1:]:
             problem = source.problem(
                 CARTESIAN,
-                f"nothing connects ${name} with ${heads[0][0]}: every match of one meets all of the other",
+                f"nothing connects ${name} with ${heads[0][0]}: the result is their product",
                 span,
                 "connect them with an edge or a comparison, or make two queries",
             )
             yield LintFinding(Severity.WARNING, problem, query_names=(one.query.name,))
 
 
-def _heads(body: ReadBody, typed: TypedRead) -> list[tuple[str, Span]]:
-    """The first named variable of each part of a match, and where it stands."""
-    places = _places(body)
+def _first_variables(body: ReadBody, typed: TypedRead) -> list[tuple[str, Span]]:
+    """The first named variable of each connected part of a match, with its span."""
+    places = _spans_of_variables(body)
     named = [part & places.keys() for part in _find_connected_parts(typed.clauses)]
     return [min(((name, places[name]) for name in part), key=lambda head: head[1].start) for part in named if part]
 
 
-def _places(body: ReadBody) -> dict[str, Span]:
-    """Where each named variable of a match first stands."""
+def _spans_of_variables(body: ReadBody) -> dict[str, Span]:
+    """The span of the first mention of each named variable of a match."""
     places = dict[str, Span]()
     for clause in body.clauses:
         if isinstance(clause, BindingClause):
@@ -172,12 +172,12 @@ def _places(body: ReadBody) -> dict[str, Span]:
 
 
 def _find_connected_parts(clauses: Iterable[Clause]) -> list[set[str]]:
-    """The sets of variables that traversals, comparisons and negations hold together, in order of appearance."""
+    """Return the sets of variables that traversals, comparisons and negations connect, in order of appearance."""
     part_of: dict[str, set[str]] = {}
     for clause in clauses:
-        joined = _linked(clause)
+        joined = _linked_variables(clause)
         touched = {id(part_of[name]): part_of[name] for name in joined if name in part_of}.values()
-        # The largest part takes in the others, so that a long match stays cheap.
+        # Merge the smaller parts into the largest: a long match stays cheap.
         largest = max(touched, key=len, default=set[str]())
         moved = joined.union(*(part for part in touched if part is not largest))
         largest |= moved
@@ -185,7 +185,7 @@ def _find_connected_parts(clauses: Iterable[Clause]) -> list[set[str]]:
     return list({id(part): part for part in part_of.values()}.values())
 
 
-def _linked(clause: Clause) -> frozenset[str]:
+def _linked_variables(clause: Clause) -> frozenset[str]:
     match clause:
         case TypedBinding():
             return frozenset({clause.variable}).union(*map(variables_of, clause.predicates))

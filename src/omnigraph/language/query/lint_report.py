@@ -1,8 +1,7 @@
-"""What lint reports: the JSON of the interface, and every problem with its place.
+"""The report of lint: its JSON, and every problem with its position.
 
-Where a query has several problems, ``error`` is the first one as text and ``problems`` of the result lists them
-all; positions and hints stand beside findings in the same way. ``LintReport.problems`` is for a terminal that
-draws carets.
+If a query has several problems, ``error`` is the first one as text and ``problems`` lists them all.
+``LintReport.problems`` is for a terminal that draws carets.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from omnigraph.language.query.descriptor import OperationDescriptor
 
 
 class Severity(StrEnum):
-    """How much a finding matters, the worst first."""
+    """The severity of a finding, the worst first."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -31,13 +30,13 @@ class SchemaSource:
     location: str
 
     def to_json(self) -> dict[str, Json]:
-        """The ``schema_source`` object."""
+        """Return the ``schema_source`` object."""
         return {"kind": self.kind, "path" if self.kind == "file" else "uri": self.location}
 
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """Something about the file as a whole, or about several queries together."""
+    """A finding about the file as a whole, or about several queries together."""
 
     severity: Severity
     problem: Problem
@@ -46,7 +45,7 @@ class LintFinding:
     query_names: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Json]:
-        """One entry of ``findings``; what does not apply is left out."""
+        """Return one entry of ``findings``, without the fields that do not apply."""
         problem = self.problem.to_json()
         return {
             "severity": self.severity,
@@ -59,7 +58,7 @@ class LintFinding:
 
 @dataclass(frozen=True, slots=True)
 class QueryLint:
-    """What lint has to say about one query. Without problems it has an operation."""
+    """The report of one query. A query without problems has an operation."""
 
     name: str
     kind: Literal["read", "mutation"]
@@ -73,7 +72,7 @@ class QueryLint:
         return f"type error: {self.problems[0].code}: {self.problems[0].message}" if self.problems else None
 
     def to_json(self) -> dict[str, Json]:
-        """One entry of ``results``; what is empty is left out."""
+        """Return one entry of ``results``, without empty fields."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -89,7 +88,7 @@ class QueryLint:
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """What lint has to say about one text. ``findings`` are sorted by severity, type, property and message."""
+    """The report of one text. ``findings`` are sorted by severity, type, property and message."""
 
     schema_source: SchemaSource
     query_path: str
@@ -98,22 +97,22 @@ class LintReport:
 
     @property
     def errors(self) -> int:
-        """Failed queries and error findings."""
+        """The number of queries with problems plus the findings that are errors."""
         return sum(bool(result.problems) for result in self.results) + self._count(Severity.ERROR)
 
     @property
     def warnings(self) -> int:
-        """Warnings of queries and warning findings."""
+        """The number of warnings of queries plus the findings that are warnings."""
         return sum(len(result.warnings) for result in self.results) + self._count(Severity.WARNING)
 
     @property
     def infos(self) -> int:
-        """Findings that are only worth knowing."""
+        """The number of findings that are only information."""
         return self._count(Severity.INFO)
 
     @property
     def problems(self) -> list[tuple[Severity, Problem]]:
-        """Everything that was found, in order of its place in the text."""
+        """Every problem and warning, sorted by position."""
         found = [(finding.severity, finding.problem) for finding in self.findings]
         for result in self.results:
             found += [(Severity.ERROR, problem) for problem in result.problems]
@@ -121,7 +120,7 @@ class LintReport:
         return sorted(found, key=lambda entry: (entry[1].position.line, entry[1].position.column))
 
     def to_json(self) -> dict[str, Json]:
-        """The JSON object of ``omnigraph lint``."""
+        """Return the JSON object of ``omnigraph lint``."""
         return {
             "status": "error" if self.errors else "ok",
             "schema_source": self.schema_source.to_json(),

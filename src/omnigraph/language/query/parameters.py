@@ -1,7 +1,7 @@
-"""Parameters of a query: from what the caller gave to the values that run, all or nothing.
+"""Bind the parameters of a query: convert the given values to the declared types and check them.
 
-Values come as JSON (HTTP, command line) or as Python objects; :mod:`~omnigraph.language.values` converts one.
-Every problem is reported before anything runs, all of them in one error.
+Values come as JSON (HTTP, command line) or as Python objects; :mod:`~omnigraph.language.values` converts each.
+All problems are reported together, before anything runs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value
 
-# Types whose JSON form is a string: on the command line their text may stand without quotes.
+# Types whose JSON form is a string: the command line takes them without quotes.
 _WRITTEN_AS_TEXT = frozenset({Scalar.DATE, Scalar.DATETIME, Scalar.BLOB})
-_SHOWN = 60
+_MAX_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
 class _ParameterProblem:
-    """What is wrong with one parameter."""
+    """The problem of one parameter."""
 
     parameter: str
     message: str
@@ -41,10 +41,10 @@ class _ParameterProblem:
 def bind_parameters(
     parameters: Mapping[str, ValueType], values: Mapping[str, object] | None
 ) -> Mapping[str, ConstantValue]:
-    """The value of every declared parameter; an omitted nullable one is null."""
-    given = _named_values(values)
+    """Return the value of every declared parameter; an omitted nullable one is null."""
+    given = _check_mapping(values)
     bound: dict[str, ConstantValue] = {}
-    rejected = [_unknown(name, parameters) for name in given if name not in parameters]
+    rejected = [_describe_unknown(name, parameters) for name in given if name not in parameters]
     for name, declared in parameters.items():
         if name not in given and not declared.nullable:
             rejected.append(_ParameterProblem(name, f"missing; it is declared as {declared}", f"give {name} a value"))
@@ -54,12 +54,12 @@ def bind_parameters(
         except ValueMismatch as mismatch:
             rejected.append(_ParameterProblem(name, mismatch.message, mismatch.hint))
     if rejected:
-        raise _error(rejected)
+        raise _build_error(rejected)
     return bound
 
 
 def check_counts(plan: ReadPlan, parameters: Mapping[str, ConstantValue]) -> None:
-    """Refuse a limit, a ``k`` of rrf or a number of edits that is too small; the type checker has seen the literals."""
+    """Refuse a limit, a ``k`` of rrf or a number of edits that is too small. The checker has seen literals."""
     for rule, count in _counts(plan):
         if isinstance(count, ParameterValue):
             value = parameters[count.name]
@@ -98,23 +98,23 @@ def _counts(plan: ReadPlan) -> Iterator[tuple[_CountRule, Expression | None]]:
 
 
 def parse_parameter_text(name: str, text: str, declared: ValueType) -> object:
-    """The value in ``-p name=text``, for :func:`bind_parameters`: JSON, unless the declared type is String.
+    """Parse the value in ``-p name=text`` for :func:`bind_parameters`: as JSON, unless the declared type is String.
 
-    A date, a date-time or a blob's URI may stand without the quotes of JSON.
+    A date, a date-time or the URI of a blob needs no quotes.
     """
     if declared.scalar is Scalar.STRING and not declared.is_list:
         return text
     try:
-        return cast(object, json.loads(text, parse_constant=_not_json))
+        return cast(object, json.loads(text, parse_constant=_refuse_constant))
     except (ValueError, RecursionError):
         if declared.scalar in _WRITTEN_AS_TEXT and not declared.is_list:
             return text
         hint = 'write an array such as ["a", "b"]' if declared.is_list else None
-        found = repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
-        raise _error([_ParameterProblem(name, f"expected {declared} as JSON, found {found}", hint)]) from None
+        found = repr(text) if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]!r}..."
+        raise _build_error([_ParameterProblem(name, f"expected {declared} as JSON, found {found}", hint)]) from None
 
 
-def _named_values(values: object) -> Mapping[str, object]:
+def _check_mapping(values: object) -> Mapping[str, object]:
     if values is None:
         return {}
     if not isinstance(values, Mapping):
@@ -125,14 +125,14 @@ def _named_values(values: object) -> Mapping[str, object]:
     return cast("Mapping[str, object]", values)
 
 
-def _unknown(name: str, parameters: Mapping[str, ValueType]) -> _ParameterProblem:
+def _describe_unknown(name: str, parameters: Mapping[str, ValueType]) -> _ParameterProblem:
     declared = f"the parameters are {', '.join(parameters)}" if parameters else "the query has no parameters"
     return _ParameterProblem(
         name, "the query declares no such parameter", suggest_similar(name, parameters) or declared
     )
 
 
-def _error(rejected: list[_ParameterProblem]) -> ParameterError:
+def _build_error(rejected: list[_ParameterProblem]) -> ParameterError:
     return ParameterError(
         "; ".join(f"param '{one.parameter}': {one.message}" for one in rejected),
         hint=rejected[0].hint,
@@ -140,5 +140,5 @@ def _error(rejected: list[_ParameterProblem]) -> ParameterError:
     )
 
 
-def _not_json(word: str) -> NoReturn:
+def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not JSON")

@@ -1,4 +1,4 @@
-"""From ``.gq`` text to its syntax tree. The grammar lies beside this file; nothing is resolved or type-checked here."""
+"""Parse ``.gq`` text into its syntax tree, by ``grammar.lark``. No name is resolved and no type is checked here."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _SCALAR_NAMES = tuple(str(scalar) for scalar in Scalar if scalar is not Scalar.V
 _FOREIGN_OPERATORS = {"==": "=", "<>": "!="}
 
 
-def parse_query_text(source: Source | Problem) -> ast.QueryFile | list[Problem]:
-    """The queries of a text, or every syntax problem in it; a text that could not be read is one such problem."""
+def parse_query_text(source: Source | Problem) -> ast.QueryDocument | list[Problem]:
+    """Return the queries of a text, or all its syntax problems. A text that could not be decoded is one problem."""
     if isinstance(source, Problem):
         return [replace(source, code=SYNTAX_CODE)]
     return _grammar().parse(source)
 
 
 @cache
-def _grammar() -> Grammar[ast.QueryFile]:
+def _grammar() -> Grammar[ast.QueryDocument]:
     parser = load_lark(__package__ or "", cast("Transformer[Token, object]", _QueryTreeBuilder()))
     return Grammar(parser, SYNTAX_CODE, _DECLARATION, TERMINAL_WORDS, advise_on_query)
 
 
 @lark.v_args(inline=True)
 class _QueryTreeBuilder(Transformer[Token, object]):
-    """One method per rule of the grammar; no state, so that threads can share it."""
+    """One method per rule of the grammar. It has no state, so threads can share it."""
 
-    def start(self, *queries: ast.Query) -> ast.QueryFile:
-        return ast.QueryFile(queries)
+    def start(self, *queries: ast.Query) -> ast.QueryDocument:
+        return ast.QueryDocument(queries)
 
     def query(
         self,
@@ -62,7 +62,7 @@ class _QueryTreeBuilder(Transformer[Token, object]):
             body,
             description=annotations.get("@description"),
             instruction=annotations.get("@instruction"),
-            span=_between(word, close),
+            span=_span_between(word, close),
             name_span=span_of(name),
         )
 
@@ -81,18 +81,18 @@ class _QueryTreeBuilder(Transformer[Token, object]):
         return parameters
 
     def parameter(self, variable: Token, type_: ValueType) -> ast.Parameter:
-        return ast.Parameter(_name(variable), type_, span_of(variable))
+        return ast.Parameter(_name_of(variable), type_, span_of(variable))
 
     def scalar_type(self, name: Token, nullable: Token | None) -> ValueType:
-        return ValueType(_scalar(name), nullable=nullable is not None)
+        return ValueType(_parse_scalar(name), nullable=nullable is not None)
 
     def list_type(self, name: Token, nullable: Token | None) -> ValueType:
-        return ValueType(_scalar(name), nullable=nullable is not None, is_list=True)
+        return ValueType(_parse_scalar(name), nullable=nullable is not None, is_list=True)
 
     def vector_type(self, name: Token, size: Token, nullable: Token | None) -> ValueType:
         if name != Scalar.VECTOR:
             raise SyntaxRejection(f"{name} has no size", span_of(name), f"write {name}, or Vector({size})")
-        dimension = _integer(size, range(1, MAX_VECTOR_DIMENSION + 1), "the size of a vector")
+        dimension = _parse_integer(size, range(1, MAX_VECTOR_DIMENSION + 1), "the size of a vector")
         return ValueType(Scalar.VECTOR, nullable=nullable is not None, dimension=dimension)
 
     # -------------------------------------------------------------------------------------------- reading
@@ -111,7 +111,7 @@ class _QueryTreeBuilder(Transformer[Token, object]):
 
     def joiner(self, word: Token) -> None:
         instead = {
-            "and": "leave it out: a match keeps what satisfies all of its clauses",
+            "and": "leave it out: all clauses of a match must hold",
             "or": 'write two queries, or ["a", "b"] contains $x.p for one of several values',
         }
         raise SyntaxRejection(f"clauses are not joined by '{word}'", span_of(word), instead[word])
@@ -120,7 +120,7 @@ class _QueryTreeBuilder(Transformer[Token, object]):
         return ast.TextClause(predicate, predicate.span)
 
     def negation(self, word: Token, clauses: tuple[ast.ClauseSyntax, ...], close: Token) -> ast.NegationClause:
-        return ast.NegationClause(clauses, _between(word, close))
+        return ast.NegationClause(clauses, _span_between(word, close))
 
     def binding(
         self,
@@ -130,10 +130,10 @@ class _QueryTreeBuilder(Transformer[Token, object]):
         close: Token | None,
     ) -> ast.BindingClause:
         return ast.BindingClause(
-            _name(variable),
+            _name_of(variable),
             str(type_name),
             matches or (),
-            span=_between(variable, close or type_name),
+            span=_span_between(variable, close or type_name),
             variable_span=span_of(variable),
             type_span=span_of(type_name),
         )
@@ -154,13 +154,13 @@ class _QueryTreeBuilder(Transformer[Token, object]):
     ) -> ast.TraversalClause:
         word, undirected = edge
         return ast.TraversalClause(
-            _variable(source),
+            _build_variable(source),
             str(word),
-            _variable(destination),
+            _build_variable(destination),
             undirected=undirected,
             hops=hops,
-            edge_variable=None if edge_variable is None else _variable(edge_variable),
-            span=_between(source, destination),
+            edge_variable=None if edge_variable is None else _build_variable(edge_variable),
+            span=_span_between(source, destination),
             edge_span=span_of(word),
         )
 
@@ -176,8 +176,8 @@ class _QueryTreeBuilder(Transformer[Token, object]):
         return word, True
 
     def hops(self, opening: Token, minimum: Token, maximum: Token | None, close: Token) -> ast.Hops:
-        most = None if maximum is None else _hop_count(maximum)
-        return ast.Hops(_hop_count(minimum), most, _between(opening, close))
+        most = None if maximum is None else _parse_hop_count(maximum)
+        return ast.Hops(_parse_hop_count(minimum), most, _span_between(opening, close))
 
     def exact_hops(self, opening: Token, count: Token, close: Token) -> ast.Hops:
         return self.hops(opening, count, count, close)
@@ -185,13 +185,13 @@ class _QueryTreeBuilder(Transformer[Token, object]):
     def filter(
         self, left: ast.ExpressionSyntax | Token, operator: Token, right: ast.ExpressionSyntax
     ) -> ast.FilterClause:
-        first = _variable(left) if isinstance(left, Token) else left
-        return ast.FilterClause(first, _comparison(operator), right, first.span.to(right.span))
+        first = _build_variable(left) if isinstance(left, Token) else left
+        return ast.FilterClause(first, _parse_operator(operator), right, first.span.to(right.span))
 
     def null_test(
         self, operand: ast.ExpressionSyntax | Token, _is: Token, negation: Token | None, null: Token
     ) -> ast.NullTestClause:
-        tested = _variable(operand) if isinstance(operand, Token) else operand
+        tested = _build_variable(operand) if isinstance(operand, Token) else operand
         return ast.NullTestClause(tested, negated=negation is not None, span=tested.span.to(span_of(null)))
 
     def projections(self, *projections: ast.Projection) -> tuple[ast.Projection, ...]:
@@ -207,7 +207,7 @@ class _QueryTreeBuilder(Transformer[Token, object]):
 
     def order_key(self, expression: ast.ExpressionSyntax, direction: Token | None) -> ast.OrderKey:
         if isinstance(expression, ast.ScalarLiteral) and expression.value is None:
-            # No sort key is a null, but a column may be called so.
+            # A sort key is never null, but a column may have that name.
             expression = ast.AliasReference("null", expression.span)
         if direction is None:
             return ast.OrderKey(expression, descending=False, span=expression.span)
@@ -220,8 +220,8 @@ class _QueryTreeBuilder(Transformer[Token, object]):
 
     def limit(self, count: Token) -> ast.ScalarLiteral | ast.Variable:
         if count.type == "VAR":
-            return _variable(count)
-        return ast.ScalarLiteral(_integer(count, range(MAX_LIMIT + 1), "a limit"), span_of(count))
+            return _build_variable(count)
+        return ast.ScalarLiteral(_parse_integer(count, range(MAX_LIMIT + 1), "a limit"), span_of(count))
 
     # -------------------------------------------------------------------------------------------- writing
 
@@ -231,7 +231,7 @@ class _QueryTreeBuilder(Transformer[Token, object]):
     def insert(
         self, word: Token, type_name: Token, assignments: tuple[ast.Assignment, ...], close: Token
     ) -> ast.Insert:
-        return ast.Insert(str(type_name), assignments, span=_between(word, close), type_span=span_of(type_name))
+        return ast.Insert(str(type_name), assignments, span=_span_between(word, close), type_span=span_of(type_name))
 
     def update(
         self, word: Token, type_name: Token, assignments: tuple[ast.Assignment, ...], predicate: ast.WhereCondition
@@ -254,21 +254,21 @@ class _QueryTreeBuilder(Transformer[Token, object]):
 
     def predicate(self, name: Token, operator: Token, value: ast.ValueSyntax) -> ast.WhereCondition:
         span = span_of(name).to(value.span)
-        return ast.WhereCondition(str(name), _comparison(operator), value, span=span, name_span=span_of(name))
+        return ast.WhereCondition(str(name), _parse_operator(operator), value, span=span, name_span=span_of(name))
 
     # -------------------------------------------------------------------------------------------- expressions
 
     def variable(self, token: Token) -> ast.Variable:
-        return _variable(token)
+        return _build_variable(token)
 
     def property_access(self, variable: Token, name: Token) -> ast.PropertyAccess:
-        return _property(variable, name)
+        return _build_property_access(variable, name)
 
     def alias_reference(self, name: Token) -> ast.AliasReference:
         return ast.AliasReference(str(name), span_of(name))
 
     def now(self, word: Token, close: Token) -> ast.NowCall:
-        return ast.NowCall(_between(word, close))
+        return ast.NowCall(_span_between(word, close))
 
     def aggregate(
         self, word: Token, distinct: Token | None, argument: ast.ExpressionSyntax, close: Token
@@ -276,12 +276,12 @@ class _QueryTreeBuilder(Transformer[Token, object]):
         if distinct is not None and word != ast.AggregateFunction.COUNT:
             raise SyntaxRejection(f"{word} takes no 'distinct'", span_of(distinct), "only count(distinct ...) does")
         function = ast.AggregateFunction(word)
-        return ast.AggregateCall(function, argument, distinct=distinct is not None, span=_between(word, close))
+        return ast.AggregateCall(function, argument, distinct=distinct is not None, span=_span_between(word, close))
 
     def nearest(
         self, word: Token, variable: Token, name: Token, query: ast.ExpressionSyntax, close: Token
     ) -> ast.NearestCall:
-        return ast.NearestCall(_property(variable, name), query, _between(word, close))
+        return ast.NearestCall(_build_property_access(variable, name), query, _span_between(word, close))
 
     def text_match(
         self, word: Token, target: ast.ExpressionSyntax, query: ast.ExpressionSyntax, close: Token
@@ -296,12 +296,12 @@ class _QueryTreeBuilder(Transformer[Token, object]):
         max_edits: ast.ExpressionSyntax | None,
         close: Token,
     ) -> ast.TextMatchCall:
-        return ast.TextMatchCall(ast.TextFunction(word), target, query, max_edits, _between(word, close))
+        return ast.TextMatchCall(ast.TextFunction(word), target, query, max_edits, _span_between(word, close))
 
     def bm25(
         self, word: Token, target: ast.ExpressionSyntax, query: ast.ExpressionSyntax, close: Token
     ) -> ast.Bm25Call:
-        return ast.Bm25Call(target, query, _between(word, close))
+        return ast.Bm25Call(target, query, _span_between(word, close))
 
     def rrf(
         self,
@@ -311,13 +311,13 @@ class _QueryTreeBuilder(Transformer[Token, object]):
         k: ast.ExpressionSyntax | None,
         close: Token,
     ) -> ast.RrfCall:
-        return ast.RrfCall(first, second, k, _between(word, close))
+        return ast.RrfCall(first, second, k, _span_between(word, close))
 
     def text(self, token: Token) -> ast.ScalarLiteral:
         return ast.ScalarLiteral(unquote_string(token), span_of(token))
 
     def integer(self, token: Token) -> ast.ScalarLiteral:
-        return ast.ScalarLiteral(_integer(token, _INTEGERS, "an integer"), span_of(token))
+        return ast.ScalarLiteral(_parse_integer(token, _INTEGERS, "an integer"), span_of(token))
 
     def decimal(self, token: Token) -> ast.ScalarLiteral:
         if "e" in token.lower():
@@ -334,42 +334,44 @@ class _QueryTreeBuilder(Transformer[Token, object]):
         return ast.ScalarLiteral(None, span_of(token))
 
     def date(self, word: Token, text: Token, close: Token) -> ast.DateLiteral:
-        return ast.DateLiteral(unquote_string(text), _between(word, close))
+        return ast.DateLiteral(unquote_string(text), _span_between(word, close))
 
     def datetime(self, word: Token, text: Token, close: Token) -> ast.DateTimeLiteral:
-        return ast.DateTimeLiteral(unquote_string(text), _between(word, close))
+        return ast.DateTimeLiteral(unquote_string(text), _span_between(word, close))
 
     def list(self, opening: Token, items: tuple[ast.AnyLiteral, ...], close: Token) -> ast.ListLiteral:
-        return ast.ListLiteral(items, _between(opening, close))
+        return ast.ListLiteral(items, _span_between(opening, close))
 
     def items(self, *items: ast.AnyLiteral) -> tuple[ast.AnyLiteral, ...]:
         return items
 
 
-def _between(first: Token, last: Token) -> Span:
+def _span_between(first: Token, last: Token) -> Span:
     return span_of(first).to(span_of(last))
 
 
-def _name(variable: Token) -> str:
+def _name_of(variable: Token) -> str:
     return variable[1:]
 
 
-def _variable(token: Token) -> ast.Variable:
-    return ast.Variable(_name(token), span_of(token))
+def _build_variable(token: Token) -> ast.Variable:
+    return ast.Variable(_name_of(token), span_of(token))
 
 
-def _property(variable: Token, name: Token) -> ast.PropertyAccess:
-    return ast.PropertyAccess(_name(variable), str(name), span=_between(variable, name), name_span=span_of(name))
+def _build_property_access(variable: Token, name: Token) -> ast.PropertyAccess:
+    return ast.PropertyAccess(
+        _name_of(variable), str(name), span=_span_between(variable, name), name_span=span_of(name)
+    )
 
 
-def _comparison(token: Token) -> ast.ComparisonOperator:
+def _parse_operator(token: Token) -> ast.ComparisonOperator:
     if token in _FOREIGN_OPERATORS:
         instead = _FOREIGN_OPERATORS[token]
         raise SyntaxRejection(f"'{token}' is not an operator", span_of(token), f"write '{instead}'")
     return ast.ComparisonOperator(token)
 
 
-def _scalar(name: Token) -> Scalar:
+def _parse_scalar(name: Token) -> Scalar:
     if name == Scalar.VECTOR:
         raise SyntaxRejection("a vector needs its size", span_of(name), "write Vector(n), and no list around it")
     if name not in _SCALAR_NAMES:
@@ -380,13 +382,13 @@ def _scalar(name: Token) -> Scalar:
     return Scalar(name)
 
 
-def _hop_count(token: Token) -> int:
-    return _integer(token, range(MAX_HOPS + 1), "a number of hops")
+def _parse_hop_count(token: Token) -> int:
+    return _parse_integer(token, range(MAX_HOPS + 1), "a number of hops")
 
 
-def _integer(token: Token, allowed: range, what: str) -> int:
+def _parse_integer(token: Token, allowed: range, what: str) -> int:
     digits = token.lstrip("-0") or "0"
-    # Very long numbers are out of range anyway, and Python refuses to convert them.
+    # Python refuses to convert very long numbers; they are out of range anyway.
     if len(digits) <= len(str(allowed.stop)):
         value = -int(digits) if token.startswith("-") else int(digits)
         if value in allowed:

@@ -1,7 +1,7 @@
-"""A query after type checking: every name resolved against the catalog, every expression with its type.
+"""A query after type checking: every name is resolved against the catalog, every expression has its type.
 
-The checker makes these, the plan is built from them. Nothing here can be wrong about names or types any more;
-what is left to go wrong are parameter values and data.
+The checker builds these, the planner reads them. Names and types are correct here; only parameter values and data can
+still be wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from omnigraph.language.values import ConstantValue
 
 
 class TraversalDirection(StrEnum):
-    """How an edge is walked from the variable on the left."""
+    """How an edge is followed from the variable on the left."""
 
     OUT = "out"
     IN = "in"
@@ -29,7 +29,7 @@ class TraversalDirection(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal, already converted to the type that it is compared with or assigned to."""
+    """A literal, converted to the type that it is compared with or assigned to."""
 
     value: ConstantValue
     type: ValueType
@@ -61,7 +61,7 @@ class PropertyValue:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The id of a bound node: what a bare ``$v`` shows."""
+    """The id of a bound node: the value of a bare ``$v``."""
 
     variable: str
     type: ValueType
@@ -69,7 +69,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class ColumnValue:
-    """A column of the result, named in ``order``."""
+    """A column of the result, as ``order`` names it."""
 
     name: str
     type: ValueType
@@ -86,7 +86,7 @@ class Distance:
 
 @dataclass(frozen=True, slots=True)
 class TextMatch:
-    """Whether a text property matches, as a boolean."""
+    """``search``, ``match_text``, ``fuzzy``: whether a text property matches."""
 
     function: TextFunction
     target: PropertyValue
@@ -142,7 +142,7 @@ RankingExpression: TypeAlias = Distance | TextScore | FusedScore
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """``left operator right`` in three-valued logic: a null on either side is no match."""
+    """``left operator right`` in three-valued logic: a null on either side does not match."""
 
     left: Expression
     operator: ComparisonOperator
@@ -165,7 +165,7 @@ Predicate: TypeAlias = Compare | IsNull | TextMatch
 
 @dataclass(frozen=True, slots=True)
 class TypedBinding:
-    """A variable ranges over a node type; the predicates come from its braces."""
+    """A variable that stands for each node of a type; the predicates come from its braces."""
 
     variable: str
     node_type: str
@@ -174,7 +174,7 @@ class TypedBinding:
 
 @dataclass(frozen=True, slots=True)
 class TypedTraversal:
-    """A step along an edge type. The source is what stood on the left, whatever the direction.
+    """A step along an edge type. The source is the variable on the left, whatever the direction.
 
     ``edge_variable`` set means one row per edge; else one row per distinct destination at distance
     ``minimum`` to ``maximum``. Anonymous ends have names of their own that begin with ``_``.
@@ -193,7 +193,7 @@ class TypedTraversal:
 
 @dataclass(frozen=True, slots=True)
 class TypedNegation:
-    """``not``: no match of the inner clauses, with the outer variables fixed."""
+    """``not``: with the outer variables fixed, the inner clauses have no match."""
 
     clauses: tuple[Clause, ...]
     outer: tuple[str, ...]
@@ -214,7 +214,7 @@ class ResultColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class SortKey:
+class TypedOrderKey:
     """One sort key."""
 
     expression: Expression
@@ -223,9 +223,9 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class TypedRead:
-    """A read, resolved.
+    """A checked read.
 
-    ``variables`` maps each name that the result can speak of to its table key (``node:T`` or ``edge:T``): no
+    ``variables`` maps each name that the result can use to its table key (``node:T`` or ``edge:T``): no
     anonymous ends, and nothing that only a negation binds.
     """
 
@@ -234,7 +234,7 @@ class TypedRead:
     variables: Mapping[str, str]
     clauses: tuple[Clause, ...]
     columns: tuple[ResultColumn, ...]
-    order: tuple[SortKey, ...]
+    order: tuple[TypedOrderKey, ...]
     limit: Constant | ParameterValue | None
 
 
@@ -248,7 +248,7 @@ class AssignedValue:
 
 @dataclass(frozen=True, slots=True)
 class InsertNode:
-    """A new node; with a key, the whole row is replaced if it exists. Defaults are already filled in."""
+    """A new node, defaults filled in. If its key exists, it replaces the whole row."""
 
     node_type: str
     values: tuple[AssignedValue, ...]
@@ -266,7 +266,7 @@ class InsertEdge:
 
 @dataclass(frozen=True, slots=True)
 class UpdateNodes:
-    """New values for the nodes that match; ``predicate`` speaks of the variable ``_``."""
+    """New values for the nodes that match; ``predicate`` names the row ``_``."""
 
     node_type: str
     values: tuple[AssignedValue, ...]
@@ -275,7 +275,7 @@ class UpdateNodes:
 
 @dataclass(frozen=True, slots=True)
 class DeleteNodes:
-    """Remove the nodes that match, and every edge of ``cascades`` at either of their ends."""
+    """Delete the nodes that match, and every edge of the types in ``cascades`` that touches them."""
 
     node_type: str
     predicate: Predicate
@@ -284,7 +284,7 @@ class DeleteNodes:
 
 @dataclass(frozen=True, slots=True)
 class DeleteEdges:
-    """Remove the edges that match; ``src`` and ``dst`` stand for ``from`` and ``to``."""
+    """Delete the edges that match; ``from`` and ``to`` are called ``src`` and ``dst`` here."""
 
     edge_type: str
     predicate: Predicate
@@ -295,7 +295,7 @@ Statement: TypeAlias = InsertNode | InsertEdge | UpdateNodes | DeleteNodes | Del
 
 @dataclass(frozen=True, slots=True)
 class TypedMutation:
-    """A mutation, resolved."""
+    """A checked mutation."""
 
     name: str
     parameters: Mapping[str, ValueType]

@@ -17,7 +17,7 @@ from omnigraph.language.query.plan.planner import plan_read
 from omnigraph.language.query.typed import TypedRead
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.source import Source
-from tests.language.query.query_printer import print_query_file
+from tests.language.query.query_printer import print_queries
 from tests.language.query.query_strategies import fuzzing, query_files
 
 CASES = Path(__file__).parents[3] / "cases"
@@ -43,14 +43,14 @@ def test_a_query_with_words_replaced(text: str, replacements: list[tuple[int, st
 
 @fuzzing(100)
 @given(query_files)
-def test_a_generated_program(file: ast.QueryFile) -> None:
-    check_any(print_query_file(file))
+def test_a_generated_program(file: ast.QueryDocument) -> None:
+    check_any(print_queries(file))
 
 
 def check_any(text: str) -> None:
     source = Source(text)
     file = parse_query_text(source)
-    if not isinstance(file, ast.QueryFile):
+    if not isinstance(file, ast.QueryDocument):
         return
     for query in file.queries:
         found = check_query(query, VESSELS, source)

@@ -25,7 +25,6 @@ from omnigraph.language.query.typed import (
     Now,
     ParameterValue,
     PropertyValue,
-    SortKey,
     Statement,
     TextMatch,
     TextScore,
@@ -33,6 +32,7 @@ from omnigraph.language.query.typed import (
     TypedBinding,
     TypedMutation,
     TypedNegation,
+    TypedOrderKey,
     TypedRead,
     TypedTraversal,
     UpdateNodes,
@@ -66,7 +66,7 @@ STRING, I64, U64 = ValueType(Scalar.STRING), ValueType(Scalar.I64), ValueType(Sc
 def checked(text: str, catalog: Catalog = VESSELS) -> TypedRead | TypedMutation:
     source = Source(text)
     file = parse_query_text(source)
-    assert isinstance(file, ast.QueryFile), file
+    assert isinstance(file, ast.QueryDocument), file
     found = check_query(file.queries[0], catalog, source)
     assert not isinstance(found, list), "\n".join(problem.render() for problem in found)
     return found
@@ -249,7 +249,7 @@ def test_order_by_alias_of_a_ranking_is_the_ranking_best_first() -> None:
     found = read("$v: Vessel", 'return { $v.name as n, bm25($v.name, "x") as s } order { s, n desc } limit 3')
     assert isinstance(found.order[0].expression, TextScore)
     assert found.order[0].descending
-    assert found.order[1] == SortKey(ColumnValue("n", STRING), descending=True)
+    assert found.order[1] == TypedOrderKey(ColumnValue("n", STRING), descending=True)
     assert found.limit == Constant(3, U64)
 
 

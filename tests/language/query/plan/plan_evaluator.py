@@ -46,10 +46,10 @@ from omnigraph.language.query.typed import (
     ParameterValue,
     Predicate,
     PropertyValue,
-    SortKey,
     TextMatch,
     TextScore,
     TraversalDirection,
+    TypedOrderKey,
 )
 
 Value: TypeAlias = Any  # values of a test graph: whatever the property holds
@@ -117,11 +117,11 @@ def _rows(plan: MatchPlan | Sort | Limit, graph: Graph) -> list[Row]:
 def _sorted(plan: Sort, rows: Iterable[Row], graph: Graph) -> list[Row]:
     ordered = sorted(rows, key=lambda row: [row[variable].id for variable in plan.tie_break])
     for key in reversed(plan.keys):
-        ordered.sort(key=_sort_key(key, graph), reverse=isinstance(key, SortKey) and key.descending)
+        ordered.sort(key=_sort_key(key, graph), reverse=isinstance(key, TypedOrderKey) and key.descending)
     return ordered
 
 
-def _sort_key(key: SortKey | ByRank, graph: Graph) -> Callable[[Row], Value]:
+def _sort_key(key: TypedOrderKey | ByRank, graph: Graph) -> Callable[[Row], Value]:
     if isinstance(key, ByRank):
         return lambda row: row[RANK]
     return lambda row: _nulls_first(value(key.expression, row, graph))

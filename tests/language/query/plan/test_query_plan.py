@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import NotFound, QueryError
-from omnigraph.language.query import compile_query, parse_queries
+from omnigraph.language.query import compile_query, find_query
 from omnigraph.language.query.plan import print_plan
 from omnigraph.language.query.plan.planner import plan_read
 from omnigraph.language.query.typed import TypedMutation, TypedRead
@@ -32,19 +32,19 @@ def test_a_query_is_chosen_by_name() -> None:
 
 
 def test_several_queries_and_no_name() -> None:
-    with pytest.raises(NotFound, match="several queries are in this text: vessels, ports") as caught:
+    with pytest.raises(NotFound, match="the text has several queries: vessels, ports") as caught:
         compile_query(VESSELS + PORTS, CATALOG)
     assert caught.value.details == {"queries": ["vessels", "ports"]}
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(NotFound, match="no query 'vesels' is in this text: vessels, ports") as caught:
+    with pytest.raises(NotFound, match="the text has no 'vesels', but vessels, ports") as caught:
         compile_query(VESSELS + PORTS, CATALOG, "vesels")
     assert caught.value.hint == "did you mean 'vessels'?"
 
 
 def test_a_text_without_queries() -> None:
-    with pytest.raises(NotFound, match="there is no query in this text"):
+    with pytest.raises(NotFound, match="the text has no query"):
         compile_query("// nothing\n", CATALOG)
 
 
@@ -60,21 +60,21 @@ def test_every_problem_of_a_query_is_raised() -> None:
 
 def test_every_syntax_problem_is_raised() -> None:
     with pytest.raises(QueryError) as caught:
-        parse_queries("query a( { }\nquery b() { match }\n")
+        find_query("query a( { }\nquery b() { match }\n")
     assert [problem.position.line for problem in caught.value.problems] == [1, 2]
 
 
 def test_a_path_and_a_source_are_read(tmp_path: Path) -> None:
     file = tmp_path / "some.gq"
     file.write_text(VESSELS, "utf-8")
-    assert parse_queries(file) == parse_queries(Source(VESSELS)) == parse_queries(VESSELS)
+    assert find_query(file) == find_query(Source(VESSELS)) == find_query(VESSELS)
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     file = tmp_path / "some.gq"
     file.write_bytes(b"query \xff")
     with pytest.raises(QueryError) as caught:
-        parse_queries(file)
+        find_query(file)
     assert caught.value.problems[0].code == "Q000"
 
 

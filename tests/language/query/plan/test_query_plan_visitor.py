@@ -58,10 +58,10 @@ from omnigraph.language.query.typed import (
     ParameterValue,
     PropertyValue,
     ResultColumn,
-    SortKey,
     TextMatch,
     TextScore,
     TraversalDirection,
+    TypedOrderKey,
 )
 from omnigraph.language.types import Scalar, ValueType
 
@@ -71,7 +71,7 @@ NO_EXPRESSIONS = {
     typed.TypedTraversal,
     typed.TypedNegation,
     typed.ResultColumn,
-    typed.SortKey,
+    typed.TypedOrderKey,
     typed.TypedRead,
     typed.AssignedValue,
     typed.InsertNode,
@@ -109,7 +109,7 @@ PLANS: list[tuple[PlanOperator, list[PlanOperator], list[ExpressionPart], str, s
     (TopRanked(SCAN, SCORE, None), [SCAN], [SCORE], "", "a"),
     (Fuse(SCAN, OUTER, "a", ONE, WORD), [SCAN, OUTER], [ONE, WORD], "", "a"),
     (Group(SCAN, (ResultColumn("c", COUNTED),)), [SCAN], [COUNTED], "", "a"),
-    (Sort(SCAN, (ByRank(), SortKey(B, descending=True)), ("a",)), [SCAN], [B], "", "ab"),
+    (Sort(SCAN, (ByRank(), TypedOrderKey(B, descending=True)), ("a",)), [SCAN], [B], "", "ab"),
     (Limit(SCAN, ONE), [SCAN], [ONE], "", ""),
     (Project(SCAN, (ResultColumn("a", A), ResultColumn("b", B))), [SCAN], [A, B], "", "ab"),
 ]
@@ -174,7 +174,7 @@ def _flat(value: object) -> Iterator[object]:
         for item in cast("tuple[object, ...]", value):
             yield from _flat(item)
     else:
-        yield value.expression if isinstance(value, ResultColumn | SortKey) else value
+        yield value.expression if isinstance(value, ResultColumn | TypedOrderKey) else value
 
 
 def test_a_walk_goes_from_the_top_to_the_leaves_and_around_negations() -> None:

@@ -1,4 +1,4 @@
-"""The type checker of ``.gq``: from the syntax tree to a query whose every name and type is known."""
+"""The type checker of ``.gq``: resolves the names of a syntax tree and finds the type of every expression."""
 
 from omnigraph.language.query.check.checker import check_query, find_duplicate_names
 

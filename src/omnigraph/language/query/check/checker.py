@@ -1,7 +1,6 @@
-"""The type checker of ``.gq``: from the syntax tree to a query whose every name and type is known to be right.
+"""Check one query: from its syntax tree to its typed form, or to all its problems in order of position.
 
-It never stops at the first problem: all problems of a query are collected, in order of position.
-``check_codes.py`` lists the codes.
+The checker never stops at the first problem. ``codes.py`` lists the codes.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from omnigraph.language.types import ValueType
 RESERVED_PARAMETERS = frozenset({"__nanograph_now"})
 
 
-def find_duplicate_names(file: ast.QueryFile, source: Source) -> list[Problem]:
-    """A problem for each query whose name an earlier one has."""
+def find_duplicate_names(file: ast.QueryDocument, source: Source) -> list[Problem]:
+    """Return a problem for each query whose name an earlier query has."""
     report = ProblemReport(source)
     seen: set[str] = set()
     for query in file.queries:
@@ -35,18 +34,18 @@ def find_duplicate_names(file: ast.QueryFile, source: Source) -> list[Problem]:
 
 
 def check_query(query: ast.Query, catalog: Catalog, source: Source) -> TypedQuery | list[Problem]:
-    """One query by itself."""
+    """Check one query; other queries of its file do not matter."""
     report = ProblemReport(source)
-    parameters = _parameters(query, report)
+    parameters = _check_parameters(query, report)
     if isinstance(query.body, ast.ReadBody):
         typed = _check_read(query.name, query.body, catalog, parameters, report)
     else:
         statements = check_statements(query.body.statements, catalog, parameters, report)
         typed = TypedMutation(query.name, parameters, statements)
-    return report.in_order() or typed
+    return report.sort_problems() or typed
 
 
-def _parameters(query: ast.Query, report: ProblemReport) -> Mapping[str, ValueType]:
+def _check_parameters(query: ast.Query, report: ProblemReport) -> Mapping[str, ValueType]:
     declared: dict[str, ValueType] = {}
     for parameter in query.parameters:
         if parameter.name in RESERVED_PARAMETERS:

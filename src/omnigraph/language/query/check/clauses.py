@@ -1,8 +1,8 @@
-"""The ``match`` of a read: its clauses, in text order."""
+"""Check the clauses of a ``match``, in text order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.comparisons import WORD_OPERATORS, check_filter, check_null_test
@@ -10,7 +10,7 @@ from omnigraph.language.query.check.expressions import DATETIME, check_text_matc
 from omnigraph.language.query.check.literals import are_comparable, fit_literal
 from omnigraph.language.query.check.report import list_names, suggest_name
 from omnigraph.language.query.check.scope import UNKNOWN, Entity, QueryScope
-from omnigraph.language.query.check.traversal import check_traversal, edge_word
+from omnigraph.language.query.check.traversal import check_traversal, to_edge_word
 from omnigraph.language.query.typed import (
     Clause,
     Compare,
@@ -26,15 +26,9 @@ from omnigraph.language.types import Scalar
 
 
 def check_clauses(clauses: Iterable[ast.ClauseSyntax], scope: QueryScope) -> tuple[Clause, ...]:
-    """Every clause that can be resolved; what is wrong with the others is reported."""
-    return tuple(_resolved(clauses, scope))
-
-
-def _resolved(clauses: Iterable[ast.ClauseSyntax], scope: QueryScope) -> Iterator[Clause]:
-    for clause in clauses:
-        typed = _check_clause(clause, scope)
-        if typed is not None:
-            yield typed
+    """Return every clause that can be resolved, and report the problems of the others."""
+    checked = [_check_clause(clause, scope) for clause in clauses]
+    return tuple(clause for clause in checked if clause is not None)
 
 
 def _check_clause(clause: ast.ClauseSyntax, scope: QueryScope) -> Clause | None:
@@ -42,7 +36,7 @@ def _check_clause(clause: ast.ClauseSyntax, scope: QueryScope) -> Clause | None:
         case ast.BindingClause():
             return _check_binding(clause, scope)
         case ast.TraversalClause():
-            comparison = _as_comparison(clause, scope)
+            comparison = _to_comparison(clause, scope)
             return check_traversal(clause, scope) if comparison is None else check_filter(comparison, scope)
         case ast.FilterClause():
             return check_filter(clause, scope)
@@ -54,8 +48,8 @@ def _check_clause(clause: ast.ClauseSyntax, scope: QueryScope) -> Clause | None:
             return _check_negation(clause, scope)
 
 
-def _as_comparison(step: ast.TraversalClause, scope: QueryScope) -> ast.FilterClause | None:
-    """``$names contains $word`` with a parameter on the left: the same words as a traversal, but a comparison."""
+def _to_comparison(step: ast.TraversalClause, scope: QueryScope) -> ast.FilterClause | None:
+    """Read ``$names contains $word`` as a comparison: it parses as a traversal, but the left side is a parameter."""
     if step.edge not in WORD_OPERATORS or scope.catalog.find_edge(step.edge) is not None:
         return None
     plain = step.hops is None and step.edge_variable is None and not step.undirected
@@ -70,7 +64,7 @@ def _as_comparison(step: ast.TraversalClause, scope: QueryScope) -> ast.FilterCl
 def _check_binding(binding: ast.BindingClause, scope: QueryScope) -> TypedBinding | None:
     node_type = scope.catalog.nodes.get(binding.type_name)
     if node_type is None:
-        hint = _node_type_hint(binding.type_name, scope)
+        hint = _suggest_node_type(binding.type_name, scope)
         scope.reject("T1", f"no node type is called '{binding.type_name}'", binding.type_span, hint)
     _bind_node(binding, node_type or UNKNOWN, scope)
     if node_type is None:
@@ -80,34 +74,34 @@ def _check_binding(binding: ast.BindingClause, scope: QueryScope) -> TypedBindin
 
 
 def _bind_node(binding: ast.BindingClause, node_type: Entity, scope: QueryScope) -> None:
-    """Bind the variable, or see that it is bound to the same type already."""
+    """Bind the variable, or check that it is already bound to the same type."""
     variable, span = binding.variable, binding.variable_span
     if variable == ast.ANONYMOUS:
         hint = f"name it: $x: {binding.type_name}"
         return scope.reject("Q002", "'$_' stands for any node and is never bound", span, hint)
-    bound = scope.entity(variable)
+    bound = scope.look_up(variable)
     if bound is None:
         return scope.bind(variable, node_type, span)
     if isinstance(bound, EdgeType):
         return scope.reject("T23", f"'${variable}' is an edge and cannot be a node too", span, "choose another name")
     if bound is not node_type and bound is not UNKNOWN and node_type is not UNKNOWN:
         hint = f"choose another name, or write this binding before the clause that made it a {bound.name}"
-        return scope.reject("Q003", f"'${variable}' is a {bound.name} already", span, hint)
+        return scope.reject("Q003", f"'${variable}' is already a {bound.name}", span, hint)
     return None
 
 
-def _node_type_hint(name: str, scope: QueryScope) -> str:
+def _suggest_node_type(name: str, scope: QueryScope) -> str:
     catalog = scope.catalog
     if name in catalog.interfaces:
         implementing = [node.name for node in catalog.nodes.values() if name in node.implements]
         return f"{name} is an interface; {list_names(implementing, 'node types that implement it')}"
     if name in catalog.edges:
-        return f"{name} is an edge; write $a {edge_word(name)} $b"
+        return f"{name} is an edge; write $a {to_edge_word(name)} $b"
     return suggest_name(name, catalog.nodes, "node types")
 
 
 def _check_match(match: ast.PropertyMatch, variable: str, node_type: NodeType, scope: QueryScope) -> Compare | None:
-    """``property: value`` in braces: equality, or membership where the property is a list."""
+    """Check ``property: value`` in braces: equality, or membership if the property is a list."""
     declared = node_type.properties.get(match.name)
     if declared is None:
         return reject_property("T2", node_type, match.name, match.name_span, scope.report)
@@ -115,14 +109,16 @@ def _check_match(match: ast.PropertyMatch, variable: str, node_type: NodeType, s
         kind = declared.type.scalar
         hint = f"order by nearest(${variable}.{match.name}, ...)" if kind is Scalar.VECTOR else "match another property"
         return scope.reject("T3", f"a {kind} cannot be compared", match.span, hint)
-    value = _matched_value(match, variable, declared, scope)
+    value = _check_match_value(match, variable, declared, scope)
     if value is None:
         return None
     operator = ast.ComparisonOperator.CONTAINS if declared.type.is_list else ast.ComparisonOperator.EQUAL
     return Compare(PropertyValue(variable, match.name, declared.type), operator, value)
 
 
-def _matched_value(match: ast.PropertyMatch, variable: str, declared: Property, scope: QueryScope) -> Expression | None:
+def _check_match_value(
+    match: ast.PropertyMatch, variable: str, declared: Property, scope: QueryScope
+) -> Expression | None:
     value, element = match.value, declared.type.item
     match value:
         case ast.NowCall():
@@ -131,7 +127,7 @@ def _matched_value(match: ast.PropertyMatch, variable: str, declared: Property, 
             message = f"now() is a DateTime; '{match.name}' is {declared.type}"
             return scope.reject("T7", message, value.span, "write a literal or a parameter")
         case ast.Variable():
-            return _matched_variable(value, match, variable, declared, scope)
+            return _check_match_variable(value, match, variable, declared, scope)
         case ast.ScalarLiteral(None):
             hint = f"write ${variable}.{match.name} is null after the binding"
             return scope.reject("T3", "nothing equals null", value.span, hint)
@@ -142,15 +138,15 @@ def _matched_value(match: ast.PropertyMatch, variable: str, declared: Property, 
             return fit_literal(value, element, scope.report)
 
 
-def _matched_variable(
+def _check_match_variable(
     value: ast.Variable, match: ast.PropertyMatch, variable: str, declared: Property, scope: QueryScope
 ) -> ParameterValue | None:
     given = scope.parameters.get(value.name)
     if given is None:
-        if scope.entity(value.name) is None:
+        if scope.look_up(value.name) is None:
             return reject_unbound("Q002", value.name, value.span, scope)
         hint = f"compare properties after the binding: ${variable}.{match.name} = ${value.name}.property"
-        return scope.reject("T7", f"'${value.name}' is a bound variable and no value", value.span, hint)
+        return scope.reject("T7", f"'${value.name}' is a bound variable, not a value", value.span, hint)
     if given.is_list or not are_comparable(given, declared.type):
         message = f"'{match.name}' is {declared.type}; '${value.name}' is {given}"
         return scope.reject("T7", message, value.span, f"declare ${value.name}: {declared.type.item.scalar}")
@@ -162,10 +158,10 @@ def _matched_variable(
 
 def _check_negation(negation: ast.NegationClause, scope: QueryScope) -> TypedNegation | None:
     found_before = len(scope.report.problems)
-    inner = scope.inner()
+    inner = scope.open_negation()
     clauses = check_clauses(negation.clauses, inner)
-    outer = scope.leave(inner)
+    outer = scope.close_negation(inner)
     if outer or len(scope.report.problems) > found_before:
         return TypedNegation(clauses, outer)
     hint = "use a variable that is bound before it"
-    return scope.reject("T9", "this negation has nothing to do with the rest of the match", negation.span, hint)
+    return scope.reject("T9", "this negation uses no variable of the match around it", negation.span, hint)

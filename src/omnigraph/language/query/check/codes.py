@@ -1,4 +1,4 @@
-"""Every code that the type checker of ``.gq`` gives, with its meaning. T codes are the language's, Q codes ours."""
+"""The codes of the type checker of ``.gq`` and their meanings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ CODES: Mapping[str, str] = {
     "T6": "the variable before the dot is not bound, or has no such property",
     "T7": "a parameter, now() or the sides of a comparison do not fit together",
     "T8": "an aggregate cannot work on its argument",
-    "T9": "a negation uses no outer variable, or an aggregate stands beside something that cannot be grouped by",
+    "T9": "a negation uses no outer variable, or an aggregate is returned beside something that cannot be grouped by",
     "T10": "a mutation names an unknown type, or assigns nothing",
     "T11": "a mutation names an unknown property, or a blob after where",
     "T12": "an insert lacks a required property or an end of the edge",
     "T13": "a property is assigned twice",
-    "T14": "a mutation uses a variable that is no parameter",
-    "T15": "hop bounds that make no sense, or nearest on something that cannot be ranked by distance",
+    "T14": "a mutation uses a variable that is not a parameter",
+    "T15": "invalid hop bounds, or nearest on something that cannot be ranked by distance",
     "T16": "an update of an edge type",
     "T17": "an order by nearest without a limit",
     "T18": "an order by nearest together with an alias",
@@ -37,9 +37,9 @@ CODES: Mapping[str, str] = {
     "Q006": "two queries of one file with the same name",
     "Q007": "two result columns with the same name",
     "Q008": "two parameters with the same name",
-    "Q009": "a text that is no date or date-time",
-    "Q010": "a name that is no column of the result",
+    "Q009": "a text that is not a date or date-time",
+    "Q010": "a name that is not a column of the result",
     "Q011": "something that the result cannot be ordered by",
-    "Q012": "a limit that is not a count",
+    "Q012": "a limit that is not a number of rows",
     "Q013": "an update of a key property",
 }

@@ -1,4 +1,4 @@
-"""Comparisons in a match: which operands they take, and which types can be compared."""
+"""Check comparisons in a match: their operands, and whether the types can be compared."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ WORD_OPERATORS = frozenset({ast.ComparisonOperator.CONTAINS, ast.ComparisonOpera
 
 def check_filter(clause: ast.FilterClause, scope: QueryScope) -> Compare | None:
     """``left operator right``."""
-    left, right = _operand(clause.left, scope), _operand(clause.right, scope)
+    left, right = _check_operand(clause.left, scope), _check_operand(clause.right, scope)
     if left is None or right is None:
         return None
-    problem = _incomparable(left.type, clause.operator, right.type)
+    problem = _explain_mismatch(left.type, clause.operator, right.type)
     if problem is not None:
         message, hint = problem
         return scope.reject("T7", message, clause.span, hint)
-    return Compare(_meeting(left, right), clause.operator, _meeting(right, left))
+    return Compare(_align(left, right), clause.operator, _align(right, left))
 
 
 def check_null_test(test: ast.NullTestClause, scope: QueryScope) -> IsNull | None:
@@ -39,11 +39,11 @@ def check_null_test(test: ast.NullTestClause, scope: QueryScope) -> IsNull | Non
     return IsNull(operand, test.negated)
 
 
-def _operand(operand: ast.ExpressionSyntax, scope: QueryScope) -> Expression | None:
-    """One side of a comparison: a property, a parameter, a literal, now() or a text predicate."""
+def _check_operand(operand: ast.ExpressionSyntax, scope: QueryScope) -> Expression | None:
+    """Check one side of a comparison: a property, a parameter, a literal, now() or a text search."""
     match operand:
         case ast.AggregateCall():
-            hint = "aggregates stand in return"
+            hint = "use aggregates in return"
             return scope.reject("T7", f"{operand.function} cannot be compared in a match", operand.span, hint)
         case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall():
             return scope.reject(
@@ -51,51 +51,55 @@ def _operand(operand: ast.ExpressionSyntax, scope: QueryScope) -> Expression | N
             )
         case ast.AliasReference():
             hint = f'write "{operand.name}" for a text, ${operand.name} for a variable'
-            return scope.reject("T7", f"'{operand.name}' is no value here", operand.span, hint)
+            return scope.reject("T7", f"'{operand.name}' is not a value here", operand.span, hint)
         case ast.Variable() if _is_node(operand, scope):
             hint = f"compare a property: ${operand.name}.property"
-            return scope.reject("T7", f"'${operand.name}' is a node and no value", operand.span, hint)
+            return scope.reject("T7", f"'${operand.name}' is a node, not a value", operand.span, hint)
         case ast.ScalarLiteral(None):
             return scope.reject("T7", "nothing equals null", operand.span, "write is null or is not null")
         case _:
-            return _comparable(check_expression(operand, scope), operand, scope)
+            return _refuse_blob_or_vector(check_expression(operand, scope), operand, scope)
 
 
 def _is_node(variable: ast.Variable, scope: QueryScope) -> bool:
-    return variable.name not in scope.parameters and isinstance(scope.entity(variable.name), NodeType)
+    return variable.name not in scope.parameters and isinstance(scope.look_up(variable.name), NodeType)
 
 
-def _comparable(found: Expression | None, operand: ast.ExpressionSyntax, scope: QueryScope) -> Expression | None:
+def _refuse_blob_or_vector(
+    found: Expression | None, operand: ast.ExpressionSyntax, scope: QueryScope
+) -> Expression | None:
     if found is not None and found.type.scalar in {Scalar.BLOB, Scalar.VECTOR}:
         return scope.reject("T7", f"a {found.type.scalar} cannot be compared", operand.span, "compare another property")
     return found
 
 
-def _incomparable(left: ValueType, operator: ast.ComparisonOperator, right: ValueType) -> tuple[str, str] | None:
-    """Why two values cannot be compared, and what to write instead."""
+def _explain_mismatch(left: ValueType, operator: ast.ComparisonOperator, right: ValueType) -> tuple[str, str] | None:
+    """Return a message and a hint if two types cannot be compared."""
     if operator is ast.ComparisonOperator.CONTAINS and left.is_list:
         if right.is_list:
             return f"a list holds single values, not {right}", "compare with one element"
         if are_comparable(left, right):
             return None
-        return f"{left} holds no {right}", _conversion(left, right)
+        return f"{left} cannot contain {right}", _suggest_conversion(left, right)
     if operator in WORD_OPERATORS:
         if _is_string(left) and _is_string(right):
             return None
-        wanted = "a list and a value, or two Strings" if operator is ast.ComparisonOperator.CONTAINS else "two Strings"
-        return f"{operator} cannot take {left} and {right}", f"it takes {wanted}"
+        operands = (
+            "a list and a value, or two Strings" if operator is ast.ComparisonOperator.CONTAINS else "two Strings"
+        )
+        return f"{operator} cannot take {left} and {right}", f"it takes {operands}"
     if left.is_list or right.is_list:
         return f"{left} {operator} {right}: lists cannot be compared as a whole", "write list contains value"
     if are_comparable(left, right):
         return None
-    return f"{left} {operator} {right}: these types cannot be compared", _conversion(left, right)
+    return f"{left} {operator} {right}: these types cannot be compared", _suggest_conversion(left, right)
 
 
 def _is_string(value_type: ValueType) -> bool:
     return value_type.scalar is Scalar.STRING and not value_type.is_list
 
 
-def _conversion(left: ValueType, right: ValueType) -> str:
+def _suggest_conversion(left: ValueType, right: ValueType) -> str:
     for side in (left, right):
         if side.scalar in _FORMS:
             return f"write {_FORMS[side.scalar]} or a {side.scalar} parameter"
@@ -105,5 +109,5 @@ def _conversion(left: ValueType, right: ValueType) -> str:
 _FORMS = {Scalar.DATE: 'date("...")', Scalar.DATETIME: 'datetime("...")'}
 
 
-def _meeting(side: Expression, other: Expression) -> Expression:
+def _align(side: Expression, other: Expression) -> Expression:
     return align_literal(side, other.type) if isinstance(side, Constant) else side

@@ -1,6 +1,7 @@
-"""Expressions of a read: names resolved, types found. Where an expression stands decides which ones are allowed.
+"""Check expressions of a read: resolve their names and find their types.
 
-Each function gives the typed form, or None after it has reported what is wrong.
+Each function returns the typed form, or None after it has reported a problem. The caller decides which expressions are
+allowed where.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ RankingCall: TypeAlias = ast.NearestCall | ast.Bm25Call | ast.RrfCall
 
 
 def check_expression(expression: ast.ExpressionSyntax, scope: QueryScope) -> Expression | None:
-    """Any expression, with the type that it has by itself."""
+    """Check any expression; a literal gets its own type."""
     match expression:
         case ast.ScalarLiteral() | ast.DateLiteral() | ast.DateTimeLiteral() | ast.ListLiteral():
             return type_literal(expression, scope.report)
@@ -57,7 +58,7 @@ def check_expression(expression: ast.ExpressionSyntax, scope: QueryScope) -> Exp
             return check_property(expression, scope)
         case ast.AliasReference():
             return scope.reject(
-                "Q010", f"'{expression.name}' is no value", expression.span, "write the expression that it names"
+                "Q010", f"'{expression.name}' is not a value", expression.span, "write the expression that it names"
             )
         case ast.AggregateCall():
             return check_aggregate(expression, scope)
@@ -71,17 +72,17 @@ def check_expression(expression: ast.ExpressionSyntax, scope: QueryScope) -> Exp
 
 
 def check_variable(variable: ast.Variable, scope: QueryScope) -> ParameterValue | Identity | None:
-    """A bare ``$x``: the parameter, else the id of the bound node."""
+    """Check a bare ``$x``: a parameter, else the id of a bound node."""
     declared = scope.parameters.get(variable.name)
     if declared is not None:
         return ParameterValue(variable.name, declared)
-    match scope.entity(variable.name):
+    match scope.look_up(variable.name):
         case NodeType():
             return Identity(variable.name, STRING)
         case EdgeType():
             return scope.reject(
                 "T23",
-                f"'${variable.name}' is an edge and no value",
+                f"'${variable.name}' is an edge, not a value",
                 variable.span,
                 f"name one of its properties: ${variable.name}.property",
             )
@@ -92,8 +93,8 @@ def check_variable(variable: ast.Variable, scope: QueryScope) -> ParameterValue 
 
 
 def check_property(access: ast.PropertyAccess, scope: QueryScope, unbound: str = "T6") -> PropertyValue | None:
-    """``$x.p``. ``unbound`` is the code for a variable or a property that is not there."""
-    entity = scope.entity(access.variable)
+    """Check ``$x.p``. ``unbound`` is the code for an unknown variable or property."""
+    entity = scope.look_up(access.variable)
     if entity is None:
         return reject_unbound(unbound, access.variable, access.span, scope)
     if entity is UNKNOWN:
@@ -105,7 +106,7 @@ def check_property(access: ast.PropertyAccess, scope: QueryScope, unbound: str =
 
 
 def reject_unbound(code: str, variable: str, span: Span, scope: QueryScope) -> None:
-    """Say that a variable is not bound, and how to bind it."""
+    """Report that a variable is not bound."""
     if variable == ast.ANONYMOUS:
         return scope.reject(code, "'$_' stands for any node and cannot be read", span, "give the node a name")
     if variable in scope.parameters:
@@ -117,7 +118,7 @@ def reject_unbound(code: str, variable: str, span: Span, scope: QueryScope) -> N
 
 
 def reject_property(code: str, entity: NodeType | EdgeType, name: str, span: Span, report: ProblemReport) -> None:
-    """Say that a type has no such property, and which one may be meant."""
+    """Report that a type has no such property."""
     hint = suggest_name(name, entity.properties, f"properties of {entity.name}")
     report.add(code, f"{entity.name} has no property '{name}'", span, hint)
 
@@ -126,63 +127,63 @@ def reject_property(code: str, entity: NodeType | EdgeType, name: str, span: Spa
 
 
 def check_text_match(call: ast.TextMatchCall, scope: QueryScope) -> TextMatch | None:
-    """``search``, ``match_text``, ``fuzzy``."""
+    """Check ``search``, ``match_text`` or ``fuzzy``."""
     code = _TEXT_CODES[call.function]
-    target = _text_target(call.target, code, scope)
-    query = _text_query(call.query, code, scope)
-    edits = None if call.max_edits is None else _count(call.max_edits, code, "max_edits", 0, scope)
+    target = _check_text_target(call.target, code, scope)
+    query = _check_text_query(call.query, code, scope)
+    edits = None if call.max_edits is None else _check_count(call.max_edits, code, "max_edits", 0, scope)
     if target is None or query is None or (call.max_edits is not None and edits is None):
         return None
     return TextMatch(call.function, target, query, edits, BOOL)
 
 
 def check_ranking(call: RankingCall, scope: QueryScope) -> Distance | TextScore | FusedScore | None:
-    """``nearest``, ``bm25``, ``rrf``."""
+    """Check ``nearest``, ``bm25`` or ``rrf``."""
     match call:
         case ast.NearestCall():
-            return _distance(call, scope)
+            return _check_nearest(call, scope)
         case ast.Bm25Call():
-            return _text_score(call, scope)
+            return _check_bm25(call, scope)
         case ast.RrfCall():
-            return _fused_score(call, scope)
+            return _check_rrf(call, scope)
 
 
-def _fused_score(call: ast.RrfCall, scope: QueryScope) -> FusedScore | None:
-    first, second = _arm(call.first, scope), _arm(call.second, scope)
-    k = _DEFAULT_RRF_K if call.k is None else _count(call.k, "T21", "k", 1, scope)
+def _check_rrf(call: ast.RrfCall, scope: QueryScope) -> FusedScore | None:
+    first, second = _check_rrf_arm(call.first, scope), _check_rrf_arm(call.second, scope)
+    k = _DEFAULT_RRF_K if call.k is None else _check_count(call.k, "T21", "k", 1, scope)
     if first is None or second is None or k is None:
         return None
     return FusedScore(first, second, k, _SCORE)
 
 
-def _arm(call: ast.NearestCall | ast.Bm25Call, scope: QueryScope) -> Distance | TextScore | None:
-    return _distance(call, scope) if isinstance(call, ast.NearestCall) else _text_score(call, scope)
+def _check_rrf_arm(call: ast.NearestCall | ast.Bm25Call, scope: QueryScope) -> Distance | TextScore | None:
+    return _check_nearest(call, scope) if isinstance(call, ast.NearestCall) else _check_bm25(call, scope)
 
 
-def _text_score(call: ast.Bm25Call, scope: QueryScope) -> TextScore | None:
-    target, query = _text_target(call.target, "T20", scope), _text_query(call.query, "T20", scope)
+def _check_bm25(call: ast.Bm25Call, scope: QueryScope) -> TextScore | None:
+    target, query = _check_text_target(call.target, "T20", scope), _check_text_query(call.query, "T20", scope)
     return None if target is None or query is None else TextScore(target, query, _SCORE)
 
 
-def _distance(call: ast.NearestCall, scope: QueryScope) -> Distance | None:
-    target = _searched_property(call.target, scope, unbound="T15")
+def _check_nearest(call: ast.NearestCall, scope: QueryScope) -> Distance | None:
+    target = _check_searched_property(call.target, scope, unbound="T15")
     if target is None:
         return None
     if target.type.scalar is not Scalar.VECTOR:
         message = f"nearest needs a Vector property; {call.target.name} is {target.type}"
         return scope.reject("T15", message, call.target.name_span, "use bm25 to rank by text")
-    query = _vector_query(call.query, target.type, scope)
+    query = _check_vector_query(call.query, target.type, scope)
     return None if query is None else Distance(target, query, _SCORE)
 
 
-def _vector_query(query: ast.ExpressionSyntax, target: ValueType, scope: QueryScope) -> Expression | None:
-    """What to be near to: a vector of the same dimension, or a text that will be embedded."""
-    wanted = f"give a Vector({target.dimension}) parameter, {target.dimension} numbers, or a text to be embedded"
+def _check_vector_query(query: ast.ExpressionSyntax, target: ValueType, scope: QueryScope) -> Expression | None:
+    """Check the second argument of ``nearest``: a vector of the same dimension, or a text to embed."""
+    hint = f"give a Vector({target.dimension}) parameter, {target.dimension} numbers, or a text to be embedded"
     if isinstance(query, ast.ListLiteral):
         attempt = ProblemReport(scope.report.source)
         vector = fit_literal(query, ValueType(Scalar.VECTOR, dimension=target.dimension), attempt)
         if attempt.problems:
-            scope.reject("T15", attempt.problems[0].message, query.span, wanted)
+            scope.reject("T15", attempt.problems[0].message, query.span, hint)
         return vector
     found = check_expression(query, scope)
     if found is None:
@@ -191,27 +192,27 @@ def _vector_query(query: ast.ExpressionSyntax, target: ValueType, scope: QuerySc
     is_vector = found.type.scalar is Scalar.VECTOR and found.type.dimension == target.dimension
     if is_constant and (is_vector or found.type.scalar is Scalar.STRING) and not _is_null(found):
         return found
-    return scope.reject("T15", f"cannot find what is nearest to {_described(found)}", query.span, wanted)
+    return scope.reject("T15", f"cannot find what is nearest to {_describe(found)}", query.span, hint)
 
 
-def _text_target(target: ast.ExpressionSyntax, code: str, scope: QueryScope) -> PropertyValue | None:
+def _check_text_target(target: ast.ExpressionSyntax, code: str, scope: QueryScope) -> PropertyValue | None:
     if not isinstance(target, ast.PropertyAccess):
         return scope.reject(code, "only a property can be searched", target.span, "write $variable.property")
-    found = _searched_property(target, scope, unbound="T6")
+    found = _check_searched_property(target, scope, unbound="T6")
     if found is None or _is_text(found.type):
         return found
     message = f"only a String property can be searched; {target.name} is {found.type}"
     return scope.reject(code, message, target.name_span, "name another property")
 
 
-def _searched_property(target: ast.PropertyAccess, scope: QueryScope, unbound: str) -> PropertyValue | None:
-    if isinstance(scope.entity(target.variable), EdgeType):
+def _check_searched_property(target: ast.PropertyAccess, scope: QueryScope, unbound: str) -> PropertyValue | None:
+    if isinstance(scope.look_up(target.variable), EdgeType):
         hint = "search the nodes at its ends"
         return scope.reject("T23", f"'${target.variable}' is an edge; only nodes are searched", target.span, hint)
     return check_property(target, scope, unbound)
 
 
-def _text_query(query: ast.ExpressionSyntax, code: str, scope: QueryScope) -> Expression | None:
+def _check_text_query(query: ast.ExpressionSyntax, code: str, scope: QueryScope) -> Expression | None:
     found = check_expression(query, scope)
     if found is None:
         return None
@@ -219,14 +220,16 @@ def _text_query(query: ast.ExpressionSyntax, code: str, scope: QueryScope) -> Ex
         return found
     return scope.reject(
         code,
-        f"the words to search for are a text, not {_described(found)}",
+        f"the words to search for must be a text, not {_describe(found)}",
         query.span,
         "give a text or a String parameter",
     )
 
 
-def _count(given: ast.ExpressionSyntax, code: str, name: str, minimum: int, scope: QueryScope) -> Expression | None:
-    """An integer argument of a search function, given as a literal or a parameter."""
+def _check_count(
+    given: ast.ExpressionSyntax, code: str, name: str, minimum: int, scope: QueryScope
+) -> Expression | None:
+    """Check an integer argument of a search function: a literal or a parameter."""
     found = check_expression(given, scope)
     if found is None:
         return None
@@ -237,11 +240,13 @@ def _count(given: ast.ExpressionSyntax, code: str, name: str, minimum: int, scop
             return found
         case _:
             pass
-    return scope.reject(code, f"{name} is an integer of at least {minimum}", given.span, f"write {minimum} or more")
+    return scope.reject(
+        code, f"{name} must be an integer of at least {minimum}", given.span, f"write {minimum} or more"
+    )
 
 
 def is_count(value_type: ValueType) -> bool:
-    """A single integer that is never null."""
+    """Whether a type is a single integer that is never null."""
     return value_type.scalar in INTEGERS and not value_type.is_list and not value_type.nullable
 
 
@@ -253,12 +258,12 @@ def _is_null(expression: Expression) -> bool:
     return isinstance(expression, Constant) and expression.value is None
 
 
-def _described(expression: Expression) -> str:
+def _describe(expression: Expression) -> str:
     if _is_null(expression):
         return "null"
     if isinstance(expression, Identity):
         return f"the node '${expression.variable}'"
-    where = "" if isinstance(expression, Constant | ParameterValue) else "something computed per row, of type "
+    where = "" if isinstance(expression, Constant | ParameterValue) else "a value computed per row, of type "
     return f"{where}{expression.type}"
 
 
@@ -266,7 +271,7 @@ def _described(expression: Expression) -> str:
 
 
 def check_aggregate(call: ast.AggregateCall, scope: QueryScope) -> Aggregate | None:
-    """``count``, ``sum``, ``avg``, ``min``, ``max``."""
+    """Check ``count``, ``sum``, ``avg``, ``min`` or ``max``."""
     name = call.function
     if not isinstance(call.argument, (ast.Variable, ast.PropertyAccess, *LITERALS)):
         hint = f"write {name}($variable.property)"
@@ -277,12 +282,12 @@ def check_aggregate(call: ast.AggregateCall, scope: QueryScope) -> Aggregate | N
     if call.distinct and name is not ast.AggregateFunction.COUNT:
         scope.reject("T8", f"distinct is for count, not for {name}", call.span, f"write {name}(...) without it")
     if not _can_aggregate(name, argument):
-        wanted = "numbers" if name in _SUMS else "numbers and texts"
+        allowed = "numbers" if name in _SUMS else "numbers and texts"
         found = "a node" if isinstance(argument, Identity) else str(argument.type)
         return scope.reject(
-            "T8", f"{name} works on {wanted}, not on {found}", call.argument.span, "count works on anything"
+            "T8", f"{name} works on {allowed}, not on {found}", call.argument.span, "count works on anything"
         )
-    return Aggregate(name, argument, call.distinct, _aggregate_type(name, argument.type))
+    return Aggregate(name, argument, call.distinct, _type_of_aggregate(name, argument.type))
 
 
 _SUMS = frozenset({ast.AggregateFunction.SUM, ast.AggregateFunction.AVG})
@@ -296,15 +301,15 @@ def _can_aggregate(function: ast.AggregateFunction, argument: Expression) -> boo
     return argument.type.scalar in (NUMBERS if function in _SUMS else NUMBERS | {Scalar.STRING})
 
 
-def _aggregate_type(function: ast.AggregateFunction, argument: ValueType) -> ValueType:
+def _type_of_aggregate(function: ast.AggregateFunction, argument: ValueType) -> ValueType:
     if function is ast.AggregateFunction.COUNT:
         return INTEGER.as_nullable()
     return ValueType(Scalar.F64, nullable=True) if function in _SUMS else argument.as_nullable()
 
 
 def refuse_blob(expression: Expression | None, span: Span, scope: QueryScope) -> Expression | None:
-    """An expression that can be shown, sorted and counted: any but a blob."""
+    """Return the expression, or report a problem if it is a blob: blobs cannot be returned, sorted or counted."""
     if expression is None or expression.type.scalar is not Scalar.BLOB:
         return expression
     hint = "return another property; blobs are read one at a time, by id"
-    return scope.reject("T24", "a blob is not a value of a query", span, hint)
+    return scope.reject("T24", "a query cannot return a blob", span, hint)

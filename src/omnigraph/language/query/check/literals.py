@@ -1,4 +1,4 @@
-"""Literals: the type that each has by itself, and its conversion to the type that it meets."""
+"""Types of literals, and their conversion to the type of a property or of the other side of a comparison."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _STRING = ValueType(Scalar.STRING)
 
 
 def are_comparable(one: ValueType, other: ValueType) -> bool:
-    """Whether values of two types can be compared: numbers with numbers, else the same scalar type."""
+    """Whether two types can be compared: any two numbers, else the same scalar type."""
     if one.scalar in NUMBERS and other.scalar in NUMBERS:
         return True
     return one.scalar is other.scalar
 
 
 def can_assign(given: ValueType, target: ValueType) -> bool:
-    """Whether a property can take values of a type, null and ranges apart. A float never becomes an integer."""
+    """Whether a property takes values of a type, apart from nulls and ranges. A float never becomes an integer."""
     if given.is_list is not target.is_list:
         return False
     if target.scalar is Scalar.VECTOR:
@@ -50,10 +50,10 @@ def can_assign(given: ValueType, target: ValueType) -> bool:
 
 
 def type_literal(literal: ast.AnyLiteral, report: ProblemReport) -> Constant | None:
-    """A literal with the type that it has by itself."""
+    """Return a literal with its own type."""
     match literal:
         case ast.ListLiteral():
-            return _list_constant(literal, report)
+            return _type_list(literal, report)
         case ast.DateLiteral():
             try:
                 return Constant(parse_date(literal.text), ValueType(Scalar.DATE))
@@ -75,36 +75,36 @@ def _type_of(value: ConstantValue) -> ValueType:
         case bool():
             return ValueType(Scalar.BOOL)
         case int() | float():
-            return _number_type([value])
+            return _type_of_numbers([value])
         case _:
             return _STRING
 
 
-def _number_type(values: Sequence[ConstantValue]) -> ValueType:
+def _type_of_numbers(values: Sequence[ConstantValue]) -> ValueType:
     for scalar in (Scalar.I64, Scalar.U64):
         if all(isinstance(value, int) and value in INTEGER_RANGES[scalar] for value in values):
             return ValueType(scalar)
     return ValueType(Scalar.F64)
 
 
-def _list_constant(literal: ast.ListLiteral, report: ProblemReport) -> Constant | None:
+def _type_list(literal: ast.ListLiteral, report: ProblemReport) -> Constant | None:
     items: list[Constant] = []
     for item in literal.items:
-        constant = _item_constant(item, report)
+        constant = _type_item(item, report)
         if constant is None:
             return None
         if items and not are_comparable(items[0].type, constant.type):
-            message = f"a list holds values of one kind; this is {constant.type} among {items[0].type}"
+            message = f"a list holds values of one type; this is {constant.type} among {items[0].type}"
             return report.add("Q004", message, item.span, f"write only {items[0].type} values")
         items.append(constant)
     values = tuple(item.value for item in items)
     element = items[0].type if items else _STRING
     if element.scalar in NUMBERS:
-        element = _number_type(values)
+        element = _type_of_numbers(values)
     return Constant(values, replace(element, is_list=True))
 
 
-def _item_constant(item: ast.AnyLiteral, report: ProblemReport) -> Constant | None:
+def _type_item(item: ast.AnyLiteral, report: ProblemReport) -> Constant | None:
     if isinstance(item, ast.ListLiteral):
         return report.add("Q004", "a list cannot hold lists", item.span, "write one flat list")
     if item == ast.ScalarLiteral(None):
@@ -116,7 +116,7 @@ def _item_constant(item: ast.AnyLiteral, report: ProblemReport) -> Constant | No
 
 
 def fit_literal(literal: ast.AnyLiteral, target: ValueType, report: ProblemReport) -> Constant | None:
-    """A literal as a value of a property's type: what a binding asks for or a mutation stores. Problems are T3."""
+    """Convert a literal to the type of a property that it is stored in or matched with. Problems have the code T3."""
     constant = type_literal(literal, report)
     if constant is None:
         return None
@@ -125,19 +125,19 @@ def fit_literal(literal: ast.AnyLiteral, target: ValueType, report: ProblemRepor
             return Constant(None, target)
         return report.add("T3", f"{target} cannot be null", literal.span, "give a value")
     if isinstance(literal, ast.ListLiteral) and _takes_items(constant.type, target):
-        return _fitted_items(literal, target, report)
+        return _fit_items(literal, target, report)
     if not can_assign(constant.type, target) or target.scalar is Scalar.BLOB:
         return report.add(
-            "T3", f"expected {target}, found {_described(literal)}", literal.span, _advice(literal, target)
+            "T3", f"expected {target}, found {_describe_literal(literal)}", literal.span, _suggest_form(literal, target)
         )
-    return _converted(constant, target, literal.span, report)
+    return _convert(constant, target, literal.span, report)
 
 
 def _takes_items(given: ValueType, target: ValueType) -> bool:
     return target.is_list or (target.scalar is Scalar.VECTOR and given.scalar in NUMBERS)
 
 
-def _fitted_items(literal: ast.ListLiteral, target: ValueType, report: ProblemReport) -> Constant | None:
+def _fit_items(literal: ast.ListLiteral, target: ValueType, report: ProblemReport) -> Constant | None:
     if target.scalar is Scalar.VECTOR and len(literal.items) != target.dimension:
         message = f"expected {target}, found {len(literal.items)} numbers"
         return report.add("T3", message, literal.span, f"write exactly {target.dimension} numbers")
@@ -147,7 +147,7 @@ def _fitted_items(literal: ast.ListLiteral, target: ValueType, report: ProblemRe
     return Constant(values, target) if len(values) == len(items) else None
 
 
-def _converted(constant: Constant, target: ValueType, span: Span, report: ProblemReport) -> Constant | None:
+def _convert(constant: Constant, target: ValueType, span: Span, report: ProblemReport) -> Constant | None:
     if target.scalar in {Scalar.DATE, Scalar.DATETIME}:
         return replace(constant, type=target)
     try:
@@ -156,7 +156,7 @@ def _converted(constant: Constant, target: ValueType, span: Span, report: Proble
         return report.add("T3", mismatch.message, span, mismatch.hint)
 
 
-def _described(literal: ast.AnyLiteral) -> str:
+def _describe_literal(literal: ast.AnyLiteral) -> str:
     match literal:
         case ast.DateLiteral():
             return "a Date"
@@ -172,8 +172,8 @@ def _described(literal: ast.AnyLiteral) -> str:
             return f"the number {value}"
 
 
-def _advice(literal: ast.AnyLiteral, target: ValueType) -> str | None:
-    """What to write instead of a literal of another kind."""
+def _suggest_form(literal: ast.AnyLiteral, target: ValueType) -> str | None:
+    """Return a hint: how to write a literal of the target type."""
     if target.is_list:
         return "write a list: [...]"
     if isinstance(literal, ast.ScalarLiteral) and isinstance(literal.value, str):
@@ -221,7 +221,7 @@ def align_literal(constant: Constant, other: ValueType) -> Constant:
 
 
 def _narrow(constant: Constant) -> Constant:
-    # Item by item: one that is too large for an F32 leaves the others what they mean.
+    # Each item by itself: an item that is too large for F32 does not change the others.
     if isinstance(constant.value, tuple):
         items = cast("tuple[float, ...]", constant.value)
         return Constant(tuple(map(fit_to_f32, items)), replace(constant.type, scalar=Scalar.F64))

@@ -1,4 +1,4 @@
-"""The result of a read: its columns, their order, and how many rows."""
+"""Check the result of a read: its columns, order and limit."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from omnigraph.language.query.typed import (
     ParameterValue,
     PropertyValue,
     ResultColumn,
-    SortKey,
     TextMatch,
     TextScore,
+    TypedOrderKey,
 )
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
@@ -36,11 +36,11 @@ _COUNT = ValueType(Scalar.U64)
 
 
 def check_columns(projections: Sequence[ast.Projection], scope: QueryScope) -> tuple[ResultColumn, ...]:
-    """The columns that can be resolved, named; every name stands once."""
+    """Return the columns that can be resolved. Their names are unique."""
     grouped = has_aggregate(projections)
     columns: dict[str, ResultColumn] = {}
     for projection in projections:
-        expression = _projected(projection, scope, grouped=grouped)
+        expression = _check_projection(projection, scope, grouped=grouped)
         if expression is None:
             continue
         name = projection.alias or _name_column(expression)
@@ -56,13 +56,13 @@ def has_aggregate(projections: Sequence[ast.Projection]) -> bool:
     return any(isinstance(projection.expression, ast.AggregateCall) for projection in projections)
 
 
-def _projected(projection: ast.Projection, scope: QueryScope, *, grouped: bool) -> Expression | None:
+def _check_projection(projection: ast.Projection, scope: QueryScope, *, grouped: bool) -> Expression | None:
     written = projection.expression
     if written == ast.AliasReference("distinct"):
         instead = "leave it out: rows are grouped beside an aggregate" if grouped else GROUP_INSTEAD
         return scope.reject("Q010", "distinct rows are not supported", written.span, instead)
     if grouped and not isinstance(written, ast.AggregateCall | ast.PropertyAccess | ast.Variable):
-        message = "beside an aggregate only properties and variables can stand, because rows are grouped by them"
+        message = "beside an aggregate, return only takes properties and variables: rows are grouped by them"
         return scope.reject("T9", message, written.span, "leave it out, or use a second query")
     return refuse_blob(check_expression(written, scope), written.span, scope)
 
@@ -76,7 +76,7 @@ def _free_alias(name: str, columns: dict[str, ResultColumn]) -> str:
 
 
 def _name_column(expression: Expression) -> str:
-    """The name of a column that has no alias: ``v.p``, ``v``, ``count(v)``, a parameter's name, ``literal``."""
+    """Name a column without an alias: ``v.p``, ``v``, ``count(v)``, the name of a parameter, ``literal``."""
     match expression:
         case Constant():
             return "literal"
@@ -106,36 +106,36 @@ def _name_column(expression: Expression) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OrderScope:
-    """What an order key can speak of: the columns, whether they are grouped, whether there is a limit."""
+    """What order keys are checked against."""
 
     projections: tuple[ast.Projection, ...]
     columns: tuple[ResultColumn, ...]
-    grouped: bool
-    limited: bool
+    is_grouped: bool
+    has_limit: bool
 
 
-def check_order(keys: Sequence[ast.OrderKey], result: OrderScope, scope: QueryScope) -> tuple[SortKey, ...]:
-    """The sort keys. A ranking is the first one or none: it is what the rows are found by."""
-    return tuple(_orders(keys, result, scope))
+def check_order(keys: Sequence[ast.OrderKey], result: OrderScope, scope: QueryScope) -> tuple[TypedOrderKey, ...]:
+    """Check the sort keys. Only the first can be a ranking, because the rows are found by it."""
+    return tuple(_check_keys(keys, result, scope))
 
 
-def _orders(keys: Sequence[ast.OrderKey], result: OrderScope, scope: QueryScope) -> Iterator[SortKey]:
+def _check_keys(keys: Sequence[ast.OrderKey], result: OrderScope, scope: QueryScope) -> Iterator[TypedOrderKey]:
     by_distance = any(isinstance(key.expression, ast.NearestCall) for key in keys)
     for place, key in enumerate(keys):
         if by_distance and isinstance(key.expression, ast.AliasReference):
             hint = "leave one of the two out"
             scope.reject("T18", "nearest cannot be ordered together with an alias", key.span, hint)
             continue
-        expression = _order_expression(key.expression, result, scope)
+        expression = _check_key_expression(key.expression, result, scope)
         if expression is None:
             continue
         if isinstance(expression, Distance | TextScore | FusedScore):
             _check_ranking_key(expression, key, place, result, scope)
-            yield SortKey(expression, descending=not isinstance(expression, Distance))
+            yield TypedOrderKey(expression, descending=not isinstance(expression, Distance))
         elif expression.type.is_list or expression.type.scalar is Scalar.VECTOR:
-            scope.reject("Q011", f"{expression.type} has no order", key.span, "order by another property")
+            scope.reject("Q011", f"rows cannot be ordered by {expression.type}", key.span, "order by another property")
         else:
-            yield SortKey(expression, key.descending)
+            yield TypedOrderKey(expression, key.descending)
 
 
 def _check_ranking_key(
@@ -143,8 +143,8 @@ def _check_ranking_key(
 ) -> None:
     if place > 0:
         hint = "put it first; to combine two rankings, write rrf(..., ...)"
-        scope.reject("Q011", "a ranking is the first order key or none", key.span, hint)
-    if result.limited:
+        scope.reject("Q011", "a ranking must be the first order key", key.span, hint)
+    if result.has_limit:
         return
     if isinstance(ranking, Distance):
         scope.reject("T17", "an order by nearest needs a limit", key.span, "add limit 10 after order")
@@ -152,41 +152,41 @@ def _check_ranking_key(
         scope.reject("T21", "an order by rrf needs a limit", key.span, "add limit 10 after order")
 
 
-def _order_expression(written: ast.ExpressionSyntax, result: OrderScope, scope: QueryScope) -> Expression | None:
+def _check_key_expression(written: ast.ExpressionSyntax, result: OrderScope, scope: QueryScope) -> Expression | None:
     match written:
         case ast.AliasReference():
-            return _named_column(written, result, scope)
-        case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall() if not result.grouped:
+            return _find_named_column(written, result, scope)
+        case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall() if not result.is_grouped:
             return check_ranking(written, scope)
-        case ast.PropertyAccess() if not result.grouped:
+        case ast.PropertyAccess() if not result.is_grouped:
             return refuse_blob(check_expression(written, scope), written.span, scope)
         case _:
-            return _shown_column(written, result, scope)
+            return _find_shown_column(written, result, scope)
 
 
-def _named_column(reference: ast.AliasReference, result: OrderScope, scope: QueryScope) -> Expression | None:
+def _find_named_column(reference: ast.AliasReference, result: OrderScope, scope: QueryScope) -> Expression | None:
     for column in result.columns:
         if column.name == reference.name:
             if isinstance(column.expression, Distance | TextScore | FusedScore):
                 return column.expression
             return ColumnValue(column.name, column.expression.type)
     if any(projection.alias == reference.name for projection in result.projections):
-        return None  # what is wrong with that projection is reported there
+        return None  # the problem of that projection is already reported
     hint = suggest_name(reference.name, [column.name for column in result.columns], "columns")
     return scope.reject("Q010", f"no column of the result is called '{reference.name}'", reference.span, hint)
 
 
-def _shown_column(written: ast.ExpressionSyntax, result: OrderScope, scope: QueryScope) -> ColumnValue | None:
-    """An expression that can be ordered by only because return shows it."""
+def _find_shown_column(written: ast.ExpressionSyntax, result: OrderScope, scope: QueryScope) -> ColumnValue | None:
+    """Find the column that shows an expression which can only be ordered by as a column."""
     if isinstance(written, (ast.NowCall, *LITERALS)):
-        return scope.reject("Q011", "a constant gives no order", written.span, "order by a property or a column")
+        return scope.reject("Q011", "a constant cannot order rows", written.span, "order by a property or a column")
     expression = check_expression(written, scope)
     if expression is None:
         return None
     for column in result.columns:
         if column.expression == expression:
             return ColumnValue(column.name, expression.type)
-    if result.grouped:
+    if result.is_grouped:
         message = "with aggregates, only columns of the result can be ordered by"
     else:
         message = "only properties, columns of the result and rankings can be ordered by"
@@ -197,7 +197,7 @@ def _shown_column(written: ast.ExpressionSyntax, result: OrderScope, scope: Quer
 
 
 def check_limit(limit: ast.ScalarLiteral | ast.Variable | None, scope: QueryScope) -> Constant | ParameterValue | None:
-    """A literal count, or an integer parameter that is never null."""
+    """Check a limit: a literal, or an integer parameter that is never null."""
     if limit is None:
         return None
     if isinstance(limit, ast.ScalarLiteral):

@@ -1,4 +1,4 @@
-"""What a part of a query can see while it is checked: the catalog, the parameters, the variables bound so far.
+"""The scope of a query while it is checked: the catalog, the parameters and the variables bound so far.
 
 Clauses are checked in text order. A variable whose binding was wrong stays in scope as ``UNKNOWN``, so that one
 mistake is reported once and not again at every use.
@@ -25,35 +25,37 @@ class _Unknown(Enum):
 
 UNKNOWN: Final = _Unknown.UNKNOWN
 Entity: TypeAlias = NodeType | EdgeType | Literal[_Unknown.UNKNOWN]
-"""What a variable stands for."""
+"""What a variable is bound to; ``UNKNOWN`` after a wrong binding."""
 
 
 @dataclass(slots=True)
 class QueryScope:
-    """The names that a clause can use. ``mentioned`` are the variables that were used, ``hidden`` the names that
-    belong to a negation above and therefore mean something else there."""
+    """The names that a clause can use.
+
+    ``used`` holds the variables that were looked up, ``hidden`` the names that an earlier negation bound for itself.
+    """
 
     catalog: Catalog
     parameters: Mapping[str, ValueType]
     report: ProblemReport
     anonymous_names: Iterator[str]
     variables: dict[str, Entity] = field(default_factory=dict[str, Entity])
-    mentioned: set[str] = field(default_factory=set[str])
+    used: set[str] = field(default_factory=set[str])
     hidden: set[str] = field(default_factory=set[str])
 
     def reject(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
-        """Note a problem."""
+        """Report a problem."""
         self.report.add(code, message, span, hint)
 
-    def entity(self, name: str) -> Entity | None:
-        """What a variable stands for, if it is bound; the use is remembered."""
+    def look_up(self, name: str) -> Entity | None:
+        """Return what a variable is bound to, if it is, and record the use."""
         found = self.variables.get(name)
         if found is not None:
-            self.mentioned.add(name)
+            self.used.add(name)
         return found
 
     def bind(self, variable: str, entity: Entity, span: Span) -> None:
-        """Bring a new variable into scope."""
+        """Bind a new variable."""
         if variable in self.hidden:
             self.reject(
                 "Q003",
@@ -63,14 +65,14 @@ class QueryScope:
             )
         self.variables[variable] = entity
 
-    def inner(self) -> QueryScope:
-        """The scope of a negation: it sees what is bound so far and keeps its own variables to itself."""
+    def open_negation(self) -> QueryScope:
+        """Return the scope of a negation: it sees the variables bound so far, and its own stay inside it."""
         return QueryScope(self.catalog, self.parameters, self.report, self.anonymous_names, dict(self.variables))
 
-    def leave(self, inner: QueryScope) -> tuple[str, ...]:
-        """Come back from a negation: which of the outer variables it used."""
-        used = tuple(name for name in self.variables if name in inner.mentioned)
-        self.mentioned.update(used)
+    def close_negation(self, inner: QueryScope) -> tuple[str, ...]:
+        """Leave a negation; return the outer variables that it used."""
+        used = tuple(name for name in self.variables if name in inner.used)
+        self.used.update(used)
         self.hidden.update((inner.variables.keys() | inner.hidden) - self.variables.keys())
         return used
 
@@ -78,14 +80,14 @@ class QueryScope:
 def open_scope(
     query: ast.ReadBody, catalog: Catalog, parameters: Mapping[str, ValueType], report: ProblemReport
 ) -> QueryScope:
-    """The scope that the match of a read begins with."""
-    taken = frozenset(_names(query.clauses))
+    """Return the scope at the start of a match."""
+    taken = frozenset(_bound_names(query.clauses))
     fresh = (name for name in (f"{ast.ANONYMOUS}{number}" for number in count(1)) if name not in taken)
     return QueryScope(catalog, parameters, report, fresh)
 
 
-def _names(clauses: Iterable[ast.ClauseSyntax]) -> Iterator[str]:
-    """Every variable that a match binds, negations included."""
+def _bound_names(clauses: Iterable[ast.ClauseSyntax]) -> Iterator[str]:
+    """Yield every variable that a match binds, in negations too."""
     for clause in clauses:
         match clause:
             case ast.BindingClause():
@@ -94,6 +96,6 @@ def _names(clauses: Iterable[ast.ClauseSyntax]) -> Iterator[str]:
                 ends = (clause.source, clause.destination, clause.edge_variable)
                 yield from (variable.name for variable in ends if variable is not None)
             case ast.NegationClause():
-                yield from _names(clause.clauses)
+                yield from _bound_names(clause.clauses)
             case _:
                 pass

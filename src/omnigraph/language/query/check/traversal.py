@@ -1,4 +1,4 @@
-"""Traversals: which edge type a word means, which way it is walked, and what its ends are."""
+"""Check traversals: the edge type, the direction and the ends."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from omnigraph.language.schema import EdgeType, NodeType
 
 
 def check_traversal(step: ast.TraversalClause, scope: QueryScope) -> TypedTraversal | None:
-    """``$a edge $b`` in all its forms. Ends that are not bound yet become bound to the edge's types."""
+    """Check ``$a edge $b`` in all its forms, and bind ends that are not bound yet to the node types of the edge."""
     edge = scope.catalog.find_edge(step.edge)
     if edge is None:
-        hint = suggest_name(step.edge, [edge_word(name) for name in scope.catalog.edges], "edges")
+        hint = suggest_name(step.edge, [to_edge_word(name) for name in scope.catalog.edges], "edges")
         scope.reject("T4", f"no edge type is called '{step.edge}'", step.edge_span, hint)
-    hops = _checked_hops(step, scope)
-    source = _endpoint(step.source, scope)
-    destination = _endpoint(step.destination, scope)
-    direction = None if edge is None else _direction(step, edge, source, destination, scope)
+    hops = _check_hops(step, scope)
+    source = _resolve_end(step.source, scope)
+    destination = _resolve_end(step.destination, scope)
+    direction = None if edge is None else _resolve_direction(step, edge, source, destination, scope)
     ends = _end_types(edge, direction, scope)
     names = tuple(_bind_end(*end, scope) for end in zip((step.source, step.destination), ends, strict=True))
     edge_variable = _bind_edge(step, edge, scope)
@@ -28,12 +28,12 @@ def check_traversal(step: ast.TraversalClause, scope: QueryScope) -> TypedTraver
     return TypedTraversal(names[0], source_type, edge.name, direction, names[1], destination_type, *hops, edge_variable)
 
 
-def edge_word(name: str) -> str:
-    """An edge type's name as a traversal spells it."""
+def to_edge_word(name: str) -> str:
+    """Return the name of an edge type as a traversal spells it."""
     return name[:1].lower() + name[1:]
 
 
-def _checked_hops(step: ast.TraversalClause, scope: QueryScope) -> tuple[int, int] | None:
+def _check_hops(step: ast.TraversalClause, scope: QueryScope) -> tuple[int, int] | None:
     if step.hops is None:
         return 1, 1
     minimum, maximum, span = step.hops.minimum, step.hops.maximum, step.hops.span
@@ -47,23 +47,23 @@ def _checked_hops(step: ast.TraversalClause, scope: QueryScope) -> tuple[int, in
     return minimum, maximum
 
 
-def _endpoint(end: ast.Variable, scope: QueryScope) -> Entity | None:
-    """What stands at an end already; an edge there is a problem."""
-    entity = None if end.name == ast.ANONYMOUS else scope.entity(end.name)
+def _resolve_end(end: ast.Variable, scope: QueryScope) -> Entity | None:
+    """Return what an end is already bound to; an edge is a problem."""
+    entity = None if end.name == ast.ANONYMOUS else scope.look_up(end.name)
     if isinstance(entity, EdgeType):
         scope.reject("T23", f"'${end.name}' is an edge; a traversal goes between nodes", end.span, "name a node")
         return UNKNOWN
     return entity
 
 
-def _direction(
+def _resolve_direction(
     step: ast.TraversalClause, edge: EdgeType, source: Entity | None, destination: Entity | None, scope: QueryScope
 ) -> TraversalDirection | None:
-    """How the edge is walked: decided by the end that is bound, the left one first."""
+    """Find the direction from the bound ends, the left one first, and check the ends."""
     if step.undirected and edge.from_type != edge.to_type:
         message = f"{edge.name} goes from {edge.from_type} to {edge.to_type}; only edges within one type go both ways"
-        return scope.reject("T22", message, step.edge_span, f"write {edge_word(edge.name)}")
-    direction = TraversalDirection.BOTH if step.undirected else _walked(edge, source, destination)
+        return scope.reject("T22", message, step.edge_span, f"write {to_edge_word(edge.name)}")
+    direction = TraversalDirection.BOTH if step.undirected else _infer_direction(edge, source, destination)
     source_type, destination_type = _type_names(edge, direction)
     if source is None and step.source.name == step.destination.name != ast.ANONYMOUS:
         destination = scope.catalog.nodes[source_type]
@@ -74,7 +74,7 @@ def _direction(
     return direction if all(fits) else None
 
 
-def _walked(edge: EdgeType, source: Entity | None, destination: Entity | None) -> TraversalDirection:
+def _infer_direction(edge: EdgeType, source: Entity | None, destination: Entity | None) -> TraversalDirection:
     if edge.from_type == edge.to_type:
         return TraversalDirection.OUT
     if isinstance(source, NodeType):
@@ -86,16 +86,16 @@ def _walked(edge: EdgeType, source: Entity | None, destination: Entity | None) -
     )
 
 
-def _check_end(end: ast.Variable, entity: Entity | None, wanted: str, edge: EdgeType, scope: QueryScope) -> bool:
-    if not isinstance(entity, NodeType) or entity.name == wanted:
+def _check_end(end: ast.Variable, entity: Entity | None, required: str, edge: EdgeType, scope: QueryScope) -> bool:
+    if not isinstance(entity, NodeType) or entity.name == required:
         return True
     message = f"'${end.name}' is a {entity.name}; {edge.name} goes from {edge.from_type} to {edge.to_type}"
-    scope.reject("T5", message, end.span, f"a {wanted} belongs here")
+    scope.reject("T5", message, end.span, f"use a {required} here")
     return False
 
 
 def _type_names(edge: EdgeType, direction: TraversalDirection) -> tuple[str, str]:
-    """The node types at the left and the right end."""
+    """The names of the node types at the left and the right end."""
     ends = (edge.from_type, edge.to_type)
     return (ends[1], ends[0]) if direction is TraversalDirection.IN else ends
 
@@ -108,7 +108,7 @@ def _end_types(edge: EdgeType | None, direction: TraversalDirection | None, scop
 
 
 def _bind_end(end: ast.Variable, node_type: Entity, scope: QueryScope) -> str:
-    """The name of an end; one that is not bound yet gets its type from the edge."""
+    """Return the name of an end, and bind it to its node type if it is not bound yet."""
     if end.name == ast.ANONYMOUS:
         return next(scope.anonymous_names)
     if end.name not in scope.variables:
@@ -122,7 +122,7 @@ def _bind_edge(step: ast.TraversalClause, edge: EdgeType | None, scope: QuerySco
         return None
     if step.hops is not None:
         hint = "leave out the hops, or the edge variable"
-        scope.reject("T23", "an edge variable stands for one edge, so it takes no hops", step.hops.span, hint)
+        scope.reject("T23", "an edge variable is one edge, so it takes no hops", step.hops.span, hint)
     if variable.name == ast.ANONYMOUS or variable.name in scope.variables:
         return scope.reject("T23", f"the name '${variable.name}' is taken", variable.span, "choose another name")
     scope.bind(variable.name, UNKNOWN if edge is None else edge, variable.span)

@@ -1,4 +1,4 @@
-"""The logical plan of a read: operators, how a checked query becomes them, and how they are printed."""
+"""The logical plan of a read: its operators, the planner, the visitor and the printer."""
 
 from omnigraph.language.query.plan.operators import (
     ByRank,

@@ -1,19 +1,15 @@
-"""The logical plan: a small algebra over rows of bindings, the same for every executor.
+"""The operators of the logical plan: a small algebra over rows of variables, the same for every executor.
 
-A plan is a tree of frozen operators. The match part yields a bag of rows whose columns are bound variables (a
-bound variable stands for one node or edge: its id and its properties); the result part turns them into named
-columns. The plan says what to compute, in an order that is correct; it knows nothing of tables, files, indexes
-or engines. ``explain.tree`` prints it.
+A plan is a tree of frozen operators. The match part yields a bag of rows whose columns are bound variables (each is
+one node or edge: its id and its properties); the result part turns them into named columns. The plan says what to
+compute, in a correct order. It knows nothing of tables, files, indexes or engines.
 
-Rows have no order before a :class:`Sort`, so an operator may never rely on the order of its input. A predicate
-holds only when it is true: a null on either side of a comparison is no match.
+Rows have no order before a :class:`Sort`, so an operator must not rely on the order of its input. A predicate holds
+only if it is true: a null on either side of a comparison does not match.
 
-A read has one of two shapes. Without aggregates: ``Project <- Limit? <- Sort? <- match``; sorting comes before
-projecting because keys and ties speak of variables, and only the rows that are shown are projected. With
-aggregates: ``Limit? <- Sort? <- Group <- match``; the keys are columns of the group.
-
-Room is kept for ``optional``, ``or``, ``in``, ``collect``, ``shortest``, paths and ``union``: each is one more
-operator or predicate here.
+A read has one of two shapes. Without aggregates: ``Project <- Limit? <- Sort? <- match``; the sort comes first because
+its keys and ties are variables, and only the rows that remain are projected. With aggregates:
+``Limit? <- Sort? <- Group <- match``; the keys are columns of the group.
 """
 
 from __future__ import annotations
@@ -29,17 +25,17 @@ from omnigraph.language.query.typed import (
     ParameterValue,
     Predicate,
     ResultColumn,
-    SortKey,
     TextScore,
     TraversalDirection,
+    TypedOrderKey,
 )
 
 BoundVariable: TypeAlias = Annotated[str, "bound"]
 """A variable that an operator adds to its rows."""
 UsedVariable: TypeAlias = Annotated[str, "used"]
-"""A variable of an operator's input that the operator looks at."""
+"""A variable of its input that an operator needs."""
 Count: TypeAlias = Constant | ParameterValue
-"""A number of rows or entities: an integer, known now or when the parameters are bound."""
+"""A number of rows or entities: an integer literal, or a parameter."""
 
 
 # ------------------------------------------------------------------------------------------------ match
@@ -56,7 +52,7 @@ class NodeScan:
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """The row that a negation is asked about, reduced to these variables: the leaf of an inner plan.
+    """The leaf of the inner plan of a negation: the outer row, reduced to these variables.
 
     Without variables it is one empty row: the leaf of a match that binds nothing.
     """
@@ -66,14 +62,14 @@ class Outer:
 
 @dataclass(frozen=True, slots=True)
 class Expand:
-    """From each row to the nodes around ``source``: one row per distinct destination that satisfies the predicates.
+    """Expand each row to the nodes around ``source``: one row per distinct destination that satisfies the predicates.
 
     The walk is breadth first and per row. It starts with ``source`` alone as visited; at hop 1 to ``maximum`` the
     neighbours not visited yet are the next frontier, and those found at ``minimum`` or later are destinations.
     A node of the frontier with an edge to itself is a destination of that hop as well, once. So a destination is
     as far away as its shortest path, and ``source`` is one only by an edge to itself. Parallel edges count once.
-    An edge between two different types leads no further than one hop: its ``maximum`` is 1 here, whatever was
-    written, so that a larger ``minimum`` finds nothing.
+    An edge between two different types has a ``maximum`` of 1 here, whatever was written, so a larger ``minimum``
+    finds nothing.
     """
 
     input: MatchPlan
@@ -89,7 +85,7 @@ class Expand:
 
 @dataclass(frozen=True, slots=True)
 class ExpandEdges:
-    """From each row to one row per edge at ``source``, the edge and its other end both bound.
+    """Expand each row to one row per edge at ``source``, and bind the edge and its other end.
 
     With direction ``both`` an edge counts in either orientation, an edge from a node to itself once.
     """
@@ -107,7 +103,7 @@ class ExpandEdges:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Keep the rows whose ``destination`` is one that :class:`Expand` would find: an edge that closes a cycle."""
+    """Keep the rows whose ``destination`` :class:`Expand` would find: the edge closes a cycle."""
 
     input: MatchPlan
     source: UsedVariable
@@ -120,7 +116,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class ConnectEdges:
-    """From each row to one row per edge between two bound ends, as :class:`ExpandEdges` finds them."""
+    """Expand each row to one row per edge between two bound ends, as :class:`ExpandEdges` finds them."""
 
     input: MatchPlan
     source: UsedVariable
@@ -133,7 +129,7 @@ class ConnectEdges:
 
 @dataclass(frozen=True, slots=True)
 class Cross:
-    """Every row of the left with every row of the right: parts of a pattern that no edge connects.
+    """Combine every row of the left with every row of the right: parts of a pattern that no edge connects.
 
     A :class:`Select` right above that compares both sides makes it a join.
     """
@@ -178,7 +174,7 @@ class TopRanked:
 
 @dataclass(frozen=True, slots=True)
 class Fuse:
-    """Two rankings of the same pattern, fused: keep the rows of the best ``limit`` entities of ``variable``.
+    """Fuse two rankings of the same pattern: keep the rows of the best ``limit`` entities of ``variable``.
 
     In each arm the distinct entities of ``variable`` are numbered from 0 by the best rank among their rows, then
     by id. An entity scores ``1 / (k + number + 1)`` in each arm that has it. The fused rank, 0 for the best, goes
@@ -203,7 +199,7 @@ MatchPlan: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One result row per distinct combination of the plain columns; null is a value like any other there.
+    """Give one result row per distinct combination of the plain columns, in which null is a value like any other.
 
     Without plain columns there is exactly one row, also when nothing matched. ``count`` counts what is not null,
     the other aggregates skip nulls and are null when nothing is left.
@@ -220,7 +216,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class ByRank:
-    """A sort key: the rank given by the :class:`TopRanked` or :class:`Fuse` nearest below, best first."""
+    """A sort key: the rank from the next :class:`TopRanked` or :class:`Fuse` below, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +227,13 @@ class Sort:
     """
 
     input: MatchPlan | Group
-    keys: tuple[SortKey | ByRank, ...]
+    keys: tuple[TypedOrderKey | ByRank, ...]
     tie_break: tuple[UsedVariable, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The first rows; any rows, where nothing sorts them."""
+    """Keep the first rows; any rows, if nothing sorts them."""
 
     input: MatchPlan | Group | Sort
     count: Count
@@ -245,7 +241,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """One result row per match row. A search function here gives the score of the row's entity."""
+    """Give one result row per match row. A search function here is the score of the row's entity."""
 
     input: MatchPlan | Sort | Limit
     columns: tuple[ResultColumn, ...]

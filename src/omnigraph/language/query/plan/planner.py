@@ -1,15 +1,14 @@
-"""From a typed read to its logical plan. ``lower_match.py`` plans the match; here are ranking and result.
+"""Plan a typed read: its ranking and its result. ``match_planner.py`` plans the match.
 
-Ranking. The first order key may be ``nearest``, ``bm25`` or ``rrf``, written there or behind an alias; its
-direction is always best first. When the ranked variable is scanned, the best are taken right above its scan: its
-own conditions apply before, traversals, comparisons with other variables and negations after, so they may leave
-fewer than ``limit`` rows. When it is reached by a traversal, the best are taken of the entities that the whole match,
-negations included, has found. Either way the result is sorted by rank, later order keys and ids order the rows of
-one entity, and the limit cuts the rows once more. ``rrf`` plans the match twice, once per arm; an arm of ``nearest``
-takes the best ``limit``, one of ``bm25`` all.
+The first order key may be a ranking: ``nearest``, ``bm25`` or ``rrf``, directly or through an alias, always best first.
+If the ranked variable is scanned, the best are taken right above the scan: its own conditions apply before; traversals,
+comparisons with other variables and negations apply after and may leave fewer than ``limit`` rows. If a traversal
+reaches it, the best are taken from what the whole match found, negations included. In both cases the result is sorted
+by rank, later keys and ids sort the rows of one entity, and the limit cuts the rows again. ``rrf`` plans the match
+twice, once per arm; a ``nearest`` arm takes the best ``limit``, a ``bm25`` arm takes all.
 
-Where a match begins changes nothing in its rows, ranking and walks of two hops or more apart. Who knows how many nodes
-a scan finds may therefore ``weigh`` the bindings; the lightest is scanned first.
+Except for rankings and walks of at least two hops, the start of a match does not change its rows. So a caller that
+knows the sizes of tables can pass an ``estimate`` of scans, and the smallest scan comes first.
 """
 
 from __future__ import annotations
@@ -42,64 +41,64 @@ from omnigraph.language.query.typed import (
 )
 
 
-def plan_read(query: TypedRead, weigh: EstimateScan | None = None) -> ReadPlan:
-    """The plan of a read; the same query and weights always give the same plan."""
+def plan_read(query: TypedRead, estimate: EstimateScan | None = None) -> ReadPlan:
+    """Plan a read. The same query and estimates always give the same plan."""
     if any(isinstance(column.expression, Aggregate) for column in query.columns):
-        return _grouped(query, weigh)
-    return _projected(query, weigh)
+        return _plan_grouped(query, estimate)
+    return _plan_projected(query, estimate)
 
 
 # ------------------------------------------------------------------------------------------------ result
 
 
-def _grouped(query: TypedRead, weigh: EstimateScan | None) -> ReadPlan:
-    plan: Group | Sort = Group(plan_match(query.clauses, weigh=weigh), query.columns)
+def _plan_grouped(query: TypedRead, estimate: EstimateScan | None) -> ReadPlan:
+    plan: Group | Sort = Group(plan_match(query.clauses, estimate=estimate), query.columns)
     if query.order:
         plan = Sort(plan, query.order, tie_break=())
     return plan if query.limit is None else Limit(plan, query.limit)
 
 
-def _projected(query: TypedRead, weigh: EstimateScan | None) -> Project:
-    keys = tuple(replace(key, expression=_without_aliases(key.expression, query.columns)) for key in query.order)
+def _plan_projected(query: TypedRead, estimate: EstimateScan | None) -> Project:
+    keys = tuple(replace(key, expression=_resolve_alias(key.expression, query.columns)) for key in query.order)
     ranking = keys[0].expression if keys and isinstance(keys[0].expression, RankingExpression) else None
-    matched = plan_match(query.clauses, weigh=weigh) if ranking is None else _ranked(query, ranking)
+    matched = plan_match(query.clauses, estimate=estimate) if ranking is None else _plan_ranked(query, ranking)
     plan: MatchPlan | Sort | Limit = matched
     if ranking is not None:
-        plan = Sort(matched, (ByRank(), *keys[1:]), _tie_break(query))
+        plan = Sort(matched, (ByRank(), *keys[1:]), _tie_breaking_variables(query))
     elif keys:
-        plan = Sort(matched, keys, _tie_break(query))
+        plan = Sort(matched, keys, _tie_breaking_variables(query))
     if query.limit is not None:
         plan = Limit(plan, query.limit)
     return Project(plan, query.columns)
 
 
-def _without_aliases(expression: Expression, columns: Iterable[ResultColumn]) -> Expression:
+def _resolve_alias(expression: Expression, columns: Iterable[ResultColumn]) -> Expression:
     if isinstance(expression, ColumnValue):
         return next(column.expression for column in columns if column.name == expression.name)
     return expression
 
 
-def _tie_break(query: TypedRead) -> tuple[str, ...]:
-    """Every named variable of the match, by name."""
+def _tie_breaking_variables(query: TypedRead) -> tuple[str, ...]:
+    """Every named variable of the match, sorted."""
     return tuple(sorted(query.variables))
 
 
 # ------------------------------------------------------------------------------------------------ ranking
 
 
-def _ranked(query: TypedRead, ranking: RankingExpression) -> MatchPlan:
+def _plan_ranked(query: TypedRead, ranking: RankingExpression) -> MatchPlan:
     if not isinstance(ranking, FusedScore):
         return plan_match(query.clauses, PendingRanking(ranking, query.limit))
     return Fuse(
-        first=plan_match(query.clauses, _arm(ranking.first, query.limit)),
-        second=plan_match(query.clauses, _arm(ranking.second, query.limit)),
+        first=plan_match(query.clauses, _ranking_of_arm(ranking.first, query.limit)),
+        second=plan_match(query.clauses, _ranking_of_arm(ranking.second, query.limit)),
         variable=_ranked_variable(ranking),
         k=ranking.k,
         limit=query.limit,
     )
 
 
-def _arm(ranking: Distance | TextScore, limit: Count | None) -> PendingRanking:
+def _ranking_of_arm(ranking: Distance | TextScore, limit: Count | None) -> PendingRanking:
     return PendingRanking(ranking, limit if isinstance(ranking, Distance) else None)
 
 

@@ -1,4 +1,4 @@
-"""Plans and expressions as text: one operator per line, its inputs indented below it, conditions spelled as in ``.gq``.
+"""Print plans and expressions: one operator per line, its inputs indented below it, conditions written as in ``.gq``.
 
 The text is stable: case files compare it, and ``omnigraph query --explain`` prints it.
 """
@@ -49,12 +49,12 @@ from omnigraph.language.query.typed import (
     Predicate,
     PropertyValue,
     ResultColumn,
-    SortKey,
     Statement,
     TextMatch,
     TextScore,
     TraversalDirection,
     TypedMutation,
+    TypedOrderKey,
     UpdateNodes,
 )
 from omnigraph.language.syntax import quote_string
@@ -66,7 +66,7 @@ _MAX_TREE_WIDTH = 80
 
 
 def print_plan(plan: PlanOperator | TypedMutation, notes: Callable[[PlanOperator], str] | None = None) -> str:
-    """A plan as an indented tree, perhaps with notes on each operator. A mutation is its own plan."""
+    """Print a plan as an indented tree, with a note on each operator if ``notes`` is given."""
     if isinstance(plan, TypedMutation):
         statements = [_print_statement(statement) for statement in plan.statements]
         branches = _branch_prefixes("", len(statements))
@@ -81,7 +81,7 @@ def print_plan(plan: PlanOperator | TypedMutation, notes: Callable[[PlanOperator
 
 
 def _print_operators(plan: PlanOperator) -> Iterator[tuple[str, PlanOperator]]:
-    # A stack of our own: a long match is a deep plan.
+    # No recursion: a long match is a deep plan.
     waiting = [(plan, "", "")]
     while waiting:
         operator, first, rest = waiting.pop()
@@ -92,7 +92,7 @@ def _print_operators(plan: PlanOperator) -> Iterator[tuple[str, PlanOperator]]:
 
 
 def _branch_prefixes(indent: str, count: int) -> list[tuple[str, str]]:
-    """What stands before the first line and before the further lines of each of several subtrees."""
+    """The prefixes of the first line and of the other lines of each subtree."""
     return [*[(indent + "├─ ", indent + "│  ")] * (count - 1), (indent + "└─ ", indent + "   ")][:count]
 
 
@@ -162,7 +162,7 @@ def _print_column(column: ResultColumn) -> str:
     return text if text.replace("$", "") == column.name else f"{text} as {column.name}"
 
 
-def _print_key(key: SortKey | ByRank) -> str:
+def _print_key(key: TypedOrderKey | ByRank) -> str:
     if isinstance(key, ByRank):
         return "by rank"
     return print_expression(key.expression) + (" desc" if key.descending else "")
@@ -179,7 +179,8 @@ def _print_statement(statement: Statement) -> str:
             ends = [f"from: {print_expression(statement.source)}", f"to: {print_expression(statement.destination)}"]
             return f"Insert {statement.edge_type} {_print_assignments(statement.values, ends)}"
         case UpdateNodes():
-            return f"Update {statement.node_type} {_print_assignments(statement.values)}{_print_where((statement.predicate,))}"
+            where = _print_where((statement.predicate,))
+            return f"Update {statement.node_type} {_print_assignments(statement.values)}{where}"
         case DeleteNodes():
             edges = f", with edges of {', '.join(statement.cascades)}" if statement.cascades else ""
             return f"Delete {statement.node_type}{_print_where((statement.predicate,))}{edges}"
@@ -195,7 +196,7 @@ def _print_assignments(values: Iterable[AssignedValue], ends: Iterable[str] = ()
 
 
 def print_expression(part: Expression | Predicate) -> str:
-    """An expression or predicate as it would be written in ``.gq``."""
+    """Print an expression or predicate as ``.gq`` spells it."""
     match part:
         case Compare():
             return f"{print_expression(part.left)} {part.operator} {print_expression(part.right)}"
@@ -208,7 +209,7 @@ def print_expression(part: Expression | Predicate) -> str:
         case Now():
             return "now()"
         case PropertyValue():
-            # The row that a statement of a mutation is about has no name in the language.
+            # The row of a mutation's where clause has no name in the language.
             return part.name if part.variable == ANONYMOUS else f"${part.variable}.{part.name}"
         case Identity():
             return f"${part.variable}"

@@ -13,42 +13,42 @@ from functools import cache
 from typing import Annotated, TypeAlias, cast, get_args, get_origin, get_type_hints
 
 from omnigraph.language.query.plan.operators import BoundVariable, ByRank, PlanOperator, UsedVariable, Without
-from omnigraph.language.query.typed import Expression, Identity, Predicate, PropertyValue, ResultColumn, SortKey
+from omnigraph.language.query.typed import Expression, Identity, Predicate, PropertyValue, ResultColumn, TypedOrderKey
 
 ExpressionPart: TypeAlias = Expression | Predicate
 
 OPERATORS = frozenset[type](get_args(PlanOperator))
 EXPRESSIONS = frozenset[type](get_args(ExpressionPart))
-_HOLDERS = frozenset[type]({ResultColumn, SortKey})
-"""What stands in an operator around an expression."""
+_HOLDERS = frozenset[type]({ResultColumn, TypedOrderKey})
+"""Parts of operators that wrap an expression."""
 
 
 # ------------------------------------------------------------------------------------------------ one level
 
 
 def inputs_of(operator: PlanOperator) -> tuple[PlanOperator, ...]:
-    """The operators right below one, in the order of its fields."""
+    """Return the inputs of an operator, in the order of its fields."""
     shape = _shape(type(operator))
     return tuple(cast(PlanOperator, getattr(operator, name)) for name in shape.inputs)
 
 
 def expressions_of(operator: PlanOperator) -> tuple[ExpressionPart, ...]:
-    """The expressions and predicates of one operator, in the order of its fields."""
+    """Return the expressions and predicates of an operator, in the order of its fields."""
     return tuple(_expressions(operator))
 
 
 def operands_of(part: ExpressionPart) -> tuple[ExpressionPart, ...]:
-    """The expressions right inside one, in the order of its fields."""
+    """Return the operands of an expression or predicate, in the order of its fields."""
     return tuple(_expressions(part))
 
 
 def bound_variables(operator: PlanOperator) -> frozenset[str]:
-    """The variables that an operator adds to the rows of its inputs."""
+    """Return the variables that an operator adds to the rows of its inputs."""
     return frozenset(_names(operator, _shape(type(operator)).bound))
 
 
 def used_variables(operator: PlanOperator) -> frozenset[str]:
-    """The variables of its inputs that an operator needs for its own work."""
+    """Return the variables of its inputs that an operator needs."""
     used = frozenset(_names(operator, _shape(type(operator)).used))
     return used.union(*map(variables_of, _expressions(operator))) - bound_variables(operator)
 
@@ -57,7 +57,7 @@ def used_variables(operator: PlanOperator) -> frozenset[str]:
 
 
 def walk_plan(plan: PlanOperator, *, into_negations: bool = True) -> Iterator[PlanOperator]:
-    """Every operator of a plan, each before its inputs, the first input first."""
+    """Yield every operator of a plan, each before its inputs."""
     # No recursion: a long match is a deep plan.
     waiting = [plan]
     while waiting:
@@ -70,14 +70,14 @@ def walk_plan(plan: PlanOperator, *, into_negations: bool = True) -> Iterator[Pl
 
 
 def walk_expression(part: ExpressionPart) -> Iterator[ExpressionPart]:
-    """An expression or predicate and everything inside it, each before its operands."""
+    """Yield an expression or predicate and everything inside it, each before its operands."""
     yield part
     for operand in _expressions(part):
         yield from walk_expression(operand)
 
 
 def variables_of(part: ExpressionPart) -> frozenset[str]:
-    """The bound variables in an expression or predicate."""
+    """Return the bound variables in an expression or predicate."""
     return frozenset(each.variable for each in walk_expression(part) if isinstance(each, PropertyValue | Identity))
 
 
@@ -86,7 +86,7 @@ def variables_of(part: ExpressionPart) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The names of a class's fields, by what they hold."""
+    """The fields of a class, by what they hold."""
 
     inputs: tuple[str, ...]
     expressions: tuple[str, ...]
@@ -107,7 +107,7 @@ def _shape(part: type) -> _Shape:
 
 
 def _leaves(hint: object) -> Iterator[object]:
-    """The types that a hint is made of: those of a union, and the item types of a tuple."""
+    """Yield the types in a hint: the members of a union and the items of a tuple."""
     if get_origin(hint) is Annotated or not get_args(hint):
         yield hint
     else:
@@ -118,7 +118,7 @@ def _leaves(hint: object) -> Iterator[object]:
 def _expressions(part: PlanOperator | ExpressionPart) -> Iterator[ExpressionPart]:
     for name in _shape(type(part)).expressions:
         for value in _items(getattr(part, name)):
-            if isinstance(value, ResultColumn | SortKey):
+            if isinstance(value, ResultColumn | TypedOrderKey):
                 yield value.expression
             elif value is not None and not isinstance(value, ByRank):
                 yield cast(ExpressionPart, value)
