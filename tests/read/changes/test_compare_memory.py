@@ -12,7 +12,7 @@ import pytest
 import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.read.changes.compare_snapshots import read_changes
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from tests import crash
 from tests.storage.tables import put
 

@@ -20,9 +20,9 @@ import omnigraph
 from omnigraph.errors import AlreadyExists, NotFound, OmniGraphError, ParameterError, StorageError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
-from omnigraph.read.rows import export_parquet, export_rows
+from omnigraph.read.rows import export_formats
 from omnigraph.read.rows.export import export_lines, plan_export
-from omnigraph.read.rows.export_json import to_json_lines
+from omnigraph.read.rows.export_formats import to_json_lines
 from tests import crash
 
 SCHEMA = """
@@ -125,7 +125,7 @@ def test_a_table_that_lags_behind_the_schema_gives_nulls(graph: Graph) -> None:
 def test_rows_are_spelled_in_pieces(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph.load([{"type": "Knows", "data": {"id": f"n{n}", "text": f"é{n}" * (n % 7)}} for n in range(500)])
     whole = list(graph.export())
-    monkeypatch.setattr(export_rows, "PIECE_BYTES", 1_000)
+    monkeypatch.setattr(export_formats, "PIECE_BYTES", 1_000)
     assert list(graph.export()) == whole
     graph.export(tmp_path / "x.jsonl")
     assert (tmp_path / "x.jsonl").read_text("utf-8") == "".join(whole)
@@ -145,7 +145,7 @@ def test_rows_are_spelled_in_pieces(graph: Graph, tmp_path: Path, monkeypatch: p
         ({"target": "nowhere/x.jsonl"}, NotFound, "there is no folder 'nowhere'"),
         ({"target": "."}, ParameterError, "'.' is a folder"),
         ({"target": "s3://bucket/x.jsonl"}, ParameterError, "cannot write to 's3://bucket/x.jsonl'"),
-        ({"target": "graph.og", "format": "parquet"}, AlreadyExists, "there is something at 'graph.og' already"),
+        ({"target": "graph.og", "format": "parquet"}, AlreadyExists, "'graph.og' already exists"),
         ({"branch": "nope"}, NotFound, "nope"),
         ({"at": "v99"}, NotFound, "no manifest version 99"),
     ],
@@ -231,9 +231,9 @@ def test_an_empty_type_has_a_file_with_its_columns(tmp_path: Path) -> None:
 
 
 def test_many_rows_take_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export_parquet, "FILE_BYTES", 20_000)
-    monkeypatch.setattr(export_parquet, "_GROUP_BYTES", 8_000)
-    monkeypatch.setattr(export_rows, "PIECE_BYTES", 4_000)
+    monkeypatch.setattr(export_formats, "FILE_BYTES", 20_000)
+    monkeypatch.setattr(export_formats, "_GROUP_BYTES", 8_000)
+    monkeypatch.setattr(export_formats, "PIECE_BYTES", 4_000)
     graph = omnigraph.init(tmp_path / "g.og", "node N { n: I64 @key  t: String }")
     graph.load(nodes={"N": pa.table({"n": range(5_000), "t": ["text"] * 5_000})})
     assert graph.export(tmp_path / "tables", format="parquet").nodes == {"N": 5_000}

@@ -62,14 +62,14 @@ def add(graph: Graph, rows: Sequence[Mapping[str, object]]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Searching:
-    """A search with its request, as the executor hands it down."""
+class SearchContext:
+    """A search with its parameters, as the executor of a query passes it on."""
 
     search: Search
-    request: EvaluationContext
+    evaluation: EvaluationContext
 
-    def number(self, count: Count) -> int:
-        value = count.value if isinstance(count, Constant) else self.request.parameters[count.name]
+    def resolve_count(self, count: Count) -> int:
+        value = count.value if isinstance(count, Constant) else self.evaluation.parameters[count.name]
         assert isinstance(value, int)
         return value
 
@@ -79,9 +79,9 @@ def searching(
     parameters: Mapping[str, ConstantValue] | None = None,
     embed: EmbeddingSettings | None = None,
     cache: Cache | None = None,
-) -> Searching:
+) -> SearchContext:
     search = Search(graph.snapshot(), graph.schema.catalog, cache or Cache(2**24), parameters or {}, embed)
-    return Searching(search, EvaluationContext(parameters or {}, 0, search))
+    return SearchContext(search, EvaluationContext(parameters or {}, 0, search))
 
 
 def whole(graph: Graph) -> FullTable:

@@ -73,8 +73,8 @@ def test_vectors_are_given_length_one() -> None:
     [
         ([1.0, 2.0, 3.0], r"a vector of 3 numbers; the property is Vector\(2\)"),
         ([], r"a vector of 0 numbers"),
-        ([float("nan"), 1.0], "no finite number"),
-        ([float("inf"), 1.0], "no finite number"),
+        ([float("nan"), 1.0], "not a finite number"),
+        ([float("inf"), 1.0], "not a finite number"),
         ([0.0, 0.0], "a vector of zeros"),
     ],
 )
@@ -95,13 +95,13 @@ def test_the_recorded_model_is_used_and_another_one_refused() -> None:
     assert create_embedder(MOCK, "m1").model == "m1"
     assert create_embedder(EmbeddingSettings("mock", model="m1"), "m1").model == "m1"
     assert create_embedder(EmbeddingSettings("mock", model="m1"), None).model == "m1"
-    with pytest.raises(EmbeddingError, match="of the model 'm1', and the provider is set to 'm2'"):
+    with pytest.raises(EmbeddingError, match="by the model 'm1', but the provider is set to 'm2'"):
         create_embedder(EmbeddingSettings("mock", model="m2"), "m1")
 
 
 def test_a_server_has_to_be_told_a_model() -> None:
     settings = EmbeddingSettings("openai-compatible", url="http://127.0.0.1:1/v1")
-    with pytest.raises(EmbeddingError, match="which model"):
+    with pytest.raises(EmbeddingError, match="no embedding model"):
         create_embedder(settings, None)
     assert create_embedder(settings, "m1").model == "m1"
 
@@ -124,7 +124,7 @@ def test_settings_from_the_environment() -> None:
 
 def test_without_any_settings_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMNIGRAPH_EMBED_PROVIDER", raising=False)
-    with pytest.raises(EmbeddingError, match="no provider") as caught:
+    with pytest.raises(EmbeddingError, match="no embedding provider") as caught:
         create_embedder(None, None)
     assert "OMNIGRAPH_EMBED_PROVIDER" in str(caught.value.hint)
     monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "mock")

@@ -189,5 +189,5 @@ def test_a_password_in_the_url_is_not_shown() -> None:
 def test_a_url_that_is_none() -> None:
     with pytest.raises(EmbeddingError, match="cannot be reached"):
         create_embedder(EmbeddingSettings("openai-compatible", "nowhere", "m1", attempts=1), None).vectors(["a"], 2)
-    with pytest.raises(ParameterError, match="the URL of embeddings is none"):
+    with pytest.raises(ParameterError, match="the embedding URL is not valid"):
         create_embedder(EmbeddingSettings("openai-compatible", "http://host:port", "m1"), None).vectors(["a"], 2)

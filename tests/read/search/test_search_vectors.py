@@ -290,7 +290,7 @@ def test_a_text_is_embedded_once_for_the_whole_query(docs: Graph) -> None:
 def test_the_recorded_model_is_asked_for_and_another_refused(tmp_path: Path) -> None:
     graph = documents(tmp_path, [{"code": "a", "body": "fox"}])
     mock = EmbeddingSettings("mock", model="m2")
-    with pytest.raises(EmbeddingError, match="of the model 'm1'"):
+    with pytest.raises(EmbeddingError, match="by the model 'm1'"):
         searching(graph, embed=mock).search.score(nearest(text("x"), "gist"), frame_of(whole(graph)))
     vectors = create_embedder(EmbeddingSettings("mock"), None).vectors(["fox", "dog"], 4)
     graph.mutate(

@@ -5,7 +5,7 @@ from omnigraph.read.changes.compare_rows import ChangedRows, DiffSide, compare_s
 from omnigraph.read.changes.compare_snapshots import find_changed_tables, find_table_candidates, read_changes
 from omnigraph.read.changes.cursor import BASELINE_HINT, CURSOR_PREFIX
 from omnigraph.read.changes.diff import Diff, compute_diff, read_diff_records
-from omnigraph.read.changes.equality import Mask, compare_values
+from omnigraph.read.changes.equality import compare_values
 from omnigraph.read.changes.feed import BEGINNING, NOW, ChangeBlock, Changes, follow_changes, take_baseline
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Changes",
     "Diff",
     "DiffSide",
-    "Mask",
     "compare_sides",
     "compare_values",
     "compute_diff",

@@ -27,7 +27,7 @@ from omnigraph.storage.fragments import (
     row_versions,
     shared_versions,
 )
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.table import Table
 
 ROWS_AT_ONCE: Final = 4_000_000
 

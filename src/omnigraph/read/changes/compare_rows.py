@@ -15,15 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.read.changes.equality import Mask, compare_blobs, compare_values
+from omnigraph.read.changes.equality import compare_blobs, compare_values
 from omnigraph.read.changes.id_ranges import RangeRows, RowStream, group_by_id_range
-from omnigraph.read.frames import find_positions
+from omnigraph.read.frames import Mask, find_positions
 from omnigraph.read.rows import blob_properties_of, estimate_blob_sizes, read_writable_blobs
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, truths
 from omnigraph.storage.lagging_columns import read_compared_column
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
 from omnigraph.storage.staging import Addresses
+from omnigraph.storage.table import ROW_ADDRESS, Table
 
 ROWS_AT_ONCE: Final = 8192
 BYTES_AT_ONCE: Final = 32 * 1024 * 1024

@@ -15,8 +15,7 @@ import pyarrow as pa
 from omnigraph.errors import Json, NotFound, ParameterError
 from omnigraph.language.schema import TableKey
 from omnigraph.language.source import suggest_similar
-from omnigraph.manifest.branches import branch_names
-from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot

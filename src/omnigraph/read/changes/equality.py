@@ -8,18 +8,17 @@ bytes are not read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.read.frames import Mask
 from omnigraph.read.rows import EXTERNAL_BLOB, BlobDescriptor, descriptors_of, read_stored_bytes
 from omnigraph.storage.columns import Values, compute, truths
-from omnigraph.storage.pinned import Table
-
-Mask: TypeAlias = npt.NDArray[np.bool_]
+from omnigraph.storage.table import Table
 
 _BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 """The bytes of blobs of each side that are compared at a time; a blob is never divided."""

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from omnigraph.errors import ChangeGap, HistoryGone, Json, NotFound, ParameterError, StorageError
 from omnigraph.language.schema import TableKey
 from omnigraph.language.source import suggest_similar
+from omnigraph.manifest.contract import current_schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.lineage import Lineage
-from omnigraph.manifest.opening import current_schema
 from omnigraph.manifest.references import Reference, resolve
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot, pins_of

@@ -1,4 +1,4 @@
-"""Reading without a query: the rows of a type, one entity, its neighbours, its blobs, and exports."""
+"""Read rows without a query: scans, one entity, its neighbors, blobs, and exports."""
 
 from omnigraph.read.rows.conditions import Filter, parse_filter
 from omnigraph.read.rows.export import ExportResult, Format, Target, export_lines, export_to, plan_export

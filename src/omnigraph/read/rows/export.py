@@ -1,7 +1,6 @@
-"""The graph, or some types of it, written out: as JSONL that a load reads back, or as Parquet.
+"""Export a graph, or some of its types, as JSONL or as Parquet.
 
-Rows stream from the tables to the target, nodes before edges; what is in memory at a time does not depend on how many
-there are.
+Rows are streamed from the tables to the target, nodes before edges; memory does not depend on their number.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType, split_by_kind
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows.export_files import create_file, create_folder, parse_local_path
-from omnigraph.read.rows.export_json import join_lines, to_json_lines
-from omnigraph.read.rows.export_rows import read_export_rows
+from omnigraph.read.rows.export_formats import join_lines, read_export_rows, to_json_lines, write_parquet
 from omnigraph.read.rows.stored_blobs import read_blob_texts
 from omnigraph.read.rows.type_rows import TypeRows, open_type_rows, require_type
 from omnigraph.storage.columns import Values, to_list
@@ -28,10 +26,10 @@ Format: TypeAlias = Literal["jsonl", "parquet"]
 
 
 class Writable(Protocol):
-    """An open file, text or binary."""
+    """An open binary file."""
 
     def write(self, data: bytes, /) -> object:
-        """Take some of it; the answer may say how much."""
+        """Write some or all of the data; may return the number of bytes written."""
         ...
 
 
@@ -40,7 +38,7 @@ Target: TypeAlias = "str | os.PathLike[str] | Writable | TextIOBase"
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """What was written: rows by type, as of which commit, and where to, if that has a name."""
+    """What was exported: the rows of each type, the commit, and the path if the target is one."""
 
     commit: Commit | None
     branch: str
@@ -52,95 +50,96 @@ class ExportResult:
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """Some types of a graph at one moment."""
+    """The types to export and the snapshot to read them from."""
 
     snapshot: Snapshot
     types: tuple[NodeType | EdgeType, ...]
 
     def open_types(self) -> Iterator[TypeRows]:
-        """The rows of each type."""
+        """Open the rows of each type."""
         return (open_type_rows(self.snapshot, type_) for type_ in self.types)
 
 
 def plan_export(snapshot: Snapshot, catalog: Catalog, types: Iterable[str] | None) -> ExportPlan:
-    """What is to be exported: everything, or what is named. A name that a node and an edge type share means both."""
+    """Plan the export of all types or of the named ones. A name that a node and an edge type share means both."""
     if types is None:
         return ExportPlan(snapshot, tuple(catalog.types()))
     if isinstance(types, str):
         raise ParameterError(f"types is {types!r}", hint=f"give a list, such as [{types!r}]")
-    wanted = {key for name in types for key in _table_keys(catalog, name)}
-    return ExportPlan(snapshot, tuple(type_ for type_ in catalog.types() if type_.table_key in wanted))
+    selected = {key for name in types for key in _find_table_keys(catalog, name)}
+    return ExportPlan(snapshot, tuple(type_ for type_ in catalog.types() if type_.table_key in selected))
 
 
-def _table_keys(catalog: Catalog, name: str) -> list[str]:
+def _find_table_keys(catalog: Catalog, name: str) -> list[str]:
     node, edge = catalog.nodes.get(name), catalog.edges.get(name)
     return [found.table_key for found in (node, edge) if found] or [require_type(catalog, name).table_key]
 
 
 def export_lines(export: ExportPlan, format_: Format) -> Iterator[str]:
-    """The records as JSONL, each with the end of its line."""
-    if _checked(format_) != "jsonl":
-        raise _no_stream()
+    """Yield the records as lines of JSONL, each with its newline."""
+    _check_format(format_)
+    if format_ != "jsonl":
+        raise _needs_path()
     return (
-        line for rows in export.open_types() for lines in _lines(rows) for line in cast("list[str]", to_list(lines))
+        line
+        for rows in export.open_types()
+        for lines in _read_lines(rows)
+        for line in cast("list[str]", to_list(lines))
     )
 
 
 def export_to(export: ExportPlan, target: Target, format_: Format) -> ExportResult:
-    """Write everything to a path, or as JSONL to an open stream."""
-    if _checked(format_) == "jsonl":
-        return _to_jsonl(export, target)
+    """Write the export to a path, or as JSONL to an open stream."""
+    _check_format(format_)
+    if format_ == "jsonl":
+        return _write_jsonl(export, target)
     if not isinstance(target, str | os.PathLike):
-        raise _no_stream()
-    return _to_parquet(export, target)
+        raise _needs_path()
+    return _write_parquet_folder(export, target)
 
 
-def _checked(format_: Format) -> Format:
+def _check_format(format_: Format) -> None:
     if format_ not in get_args(Format):
         raise ParameterError(f"format is {format_!r}", hint=f"use {' or '.join(get_args(Format))}")
-    return format_
 
 
-def _no_stream() -> ParameterError:
+def _needs_path() -> ParameterError:
     return ParameterError("Parquet is a folder of files", hint="give its path as the target")
 
 
-def _to_jsonl(export: ExportPlan, target: Target) -> ExportResult:
+def _write_jsonl(export: ExportPlan, target: Target) -> ExportResult:
     path = parse_local_path(target) if isinstance(target, str | os.PathLike) else None
     counts: dict[str, int] = {}
     with nullcontext(target) if path is None else create_file(path) as stream:
         for rows in export.open_types():
             counts[rows.type.table_key] = 0
-            for lines in _lines(rows):
-                _write(stream, join_lines(lines))
+            for lines in _read_lines(rows):
+                _write_text(stream, join_lines(lines))
                 counts[rows.type.table_key] += len(lines)
-    return _result(export, "jsonl", None if path is None else str(path), counts)
+    return _build_result(export, "jsonl", None if path is None else str(path), counts)
 
 
-def _to_parquet(export: ExportPlan, target: str | os.PathLike[str]) -> ExportResult:
-    # Imported here: whoever exports JSONL need not wait for it.
-    from omnigraph.read.rows.export_parquet import write_parquet
-
+def _write_parquet_folder(export: ExportPlan, target: str | os.PathLike[str]) -> ExportResult:
     path = parse_local_path(target)
     with create_folder(path) as folder:
         counts: dict[str, int] = {rows.type.table_key: write_parquet(rows, folder) for rows in export.open_types()}
-    return _result(export, "parquet", str(path), counts)
+    return _build_result(export, "parquet", str(path), counts)
 
 
-def _lines(rows: TypeRows) -> Iterator[Values]:
+def _read_lines(rows: TypeRows) -> Iterator[Values]:
     return (to_json_lines(rows.type, piece) for piece in read_export_rows(rows, read_blob_texts))
 
 
-def _write(stream: object, text: memoryview) -> None:
+def _write_text(stream: object, text: memoryview) -> None:
     if isinstance(stream, TextIOBase):
         stream.write(str(text, "utf-8"))
         return
     while text:
-        # A raw stream may take only a part.
-        taken = cast("Writable", stream).write(cast(bytes, text))
-        text = text[taken:] if isinstance(taken, int) else text[len(text) :]
+        # A raw stream may write only a part.
+        written = cast("Writable", stream).write(cast(bytes, text))
+        text = text[written:] if isinstance(written, int) else text[len(text) :]
 
 
-def _result(export: ExportPlan, format_: Format, path: str | None, counts: Mapping[str, int]) -> ExportResult:
+def _build_result(export: ExportPlan, format_: Format, path: str | None, counts: Mapping[str, int]) -> ExportResult:
     nodes, edges = split_by_kind(counts)
     return ExportResult(export.snapshot.commit, export.snapshot.branch, format_, path, nodes, edges)

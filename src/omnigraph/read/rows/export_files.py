@@ -1,4 +1,4 @@
-"""Files and folders that appear under their names when they are complete, and not before."""
+"""Write files and folders atomically: they appear under their names when they are complete, and not before."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from omnigraph.errors import AlreadyExists, NotFound, ParameterError, StorageErr
 
 @contextmanager
 def create_file(path: Path) -> Generator[BinaryIO]:
-    """A file to write to. It takes the place of one that was there; if something fails, that one stays."""
-    with _writing(path) as part:
+    """Open a file to write. When complete it replaces an existing file; after a failure that file is unchanged."""
+    with _reserve_part(path) as part:
         if path.is_dir():
             raise ParameterError(f"'{path}' is a folder", hint="name a file in it")
         try:
@@ -29,10 +29,10 @@ def create_file(path: Path) -> Generator[BinaryIO]:
 
 @contextmanager
 def create_folder(path: Path) -> Generator[Path]:
-    """A folder to fill. What is there already is left alone: only an empty folder is taken."""
-    with _writing(path) as part:
+    """Open a folder to fill. An existing folder is replaced only if it is empty."""
+    with _reserve_part(path) as part:
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-            raise AlreadyExists(f"there is something at '{path}' already", hint="name a new folder, or an empty one")
+            raise AlreadyExists(f"'{path}' already exists", hint="name a new folder, or an empty one")
         try:
             part.mkdir()
             yield part
@@ -42,7 +42,7 @@ def create_folder(path: Path) -> Generator[Path]:
 
 
 def parse_local_path(target: str | os.PathLike[str]) -> Path:
-    """The path that is meant; object stores are none."""
+    """Return the local path of a target; a URL of an object store is refused."""
     text = os.fspath(target)
     if "://" in text:
         raise ParameterError(f"cannot write to '{text}'", hint="give a local path, or an open stream")
@@ -50,12 +50,12 @@ def parse_local_path(target: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def _writing(path: Path) -> Generator[Path]:
-    """Where it is until it is complete: in the same folder, so that it can be renamed."""
+def _reserve_part(path: Path) -> Generator[Path]:
+    """Give the path of the incomplete file or folder: beside the target, so that it can be renamed."""
     folder = path.absolute().parent
     try:
         if not folder.is_dir():
-            raise NotFound(f"there is no folder '{path.parent}'", hint="make it first")
+            raise NotFound(f"there is no folder '{path.parent}'", hint="create it first")
         yield folder / f".omnigraph-{token_hex(8)}.part"
     except OSError as error:
         raise StorageError(f"'{path}' cannot be written: {error.strerror or error}") from error

@@ -1,4 +1,4 @@
-"""The edges at one node, found by the indexes on their ends."""
+"""Find the edges of one node, by the indexes on edge ends."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _TEXTS: Final = ("edge", "id", "from", "to", "direction", "neighbor", "neighbor_
 def find_neighbors(
     snapshot: Snapshot, catalog: Catalog, name: str, key: Key, edge: str | None, direction: Direction
 ) -> pa.Table:
-    """The edges at a node, by type and id: ``edge, id, from, to, direction, neighbor, neighbor_type``.
+    """Return the edges of a node, sorted by type and id: ``edge, id, from, to, direction, neighbor, neighbor_type``.
 
-    The properties of the edges follow if one type of them is asked for. A loop is there once, as going out.
+    If one edge type is given, its properties follow. A loop is listed once, as outgoing.
     """
     if direction not in _ENDS:
         raise ParameterError(f"direction is {direction!r}", hint=f"use {', '.join(get_args(Direction))}")
     node = require_node_type(catalog, name)
     id_ = resolve_id(node, key)
-    edges = list(catalog.edges_of(node.name)) if edge is None else [_chosen(catalog, edge, node, direction)]
+    edges = list(catalog.edges_of(node.name)) if edge is None else [_select_edge_type(catalog, edge, node, direction)]
     properties = [] if edge is None else [each for each in value_columns_of(edges[0]) if each in edges[0].properties]
     schema = pa.schema([pa.field(text, pa.string(), nullable=False) for text in _TEXTS])
     if properties:
@@ -46,27 +46,27 @@ def find_neighbors(
     found = [
         rows
         for each in edges
-        for rows in _edges_at(snapshot, each, id_, _ends(each, node, direction), properties, schema)
+        for rows in _read_edges(snapshot, each, id_, _ends_at(each, node, direction), properties, schema)
     ]
     return pa.Table.from_batches(found, schema).sort_by([("edge", "ascending"), ("id", "ascending")])
 
 
-def _chosen(catalog: Catalog, name: str, node: NodeType, direction: Direction) -> EdgeType:
+def _select_edge_type(catalog: Catalog, name: str, node: NodeType, direction: Direction) -> EdgeType:
     edge = require_edge_type(catalog, name)
-    if not _ends(edge, node, direction):
-        way = {"out": "begins", "in": "ends", "both": "begins or ends"}[direction]
+    if not _ends_at(edge, node, direction):
+        verb = {"out": "begins", "in": "ends", "both": "begins or ends"}[direction]
         hint = f"{edge.name} goes from {edge.from_type} to {edge.to_type}"
-        raise ParameterError(f"no {edge.name} {way} at a {node.name}", hint=hint)
+        raise ParameterError(f"no {edge.name} {verb} at a {node.name}", hint=hint)
     return edge
 
 
-def _ends(edge: EdgeType, node: NodeType, direction: Direction) -> tuple[str, ...]:
-    """The ends of an edge at which a node of a type may stand, of those that are asked for."""
+def _ends_at(edge: EdgeType, node: NodeType, direction: Direction) -> tuple[str, ...]:
+    """The end columns of an edge type where a node of this type can be, for a direction."""
     at = {"src": edge.from_type, "dst": edge.to_type}
     return tuple(end for end in _ENDS[direction] if at[end] == node.name)
 
 
-def _edges_at(
+def _read_edges(
     snapshot: Snapshot,
     edge: EdgeType,
     id_: str,
@@ -79,22 +79,22 @@ def _edges_at(
     at_node = AnyOf(ends, pa.array([id_], pa.string()))
     for rows in open_type_rows(snapshot, edge).read(["id", "src", "dst", *properties], [at_node]):
         source, target = column_of(rows, "src"), column_of(rows, "dst")
-        leaves = compute("equal", source if "src" in ends else target, id_)
+        is_outgoing = compute("equal", source if "src" in ends else target, id_)
         if "src" not in ends:
-            leaves = compute("invert", leaves)
+            is_outgoing = compute("invert", is_outgoing)
         columns = [
-            _repeated(edge.name, rows.num_rows),
+            _repeat(edge.name, rows.num_rows),
             column_of(rows, "id"),
             source,
             target,
-            compute("if_else", leaves, "out", "in"),
-            compute("if_else", leaves, target, source),
-            compute("if_else", leaves, edge.to_type, edge.from_type),
+            compute("if_else", is_outgoing, "out", "in"),
+            compute("if_else", is_outgoing, target, source),
+            compute("if_else", is_outgoing, edge.to_type, edge.from_type),
             *(column_of(rows, name) for name in properties),
         ]
-        cast_ = [column.cast(type_) for column, type_ in zip(columns, schema.types, strict=True)]
-        yield pa.RecordBatch.from_arrays(cast_, schema=schema)
+        arrays = [column.cast(type_) for column, type_ in zip(columns, schema.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _repeated(text: str, count: int) -> Values:
+def _repeat(text: str, count: int) -> Values:
     return pa.array([text]).take(pa.array([0] * count, pa.int64()))

@@ -1,4 +1,4 @@
-"""Reading without a query: the rows of a type, and one entity by its id."""
+"""Read the rows of a type, or one entity by its id, without a query."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Key: TypeAlias = "str | Mapping[str, object] | object"
-"""An entity: its id, the values of its key by name, or the value of a key of one property."""
+"""How a caller names an entity: its id, the values of its key by name, or the value of a single-property key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Rows of one type, not read yet. They stay the same whatever is written meanwhile, and can be read again.
+    """Rows of one type, read lazily from one snapshot: later writes do not change them, and they can be read again.
 
-    Whatever speaks Arrow takes it as it is: ``pa.table(scan)``, ``polars.DataFrame(scan)``, ``load(nodes=...)``.
+    A scan is an Arrow stream: ``pa.table(scan)``, ``polars.DataFrame(scan)`` and ``load(nodes=...)`` accept it.
     """
 
     schema: pa.Schema
     branch: str
     commit: Commit | None
-    """The newest commit whose rows these are."""
+    """The commit that is read."""
     _rows: TypeRows = field(repr=False)
     _columns: tuple[str, ...] = field(repr=False)
     _conditions: tuple[Condition, ...] = field(repr=False)
@@ -56,15 +56,15 @@ class Scan:
             yield to_public_batch(rows, self.schema)
 
     def reader(self) -> pa.RecordBatchReader:
-        """The rows in batches, as Arrow streams them."""
+        """Return a reader of record batches."""
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     def to_arrow(self) -> pa.Table:
-        """All rows."""
+        """Read all rows as an Arrow table."""
         return self.reader().read_all()
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas frame."""
+        """Read all rows as a pandas DataFrame."""
         return self.to_arrow().to_pandas()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -74,18 +74,20 @@ class Scan:
 def scan_nodes(
     snapshot: Snapshot, catalog: Catalog, name: str, given: Filter | None, columns: Sequence[str] | None
 ) -> Scan:
-    """The nodes of a type."""
-    return _scan(snapshot, require_node_type(catalog, name), given, columns)
+    """Scan the nodes of a type."""
+    return _open_scan(snapshot, require_node_type(catalog, name), given, columns)
 
 
 def scan_edges(
     snapshot: Snapshot, catalog: Catalog, name: str, given: Filter | None, columns: Sequence[str] | None
 ) -> Scan:
-    """The edges of a type."""
-    return _scan(snapshot, require_edge_type(catalog, name), given, columns)
+    """Scan the edges of a type."""
+    return _open_scan(snapshot, require_edge_type(catalog, name), given, columns)
 
 
-def _scan(snapshot: Snapshot, type_: NodeType | EdgeType, given: Filter | None, columns: Sequence[str] | None) -> Scan:
+def _open_scan(
+    snapshot: Snapshot, type_: NodeType | EdgeType, given: Filter | None, columns: Sequence[str] | None
+) -> Scan:
     stored = resolve_columns(type_, columns)
     return Scan(
         public_schema_of(type_, stored),
@@ -103,7 +105,7 @@ def _scan(snapshot: Snapshot, type_: NodeType | EdgeType, given: Filter | None, 
 def get_entity(
     snapshot: Snapshot, catalog: Catalog, name: str, key: Key, columns: Sequence[str] | None = None
 ) -> dict[str, object] | None:
-    """One node or edge; None if there is none."""
+    """Read one node or edge; None if it does not exist."""
     type_ = require_type(catalog, name)
     stored = resolve_columns(type_, columns)
     schema = public_schema_of(type_, stored)
@@ -114,30 +116,32 @@ def get_entity(
 
 
 def build_id_condition(type_: NodeType | EdgeType, key: Key) -> Condition:
-    """The condition that only one entity fulfils."""
+    """Build the condition that selects one entity."""
     return AnyOf(("id",), pa.array([resolve_id(type_, key)], pa.string()))
 
 
 def resolve_id(type_: NodeType | EdgeType, key: Key) -> str:
-    """The id that is meant: given as such, or made of the values of a key."""
+    """Return the id of an entity that is named by its id or by the values of its key."""
     if isinstance(key, str):
         return key
     if isinstance(type_, NodeType) and type_.key is not None:
         if isinstance(key, Mapping):
-            return _key_text(type_, type_.key, cast("Mapping[str, object]", key))
+            return _build_id(type_, type_.key, cast("Mapping[str, object]", key))
         if len(type_.key) == 1 and not isinstance(key, tuple | list):
-            return _key_text(type_, type_.key, {type_.key[0]: key})
+            return _build_id(type_, type_.key, {type_.key[0]: key})
         parts = ", ".join(f"{part!r}: ..." for part in type_.key)
-        raise ParameterError(f"{key!r} is no key of {type_.name}", hint=f"give {{{parts}}}, or its id")
-    raise ParameterError(f"{key!r} is no id of {type_.name}", hint="give its id, a text")
+        raise ParameterError(f"{key!r} is not a key of {type_.name}", hint=f"give {{{parts}}}, or its id")
+    raise ParameterError(f"{key!r} is not an id of {type_.name}", hint="give its id, a text")
 
 
-def _key_text(type_: NodeType, parts: Sequence[str], values: Mapping[str, object]) -> str:
+def _build_id(type_: NodeType, parts: Sequence[str], values: Mapping[str, object]) -> str:
     unknown = [name for name in values if name not in parts]
     if unknown or len(values) < len(parts):
-        wrong = f"'{unknown[0]}' is no part of it" if unknown else f"{_listed(set(parts) - set(values))} is missing"
-        hint = (suggest_similar(str(unknown[0]), parts) if unknown else None) or f"give {_listed(parts)}"
-        raise ParameterError(f"no key of {type_.name}: {wrong}", hint=hint)
+        wrong = (
+            f"'{unknown[0]}' is not part of it" if unknown else f"{_quote_names(set(parts) - set(values))} is missing"
+        )
+        hint = (suggest_similar(str(unknown[0]), parts) if unknown else None) or f"give {_quote_names(parts)}"
+        raise ParameterError(f"not a key of {type_.name}: {wrong}", hint=hint)
     columns: dict[str, Values] = {}
     for part in parts:
         declared = type_.properties[part].type
@@ -148,5 +152,5 @@ def _key_text(type_: NodeType, parts: Sequence[str], values: Mapping[str, object
     return cast("list[str]", ids_of(type_, pa.record_batch(columns)).to_pylist())[0]
 
 
-def _listed(names: Sequence[str] | set[str]) -> str:
+def _quote_names(names: Sequence[str] | set[str]) -> str:
     return ", ".join(f"'{name}'" for name in sorted(names))

@@ -1,6 +1,6 @@
-"""Blobs, read: one cell whole or by range, and whole columns of them while rows stream by.
+"""Read blobs: one value, whole or by range, and whole columns.
 
-A scan shows only where the bytes of a blob lie. Bytes that were given as the URI of an object stay there, and are
+A scan of a blob column gives descriptors of where the bytes are stored. An external blob stays at its URI and is
 fetched from there.
 """
 
@@ -23,21 +23,22 @@ from omnigraph.read.rows.scan import Key, build_id_condition, resolve_id
 from omnigraph.read.rows.type_rows import blob_properties_of, open_type_rows, require_type
 from omnigraph.storage.arrow_schema import BLOB
 from omnigraph.storage.columns import Rows, Values, column_of, compute, to_list
-from omnigraph.storage.lance_errors import translated
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.lance_internals import translated
+from omnigraph.storage.table import ROW_ADDRESS, Table
 
 INLINE_PREFIX: Final = "base64:"
 EXTERNAL_BLOB: Final = 3
-"""The kind of a blob whose bytes lie outside of the graph."""
+"""The descriptor kind of a blob that is stored outside of the graph."""
 
-_PIECE: Final = 8 * 1024 * 1024
-_UNMEASURED: Final = 1024 * 1024
+_READ_BYTES: Final = 8 * 1024 * 1024
+_GUESSED_BYTES: Final = 1024 * 1024
+"""The assumed size of an external blob, which is not known."""
 
 BlobDescriptor: TypeAlias = "dict[str, int | str] | None"
 
 
 class BlobValue(TypedDict):
-    """A blob as Lance takes it: its bytes, or the URI of an object or of a part of one."""
+    """A blob in the form that Lance writes: its bytes, or the URI of an object, or a range of one."""
 
     data: bytes | None
     uri: str | None
@@ -48,7 +49,7 @@ class BlobValue(TypedDict):
 def read_blob(
     snapshot: Snapshot, catalog: Catalog, name: str, key: Key, property_: str, offset: int, length: int | None
 ) -> bytes | None:
-    """The bytes of one blob, or a part of them; None if there is no blob. Beyond its end there is nothing."""
+    """Read a blob, or a range of it; None if the value is null. A range beyond the end is cut or empty."""
     if offset < 0 or (length is not None and length < 0):
         raise ParameterError(f"offset is {offset} and length is {length}", hint="neither may be negative")
     type_ = require_type(catalog, name)
@@ -68,10 +69,10 @@ def read_blob(
         raise NotFound(f"no {type_.name} '{resolve_id(type_, key)}' in this snapshot")
     if property_ not in rows.table.schema.names:
         return None
-    return _part(rows.table, property_, addresses[0], offset, length)
+    return _read_range(rows.table, property_, addresses[0], offset, length)
 
 
-def _part(table: Table, column: str, address: int, offset: int, length: int | None) -> bytes | None:
+def _read_range(table: Table, column: str, address: int, offset: int, length: int | None) -> bytes | None:
     with translated(f"{table.subject}, blob '{column}'"):
         (file,) = table.dataset.take_blobs(column, addresses=[address])
         if file is None:
@@ -80,21 +81,21 @@ def _part(table: Table, column: str, address: int, offset: int, length: int | No
             size = file.size()
             start = min(offset, size)
             file.seek(start)
-            wanted = size - start if length is None else min(length, size - start)
-            found = file.read(wanted) if wanted else b""
-    if len(found) != wanted:
+            count = size - start if length is None else min(length, size - start)
+            found = file.read(count) if count else b""
+    if len(found) != count:
         raise StorageError(f"{table.subject}: blob '{column}' ended after {start + len(found)} of {size} bytes")
     return found
 
 
 def measure_blob(table: Table, column: str, address: int) -> int:
-    """How many bytes of a blob there are, every one of them read; few are held at a time."""
+    """Return the size of a blob by reading all of its bytes, in pieces."""
     size = 0
     with translated(f"{table.subject}, blob '{column}'"):
         (file,) = table.dataset.take_blobs(column, addresses=[address])
         if file is not None:
             with file:
-                while piece := file.read(_PIECE):
+                while piece := file.read(_READ_BYTES):
                     size += len(piece)
     return size
 
@@ -103,28 +104,28 @@ def measure_blob(table: Table, column: str, address: int) -> int:
 
 
 def estimate_blob_sizes(rows: Rows, column: str) -> npt.NDArray[np.float64]:
-    """About how many bytes each blob has; nobody has measured those that lie elsewhere."""
+    """Estimate the size of each blob; the size of an external object is not known."""
     blobs = column_of(rows, column)
     if blobs.null_count == len(blobs):
         return np.zeros(len(blobs))
-    kinds, sizes = (_numbers(blobs, name) for name in ("kind", "size"))
-    return np.where((kinds == EXTERNAL_BLOB) & (sizes == 0), _UNMEASURED, sizes)
+    kinds, sizes = (_numbers_of(blobs, name) for name in ("kind", "size"))
+    return np.where((kinds == EXTERNAL_BLOB) & (sizes == 0), _GUESSED_BYTES, sizes)
 
 
-def _numbers(blobs: Values, name: str) -> npt.NDArray[np.float64]:
+def _numbers_of(blobs: Values, name: str) -> npt.NDArray[np.float64]:
     found = compute("struct_field", blobs, options=pc.StructFieldOptions([name]))
     return compute("coalesce", found.cast(pa.float64()), pa.scalar(0.0)).to_numpy(zero_copy_only=False)
 
 
 def read_blob_bytes(table: Table, column: str, rows: pa.RecordBatch) -> Values:
-    """The blobs of rows that came with their addresses, with what lies elsewhere fetched."""
+    """Read the bytes of all blobs, external ones too; the rows come with their addresses."""
     descriptors = descriptors_of(rows, column)
-    there = [at for at, found in enumerate(descriptors) if found is not None]
-    return pa.array(read_stored_bytes(table, column, rows, there), pa.large_binary())
+    filled = [at for at, found in enumerate(descriptors) if found is not None]
+    return pa.array(read_stored_bytes(table, column, rows, filled), pa.large_binary())
 
 
 def read_blob_texts(table: Table, column: str, rows: pa.RecordBatch) -> pa.LargeStringArray:
-    """The blobs of rows that came with their addresses, as records give them: their bytes, or the URI of an object."""
+    """Read blobs in the text form of records: bytes as base64, or the URI of an external object."""
     descriptors = descriptors_of(rows, column)
     stored = [at for at, found in enumerate(descriptors) if found is not None and not _is_whole_object(found)]
     contents = read_stored_bytes(table, column, rows, stored)
@@ -140,17 +141,17 @@ def read_blob_texts(table: Table, column: str, rows: pa.RecordBatch) -> pa.Large
 
 
 def descriptors_of(rows: Rows, column: str) -> list[BlobDescriptor]:
-    """Where the blobs of a column lie, as a scan shows it."""
+    """The descriptors of a scanned blob column."""
     return cast("list[BlobDescriptor]", to_list(column_of(rows, column)))
 
 
 def _is_whole_object(found: dict[str, int | str]) -> bool:
-    """A part of an object has no text form: its bytes have to be taken."""
+    """Whether a blob is a whole external object. A range of one has no text form, so its bytes are read."""
     return found["kind"] == EXTERNAL_BLOB and not found["size"]
 
 
 def read_stored_bytes(table: Table, column: str, rows: Rows, places: Sequence[int]) -> list[bytes | None]:
-    """The bytes at some places, and None at the others."""
+    """Read the bytes at some positions; None at all others."""
     found: list[bytes | None] = [None] * rows.num_rows
     if places:
         addresses = to_list(column_of(rows, ROW_ADDRESS).take(pa.array(places, pa.int64())))
@@ -161,28 +162,28 @@ def read_stored_bytes(table: Table, column: str, rows: Rows, places: Sequence[in
     return found
 
 
-# --------------------------------------------------------------------------------------------- to be written again
+# --------------------------------------------------------------------------------------------- as a write takes them
 
 
 def to_blob_array(values: Sequence[BlobValue | None]) -> Values:
-    """Blobs as a column of what Lance takes."""
+    """Build a blob column in the form that Lance writes."""
     return pa.array(values, BLOB)
 
 
 def make_blob_value(data: bytes | None = None, uri: str | None = None) -> BlobValue:
-    """A blob by its bytes, or by the URI of an object."""
+    """Build a blob from its bytes or from the URI of an object."""
     return BlobValue(data=data, uri=uri, position=None, size=None)
 
 
 def read_writable_blobs(table: Table, column: str, rows: Rows) -> Values:
-    """The blobs of rows that came with their addresses, as they can be written: bytes, or where these lie outside."""
+    """Read blobs in the form that Lance writes; an external blob stays a URI. The rows come with their addresses."""
     descriptors = descriptors_of(rows, column)
     stored = [at for at, found in enumerate(descriptors) if found is not None and found["kind"] != EXTERNAL_BLOB]
     contents = read_stored_bytes(table, column, rows, stored)
-    return to_blob_array([_written_again(found, data) for found, data in zip(descriptors, contents, strict=True)])
+    return to_blob_array([_to_blob_value(found, data) for found, data in zip(descriptors, contents, strict=True)])
 
 
-def _written_again(found: BlobDescriptor, data: bytes | None) -> BlobValue | None:
+def _to_blob_value(found: BlobDescriptor, data: bytes | None) -> BlobValue | None:
     if found is None:
         return None
     if found["kind"] != EXTERNAL_BLOB:
@@ -193,7 +194,7 @@ def _written_again(found: BlobDescriptor, data: bytes | None) -> BlobValue | Non
 
 
 def blob_to_text(value: BlobValue) -> str:
-    """A blob as records give it: its bytes, or the URI of an object; which part of an object stands after ``#``."""
+    """Return the text form of a blob: its bytes as base64, or its URI; a range of an object follows after ``#``."""
     if value["data"] is not None:
         return INLINE_PREFIX + base64.b64encode(value["data"]).decode()
     part = "" if value["size"] is None else f"#{value['position']}+{value['size']}"

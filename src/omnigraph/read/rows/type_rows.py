@@ -1,8 +1,7 @@
-"""Rows of one type as a snapshot has them: the columns that its schema declares, whatever those of the table are.
+"""Read the rows of one type with the columns that the schema of the snapshot declares, even from a lagging table.
 
-A table that lags behind the schema has nulls or defaults where it lacks a column, and its values are cast. Outside, the
-ends of an edge are called ``from`` and ``to``, as in records, and a DateTime is a timestamp in UTC rather than Arrow's
-date64, which loses the time of day in many hands.
+A column that the table lacks reads as null or as its default, and values are cast to the declared types. In public,
+the ends of an edge are called ``from`` and ``to``, as in records, and a DateTime is a timestamp in UTC.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.filters import Condition
 from omnigraph.storage.lagging_columns import read_declared_column
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.table import ROW_ADDRESS, Table
 
 PUBLIC_NAMES: Final = {"src": "from", "dst": "to"}
-"""The columns of a table that have another name outside."""
+"""The public names of the table columns that have another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypeRows:
-    """The rows of one type; ``table`` is None while a branch has no table of it yet."""
+    """The rows of one type. ``table`` is None while the branch has no table of the type."""
 
     type: NodeType | EdgeType
     table: Table | None
@@ -44,55 +43,55 @@ class TypeRows:
         with_address: bool = False,
         in_fragments: Collection[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Columns of the table, in the types of the schema, of the rows that fulfil all conditions.
+        """Read columns, in their declared types, of the rows that satisfy all conditions.
 
-        With their addresses, blobs among the columns stay as the table shows them: where their bytes lie.
+        ``with_address`` adds the row addresses; a blob column then holds descriptors of where the bytes are stored.
         """
         if self.table is None:
             return
         declared = dict(zip(*_names_and_types(arrow_schema(self.type)), strict=True))
-        there = dict(zip(*_names_and_types(self.table.schema), strict=True))
-        pushed = [sql for each in conditions if (sql := _pushed(each, declared, there)) is not None]
-        rest = [each for each in conditions if _pushed(each, declared, there) is None]
-        wanted = list(dict.fromkeys([*columns, *(column for each in rest for column in each.columns)]))
-        # The id stands for the rows where the table has none of the columns.
-        scanned = [name for name in wanted if name in there] or ["id"]
+        stored = dict(zip(*_names_and_types(self.table.schema), strict=True))
+        pushed = [sql for each in conditions if (sql := _push_down(each, declared, stored)) is not None]
+        rest = [each for each in conditions if _push_down(each, declared, stored) is None]
+        required = list(dict.fromkeys([*columns, *(column for each in rest for column in each.columns)]))
+        # Where the table has none of the columns, the ids give the number of rows.
+        scanned = [name for name in required if name in stored] or ["id"]
         filter_ = " AND ".join(f"({sql})" for sql in pushed) or None
         batches = self.table.scan(scanned, filter=filter_, with_row_address=with_address, in_fragments=in_fragments)
-        if not rest and all(there.get(name) == declared[name] for name in columns):
+        if not rest and all(stored.get(name) == declared[name] for name in columns):
             yield from batches
             return
-        shown_last = [ROW_ADDRESS] if with_address else []
+        addresses = [ROW_ADDRESS] if with_address else []
         for batch in batches:
-            found = {name: read_declared_column(self.type, batch, name, declared[name]) for name in wanted}
-            found |= {name: column_of(batch, name) for name in shown_last}
-            yield _fulfilling(pa.RecordBatch.from_pydict(found), rest).select([*columns, *shown_last])
+            found = {name: read_declared_column(self.type, batch, name, declared[name]) for name in required}
+            found |= {name: column_of(batch, name) for name in addresses}
+            yield _filter_rows(pa.RecordBatch.from_pydict(found), rest).select([*columns, *addresses])
 
 
 def open_type_rows(snapshot: Snapshot, type_: NodeType | EdgeType) -> TypeRows:
-    """The rows of a type."""
-    there = type_.table_key in snapshot.pins
-    return TypeRows(type_, snapshot.table(type_.table_key) if there else None)
+    """Open the rows of a type in a snapshot."""
+    exists = type_.table_key in snapshot.pins
+    return TypeRows(type_, snapshot.table(type_.table_key) if exists else None)
 
 
 def require_node_type(catalog: Catalog, name: str) -> NodeType:
-    """The node type of a name."""
+    """Return the node type of a name, or raise ``NotFound``."""
     found = catalog.nodes.get(name)
     if found is None:
-        raise _no_such("node type", name, catalog.nodes)
+        raise _type_not_found("node type", name, catalog.nodes)
     return found
 
 
 def require_edge_type(catalog: Catalog, name: str) -> EdgeType:
-    """The edge type of a name, in any case."""
-    found = catalog.edge(name)
+    """Return the edge type of a name, in upper or lower case, or raise ``NotFound``."""
+    found = catalog.find_edge(name)
     if found is None:
-        raise _no_such("edge type", name, catalog.edges)
+        raise _type_not_found("edge type", name, catalog.edges)
     return found
 
 
 def require_type(catalog: Catalog, name: str) -> NodeType | EdgeType:
-    """The type of a name, or of a table key; where a node and an edge type share the name, the node type."""
+    """Return the type of a name or of a table key, or raise ``NotFound``. A node type wins over an edge type."""
     if TableKey.is_key(name):
         key = TableKey(name)
         return (
@@ -100,45 +99,47 @@ def require_type(catalog: Catalog, name: str) -> NodeType | EdgeType:
             if key.kind == "node"
             else require_edge_type(catalog, key.type_name)
         )
-    found = catalog.nodes.get(name) or catalog.edge(name)
+    found = catalog.nodes.get(name) or catalog.find_edge(name)
     if found is None:
-        raise _no_such("type", name, [*catalog.nodes, *catalog.edges])
+        raise _type_not_found("type", name, [*catalog.nodes, *catalog.edges])
     return found
 
 
-def _no_such(kind: str, name: str, known: Iterable[str]) -> NotFound:
+def _type_not_found(kind: str, name: str, known: Iterable[str]) -> NotFound:
     return NotFound(f"no {kind} '{name}' in this snapshot", hint=suggest_similar(name, known), details={"type": name})
 
 
-# --------------------------------------------------------------------------------------------- as the schema says
+# --------------------------------------------------------------------------------------------- filters
 
 
 def _names_and_types(schema: pa.Schema) -> tuple[list[str], list[pa.DataType]]:
     return schema.names, schema.types
 
 
-def _pushed(condition: Condition, declared: Mapping[str, pa.DataType], there: Mapping[str, pa.DataType]) -> str | None:
-    """The filter of a condition, if the table has its columns as the schema declares them."""
-    same = all(there.get(column) == declared[column] for column in condition.columns)
+def _push_down(
+    condition: Condition, declared: Mapping[str, pa.DataType], stored: Mapping[str, pa.DataType]
+) -> str | None:
+    """Return the SQL of a condition if the table has its columns in their declared types."""
+    same = all(stored.get(column) == declared[column] for column in condition.columns)
     return condition.sql() if same else None
 
 
-def _fulfilling(rows: pa.RecordBatch, conditions: Iterable[Condition]) -> pa.RecordBatch:
+def _filter_rows(rows: pa.RecordBatch, conditions: Iterable[Condition]) -> pa.RecordBatch:
     for condition in conditions:
-        rows = rows.filter(_in_one_piece(condition.mask(pa.Table.from_batches([rows]))))
+        rows = rows.filter(_combine_chunks(condition.mask(pa.Table.from_batches([rows]))))
     return rows
 
 
-def _in_one_piece(mask: pa.BooleanArray) -> pa.BooleanArray:
+def _combine_chunks(mask: pa.BooleanArray) -> pa.BooleanArray:
     found = cast("pa.BooleanArray | pa.ChunkedArray[pa.BooleanScalar]", mask)
     return cast("pa.BooleanArray", found.combine_chunks()) if isinstance(found, pa.ChunkedArray) else found
 
 
-# --------------------------------------------------------------------------------------------- as it is shown
+# --------------------------------------------------------------------------------------------- columns
 
 
 def value_columns_of(type_: NodeType | EdgeType) -> list[str]:
-    """The columns of a type's table that hold values: all but blobs."""
+    """The columns of a type's table that are not blobs."""
     blobs = blob_properties_of(type_)
     return [name for name in arrow_schema(type_).names if name not in blobs]
 
@@ -149,13 +150,13 @@ def blob_properties_of(type_: NodeType | EdgeType) -> list[str]:
 
 
 def public_schema_of(type_: NodeType | EdgeType, columns: Iterable[str]) -> pa.Schema:
-    """Columns of a type's table as they are seen outside: by other names, and as other types."""
+    """The public schema of some columns of a type's table: public names and types."""
     declared = arrow_schema(type_)
     fields = [cast("pa.Field[pa.DataType]", declared.field(name)) for name in columns]
     types = to_public_schema(pa.schema(fields)).types
     return pa.schema(
         [
-            pa.field(PUBLIC_NAMES.get(field.name, field.name), type_seen, field.nullable)
-            for field, type_seen in zip(fields, types, strict=True)
+            pa.field(PUBLIC_NAMES.get(field.name, field.name), public_type, field.nullable)
+            for field, public_type in zip(fields, types, strict=True)
         ]
     )

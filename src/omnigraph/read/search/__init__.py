@@ -1,4 +1,4 @@
-"""Search in a query: words in texts, nearest vectors, fusion of rankings, and the providers of embeddings."""
+"""Search functions of queries: text search, nearest vectors, fusion of rankings, and embedding providers."""
 
 from omnigraph.read.search.embedding import Embedder, EmbeddingSettings, create_embedder, resolve_embedding_settings
 from omnigraph.read.search.scores import Ranking, Search, execute_fuse, execute_top_ranked, rankings_of

@@ -1,7 +1,7 @@
-"""Texts to vectors: the settings, two providers behind one protocol, and what every answer is held to.
+"""Embed texts as vectors: settings, providers, and the checks of what a provider returns.
 
-``openai-compatible`` asks a server; ``mock`` computes, without a network, always the same. Whoever answers: a vector
-of another length, of zeros, or with something in it that is no number is refused, and all others are given length 1.
+``openai-compatible`` calls a server; ``mock`` computes deterministic vectors without a network. A vector of the wrong
+dimension, of zeros, or with a value that is not finite is refused. All others are scaled to length 1.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ _PREFIX: Final = "OMNIGRAPH_EMBED_"
 _FROM_ENVIRONMENT: Final = ("provider", "url", "model", "api_key", "timeout")
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
-"""One vector of length 1 in each row."""
+"""A matrix with one vector of length 1 in each row."""
 
 
 class EmbeddingClient(Protocol):
     """A provider of embeddings."""
 
     def embed(self, texts: Sequence[str], dimension: int, model: str | None) -> list[npt.NDArray[np.float64]]:
-        """One vector for each text, as the provider gives it."""
+        """Return one vector for each text, as the provider computes it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSettings:
-    """How texts are embedded. Times are in seconds: of one request, and of all requests and retries of one call."""
+    """How texts are embedded. ``timeout`` limits one request, ``deadline`` one call with its retries, in seconds."""
 
     provider: str
     url: str | None = None
     model: str | None = None
-    # Never printed.
+    # Secret: never printed.
     api_key: str | None = field(default=None, repr=False)
     timeout: float = 30.0
     deadline: float = 120.0
     batch: int = 128
-    """Texts in one request."""
+    """The number of texts in one request."""
     attempts: int = 5
     backoff: float = 0.5
-    """The pause before the first retry; it doubles with each."""
+    """The pause before the first retry in seconds; it doubles with each retry."""
 
     def __post_init__(self) -> None:
         if self.provider not in (OPENAI_COMPATIBLE, MOCK):
@@ -69,11 +69,11 @@ class EmbeddingSettings:
 def resolve_embedding_settings(
     given: EmbeddingSettings | Mapping[str, object] | None, environment: Mapping[str, str] | None = None
 ) -> EmbeddingSettings:
-    """The settings that were given, or those of the environment: ``OMNIGRAPH_EMBED_PROVIDER`` and its like."""
+    """Return the given settings, or those of the environment variables ``OMNIGRAPH_EMBED_*``."""
     if isinstance(given, EmbeddingSettings):
         return given
     if given is None:
-        return _from_environment(os.environ if environment is None else environment)
+        return _read_environment(os.environ if environment is None else environment)
     names = [each.name for each in fields(EmbeddingSettings)]
     unknown = [name for name in given if name not in names]
     if unknown:
@@ -84,31 +84,31 @@ def resolve_embedding_settings(
     for name in ("url", "model", "api_key"):
         if not isinstance(given.get(name), str | None):
             raise ParameterError(f"the {name} of embeddings is not a text", hint="give a text")
-    # Numbers are checked where the settings are made, whoever makes them.
-    make = cast("Callable[..., EmbeddingSettings]", EmbeddingSettings)
-    return make(**given)
+    # Numbers are checked by the constructor.
+    construct = cast("Callable[..., EmbeddingSettings]", EmbeddingSettings)
+    return construct(**given)
 
 
-def _from_environment(environment: Mapping[str, str]) -> EmbeddingSettings:
-    named = {name: environment.get(f"{_PREFIX}{name.upper()}", "") for name in _FROM_ENVIRONMENT}
-    given: dict[str, object] = {name: text for name, text in named.items() if text}
+def _read_environment(environment: Mapping[str, str]) -> EmbeddingSettings:
+    texts = {name: environment.get(f"{_PREFIX}{name.upper()}", "") for name in _FROM_ENVIRONMENT}
+    given: dict[str, object] = {name: text for name, text in texts.items() if text}
     if "provider" not in given:
         raise EmbeddingError(
-            "a text has to be embedded, and no provider of embeddings is set",
+            "a text must be embedded, but no embedding provider is set",
             hint=f"set {_PREFIX}PROVIDER to {OPENAI_COMPATIBLE} or {MOCK}, or open the graph with embed=",
         )
     if "timeout" in given:
-        # What is no number is refused below, by its name.
+        # A text that is not a number is refused below.
         with suppress(ValueError):
-            given["timeout"] = float(named["timeout"])
+            given["timeout"] = float(texts["timeout"])
     return resolve_embedding_settings(given)
 
 
 def _check_number(name: str, value: object, above: float, *, whole: bool = False) -> None:
     is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
     if not is_number or not above < cast(float, value) < np.inf:
-        wanted = "a whole number" if whole else "a number"
-        raise ParameterError(f"the {name} of embeddings is {value!r}", hint=f"give {wanted} above 0")
+        expected = "a whole number" if whole else "a number"
+        raise ParameterError(f"the {name} of embeddings is {value!r}", hint=f"give {expected} above 0")
 
 
 # --------------------------------------------------------------------------------------------- one model
@@ -116,24 +116,24 @@ def _check_number(name: str, value: object, above: float, *, whole: bool = False
 
 @dataclass(frozen=True, slots=True)
 class Embedder:
-    """A provider and the model that it is asked for."""
+    """An embedding provider and the model to use."""
 
     client: EmbeddingClient
     model: str | None
 
     def vectors(self, texts: Sequence[str], dimension: int) -> Vectors:
-        """One vector of length 1 for each text."""
+        """Return one vector of length 1 for each text."""
         if not texts:
             return np.zeros((0, dimension), np.float32)
-        return _checked(self.client.embed(texts, dimension, self.model), len(texts), dimension)
+        return _normalize(self.client.embed(texts, dimension, self.model), len(texts), dimension)
 
 
 def create_embedder(settings: EmbeddingSettings | None, recorded: str | None) -> Embedder:
-    """What embeds for a property whose ``@embed`` may record a model; without settings, the environment decides."""
+    """Create the embedder of a property; ``recorded`` is the model of its ``@embed``. Default settings: environment."""
     settings = resolve_embedding_settings(settings)
     if recorded is not None and settings.model not in (None, recorded):
         raise EmbeddingError(
-            f"the vectors are of the model '{recorded}', and the provider is set to '{settings.model}'",
+            f"the vectors were made by the model '{recorded}', but the provider is set to '{settings.model}'",
             hint=f"set {_PREFIX}MODEL to {recorded}, or leave it out",
             details={"recorded": recorded, "configured": settings.model},
         )
@@ -142,60 +142,60 @@ def create_embedder(settings: EmbeddingSettings | None, recorded: str | None) ->
         return Embedder(MockClient(), settings.model)
     if settings.model is None:
         hint = f'set {_PREFIX}MODEL, or record it in the schema: @embed("text", model="...")'
-        raise EmbeddingError("it is not known which model to embed with", hint=hint)
-    # Only who asks a server needs to import a client for it.
+        raise EmbeddingError("no embedding model is set", hint=hint)
+    # Imported here: only this provider needs an HTTP client.
     from omnigraph.read.search.embedding_http import HttpClient
 
     return Embedder(HttpClient(settings), settings.model)
 
 
-def _checked(vectors: Sequence[npt.NDArray[np.float64]], count: int, dimension: int) -> Vectors:
+def _normalize(vectors: Sequence[npt.NDArray[np.float64]], count: int, dimension: int) -> Vectors:
     if len(vectors) != count:
-        raise EmbeddingError(f"the provider gave {len(vectors)} vectors for {count} texts")
+        raise EmbeddingError(f"the provider returned {len(vectors)} vectors for {count} texts")
     for vector in vectors:
         if vector.shape != (dimension,):
             raise EmbeddingError(
-                f"the provider gave a vector of {vector.size} numbers; the property is Vector({dimension})",
+                f"the provider returned a vector of {vector.size} numbers; the property is Vector({dimension})",
                 hint="choose a model of that dimension",
                 details={"expected": dimension, "found": vector.size},
             )
     matrix = np.stack(vectors)
     if not np.isfinite(matrix).all():
-        raise EmbeddingError("the provider gave a vector with something in it that is no finite number")
-    # Brought to the range around 1 first: squares of very large or small numbers are infinite or zero.
+        raise EmbeddingError("the provider returned a vector with a value that is not a finite number")
+    # Scaled to 1 first: squares of very large or small numbers overflow or underflow.
     largest = np.abs(matrix).max(axis=1, keepdims=True)
     if not largest.all():
-        raise EmbeddingError("the provider gave a vector of zeros, which points nowhere")
+        raise EmbeddingError("the provider returned a vector of zeros, which has no direction")
     matrix = matrix / largest
     return (matrix / np.linalg.norm(matrix, axis=1, keepdims=True)).astype(np.float32)
 
 
 # --------------------------------------------------------------------------------------------- mock
 
-_WORD: Final = 2**64 - 1
+_MASK_64: Final = 2**64 - 1
 _FNV_BASIS: Final = 0xCBF29CE484222325
 _FNV_PRIME: Final = 0x100000001B3
 
 
 @dataclass(frozen=True, slots=True)
 class MockClient:
-    """Vectors from a hash of the text: nothing like its meaning, but always the same, and without a network."""
+    """Derives vectors from a hash of the text: meaningless but deterministic, without a network."""
 
     def embed(self, texts: Sequence[str], dimension: int, model: str | None) -> list[npt.NDArray[np.float64]]:
-        """One vector for each text; the model makes no difference."""
+        """Return one vector for each text; the model is ignored."""
         del model
-        return [_mock_vector(text, dimension) for text in texts]
+        return [_hash_to_vector(text, dimension) for text in texts]
 
 
-def _mock_vector(text: str, dimension: int) -> npt.NDArray[np.float64]:
-    """FNV-1a of the UTF-8 bytes as the seed, then one step of xorshift64 for each component, from -1 to 1."""
+def _hash_to_vector(text: str, dimension: int) -> npt.NDArray[np.float64]:
+    """Seed with FNV-1a of the UTF-8 bytes, then take one step of xorshift64 for each component, from -1 to 1."""
     state = _FNV_BASIS
     for byte in text.encode():
-        state = ((state ^ byte) * _FNV_PRIME) & _WORD
+        state = ((state ^ byte) * _FNV_PRIME) & _MASK_64
     components = np.empty(dimension, np.float32)
     for at in range(dimension):
-        state ^= (state << 13) & _WORD
+        state ^= (state << 13) & _MASK_64
         state ^= state >> 7
-        state ^= (state << 17) & _WORD
-        components[at] = 2 * (state / _WORD) - 1
+        state ^= (state << 17) & _MASK_64
+        components[at] = 2 * (state / _MASK_64) - 1
     return components.astype(np.float64)

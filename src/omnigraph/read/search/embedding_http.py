@@ -1,7 +1,7 @@
-"""Embeddings from a server: ``POST {url}/embeddings``, in batches, tried again while there is time.
+"""The client of an embedding server: ``POST {url}/embeddings``, in batches, with retries.
 
-Too many requests, errors of the server, timeouts and broken connections are tried again after a pause that doubles, or
-that the server asks for; never beyond the deadline of the call. The key is sent and never shown.
+Status 429, server errors, timeouts and broken connections are retried after a pause that doubles, or that the server
+asks for, but never beyond the deadline of the call. The API key is sent and never shown.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from omnigraph.read.search.embedding import EmbeddingSettings
 _TOO_MANY: Final = 429
 _SERVER_ERRORS: Final = 500
 _OK: Final = 200
-_SHOWN: Final = 200
+_SHOWN_BYTES: Final = 200
 
 
-class _Again(Exception):
-    """What went wrong may go right the next time; ``after`` is the pause that the server asks for, in seconds."""
+class _RetryableError(Exception):
+    """A failure that a retry may mend; ``after`` is the pause that the server asks for, in seconds."""
 
     def __init__(self, message: str, after: float | None = None) -> None:
         super().__init__(message)
@@ -36,12 +36,12 @@ class _Again(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpClient:
-    """A server that speaks the embeddings part of the OpenAI API."""
+    """A client of a server with the embeddings endpoint of the OpenAI API."""
 
     settings: EmbeddingSettings
 
     def embed(self, texts: Sequence[str], dimension: int, model: str | None) -> list[npt.NDArray[np.float64]]:
-        """One vector for each text. The deadline is one for all requests of this call."""
+        """Return one vector for each text. One deadline applies to all requests of this call."""
         deadline = time.monotonic() + self.settings.deadline
         size = self.settings.batch
         found: list[npt.NDArray[np.float64]] = []
@@ -49,7 +49,7 @@ class HttpClient:
             for begin in range(0, len(texts), size):
                 batch = list(texts[begin : begin + size])
                 body = {"model": model, "input": batch, "dimensions": dimension, "encoding_format": "float"}
-                found += _vectors(self._answer(client, orjson.dumps(body), deadline), len(batch))
+                found += _parse_vectors(self._post_with_retries(client, orjson.dumps(body), deadline), len(batch))
         return found
 
     def _headers(self) -> dict[str, str]:
@@ -58,72 +58,72 @@ class HttpClient:
             headers["Authorization"] = f"Bearer {self.settings.api_key}"
         return headers
 
-    def _answer(self, client: httpx.Client, body: bytes, deadline: float) -> bytes:
+    def _post_with_retries(self, client: httpx.Client, body: bytes, deadline: float) -> bytes:
         pause = self.settings.backoff
         for attempt in range(1, self.settings.attempts + 1):
             try:
-                return self._tried(client, body, deadline)
-            except _Again as trouble:
-                wait = pause if trouble.after is None else trouble.after
+                return self._post(client, body, deadline)
+            except _RetryableError as error:
+                wait = pause if error.after is None else error.after
                 if attempt == self.settings.attempts:
-                    self._fail(f"{trouble}, {attempt} times")
+                    self._fail(f"{error}, {attempt} times")
                 if time.monotonic() + wait >= deadline:
-                    self._fail(f"{trouble}, and the deadline of {self.settings.deadline:g} s leaves no time to retry")
+                    self._fail(f"{error}, and the deadline of {self.settings.deadline:g} s leaves no time to retry")
             time.sleep(wait)
             pause *= 2
-        raise AssertionError("the last attempt decides")
+        raise AssertionError("the last attempt returns or raises")
 
-    def _tried(self, client: httpx.Client, body: bytes, deadline: float) -> bytes:
+    def _post(self, client: httpx.Client, body: bytes, deadline: float) -> bytes:
         left = deadline - time.monotonic()
         try:
-            # A timeout of httpx is one of silence: a server that trickles is stopped by looking at the clock.
+            # The timeout of httpx applies to each read: a server that trickles is stopped by `_read_until`.
             with client.stream(
                 "POST", self._endpoint, content=body, timeout=max(0.001, min(self.settings.timeout, left))
             ) as response:
                 ends = min(deadline, time.monotonic() + self.settings.timeout)
-                answer = b"".join(_until(response, ends))
+                answer = b"".join(_read_until(response, ends))
         except httpx.TimeoutException:
-            raise _Again("it did not answer in time") from None
+            raise _RetryableError("it did not answer in time") from None
         except httpx.TransportError as error:
-            raise _Again(f"it cannot be reached: {error}") from None
+            raise _RetryableError(f"it cannot be reached: {error}") from None
         except httpx.HTTPError as error:
             self._fail(f"the request could not be made: {error}")
         if response.status_code == _TOO_MANY or response.status_code >= _SERVER_ERRORS:
-            raise _Again(f"it answered {response.status_code}", _retry_after(response))
+            raise _RetryableError(f"it answered {response.status_code}", _retry_after(response))
         if response.status_code != _OK:
-            self._fail(f"it answered {response.status_code}: {answer[:_SHOWN].decode(errors='replace')}")
+            self._fail(f"it answered {response.status_code}: {answer[:_SHOWN_BYTES].decode(errors='replace')}")
         return answer
 
     @property
     def _endpoint(self) -> httpx.URL:
-        """The URL with one more word at the end of its path; a query stays behind it."""
+        """The URL with ``/embeddings`` added to its path; a query string is kept."""
         assert self.settings.url is not None
         try:
             url = httpx.URL(self.settings.url)
         except httpx.InvalidURL as error:
-            raise ParameterError(f"the URL of embeddings is none: {error}", hint="set OMNIGRAPH_EMBED_URL") from None
+            raise ParameterError(f"the embedding URL is not valid: {error}", hint="set OMNIGRAPH_EMBED_URL") from None
         return url.copy_with(path=f"{url.path.rstrip('/')}/embeddings")
 
     def _fail(self, what: str) -> NoReturn:
-        """Say what happened, and where; neither the key nor a password of the URL is in it, whoever put it there."""
+        """Raise an error with the URL, without the key, a password or the query string of the URL."""
         message = f"embedding by {self._endpoint.copy_with(userinfo=b'', query=None)} failed: {what}"
         if self.settings.api_key:
             message = message.replace(self.settings.api_key, "***")
-        hint = "look at OMNIGRAPH_EMBED_URL and at the server, then try again"
+        hint = "check OMNIGRAPH_EMBED_URL and the server, then try again"
         raise EmbeddingError(message, hint=hint) from None
 
 
-def _until(response: httpx.Response, ends: float) -> list[bytes]:
+def _read_until(response: httpx.Response, ends: float) -> list[bytes]:
     pieces: list[bytes] = []
     for piece in response.iter_bytes():
         pieces.append(piece)
         if time.monotonic() > ends:
-            raise _Again("it did not finish its answer in time")
+            raise _RetryableError("it did not finish its answer in time")
     return pieces
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """The pause that a server asks for: seconds, or a date."""
+    """The pause that the server asks for, as seconds or as a date; None if it does not."""
     text = response.headers.get("Retry-After", "")
     if text.isascii() and text.isdigit():
         return float(text)
@@ -133,12 +133,12 @@ def _retry_after(response: httpx.Response) -> float | None:
         return None
 
 
-def _vectors(answer: bytes, count: int) -> list[npt.NDArray[np.float64]]:
-    """The vectors of an answer in the order of the texts, whatever order they came in."""
+def _parse_vectors(answer: bytes, count: int) -> list[npt.NDArray[np.float64]]:
+    """Return the vectors of an answer in the order of the texts; the answer may have another order."""
     try:
-        listed = cast("list[dict[str, object]]", orjson.loads(answer)["data"])
-        by_index = {cast(int, each["index"]): np.array(each["embedding"], np.float64) for each in listed}
+        entries = cast("list[dict[str, object]]", orjson.loads(answer)["data"])
+        by_index = {cast(int, each["index"]): np.array(each["embedding"], np.float64) for each in entries}
         return [by_index[at] for at in range(count)]
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        shown = answer[:_SHOWN].decode(errors="replace")
+        shown = answer[:_SHOWN_BYTES].decode(errors="replace")
         raise EmbeddingError(f"the provider's answer holds no list of {count} embeddings: {shown}") from error

@@ -1,4 +1,4 @@
-"""Two rankings as one, by reciprocal rank: what ``rrf`` orders by. Integers and a few floats; nothing is read."""
+"""Reciprocal rank fusion: combine two rankings into one, for ``rrf``. Works on positions in memory; reads no table."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from omnigraph.read.frames import EntityColumn, Frame, FullTable, PartialTable, 
 
 @dataclass(frozen=True, slots=True)
 class FusionResult:
-    """The entities that either ranking has, in ascending order of their positions, and their scores."""
+    """The entities of both rankings in ascending order of position, and their fused scores."""
 
     entities: Positions
     scores: npt.NDArray[np.float64]
 
     def scores_of(self, binding: EntityColumn) -> npt.NDArray[np.float64]:
-        """The score of the entity of each row; all of them were ranked."""
+        """The score of the entity of each row; every entity must be ranked."""
         return self.scores[np.searchsorted(self.entities, binding.positions)]
 
 
 def find_ranks(best: Positions, positions: Positions) -> Positions:
-    """For each position its place among the best, which are distinct; -1 where it has none."""
+    """Return the index of each position in ``best``, whose elements are distinct; -1 if it is not there."""
     order = np.argsort(best)
     ranked = best[order]
     at = np.minimum(np.searchsorted(ranked, positions), max(0, len(best) - 1))
@@ -33,56 +33,56 @@ def find_ranks(best: Positions, positions: Positions) -> Positions:
 
 
 def sort_entities(keys: npt.NDArray[np.int64] | npt.NDArray[np.float64], ids: pa.StringArray) -> Positions:
-    """How to order entities: by their keys, the smallest first, then by their ids."""
+    """Return the order of entities by key, smallest first, then by id."""
     found = pa.Table.from_arrays([pa.array(keys), ids], names=["key", "id"])
     order = pc.sort_indices(found, sort_keys=[("key", "ascending"), ("id", "ascending")])
     return order.to_numpy().astype(np.int64)
 
 
 def fuse_frames(first: Frame, second: Frame, variable: str, k: int, limit: int | None) -> tuple[Frame, FusionResult]:
-    """The rows of the entities with the best sums of ``1 / (k + number + 1)``, and the sums of all entities.
+    """Return the rows of the entities with the best sums of ``1 / (k + rank + 1)``, and the sums of all entities.
 
-    An entity's rows are those of the first frame that has it.
+    The rows of an entity are taken from the first frame that has it.
     """
-    first, second = _aligned(first, second)
-    numbered = _numbered(first, variable), _numbered(second, variable)
-    entities = np.unique(np.concatenate(numbered))
-    numbers = [_numbers(best, entities) for best in numbered]
-    scores = 1 / (k + numbers[0] + 1) + 1 / (k + numbers[1] + 1)
-    best = entities[np.lexsort((numbers[1], numbers[0], -scores))][:limit]
+    first, second = _align_entities(first, second)
+    rankings = _rank_entities(first, variable), _rank_entities(second, variable)
+    entities = np.unique(np.concatenate(rankings))
+    ranks = [_ranks_or_infinity(ranking, entities) for ranking in rankings]
+    scores = 1 / (k + ranks[0] + 1) + 1 / (k + ranks[1] + 1)
+    best = entities[np.lexsort((ranks[1], ranks[0], -scores))][:limit]
     frames = [replace(frame, ranks=find_ranks(best, frame.bindings[variable].positions)) for frame in (first, second)]
-    is_new = find_ranks(numbered[0], second.bindings[variable].positions) < 0
-    kept = [frames[0].filter(_ranks(frames[0]) >= 0), frames[1].filter((_ranks(frames[1]) >= 0) & is_new)]
+    is_new = find_ranks(rankings[0], second.bindings[variable].positions) < 0
+    kept = [frames[0].filter(_ranks_of(frames[0]) >= 0), frames[1].filter((_ranks_of(frames[1]) >= 0) & is_new)]
     return concat_frames(kept), FusionResult(entities, scores)
 
 
-def _numbered(frame: Frame, variable: str) -> Positions:
-    """The distinct entities by the best rank among their rows, then by id."""
+def _rank_entities(frame: Frame, variable: str) -> Positions:
+    """Return the distinct entities, ordered by the best rank among their rows, then by id."""
     binding = frame.bindings[variable]
     entities, rows = np.unique(binding.positions, return_inverse=True)
     ranks = np.full(len(entities), np.iinfo(np.int64).max)
-    np.minimum.at(ranks, rows, _ranks(frame))
+    np.minimum.at(ranks, rows, _ranks_of(frame))
     return entities[sort_entities(ranks, binding.entities.take_ids(entities))]
 
 
-def _numbers(best: Positions, entities: Positions) -> npt.NDArray[np.float64]:
-    """For each entity its number; infinite where it has none, so that it scores nothing and comes last."""
-    ranks = find_ranks(best, entities)
+def _ranks_or_infinity(ranking: Positions, entities: Positions) -> npt.NDArray[np.float64]:
+    """Return the rank of each entity; infinity if it has none, which adds nothing to its score."""
+    ranks = find_ranks(ranking, entities)
     return np.where(ranks < 0, np.inf, ranks)
 
 
-def _ranks(frame: Frame) -> Positions:
+def _ranks_of(frame: Frame) -> Positions:
     assert frame.ranks is not None, "both arms of a fusion are ranked"
     return frame.ranks
 
 
-# --------------------------------------------------------------------------------------------- two frames as one
+# --------------------------------------------------------------------------------------------- common positions
 
 
-def _aligned(first: Frame, second: Frame) -> tuple[Frame, Frame]:
-    """The same rows, with positions that mean the same entities in both frames."""
+def _align_entities(first: Frame, second: Frame) -> tuple[Frame, Frame]:
+    """Return the same frames where equal positions mean equal entities."""
     for name, one in first.bindings.items():
-        one, other = _of_one_population(one, second.bindings[name])
+        one, other = _align_columns(one, second.bindings[name])
         first, second = (
             first.bind(name, one.entities, one.positions),
             second.bind(name, other.entities, other.positions),
@@ -90,21 +90,22 @@ def _aligned(first: Frame, second: Frame) -> tuple[Frame, Frame]:
     return first, second
 
 
-def _of_one_population(one: EntityColumn, other: EntityColumn) -> tuple[EntityColumn, EntityColumn]:
+def _align_columns(one: EntityColumn, other: EntityColumn) -> tuple[EntityColumn, EntityColumn]:
     if one.entities == other.entities:
         return one, other
     if isinstance(other.entities, FullTable):
-        return _moved(one, other.entities), other
+        return _rebase(one, other.entities), other
     assert isinstance(one.entities, FullTable | PartialTable)
-    return one, _moved(other, one.entities)
+    return one, _rebase(other, one.entities)
 
 
-def _moved(binding: EntityColumn, population: FullTable | PartialTable) -> EntityColumn:
-    entities, numbers = np.unique(binding.positions, return_inverse=True)
-    ids = binding.entities.take_ids(entities)
-    if isinstance(population, FullTable):
-        positions = population.locate(ids)
+def _rebase(column: EntityColumn, target: FullTable | PartialTable) -> EntityColumn:
+    """Express the positions of a column in another entity set."""
+    entities, numbers = np.unique(column.positions, return_inverse=True)
+    ids = column.entities.take_ids(entities)
+    if isinstance(target, FullTable):
+        positions = target.locate(ids)
         assert not (positions < 0).any(), "both frames are of one snapshot"
     else:
-        positions = population.intern(pa.table({"id": ids}))
-    return EntityColumn(population, positions[numbers])
+        positions = target.intern(pa.table({"id": ids}))
+    return EntityColumn(target, positions[numbers])

@@ -1,7 +1,7 @@
-"""Search in a query: how near a vector is, whether words are found and how well, and the best entities by that.
+"""Evaluate the search functions of a query: distances, text matches and scores, and the top-ranked entities.
 
-What is asked of an entity does not depend on its row, so each is looked at once. Scores of texts are those among all
-texts of the table; a ranking takes the best of the entities that it is given.
+A score depends on the entity and not on its row, so it is computed once for each entity. Text scores are relative to
+all texts of the table; a ranking chooses among the entities that it is given.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import ParameterError
 from omnigraph.language.query import (
     Constant,
     Distance,
@@ -46,21 +45,21 @@ from omnigraph.read.search.text import TextQuery, search_text
 from omnigraph.read.search.vectors import DISTANCE, Vector, compute_distances, find_nearest_rows, has_vector_index
 from omnigraph.storage.columns import Values, column_of, compute
 from omnigraph.storage.filters import Condition
-from omnigraph.storage.pinned import Table
-from omnigraph.storage.searching import SCORE
+from omnigraph.storage.row_search import SCORE
+from omnigraph.storage.table import Table
 
 Ranking: TypeAlias = Distance | TextScore
 Keys: TypeAlias = npt.NDArray[np.float64]
-"""What entities are ranked by, the smallest first; NaN for those that have no rank."""
+"""The sort keys of a ranking, smallest first; NaN for an entity without a rank."""
 
 _DEFAULT_EDITS: Final = 2
 _FEW: Final = 2_000
-"""The distances of so few vectors are computed without asking Lance. A compromise, measured at 100,000 vectors of 64
-and 384 numbers: that is faster up to some 5,000 if the column is in memory, up to some 500 if rows are fetched."""
+"""Up to this number of vectors, distances are computed without Lance's index. Measured at 100,000 vectors of 64 and 384
+dimensions: that is faster up to about 5,000 if the column is in memory, and up to about 500 if rows are fetched."""
 
 
 class RankingContext(Protocol):
-    """What a ranking needs of the reading that it belongs to."""
+    """The part of the query context that a ranking needs."""
 
     @property
     def search(self) -> Search:
@@ -68,42 +67,42 @@ class RankingContext(Protocol):
         ...
 
     @property
-    def request(self) -> EvaluationContext:
-        """Its parameters."""
+    def evaluation(self) -> EvaluationContext:
+        """The parameters of the query."""
         ...
 
-    def number(self, count: Count) -> int:
-        """The value of a limit."""
+    def resolve_count(self, count: Count) -> int:
+        """Return the value of a limit."""
         ...
 
 
 # --------------------------------------------------------------------------------------------- rows of a match
 
 
-def execute_top_ranked(frame: Frame, plan: TopRanked, reading: RankingContext) -> Frame:
-    """The rows of the best entities, each row with the rank of its entity."""
-    limit = None if plan.limit is None else reading.number(plan.limit)
+def execute_top_ranked(frame: Frame, plan: TopRanked, context: RankingContext) -> Frame:
+    """Return the rows of the best entities, each with the rank of its entity."""
+    limit = None if plan.limit is None else context.resolve_count(plan.limit)
     binding = frame.bindings[plan.ranking.target.variable]
     candidates, numbers = np.unique(binding.positions, return_inverse=True)
-    conditions = _conditions(plan, reading.request)
-    best = reading.search.rank_top(plan.ranking, binding.entities, candidates, limit, conditions)
+    conditions = _pushed_conditions(plan, context.evaluation)
+    best = context.search.rank_top(plan.ranking, binding.entities, candidates, limit, conditions)
     ranks = find_ranks(best, candidates)[numbers]
     return replace(frame, ranks=ranks).filter(ranks >= 0)
 
 
-def execute_fuse(first: Frame, second: Frame, plan: Fuse, reading: RankingContext) -> Frame:
-    """The rows of the entities that are best in both rankings together."""
-    limit = None if plan.limit is None else reading.number(plan.limit)
-    frame, made = fuse_frames(first, second, plan.variable, reading.search.resolve_rank_constant(plan.k), limit)
-    reading.search.remember_fusion(plan, made)
+def execute_fuse(first: Frame, second: Frame, plan: Fuse, context: RankingContext) -> Frame:
+    """Return the rows of the best entities of two rankings together."""
+    limit = None if plan.limit is None else context.resolve_count(plan.limit)
+    frame, result = fuse_frames(first, second, plan.variable, context.search.resolve_rank_constant(plan.k), limit)
+    context.search.remember_fusion(plan, result)
     return frame
 
 
-def _conditions(plan: TopRanked, request: EvaluationContext) -> Sequence[Condition] | None:
-    """The conditions that the ranked entities are all rows of, where there are no others: the storage may rank them."""
+def _pushed_conditions(plan: TopRanked, evaluation: EvaluationContext) -> Sequence[Condition] | None:
+    """Return the conditions of a ranked scan, so that Lance can rank; None if not all of them can be pushed down."""
     if not isinstance(plan.input, NodeScan):
         return None
-    found = [to_condition(predicate, plan.input.variable, request) for predicate in plan.input.predicates]
+    found = [to_condition(predicate, plan.input.variable, evaluation) for predicate in plan.input.predicates]
     return None if None in found else cast("list[Condition]", found)
 
 
@@ -111,7 +110,7 @@ def _conditions(plan: TopRanked, request: EvaluationContext) -> Sequence[Conditi
 
 
 class Search:
-    """The search of one query on one snapshot. A text is embedded once, and looked for once, whoever asks."""
+    """The search functions of one query on one snapshot. Each text is embedded once and searched once."""
 
     def __init__(
         self,
@@ -128,147 +127,141 @@ class Search:
         self._embedding = embedding
         self._vectors: dict[tuple[str, str, str], Vector] = {}
         self._texts: dict[tuple[str, str, TextQuery], pa.Table] = {}
-        self._remembered: _Remembered | None = None
+        self._fusion: _FusedOrder | None = None
 
     def score(self, expression: Distance | TextMatch | TextScore | FusedScore, frame: Frame) -> Values:
-        """One value for each row: a distance or a score, null where there is none; or whether a text matches."""
+        """Return for each row a distance or a score, null if there is none, or whether a text matches."""
         if isinstance(expression, FusedScore):
-            return _numbers(self._fused_scores(expression, frame))
+            return _to_values(self._compute_fused_scores(expression, frame))
         binding = frame.bindings[expression.target.variable]
         entities, numbers = np.unique(binding.positions, return_inverse=True)
-        return self._of_entities(expression, binding.entities, entities).take(numbers)
+        return self._score_entities(expression, binding.entities, entities).take(numbers)
 
     def find_matching_ids(self, expression: TextMatch, table_key: str) -> pa.StringArray:
-        """The ids of all rows of a table whose text matches."""
+        """Return the ids of all rows of a table whose text matches."""
         found = self.find_texts(expression, table_key)
         return pa.array([], pa.string()) if found is None else cast("pa.StringArray", column_of(found, "id"))
 
     def find_texts(self, expression: TextMatch | TextScore, table_key: str) -> pa.Table | None:
-        """The ids and scores of all rows of a table whose text matches; None where nothing is looked for."""
-        words = self._words(expression)
-        return None if words is None else self._found(table_key, expression.target.name, words)
+        """Return the ids and scores of all rows of a table whose text matches; None if the query text is null."""
+        query = self._build_text_query(expression)
+        return None if query is None else self._search_text(table_key, expression.target.name, query)
 
     def resolve_vector(self, ranking: Distance, table_key: str) -> Vector | None:
-        """The vector that is looked for: the one that is given, or that of a text."""
-        value = self._value(ranking.query)
+        """Return the query vector: the given one, or the embedding of the given text."""
+        value = self._resolve_value(ranking.query)
         if not isinstance(value, str):
             return None if value is None else np.array(value, np.float32)
         key = (table_key, ranking.target.name, value)
         if key not in self._vectors:
-            self._vectors[key] = self._embedded(ranking, table_key, value)
+            self._vectors[key] = self._embed_text(ranking, table_key, value)
         return self._vectors[key]
 
     def rank_top(
         self,
         ranking: Ranking,
-        population: EntitySet,
+        entity_set: EntitySet,
         positions: Positions,
         limit: int | None,
         conditions: Sequence[Condition] | None = None,
     ) -> Positions:
-        """The best of distinct positions, best first and then by id; those that have no rank are left out.
+        """Return the best of distinct positions, best first, then by id; positions without a rank are left out.
 
-        ``conditions``, where they are given, say which rows of the table the positions are: exactly those.
+        ``conditions``, if given, select exactly the rows of the table that the positions stand for.
         """
         if isinstance(ranking, Distance) and limit and conditions is not None and len(positions) > max(_FEW, limit):
-            found = self._nearest(ranking, population, positions, limit, conditions)
+            found = self._rank_by_index(ranking, entity_set, positions, limit, conditions)
             if found is not None:
                 return found
-        return _best(self._keys(ranking, population, positions), population, positions, limit)
+        return _select_best(self._compute_keys(ranking, entity_set, positions), entity_set, positions, limit)
 
     def resolve_rank_constant(self, k: Expression) -> int:
-        """The ``k`` of ``rrf``."""
-        value = self._value(k)
-        if not isinstance(value, int) or value < 1:
-            raise ParameterError(f"the k of rrf is {value}", hint="give 1 or more")
-        return value
+        """Return the ``k`` of ``rrf``."""
+        return cast(int, self._resolve_value(k))
 
     def remember_fusion(self, plan: Fuse, scores: FusionResult) -> None:
-        """Keep the fused scores that the result was ordered by, for whoever wants to see them."""
-        self._remembered = _Remembered(*rankings_of(plan), self.resolve_rank_constant(plan.k), plan.variable, scores)
+        """Keep the fused scores that the result is ordered by, for expressions that return them."""
+        self._fusion = _FusedOrder(*rankings_of(plan), self.resolve_rank_constant(plan.k), plan.variable, scores)
 
-    # ----------------------------------------------------------------------------------------- one entity each
+    # ----------------------------------------------------------------------------------------- once for each entity
 
-    def _of_entities(
-        self, expression: Distance | TextMatch | TextScore, population: EntitySet, entities: Positions
+    def _score_entities(
+        self, expression: Distance | TextMatch | TextScore, entity_set: EntitySet, entities: Positions
     ) -> Values:
         match expression:
             case TextMatch():
-                words = self._words(expression)
-                if words is None:
+                query = self._build_text_query(expression)
+                if query is None:
                     return cast("Values", pa.nulls(len(entities), pa.bool_()))
-                ids = cast("Values", population.take_ids(entities))
-                found = self._found(population.table_key, expression.target.name, words)
+                ids = cast("Values", entity_set.take_ids(entities))
+                found = self._search_text(entity_set.table_key, expression.target.name, query)
                 return compute("is_in", ids, options=pc.SetLookupOptions(column_of(found, "id")))
             case TextScore():
-                return _numbers(-self._keys(expression, population, entities))
+                return _to_values(-self._compute_keys(expression, entity_set, entities))
             case Distance():
-                return _numbers(self._keys(expression, population, entities))
+                return _to_values(self._compute_keys(expression, entity_set, entities))
 
-    def _keys(self, ranking: Ranking, population: EntitySet, positions: Positions) -> Keys:
+    def _compute_keys(self, ranking: Ranking, entity_set: EntitySet, positions: Positions) -> Keys:
         if isinstance(ranking, Distance):
-            vector = self.resolve_vector(ranking, population.table_key)
+            vector = self.resolve_vector(ranking, entity_set.table_key)
             if vector is None:
                 return np.full(len(positions), np.nan)
-            return compute_distances(population.take_values(ranking.target.name, positions), vector)
-        words = self._words(ranking)
-        if words is None:
+            return compute_distances(entity_set.take_values(ranking.target.name, positions), vector)
+        query = self._build_text_query(ranking)
+        if query is None:
             return np.full(len(positions), np.nan)
-        found = self._found(population.table_key, ranking.target.name, words)
-        at = _looked_up(population.take_ids(positions), found)
+        found = self._search_text(entity_set.table_key, ranking.target.name, query)
+        at = _find_rows(entity_set.take_ids(positions), found)
         scores = column_of(found, SCORE).to_numpy(zero_copy_only=False).astype(np.float64)
         return -np.append(scores, np.nan)[at]
 
-    def _nearest(
+    def _rank_by_index(
         self,
         ranking: Distance,
-        population: EntitySet,
+        entity_set: EntitySet,
         positions: Positions,
         limit: int,
         conditions: Sequence[Condition],
     ) -> Positions | None:
-        """The best by Lance's index; None where it has none, or cannot be told which rows are meant."""
-        vector = self.resolve_vector(ranking, population.table_key)
+        """Rank by the vector index; None if there is none, or if it cannot rank exactly these rows."""
+        vector = self.resolve_vector(ranking, entity_set.table_key)
         filters = [condition.sql() for condition in conditions]
-        if vector is None or None in filters or population.table_key not in self._snapshot.pins:
+        if vector is None or None in filters or entity_set.table_key not in self._snapshot.pins:
             return None
-        table, column = self._snapshot.table(population.table_key), ranking.target.name
+        table, column = self._snapshot.table(entity_set.table_key), ranking.target.name
         if not _has_columns(table, column, conditions) or not has_vector_index(table, column):
             return None
         where = " AND ".join(f"({text})" for text in filters) or None
         rows = find_nearest_rows(table, column, vector, limit, where)
         if rows is None:
             return None
-        at = _looked_up(population.take_ids(positions), rows)
+        at = _find_rows(entity_set.take_ids(positions), rows)
         nearest = np.flatnonzero(at < rows.num_rows)
         keys = column_of(rows, DISTANCE).to_numpy()[at[nearest]]
-        return _best(keys, population, positions[nearest], limit)
+        return _select_best(keys, entity_set, positions[nearest], limit)
 
-    def _found(self, table_key: str, column: str, words: TextQuery) -> pa.Table:
-        key = (table_key, column, words)
+    def _search_text(self, table_key: str, column: str, query: TextQuery) -> pa.Table:
+        key = (table_key, column, query)
         if key not in self._texts:
-            self._texts[key] = search_text(self._snapshot, table_key, column, words, self._cache)
+            self._texts[key] = search_text(self._snapshot, table_key, column, query, self._cache)
         return self._texts[key]
 
-    # ----------------------------------------------------------------------------------------- what is looked for
+    # ----------------------------------------------------------------------------------------- queries
 
-    def _value(self, expression: Expression) -> ConstantValue:
-        assert isinstance(expression, Constant | ParameterValue), "what is looked for is the same for every row"
+    def _resolve_value(self, expression: Expression) -> ConstantValue:
+        assert isinstance(expression, Constant | ParameterValue), "the query of a search is the same for every row"
         return expression.value if isinstance(expression, Constant) else self._parameters[expression.name]
 
-    def _words(self, expression: TextMatch | TextScore) -> TextQuery | None:
-        text = cast("str | None", self._value(expression.query))
+    def _build_text_query(self, expression: TextMatch | TextScore) -> TextQuery | None:
+        text = cast("str | None", self._resolve_value(expression.query))
         if text is None:
             return None
         if isinstance(expression, TextScore) or expression.function is not TextFunction.FUZZY:
             return TextQuery(text)
         given = expression.max_edits
-        edits = _DEFAULT_EDITS if given is None else cast(int, self._value(given))
-        if edits < 0:
-            raise ParameterError(f"the edits of fuzzy are {edits}", hint="give 0 or more; 2 are usual")
-        return TextQuery(text, edits)
+        return TextQuery(text, _DEFAULT_EDITS if given is None else cast(int, self._resolve_value(given)))
 
-    def _embedded(self, ranking: Distance, table_key: str, text: str) -> Vector:
+    def _embed_text(self, ranking: Distance, table_key: str, text: str) -> Vector:
         declared = self._catalog.nodes[TableKey(table_key).type_name].properties[ranking.target.name]
         assert declared.type.dimension is not None
         recorded = declared.embedding.model if declared.embedding else None
@@ -276,20 +269,21 @@ class Search:
 
     # ----------------------------------------------------------------------------------------- fused scores
 
-    def _fused_scores(self, expression: FusedScore, frame: Frame) -> Keys:
-        """Those that the result was ordered by; else those of a ranking of all nodes of the type."""
-        k, kept = self.resolve_rank_constant(expression.k), self._remembered
+    def _compute_fused_scores(self, expression: FusedScore, frame: Frame) -> Keys:
+        """Return the scores that the result is ordered by; if it is not, rank all nodes of the type."""
+        k, kept = self.resolve_rank_constant(expression.k), self._fusion
         if kept is not None and (kept.first, kept.second, kept.k) == (expression.first, expression.second, k):
             return kept.scores.scores_of(frame.bindings[kept.variable])
         shares = [
-            self._share(arm, frame.bindings[arm.target.variable], k) for arm in (expression.first, expression.second)
+            self._compute_share(arm, frame.bindings[arm.target.variable], k)
+            for arm in (expression.first, expression.second)
         ]
         total = np.nansum(shares, axis=0)
         total[np.isnan(shares).all(axis=0)] = np.nan
         return cast("Keys", total)
 
-    def _share(self, ranking: Ranking, binding: EntityColumn, k: int) -> Keys:
-        """What one ranking gives to the entity of each row; NaN to those without a rank."""
+    def _compute_share(self, ranking: Ranking, binding: EntityColumn, k: int) -> Keys:
+        """Return the share of one ranking in the fused score of each row; NaN if its entity has no rank."""
         table_key = binding.entities.table_key
         type_ = self._catalog.nodes[TableKey(table_key).type_name]
         whole = open_full_table(self._snapshot, table_key, type_, self._cache)
@@ -300,8 +294,8 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
-    """The fused scores of the rankings that a result was ordered by."""
+class _FusedOrder:
+    """The two rankings that a result is ordered by, and their fused scores."""
 
     first: Ranking
     second: Ranking
@@ -313,25 +307,26 @@ class _Remembered:
 # --------------------------------------------------------------------------------------------- steps
 
 
-def _best(keys: Keys, population: EntitySet, positions: Positions, limit: int | None) -> Positions:
+def _select_best(keys: Keys, entity_set: EntitySet, positions: Positions, limit: int | None) -> Positions:
     ranked = np.flatnonzero(~np.isnan(keys))
     if limit is not None and limit < len(ranked):
         if not limit:
             return positions[:0]
         worst = np.partition(keys[ranked], limit - 1)[limit - 1]
         ranked = ranked[keys[ranked] <= worst]
-    order = sort_entities(keys[ranked], population.take_ids(positions[ranked]))
+    order = sort_entities(keys[ranked], entity_set.take_ids(positions[ranked]))
     return positions[ranked[order]][:limit]
 
 
-def _looked_up(ids: pa.StringArray, rows: pa.Table) -> Positions:
-    """For each id its row; the number of rows, where it has none."""
+def _find_rows(ids: pa.StringArray, rows: pa.Table) -> Positions:
+    """Return the row of each id; the number of rows if it has none."""
     at = compute("index_in", cast("Values", ids), options=pc.SetLookupOptions(column_of(rows, "id")))
     known = compute("coalesce", at, pa.scalar(rows.num_rows, pa.int32()))
     return known.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _numbers(keys: Keys) -> Values:
+def _to_values(keys: Keys) -> Values:
+    """Convert keys to an Arrow column, with null for NaN."""
     return cast("Values", pa.array(keys, pa.float64(), mask=np.isnan(keys)))
 
 
@@ -340,10 +335,10 @@ def _has_columns(table: Table, column: str, conditions: Sequence[Condition]) -> 
 
 
 def rankings_of(plan: Fuse) -> tuple[Ranking, Ranking]:
-    """The rankings that a fusion has in its arms."""
+    """The rankings of the two arms of a fusion."""
     return _ranking_of(plan.first), _ranking_of(plan.second)
 
 
 def _ranking_of(plan: MatchPlan) -> Ranking:
-    """The ranking in one arm of a fusion: there is one."""
+    """The ranking of one arm of a fusion; it has exactly one."""
     return next(each.ranking for each in walk_plan(plan) if isinstance(each, TopRanked))

@@ -1,7 +1,7 @@
-"""Words in a text property: which rows have any of them, and how well they match.
+"""Search a text property: which rows contain any of the words, and how well they match.
 
-Both sides are lowercased, stemmed as English and freed of stop words, by the tokenizer of the text index. Rows are the
-same with and without an index: a column that has none is indexed in memory for the query, and kept in the cache.
+The tokenizer of the text index lowercases text and query, stems them as English and drops stop words. Results are the
+same with and without an index: a column without one is indexed in memory for the query, and the index is cached.
 """
 
 from __future__ import annotations
@@ -14,71 +14,72 @@ import pyarrow as pa
 
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import Cache, read_contents
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_upkeep
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.filters import quoted_name
-from omnigraph.storage.pinned import Access, Table
-from omnigraph.storage.searching import SCORE, words_found
+from omnigraph.storage.row_search import SCORE, words_found
 from omnigraph.storage.staging import IndexKind
+from omnigraph.storage.table import Access, Table
 
 _TEXT: Final = "text"
 _INDEX_FACTOR: Final = 3
-"""Memory for each byte of rows, to tell the cache: a process grew by 1.7 bytes for 115 MB of rows, by 5 for 7 MB."""
+"""Estimated bytes of memory for each byte of rows; measured: 1.7 for 115 MB of rows, 5 for 7 MB."""
 
-NOTHING_FOUND: Final = pa.schema([pa.field("id", pa.string()), pa.field(SCORE, pa.float32())]).empty_table()
+_NO_MATCHES: Final = pa.schema([pa.field("id", pa.string()), pa.field(SCORE, pa.float32())]).empty_table()
 
 
 @dataclass(frozen=True, slots=True)
 class TextQuery:
-    """What is looked for: any of these words, each with at most so many letters changed, missing or too many."""
+    """Matches rows with any of the words of a text, each within an edit distance."""
 
     text: str
     max_edits: int = 0
 
 
-def search_text(snapshot: Snapshot, table_key: str, column: str, words: TextQuery, cache: Cache) -> pa.Table:
-    """The ids and scores of the rows whose text matches."""
+def search_text(snapshot: Snapshot, table_key: str, column: str, query: TextQuery, cache: Cache) -> pa.Table:
+    """Return the ids and scores of the rows whose text matches."""
     if table_key not in snapshot.pins:
-        return NOTHING_FOUND
+        return _NO_MATCHES
     table = snapshot.table(table_key)
     if column not in table.schema.names:
-        # A table that lags behind the schema.
-        return NOTHING_FOUND
-    if _is_served(table, column, words):
-        return words_found(table, column, words.text, max_edits=words.max_edits)
+        # The table lags behind the schema.
+        return _NO_MATCHES
+    if _has_usable_index(table, column, query):
+        return words_found(table, column, query.text, max_edits=query.max_edits)
     key = (read_contents(snapshot, table_key, cache), "texts", column)
-    private = cache.get_or_make(key, lambda: _indexed_in_memory(table, column), _size).table
-    return NOTHING_FOUND if private is None else words_found(private, _TEXT, words.text, max_edits=words.max_edits)
+    private = cache.get_or_make(key, lambda: _build_private_index(table, column), _estimate_bytes).table
+    return _NO_MATCHES if private is None else words_found(private, _TEXT, query.text, max_edits=query.max_edits)
 
 
-def _is_served(table: Table, column: str, words: TextQuery) -> bool:
-    """Whether the table's own index will do. It must be complete for typing errors; else Lance reads what is beyond."""
+def _has_usable_index(table: Table, column: str, query: TextQuery) -> bool:
+    """Whether the table's own index can be used. Lance reads rows beyond it, but not for a fuzzy search."""
     covered = sum(
         index.rows
         for index in table.indexes().values()
         if index.kind == IndexKind.INVERTED and index.columns == (column,)
     )
-    return covered >= table.count_rows() if words.max_edits else covered > 0
+    return covered >= table.count_rows() if query.max_edits else covered > 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Indexed:
-    """The texts of one column in a table of their own, in memory; no table, when there are none."""
+class _PrivateIndex:
+    """The texts of one column in an indexed in-memory table; None if there are no texts."""
 
     table: Table | None
     text_bytes: int
 
 
-def _size(indexed: _Indexed) -> int:
-    return indexed.text_bytes * _INDEX_FACTOR
+def _estimate_bytes(index: _PrivateIndex) -> int:
+    return index.text_bytes * _INDEX_FACTOR
 
 
-def _indexed_in_memory(table: Table, column: str) -> _Indexed:
+def _build_private_index(table: Table, column: str) -> _PrivateIndex:
     texts = table.scan(["id", column], filter=f"{quoted_name(column)} IS NOT NULL").read_all()
     texts = texts.rename_columns(["id", _TEXT])
     if not texts.num_rows:
-        return _Indexed(None, 0)
-    # The access is its own: what Lance keeps of this table goes when the table goes.
-    made = tables.create(f"memory://{uuid4().hex}", texts, "private index", Access())
-    staged = tables.build_index(made, _TEXT, IndexKind.INVERTED)
+        return _PrivateIndex(None, 0)
+    # A separate session: what Lance caches of this table is freed together with it.
+    table_in_memory = tables.create(f"memory://{uuid4().hex}", texts, "private index", Access())
+    staged = table_upkeep.build_index(table_in_memory, _TEXT, IndexKind.INVERTED)
     assert staged is not None
-    return _Indexed(tables.commit(made, staged, "private index"), texts.nbytes)
+    return _PrivateIndex(tables.commit(table_in_memory, staged, "private index"), texts.nbytes)
