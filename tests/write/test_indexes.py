@@ -182,7 +182,7 @@ def test_a_branch_is_not_forked_for_an_index(fleet: Graph) -> None:
     assert fleet.snapshot("b").pins["node:Vessel"].branch is None
     assert indexed(fleet, "Port") == {}
     reasons = {each.index.table_key.type_name: each.reason for each in report.deferred}
-    assert reasons["Vessel"] == "the table is that of branch 'main' until something is written to it here"
+    assert reasons["Vessel"] == "branch 'main' owns the table until this branch writes to it"
 
 
 # --------------------------------------------------------------------------------------------- ids and ends

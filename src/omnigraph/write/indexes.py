@@ -157,7 +157,7 @@ class EnsureIndexesOperation:
         missing: list[IndexSpec] = []
         deferred: list[DeferredIndex] = []
         states = {
-            key: _IndexState.of(snapshot, key) for key in dict.fromkeys(index.table_key for index in self.required)
+            key: _IndexState.read(snapshot, key) for key in dict.fromkeys(index.table_key for index in self.required)
         }
         for index in self.required:
             state = states[index.table_key]
@@ -182,13 +182,13 @@ def _commit_indexes(
     return IndexReport(report.built, report.present, report.deferred, made)
 
 
-def _plan_changes(missing: Iterable[IndexSpec], runner: Executor) -> tuple[TableChange, ...]:
+def _plan_changes(missing: Iterable[IndexSpec], executor: Executor) -> tuple[TableChange, ...]:
     by_table: dict[str, dict[str, IndexKind]] = {}
     for index in missing:
         assert index.kind is not None
         by_table.setdefault(index.table_key, {})[index.column] = index.kind
     return tuple(
-        TableChange(key, partial(stage_indexes, kinds=kinds, executor=runner)) for key, kinds in by_table.items()
+        TableChange(key, partial(stage_indexes, kinds=kinds, executor=executor)) for key, kinds in by_table.items()
     )
 
 
@@ -222,9 +222,9 @@ def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], executor: Execut
     return table_upkeep.show_indexes(table, {**whole, **dict(zip(divided, joined, strict=True))})
 
 
-def _plan_segments(table: Table, column: str, kind: IndexKind, runner: Executor) -> Iterator[_SegmentTask]:
+def _plan_segments(table: Table, column: str, kind: IndexKind, executor: Executor) -> Iterator[_SegmentTask]:
     rows = table.fragment_rows()
-    share = -(-sum(rows.values()) // runner.parallelism)
+    share = -(-sum(rows.values()) // executor.parallelism)
     groups = [tuple(rows)] if kind is IndexKind.IVF_FLAT else group_evenly(rows, max(MIN_ROWS_IN_A_SEGMENT, share))
     for group in groups:
         yield _SegmentTask(column, kind, group, len(groups) == 1)
@@ -251,7 +251,7 @@ class _IndexState:
     covered: Mapping[tuple[str, str], int]
 
     @classmethod
-    def of(cls, snapshot: Snapshot, table_key: str) -> _IndexState:
+    def read(cls, snapshot: Snapshot, table_key: str) -> _IndexState:
         """Read the state of a table. A type that is newer than the branch has no table there."""
         pin = snapshot.pins.get(table_key)
         if pin is None:
@@ -273,7 +273,7 @@ class _IndexState:
         if self.table is None or not self.rows:
             return "the table has no rows"
         if self.owner != self.branch:
-            return f"the table is that of branch '{self.owner}' until something is written to it here"
+            return f"branch '{self.owner}' owns the table until this branch writes to it"
         if index.column not in self.table.schema.names:
             return "the table has no such column on this branch yet"
         return _find_vector_obstacle(self.table, index.column) if index.kind is IndexKind.IVF_FLAT else None

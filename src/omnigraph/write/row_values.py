@@ -57,7 +57,7 @@ SAMPLE_ROWS: Final = 100
 _UNCHANGED: Final = frozenset({Scalar.STRING, Scalar.BOOL}) | INTEGERS
 
 
-def may_have_legacy_ids(node_type: NodeType) -> bool:
+def can_have_legacy_ids(node_type: NodeType) -> bool:
     """Whether older releases made other ids from the key of a type."""
     key = node_type.key or ()
     return len(key) > 1 or any(node_type.properties[name].type.scalar not in _UNCHANGED for name in key)

@@ -115,7 +115,7 @@ def run_phases(section: CommitSection[Outcome], view: View, owned: Mapping[str, 
     except (CommitRefused, HeadMoved) as moved:
         landed = _give_up(section, sidecar)
         if landed is None:
-            raise _conflict(moved, staged_tables) from moved
+            raise _make_conflict_error(moved, staged_tables) from moved
         return CommitResult(landed, outcome)
     except BaseException as error:
         landed = _give_up(section, sidecar)
@@ -306,7 +306,7 @@ def _find_own_commit(attempt: CommitAttempt[Outcome]) -> CommitRecord | None:
     return attempt.manifest.view(attempt.options.branch, with_lineage=True).history.find(attempt.commit_id)
 
 
-def _conflict(moved: CommitRefused | HeadMoved, staged_tables: list[_StagedTable]) -> ConflictError:
+def _make_conflict_error(moved: CommitRefused | HeadMoved, staged_tables: list[_StagedTable]) -> ConflictError:
     pins = {each.table.subject: each.pin for each in staged_tables}
     pin = pins.get(moved.subject)
     if pin is None or isinstance(moved, CommitRefused):

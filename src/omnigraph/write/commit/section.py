@@ -74,7 +74,7 @@ def commit_operation(
 def catch_up(manifest: Manifest, options: CommitOptions) -> CommitOptions:
     """Bring the tables of a lagging branch to the current schema, in a commit of its own.
 
-    Returns the options for the next commit: with ``if_commit``, that now names the commit made here.
+    Return the options for the next commit: ``if_commit``, if it was given, now names the commit made here.
     """
     schema = None if options.branch == MAIN else find_newer_schema(manifest, options.branch)
     if schema is None:
@@ -121,7 +121,7 @@ def _begin_attempt(
     """Mint the ids of the commit and remember which incarnation of the branch it is for."""
     incarnation = manifest.incarnation(options.branch)
     if options.incarnation not in (None, incarnation):
-        raise _branch_recreated(options)
+        raise _make_recreated_error(options)
     return CommitAttempt(manifest, operation, options, str(ULID()), str(ULID()), incarnation)
 
 
@@ -195,7 +195,7 @@ def _check_preconditions(section: CommitSection[Outcome], view: View) -> CommitR
     """Check the branch's incarnation and ``if_commit``. Return a result if ``txn`` is committed already."""
     options = section.attempt.options
     if _is_branch_recreated(section, view):
-        raise _branch_recreated(options)
+        raise _make_recreated_error(options)
     if options.txn is not None:
         last = view.tables.txns.get(options.txn[0])
         if last is not None and options.txn[1] <= last.number:
@@ -212,7 +212,7 @@ def _is_branch_recreated(section: CommitSection[Outcome], view: View) -> bool:
     return is_basis_unknown or view.incarnation != section.attempt.incarnation
 
 
-def _branch_recreated(options: CommitOptions) -> ConflictError:
+def _make_recreated_error(options: CommitOptions) -> ConflictError:
     return ConflictError(
         f"branch '{options.branch}' was deleted and re-created while this write was prepared",
         hint="read again and retry",

@@ -1,4 +1,4 @@
-"""Tables whose HEAD may be beyond the version that the graph shows: reading what was committed there, and restoring.
+"""Table heads: reads the commits between the pin of a table and its HEAD, and restores tables to their pins.
 
 Identity decides whose a commit is, not version numbers: each of our table commits carries its operation's id.
 """

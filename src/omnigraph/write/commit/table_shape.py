@@ -39,8 +39,8 @@ class TableShape:
 
     def is_shape_of(self, table: Table) -> bool:
         """Whether the table has exactly these columns."""
-        stored = {column.name: column for column in _fields(table.schema)}
-        declared = _fields(arrow_schema(self.type))
+        stored = {column.name: column for column in _fields_of(table.schema)}
+        declared = _fields_of(arrow_schema(self.type))
         if self.old_names or len(stored) != len(declared):
             return False
         return all(_is_same_column(stored.get(column.name), column) for column in declared)
@@ -51,8 +51,8 @@ class TableShape:
 
     def stage_nullable(self, table: Table) -> Staged:
         """Give the table these columns, but keep nullable columns nullable: nobody has checked them for nulls."""
-        nullable = {column.name for column in _fields(table.schema) if column.nullable}
-        declared = _fields(arrow_schema(self.type))
+        nullable = {column.name for column in _fields_of(table.schema) if column.nullable}
+        declared = _fields_of(arrow_schema(self.type))
         columns = (column.with_nullable(column.nullable or column.name in nullable) for column in declared)
         return self._stage_columns(table, pa.schema(list(columns)), LOCAL)
 
@@ -63,7 +63,7 @@ class TableShape:
 
     def read_nullable(self, table: Table, without: Collection[str]) -> pa.RecordBatchReader:
         """Read the rows in these columns, except some, and allow nulls in all of them."""
-        columns = (column for column in _fields(arrow_schema(self.type)) if column.name not in without)
+        columns = (column for column in _fields_of(arrow_schema(self.type)) if column.name not in without)
         return self.read(table, pa.schema([column.with_nullable(nullable=True) for column in columns]))
 
     def read(
@@ -81,7 +81,7 @@ class TableShape:
         for batch in table.scan(scanned, with_row_address=True, one_by_one=True, in_fragments=in_fragments):
             arrays = [
                 self._read_column(table, batch, column, source)
-                for column, source in zip(_fields(columns), sources, strict=True)
+                for column, source in zip(_fields_of(columns), sources, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=columns)
 
@@ -120,8 +120,8 @@ class TableRewrite:
 
 def is_lagging(table: Table, type_: NodeType | EdgeType) -> bool:
     """Whether rows of the type cannot be added to the table as it is. A column that is too nullable does not count."""
-    stored = {column.name: column for column in _fields(table.schema)}
-    declared = _fields(arrow_schema(type_))
+    stored = {column.name: column for column in _fields_of(table.schema)}
+    declared = _fields_of(arrow_schema(type_))
     return len(stored) != len(declared) or not all(_can_hold(stored.get(column.name), column) for column in declared)
 
 
@@ -135,5 +135,5 @@ def _can_hold(stored: _Field | None, declared: _Field) -> bool:
     return is_blob(stored) if is_blob(declared) else stored.type == declared.type
 
 
-def _fields(schema: pa.Schema) -> list[_Field]:
+def _fields_of(schema: pa.Schema) -> list[_Field]:
     return cast("list[_Field]", list(schema))

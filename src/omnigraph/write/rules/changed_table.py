@@ -1,7 +1,7 @@
 """A table before and after a change, divided into the parts that set rules use.
 
 Rows are read when a rule asks for them. A few rows are looked up by value, so that an index helps; all lookups in one
-column are announced first and then done together. For more rows the columns are scanned once. For large changes
+column are announced first and then done lookups. For more rows the columns are scanned once. For large changes
 they are streamed into files.
 """
 
@@ -105,7 +105,7 @@ class _LookupResult:
     rows: pa.Table
     addresses: Addresses
 
-    def covers(self, columns: Iterable[str], texts: Values) -> bool:
+    def has_all_rows(self, columns: Iterable[str], texts: Values) -> bool:
         """Whether it has all rows with these strings, in all of these columns."""
         stored = set(self.rows.column_names)
         return all(column in stored for column in columns) and not len(subtract_values(texts, self.texts))
@@ -144,7 +144,7 @@ class ChangedTable:
         """Return the addresses of replaced and removed rows, or None if no rule has looked them up."""
         found = self._lookups.get("id")
         pinned = None if found is None else self._pinned
-        if found is None or pinned is None or not found.covers((), self._superseded_ids):
+        if found is None or pinned is None or not found.has_all_rows((), self._superseded_ids):
             return None
         is_superseded = is_among(column_of(found.rows, "id"), self._superseded_ids)
         return RowLocations(pinned, found.addresses[places(cast("Values", is_superseded))])
@@ -214,11 +214,11 @@ class ChangedTable:
         return self._scans[columns]
 
     def _find_rows(self, columns: Sequence[str], column: str, values: Values) -> pa.Table:
-        """Find the rows with one of the values in a column, together with the lookups announced for it."""
+        """Find the rows with one of the values in a column, lookups with the lookups announced for it."""
         if not pa.types.is_string(values.type):
             return self._look_up(columns, column, values).rows.select(columns)
         found = self._lookups.get(column)
-        if found is None or not found.covers(columns, values):
+        if found is None or not found.has_all_rows(columns, values):
             found = self._lookups[column] = self._look_up(*self._add_announced(columns, column, values))
         if len(found.texts) == len(values):
             return found.rows.select(columns)
@@ -226,12 +226,12 @@ class ChangedTable:
 
     def _add_announced(self, columns: Sequence[str], column: str, texts: Values) -> tuple[Sequence[str], str, Values]:
         announced = self._announced.get(column, [])
-        together = [texts, *(each for _, each in announced)]
+        lookups = [texts, *(each for _, each in announced)]
         if column == "id" and self._can_look_up("id", self._superseded_ids):
             # Staging the change needs the addresses of these rows next.
-            together.append(self._superseded_ids)
+            lookups.append(self._superseded_ids)
         all_columns = dict.fromkeys((column, *columns, *(name for names, _ in announced for name in names)))
-        all_texts = pa.concat_arrays(together).unique().drop_null()
+        all_texts = pa.concat_arrays(lookups).unique().drop_null()
         return tuple(all_columns), column, all_texts if self._can_look_up(column, all_texts) else texts
 
     def _look_up(self, columns: Sequence[str], column: str, values: Values) -> _LookupResult:
@@ -276,7 +276,7 @@ class ChangedTable:
 class LargeChangedTable(ChangedTable):
     """A changed table that streams columns into files: memory does not grow with the number of rows.
 
-    It looks up nothing by value: all kept rows are read. Affected rows are told by their addresses, eight bytes each.
+    It looks up nothing by value: all kept rows are read. Affected rows are known by their addresses, eight bytes each.
     """
 
     def _read_kept(self, columns: Sequence[str], required: RequiredValues | None) -> pa.Table:  # noqa: ARG002  see the class

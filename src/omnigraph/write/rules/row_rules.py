@@ -45,7 +45,7 @@ ROW_VIOLATIONS: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class _RowBreaches:
-    """Rows of a batch that break one rule. The message is ``says``, followed by the value if there is one."""
+    """Rows of a batch that break one rule. The message is ``says``, followed by the value if valid is one."""
 
     property: str
     rule: str
@@ -170,9 +170,9 @@ def _check_comparable(type_: NodeType | EdgeType, columns: dict[str, Values]) ->
     for names in type_.unique:
         for name in names:
             if name in type_.properties and not is_comparable(type_.properties[name].type):
-                there = places(compute("is_valid", columns[name]))
+                valid = places(compute("is_valid", columns[name]))
                 yield from _report_rows(
-                    name, format_unique(names), there, "is a list or vector, which cannot be compared"
+                    name, format_unique(names), valid, "is a list or vector, which cannot be compared"
                 )
 
 
@@ -237,8 +237,8 @@ def _report_values(
 
 def _flatten_lists(lists: Values) -> _ListItems:
     """Return the elements of all lists that are not null."""
-    there = places(compute("is_valid", lists))
+    valid = places(compute("is_valid", lists))
     # Arrow's functions differ on whether values under a null list count; they must not.
-    whole = lists if len(there) == len(lists) else lists.drop_null()
+    whole = lists if len(valid) == len(lists) else lists.drop_null()
     lengths = compute("list_value_length", whole).to_numpy(zero_copy_only=False)
-    return _ListItems(compute("list_flatten", whole), np.repeat(there, lengths))
+    return _ListItems(compute("list_flatten", whole), np.repeat(valid, lengths))

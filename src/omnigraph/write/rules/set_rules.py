@@ -2,8 +2,8 @@
 
 A rule reads named relations with fixed column names. A relation is one part of a changed table: incoming, kept,
 superseded or deleted rows. Every column is a string, the canonical text of one or more columns of the table, so an
-engine never meets a type that it lacks. Who runs a rule provides the relations and turns the rows of the SQL into
-violations with :func:`describe_violation`.
+engine never sees a type that it lacks. The caller that runs a rule provides its relations, and turns the rows of the
+SQL into violations with :func:`describe_violation`.
 """
 
 from __future__ import annotations
