@@ -26,12 +26,11 @@ from omnigraph.language.schema import parse_schema
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.maintain.orphans import ReclaimKind
 from omnigraph.manifest import contract
-from omnigraph.manifest.opening import ADOPTED
+from omnigraph.manifest.opening import ADOPTED, SCHEMA_APPLY_LOCK
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, TableVersion
-from omnigraph.manifest.schema_lock import SCHEMA_APPLY_LOCK
 from omnigraph.manifest.snapshot import entry_of
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.failpoints import recording
 from omnigraph.storage.locks import LockSettings, branch_lock, refs_lock

@@ -13,14 +13,14 @@ import pytest
 
 import omnigraph
 from omnigraph.manifest import contract
+from omnigraph.manifest.opening import SCHEMA_APPLY_LOCK
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.schema_lock import SCHEMA_APPLY_LOCK
 from omnigraph.write.commit.section import CommitOptions
 from omnigraph.write.commit.sidecars import list_sidecars
 from omnigraph.write.evolve.apply import SchemaChangeOptions, apply_schema
 from tests.crash import every_crash, fresh_copy, kill_at, record, run
 from tests.write.evolve.evolving import BEFORE, load, make, people, with_change
-from tests.write.writers import manifest_at
+from tests.write.writers import open_manifest
 
 WITHOUT_CITIES = with_change("edge LivesIn: Person -> City\n", "").replace("node City { name: String @key }\n", "")
 PLANS = {
@@ -48,7 +48,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def apply_at(root: str, schema: str) -> None:
     """Change the schema, in a process that heals nothing before."""
-    apply_schema(manifest_at(root), schema, SchemaChangeOptions(), CommitOptions(MAIN, actor="tests"))
+    apply_schema(open_manifest(root), schema, SchemaChangeOptions(), CommitOptions(MAIN, actor="tests"))
 
 
 def exported(root: str) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import LockTimeout
 from omnigraph.graph import Graph
-from omnigraph.manifest.schema_lock import SCHEMA_APPLY_LOCK
+from omnigraph.manifest.opening import SCHEMA_APPLY_LOCK
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import LockSettings, refs_lock
 from tests.write.evolve.evolving import BEFORE, RECORDS, load, people, with_change

@@ -14,14 +14,14 @@ import omnigraph
 from omnigraph.errors import Conflict, MergeConflicts
 from omnigraph.graph import Graph
 from omnigraph.language.schema.catalog import Catalog
+from omnigraph.manifest.contract import current_schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
-from omnigraph.manifest.opening import current_schema
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.write.commit.section import CommitOptions, PreparedWrite, commit
+from omnigraph.write.commit.section import CommitOptions, PreparedWrite, commit_operation
 from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.mutation.run import MutationProgress, prepare_changes
 from omnigraph.write.mutation.staging import StagingArea
@@ -83,7 +83,7 @@ def edit(graph: Graph, branch: str = MAIN, *, people: Rows | None = None, knows:
 def edit_at(manifest: Manifest, branch: str, people: Rows, knows: Rows) -> Commit:
     """The same on a graph that is open as a writer has it."""
     schema = current_schema(manifest)
-    made = commit(manifest, Edit(schema.catalog, people, knows), CommitOptions(branch, schema.hash)).commit
+    made = commit_operation(manifest, Edit(schema.catalog, people, knows), CommitOptions(branch, schema.hash)).commit
     assert made is not None
     return commit_of(made)
 

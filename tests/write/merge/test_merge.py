@@ -27,7 +27,7 @@ from omnigraph.write.merge.deltas import Counts
 from omnigraph.write.merge.run import MergeResult
 from tests.graphs import written
 from tests.write.merge.merging import conflicts_of, edit, knows, make, person, state
-from tests.write.writers import failing_at, right_after
+from tests.write.writers import fail_at, run_right_after
 
 PEOPLE = {name: person(30) for name in ("ann", "bob", "cid")}
 
@@ -141,8 +141,8 @@ def test_a_branch_that_goes_on_during_its_merge_is_not_deleted(graph: Graph) -> 
     graph.create_branch("dev")
     edit(graph, "dev", people={"dan": person(4)})
     with (
-        right_after("table.stage", "", lambda: edit(graph, "dev", people={"eve": person(5)})),
-        pytest.raises(ConflictError, match="not deleted: it has got commits since"),
+        run_right_after("table.stage", "", lambda: edit(graph, "dev", people={"eve": person(5)})),
+        pytest.raises(ConflictError, match="not deleted: it has new commits"),
     ):
         graph.merge("dev", delete_branch=True)
     assert ("Person", "dan") in state(graph)
@@ -237,7 +237,7 @@ def test_the_sidecar_of_a_merge_names_its_source_and_confirms_every_table(graph:
     graph.create_branch("dev")
     theirs = edit(graph, "dev", people={"dan": person(4)}, knows={"b-c": knows("bob", "cid")})
     left: list[Sidecar] = []
-    with right_after("table.merge", "__manifest", lambda: left.extend(list_sidecars(graph._manifest.objects))):
+    with run_right_after("table.merge", "__manifest", lambda: left.extend(list_sidecars(graph._manifest.objects))):
         graph.merge("dev")
     (sidecar,) = left
     assert (sidecar.writer_kind, sidecar.merge_source_commit_id) == (WriterKind.BRANCH_MERGE, theirs.id)
@@ -252,7 +252,7 @@ def test_a_sidecar_with_adopted_tables_is_never_confirmed(graph: Graph) -> None:
     edit(graph, "dev", knows={"b-c": knows("bob", "cid")})
     edit(graph, people={"dan": person(4)}, knows={"a-b": None})
     left: list[Sidecar] = []
-    with right_after("table.merge", "__manifest", lambda: left.extend(list_sidecars(graph._manifest.objects))):
+    with run_right_after("table.merge", "__manifest", lambda: left.extend(list_sidecars(graph._manifest.objects))):
         graph.merge("main", "dev")
     (sidecar,) = left
     assert [(each.table_key, each.version) for each in sidecar.adopted] == [
@@ -267,7 +267,7 @@ def test_a_sidecar_with_adopted_tables_is_never_confirmed(graph: Graph) -> None:
 def test_a_merge_that_is_overtaken_is_prepared_again(graph: Graph) -> None:
     graph.create_branch("dev")
     edit(graph, "dev", people={"ann": person(31)})
-    with right_after("table.stage", "", lambda: edit(graph, people={"bob": person(77)})):
+    with run_right_after("table.stage", "", lambda: edit(graph, people={"bob": person(77)})):
         result = graph.merge("dev")
     assert result.outcome == "merged"
     assert result.commit is not None
@@ -279,7 +279,10 @@ def test_a_merge_that_is_overtaken_is_prepared_again(graph: Graph) -> None:
 def test_a_merge_that_is_overtaken_by_a_conflict_changes_nothing(graph: Graph) -> None:
     graph.create_branch("dev")
     edit(graph, "dev", people={"ann": person(31)})
-    with right_after("table.stage", "", lambda: edit(graph, people={"ann": person(77)})), pytest.raises(MergeConflicts):
+    with (
+        run_right_after("table.stage", "", lambda: edit(graph, people={"ann": person(77)})),
+        pytest.raises(MergeConflicts),
+    ):
         graph.merge("dev")
     assert state(graph)["Person", "ann"] == person(77)
 
@@ -288,7 +291,7 @@ def test_a_merge_that_is_overtaken_by_the_same_merge_finds_it_done(graph: Graph)
     graph.create_branch("dev")
     edit(graph, "dev", people={"ann": person(31)})
     other: list[MergeResult] = []
-    with right_after("table.stage", "", lambda: other.append(graph.merge("dev"))):
+    with run_right_after("table.stage", "", lambda: other.append(graph.merge("dev"))):
         mine = graph.merge("dev")
     assert (other[0].outcome, mine.outcome, mine.commit) == ("fast-forward", "already-up-to-date", None)
 
@@ -308,7 +311,7 @@ def test_a_merge_of_no_table_is_found_if_its_answer_is_lost_and_unknown_if_it_fa
     graph.create_branch("dev")
     edit(graph, "dev", people={"dan": person(4)})
     theirs = edit(graph, "dev", people={"dan": None})
-    with failing_at("table.merge", when, "__manifest"):
+    with fail_at("table.merge", when, "__manifest"):
         if when == "after":
             result = graph.merge("dev")
             assert result.commit == graph.commits()[0]
@@ -370,7 +373,7 @@ def test_bad_input_is_refused(graph: Graph) -> None:
         graph.merge("dev", by="column")  # pyright: ignore[reportArgumentType]  what a caller without types may give
     with pytest.raises(ParameterError, match="prefer is 'mine'"):
         graph.merge("dev", prefer="mine")  # pyright: ignore[reportArgumentType]  as above
-    with pytest.raises(ParameterError, match="is no branch that could be deleted"):
+    with pytest.raises(ParameterError, match="is not a branch, so it cannot be deleted"):
         graph.merge(graph.commits("dev")[0].id, delete_branch=True)
     with pytest.raises(ReadOnly):
         open_graph(graph.uri, "ro").merge("dev")

@@ -23,7 +23,7 @@ from omnigraph.write.commit.sidecars import list_sidecars
 from tests.crash import every_crash, fresh_copy, kill_at, record, run
 from tests.model.merge_model import Entity
 from tests.write.merge.merging import edit, knows, make, person, state
-from tests.write.writers import LEASE, assert_settled, manifest_at
+from tests.write.writers import LEASE, assert_settled, open_manifest
 
 if TYPE_CHECKING:
     from omnigraph.spark.graph import SparkGraph
@@ -35,7 +35,7 @@ LAST = {"last": person(2)}
 
 def graph_at(root: str, locks: LockSettings | None = None) -> Graph:
     """A graph as a writer has it that finds what a dead one left: nothing is healed by opening it."""
-    return Graph(manifest_at(root, locks or LockSettings()), "rw", "tests")
+    return Graph(open_manifest(root, locks or LockSettings()), "rw", "tests")
 
 
 # --------------------------------------------------------------------------------------------- what dies

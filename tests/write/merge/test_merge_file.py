@@ -102,8 +102,8 @@ def test_what_is_left_open_is_told_with_its_line(graph: Graph, tmp_path: Path) -
     lines = path.read_text().splitlines()
     at = [number for number, line in enumerate(lines, 1) if line.startswith("- kind:")]
     assert wrong(graph, path) == [
-        (at[0], "it is left open: ours deleted Knows 'a-b', theirs changed it"),
-        (at[1], "it is left open: both sides changed 'age' of Person 'ann'"),
+        (at[0], "it is undecided: ours deleted Knows 'a-b', theirs changed it"),
+        (at[1], "it is undecided: both sides changed 'age' of Person 'ann'"),
     ]
     # A dry run takes it as it is, and keeps what was decided.
     again = dry_run(graph, tmp_path / "again.yaml", known=path)
@@ -170,9 +170,9 @@ def test_everything_that_is_wrong_is_told_at_once(graph: Graph, tmp_path: Path) 
     told = "\n".join(f"{line}: {message}" for line, message in wrong(graph, path))
     for text in (
         "4: 'age': expected I32?, found",
-        "5: 'age' is at odds, and no value is given for it",
+        "5: 'age' is in conflict, but no value is given",
         "5: Person has no property 'agee': did you mean 'age'?",
-        "5: 'name' is the key of Person and cannot be given",
+        "5: 'name' is the key of Person and cannot be changed",
         "6: choose is 'mine'; it may be ours, theirs, or values by property",
         "7: there is no such conflict: DivergentUpdate of Person 'eve'",
     ):
@@ -183,10 +183,10 @@ def test_everything_that_is_wrong_is_told_at_once(graph: Graph, tmp_path: Path) 
     ("text", "line", "message"),
     [
         ("conflicts: [", 1, "expected the node content"),
-        ("- a list", 1, "it is no mapping"),
+        ("- a list", 1, "it is not a mapping"),
         ("conflicts: 3", 1, "'conflicts' must be a list"),
-        ("conflict: []", 1, "'conflict' is not known here: did you mean 'conflicts'?"),
-        ("conflicts:\n- 3", None, "conflict 1 is no mapping"),
+        ("conflict: []", 1, "unknown key 'conflict': did you mean 'conflicts'?"),
+        ("conflicts:\n- 3", None, "conflict 1 is not a mapping"),
         ("conflicts:\n- {kind: x, type: y}", 2, "conflict 1 has no id"),
         ("conflicts:\n- {kind: x, type: y, id: z}", 2, "conflict 1 has no 'choose'"),
         ("a: &x 1\nconflicts: [*x]", 2, "an alias cannot be used here"),

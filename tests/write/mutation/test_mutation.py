@@ -21,11 +21,11 @@ from omnigraph.errors import (
     ValidationError,
 )
 from omnigraph.graph import Graph
-from omnigraph.storage import filters, locating
-from omnigraph.storage import table as tables
-from omnigraph.storage.pinned import Table
+from omnigraph.storage import filters, row_search
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.staging import Staged
-from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, commit
+from omnigraph.storage.table import Table
+from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, commit_operation
 from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.mutation.run import retry_on_conflict
 from tests.graphs import rows_of, written
@@ -258,7 +258,7 @@ def test_every_type_is_stored_as_it_is_given(tmp_path: Path) -> None:
 
 def test_many_ids_are_not_listed(fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filters, "MOST_LISTED", 1)
-    monkeypatch.setattr(locating, "MOST_LISTED", 1)
+    monkeypatch.setattr(row_search, "MOST_LISTED", 1)
     assert fleet.mutate('query all() { update Vessel set { name: "same" } where name > "A" }').affected_nodes == 3
     assert set(names(fleet).values()) == {"same"}
     result = fleet.mutate('query all() { delete Vessel where name = "same" }')
@@ -296,7 +296,7 @@ class OldRows:
 )
 def test_ids_of_an_old_form_are_not_written_over(fleet: Graph, statement: str) -> None:
     old = OldRows("node:Leg", [{"id": "N1", "line": "N1", "seq": 7, "note": None}])
-    commit(fleet._manifest, old, CommitOptions())
+    commit_operation(fleet._manifest, old, CommitOptions())
     state = written(fleet)
     with pytest.raises(LegacyRowIds, match="--rewrite-ids"):
         fleet.mutate(f"query change() {{ {statement} }}")

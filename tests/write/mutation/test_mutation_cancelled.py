@@ -17,7 +17,17 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.storage.failpoints import Step, When, _arming
 from omnigraph.storage.locks import LockSettings
 from tests import crash
-from tests.write.fleet import DROP, MOVE, NEXT, Fleet, copied, graph_at, shown, states_around, with_next
+from tests.write.fleet import (
+    DROP,
+    MOVE,
+    NEXT,
+    Fleet,
+    add_next,
+    copy_fleet,
+    open_unhealed,
+    read_fleet,
+    read_fleets_around,
+)
 from tests.write.writers import assert_settled
 
 # A lock that was not let go of would be waited for, and then be an error.
@@ -37,15 +47,15 @@ def cancel_at(point: Point, text: str, branch: str) -> tuple[Fleet, bool]:
         if (step.number, now) == (number, when):
             os.kill(os.getpid(), signal.SIGINT)
 
-    graph, cancelled = graph_at(uri, IMPATIENT), False
+    graph, cancelled = open_unhealed(uri, IMPATIENT), False
     with _arming(act):
         try:
             graph.mutate(text, branch=branch)
         except KeyboardInterrupt:
             cancelled = True
-    found = shown(graph, branch)
+    found = read_fleet(graph, branch)
     graph.mutate(NEXT, branch=branch)
-    assert shown(graph, branch) == with_next(found), point
+    assert read_fleet(graph, branch) == add_next(found), point
     assert_settled(graph._manifest, branch)
     return found, cancelled
 
@@ -57,7 +67,7 @@ def cancel_at_each(points: Sequence[Point], text: str, branch: str) -> list[tupl
 
 def mutate(uri: str, text: str, branch: str) -> None:
     """The same mutation, undisturbed."""
-    graph_at(uri).mutate(text, branch=branch)
+    open_unhealed(uri).mutate(text, branch=branch)
 
 
 @pytest.mark.parametrize(
@@ -72,10 +82,10 @@ def mutate(uri: str, text: str, branch: str) -> None:
 def test_a_cancelled_mutation_is_all_there_or_not_at_all(
     fleet_template: Path, text: str, branch: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    states = states_around(fleet_template, text, branch)
-    steps = crash.record(mutate, copied(fleet_template, branch), text, branch)
+    states = read_fleets_around(fleet_template, text, branch)
+    steps = crash.record(mutate, copy_fleet(fleet_template, branch), text, branch)
     publish = next(step.number for step in steps if step.name == "table.merge")
-    points: list[Point] = [(copied(fleet_template, branch), *each) for each in crash.every_fault(steps)]
+    points: list[Point] = [(copy_fleet(fleet_template, branch), *each) for each in crash.every_fault(steps)]
     outcomes = crash.run(cancel_at_each, points, text, branch)
     for (_, number, when), (found, cancelled) in zip(points, outcomes, strict=True):
         committed = number > publish or (number, when) == (publish, "after")
@@ -96,12 +106,12 @@ def data_files(uri: str) -> set[Path]:
 
 
 def test_what_a_cancelled_mutation_staged_is_reclaimed_by_its_age(fleet_template: Path) -> None:
-    steps = crash.record(mutate, copied(fleet_template), MOVE, MAIN)
+    steps = crash.record(mutate, copy_fleet(fleet_template), MOVE, MAIN)
     sidecar = next(step.number for step in steps if step.name == "objects.put")
-    uri = copied(fleet_template)
+    uri = copy_fleet(fleet_template)
     needed = data_files(uri)
     crash.run(cancel_at, (uri, sidecar, "before"), MOVE, MAIN)
-    now = shown(graph_at(uri))
+    now = read_fleet(open_unhealed(uri))
     # A row in each of two tables, once cancelled and once by the mutation after it.
     assert len(data_files(uri) - needed) == 4
     for file in data_files(uri):
@@ -112,4 +122,4 @@ def test_what_a_cancelled_mutation_staged_is_reclaimed_by_its_age(fleet_template
         lance.dataset(str(table)).cleanup_old_versions(older_than=_FOR_EVER)
     assert needed < data_files(uri)
     assert len(data_files(uri) - needed) == 2
-    assert shown(graph_at(uri)) == now
+    assert read_fleet(open_unhealed(uri)) == now

@@ -11,10 +11,10 @@ import pytest
 from omnigraph.graph import Graph
 from omnigraph.language.query.ast import ComparisonOperator
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.filters import AnyOf, Condition, comparison
-from omnigraph.storage.pinned import ROW_ADDRESS
 from omnigraph.storage.staging import Kind
+from omnigraph.storage.table import ROW_ADDRESS
 from omnigraph.write.mutation.staging import PendingTable, StagingArea
 from omnigraph.write.rules.changed_table import RowLocations
 from tests.deleting import delete_where

@@ -1,4 +1,4 @@
-"""Schema changes: one commit on main that brings the tables along, or nothing."""
+"""Schema changes: change the schema and migrate the tables in one commit on main, or change nothing."""
 
 from omnigraph.write.evolve.apply import SchemaApplied, SchemaChangeOptions, apply_schema, plan_schema
 

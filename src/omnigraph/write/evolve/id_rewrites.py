@@ -1,4 +1,4 @@
-"""Ids in the form of an older release, written in the form that keys have now, and the edges that name them."""
+"""Rewrite ids of a legacy form to the current form of keys, in the nodes and in the edges that refer to them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from omnigraph.errors import ValidationError, Violation
 from omnigraph.language.schema import NodeType, TableKey
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.keys import ids_of
-from omnigraph.storage.pinned import Table
-from omnigraph.write.legacy_ids import SAMPLE_ROWS, find_legacy_id, may_have_legacy_ids
+from omnigraph.storage.table import Table
+from omnigraph.write.row_values import SAMPLE_ROWS, can_have_legacy_ids, find_legacy_id
 from omnigraph.write.rules import format_key
 
 if TYPE_CHECKING:
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IdRewrites:
-    """The new form of the ids in each column of a table that holds such ids: those before, and those after."""
+    """The id columns of one table to rewrite, each with a table of ``old`` and ``new`` ids."""
 
     columns: Mapping[str, pa.Table] = field(default_factory=dict[str, pa.Table])
 
     def apply(self, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
-        """The rows with their new ids."""
-        return pa.RecordBatchReader.from_batches(rows.schema, self._batches(rows))
+        """Return the rows with rewritten ids."""
+        return pa.RecordBatchReader.from_batches(rows.schema, self._rewrite_batches(rows))
 
-    def _batches(self, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    def _rewrite_batches(self, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         for batch in rows:
             columns = [
                 _replace_ids(column_of(batch, name), self.columns[name])
@@ -43,18 +43,20 @@ class IdRewrites:
 
 
 def find_id_rewrites(migration: SchemaMigration) -> dict[str, IdRewrites]:
-    """Which ids of which tables change."""
-    moved: dict[str, pa.Table] = {}
+    """Find the tables with ids to rewrite, by table key."""
+    rewritten: dict[str, pa.Table] = {}
     for type_ in migration.catalog.nodes.values():
         table = migration.source_of(type_)
-        if table is None or not may_have_legacy_ids(type_):
+        if table is None or not can_have_legacy_ids(type_):
             continue
         if find_legacy_id(type_, _read_keys(migration, type_, table, SAMPLE_ROWS)) is not None:
-            moved[type_.name] = _map_ids(migration, type_, table)
-    found: dict[str, IdRewrites] = {TableKey.of_node(name): IdRewrites({"id": ids}) for name, ids in moved.items()}
+            rewritten[type_.name] = _map_ids(migration, type_, table)
+    found: dict[str, IdRewrites] = {TableKey.of_node(name): IdRewrites({"id": ids}) for name, ids in rewritten.items()}
     for edge in migration.catalog.edges.values():
         ends = {
-            column: moved[name] for column, name in (("src", edge.from_type), ("dst", edge.to_type)) if name in moved
+            column: rewritten[name]
+            for column, name in (("src", edge.from_type), ("dst", edge.to_type))
+            if name in rewritten
         }
         if ends:
             found[edge.table_key] = IdRewrites(ends)
@@ -62,7 +64,7 @@ def find_id_rewrites(migration: SchemaMigration) -> dict[str, IdRewrites]:
 
 
 def _read_keys(migration: SchemaMigration, type_: NodeType, table: Table, limit: int | None = None) -> pa.Table:
-    """The ids and keys of rows; a part of the key may have another name in the table."""
+    """Read ids and key values. A key property may have another name in the table."""
     key = type_.key or ()
     old_names = migration.shape_of(type_).old_names
     stored = [old_names.get(name) or name for name in key]
@@ -78,15 +80,13 @@ def _map_ids(migration: SchemaMigration, type_: NodeType, table: Table) -> pa.Ta
 
 
 def _refuse_ambiguous(type_: NodeType, ids: pa.Table) -> None:
-    """Two rows that shared an old id cannot be told apart by the edges that name it."""
+    """Refuse ids shared by several rows: edges that refer to such an id would be ambiguous."""
     for column in ("old", "new"):
         counts = ids.group_by(column).aggregate([([], "count_all")])
-        twice = counts.filter(pc.field("count_all") > 1)[column].to_pylist()
-        if twice:
-            message = (
-                f"{format_key(type_)} on {type_.name}: {len(twice)} ids stand for several rows, '{twice[0]}' for one"
-            )
-            violations = [Violation(type_.name, format_key(type_), message, id=str(each)) for each in twice]
+        repeated = counts.filter(pc.field("count_all") > 1)[column].to_pylist()
+        if repeated:
+            message = f"{format_key(type_)} on {type_.name}: {len(repeated)} ids belong to several rows, such as '{repeated[0]}'"
+            violations = [Violation(type_.name, format_key(type_), message, id=str(each)) for each in repeated]
             raise ValidationError(message, violations, hint="delete or correct the rows that share an id first")
 
 

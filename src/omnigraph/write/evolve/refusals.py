@@ -1,4 +1,4 @@
-"""What stands in the way of a new schema, told before anything is written."""
+"""Obstacles to a schema change. They are found and raised before anything is written."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from omnigraph.language.schema import (
     UnsupportedChange,
 )
 from omnigraph.language.source import Source, Span
-from omnigraph.manifest.branches import branch_names, names_any
-from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.branches import names_any
+from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.manifest.snapshot import Pin, open_pin, pins_of
 from omnigraph.manifest.state import View
@@ -31,7 +31,7 @@ UNSUPPORTED = "OG-MF-100"
 
 
 def refuse_unsupported(plan: MigrationPlan, new: Schema, source: str | Path | Source) -> None:
-    """A plan with a step that cannot be taken is refused as a whole; all such steps are listed."""
+    """Refuse a plan with unsupported steps; list all of them."""
     if plan.unsupported:
         name = source.name if isinstance(source, Source) else str(source) if isinstance(source, Path) else None
         text = Source(new.text, name)
@@ -39,16 +39,16 @@ def refuse_unsupported(plan: MigrationPlan, new: Schema, source: str | Path | So
 
 
 def _to_problem(text: Source, step: UnsupportedChange) -> Problem:
-    hint = "keep it as it was, or export the graph, change the records, and load them into a new one"
+    hint = "keep it unchanged, or export the graph, change the records, and load them into a new graph"
     if step.code == REQUIRED_WITHOUT_DEFAULT:
-        hint = 'give it a value for the rows that are there, with @default("..."), or let it be null, with a ?'
+        hint = 'add a value for existing rows with @default("..."), or make it nullable with ?'
     return text.problem(
         step.code or UNSUPPORTED, f"{step.entity}: {step.reason}", _find_declaration(text.text, step.entity), hint
     )
 
 
 def _find_declaration(text: str, entity: str) -> Span:
-    """Where a type, or a property of it, is declared; the beginning, where it is not any more."""
+    """Find where a type or a property is declared; the beginning of the text if it no longer is."""
     kind, _, rest = entity.partition(":")
     name, _, member = rest.partition(".")
     owner = re.search(rf"\b{kind}\s+({re.escape(name)})\b", text)
@@ -59,24 +59,24 @@ def _find_declaration(text: str, entity: str) -> Span:
 
 
 def refuse_unrelated_schema(plan: MigrationPlan, old: Schema) -> None:
-    """A schema that leaves nothing of the one before is most likely meant for another graph."""
+    """Refuse a schema that shares no type with the current one: it probably belongs to another graph."""
     dropped = [step for step in plan.steps if isinstance(step, DropType) and step.mode is DropMode.SOFT]
     if dropped and len(dropped) == len(list(old.catalog.types())):
         raise ParameterError(
-            f"this schema has none of the {len(dropped)} types of the graph: is it that of another graph?",
-            hint="give @rename_from to types that have another name, or allow data loss to drop them all",
+            f"this schema has none of the {len(dropped)} types of the graph: does it belong to another graph?",
+            hint="add @rename_from to types with a new name, or allow data loss to drop them all",
         )
 
 
 def refuse_renames(manifest: Manifest, plan: MigrationPlan) -> None:
-    """What a branch holds under an old name would not be found under the new one: it has to be merged before."""
+    """Refuse a rename while a branch has rows under the old name: they would not be found under the new one."""
     renamed = {_old_key(step): step for step in plan.steps if isinstance(step, RenameType | RenameProperty)}
-    # The properties of a type that gets another name too are still in its old table.
+    # If the type is renamed too, its properties are still in the table of the old type name.
     new_names = {s.new_key: s.old_key for s in plan.steps if isinstance(s, RenameType)}
     for branch in branch_names(manifest)[1:] if renamed else []:
-        shown = manifest.view(branch).tables.visible()
+        visible = manifest.view(branch).tables.visible()
         for key, step in renamed.items():
-            entry = shown.get(new_names.get(key, key))
+            entry = visible.get(new_names.get(key, key))
             if entry is not None and entry.row_count:
                 raise ConflictError(
                     f"'{step.from_}' cannot be renamed: branch '{branch}' has rows of {key} under the old name",
@@ -90,22 +90,22 @@ def _old_key(step: RenameType | RenameProperty) -> TableKey:
 
 
 def refuse_hard_drops(manifest: Manifest, plan: MigrationPlan) -> None:
-    """What is dropped in every version must not be shown by a branch, a tag, or a commit that can still be read.
+    """Refuse a hard drop while a branch, a tag or a readable commit still shows the rows.
 
-    The newest commit of main is the one that the drop follows: that it shows the rows until then is no obstacle.
+    The newest commit of main is exempt: the drop follows it.
     """
     keys = {key for key in find_hard_drops(plan) if _had_rows(manifest, key)}
     if not keys:
         return
     for branch in branch_names(manifest)[1:]:
-        who = f"branch '{branch}'"
-        _refuse_visible(manifest, keys, manifest.view(branch), who, f"delete {who} first")
+        holder = f"branch '{branch}'"
+        _refuse_visible(manifest, keys, manifest.view(branch), holder, f"delete {holder} first")
     for tag in list_tags(manifest):
         commit = manifest.view(tag.branch, with_lineage=True).history.find(tag.commit)
         if commit is not None:
-            who = f"tag '{tag.name}'"
+            holder = f"tag '{tag.name}'"
             view = manifest.view_at(tag.branch, commit.manifest_version)
-            _refuse_visible(manifest, keys, view, who, f"delete {who} first")
+            _refuse_visible(manifest, keys, view, holder, f"delete {holder} first")
     for branch in branch_names(manifest):
         _refuse_commits(manifest, keys, branch)
 
@@ -116,7 +116,7 @@ def _had_rows(manifest: Manifest, table_key: str) -> bool:
 
 
 def _refuse_commits(manifest: Manifest, keys: set[str], branch: str) -> None:
-    way_out = "run `omnigraph cleanup --keep 1 --confirm` first, which keeps what was the newest commit an hour ago"
+    hint = "run `omnigraph cleanup --keep 1 --confirm` first, which keeps the commit that was the newest one hour ago"
     own = (
         commit
         for commit in islice(manifest.view(branch, with_lineage=True).history.newest_first(), 1, None)
@@ -126,18 +126,18 @@ def _refuse_commits(manifest: Manifest, keys: set[str], branch: str) -> None:
         try:
             view = manifest.view_at(branch, commit.manifest_version)
         except HistoryGone:
-            # All that came before went as well.
+            # All older commits are gone too.
             return
-        _refuse_visible(manifest, keys, view, f"commit {commit.id}", way_out)
+        _refuse_visible(manifest, keys, view, f"commit {commit.id}", hint)
 
 
-def _refuse_visible(manifest: Manifest, keys: set[str], view: View, who: str, way_out: str) -> None:
+def _refuse_visible(manifest: Manifest, keys: set[str], view: View, holder: str, hint: str) -> None:
     for key, pin in pins_of(view).items():
         if key in keys and pin.row_count and _is_readable(manifest, pin):
             raise ConflictError(
-                f"{key} cannot be dropped with its history: {who} shows it",
-                hint=f"{way_out}, or drop it without allowing data loss",
-                details={"table_key": key, "held_by": who},
+                f"{key} cannot be dropped with its history: {holder} shows it",
+                hint=f"{hint}, or drop it without allowing data loss",
+                details={"table_key": key, "held_by": holder},
             )
 
 

@@ -1,4 +1,4 @@
-"""Rules that the rows of a graph were never held against: all rows are, and every violation is told."""
+"""Check all rows against the rules that are new in a schema, and report every violation."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from omnigraph.language.schema import (
     ColumnRule,
     ColumnRuleKind,
     EdgeType,
+    MigrationStep,
     NarrowEnum,
     NodeType,
     PatternRule,
     RangeRule,
     RequireProperty,
-    Step,
     Tier,
 )
 from omnigraph.language.types import Scalar
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 
 def check_new_rules(migration: SchemaMigration) -> None:
-    """Refuse the new schema if a row breaks a rule of it that is new; all such rows are listed."""
-    by_key: dict[str, list[Step]] = {}
+    """Refuse the new schema if rows break one of its new rules; list all violations."""
+    by_key: dict[str, list[MigrationStep]] = {}
     for step in migration.plan.steps:
         if step.tier is Tier.VALIDATED and isinstance(
             step, AddConstraint | ChangeCardinality | NarrowEnum | RequireProperty
@@ -58,43 +58,43 @@ def check_new_rules(migration: SchemaMigration) -> None:
         raise ValidationError(
             f"the rows do not fit the new schema: {found[0].message}{more}",
             found,
-            hint="correct or delete these rows first, or leave the rule out",
+            hint="correct or delete these rows first, or remove the rule",
         )
 
 
-def _find_violations(migration: SchemaMigration, table_key: str, steps: list[Step]) -> Iterator[Violation]:
+def _find_violations(migration: SchemaMigration, table_key: str, steps: list[MigrationStep]) -> Iterator[Violation]:
     type_ = type_of_table(migration.catalog, table_key)
     table = migration.source_of(type_)
     if table is None:
         return
     properties = {name for step in steps for name in _checked_properties(step)}
-    sets = {text for step in steps for text in _checked_set_rules(type_, step)}
+    set_rules = {text for step in steps for text in _checked_set_rules(type_, step)}
     found: list[Violation] = []
-    wanted = arrow_schema(type_)
+    table_schema = arrow_schema(type_)
     blobs = [name for name, each in type_.properties.items() if each.type.scalar is Scalar.BLOB]
     columns = list_rule_columns(migration.catalog, table_key)
-    schema = pa.schema([(name, cast("pa.DataType", wanted.field(name).type)) for name in columns])
+    schema = pa.schema([(name, cast("pa.DataType", table_schema.field(name).type)) for name in columns])
 
-    def checked() -> Iterator[pa.Table]:
+    def check_batches() -> Iterator[pa.Table]:
         for batch in migration.read_nullable_rows(type_, table, without=blobs):
             found.extend(_name_row(each) for each in check_rows(type_, batch) if each.property in properties)
             if any(_adds_key(step) for step in steps):
                 found.extend(_find_wrong_ids(type_, batch))
             yield pa.table([column_of(batch, name) for name in columns], schema=schema)
 
-    image = RowChanges(table_key, spill_rows(schema, checked()), mode=IncomingMode.OVERWRITE)
+    changes = RowChanges(table_key, spill_rows(schema, check_batches()), mode=IncomingMode.OVERWRITE)
     yield from found
-    if sets:
-        together = check_changes(migration.catalog, migration.snapshot, [image]).violations
-        yield from (each for each in together if each.type == type_.name and each.rule in sets)
+    if set_rules:
+        together = check_changes(migration.catalog, migration.snapshot, [changes]).violations
+        yield from (each for each in together if each.type == type_.name and each.rule in set_rules)
 
 
 def _name_row(violation: Violation) -> Violation:
-    """A row that is stored has no line in a file: its id tells which it is."""
+    """Add the id of a stored row to the message, since it has no line in a file."""
     return replace(violation, message=f"{violation.message}, in the row '{violation.id}'")
 
 
-def _checked_properties(step: Step) -> Iterator[str]:
+def _checked_properties(step: MigrationStep) -> Iterator[str]:
     match step:
         case NarrowEnum() | RequireProperty():
             yield step.property_name
@@ -104,7 +104,7 @@ def _checked_properties(step: Step) -> Iterator[str]:
             pass
 
 
-def _checked_set_rules(type_: NodeType | EdgeType, step: Step) -> Iterator[str]:
+def _checked_set_rules(type_: NodeType | EdgeType, step: MigrationStep) -> Iterator[str]:
     match step:
         case AddConstraint(constraint=ColumnRule(kind=ColumnRuleKind.UNIQUE, columns=columns)):
             yield format_unique(columns)
@@ -114,7 +114,7 @@ def _checked_set_rules(type_: NodeType | EdgeType, step: Step) -> Iterator[str]:
             pass
 
 
-def _adds_key(step: Step) -> bool:
+def _adds_key(step: MigrationStep) -> bool:
     match step:
         case AddConstraint(constraint=ColumnRule(kind=ColumnRuleKind.KEY)):
             return True
@@ -123,19 +123,19 @@ def _adds_key(step: Step) -> bool:
 
 
 def _find_wrong_ids(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[Violation]:
-    """A node with a key has the text of its key as its id: rows that were stored without one may have any."""
+    """Yield violations of ids that differ from the key. Rows stored without a key may have any id."""
     if not isinstance(type_, NodeType) or not type_.key:
         return
     ids = column_of(batch, "id")
     expected = cast("Values", ids_of(type_, batch))
     wrong = places(compute("coalesce", compute("not_equal", ids, expected), pa.scalar(value=True)))
-    for id_, given in zip(to_list(ids.take(wrong)), to_list(expected.take(wrong)), strict=True):
-        message = f"{format_key(type_)} on {type_.name}: the row '{id_}' would have to have the id '{given}'"
+    for id_, required in zip(to_list(ids.take(wrong)), to_list(expected.take(wrong)), strict=True):
+        message = f"{format_key(type_)} on {type_.name}: the row '{id_}' must have the id '{required}'"
         yield Violation(
             type_.name,
             format_key(type_),
             message,
             id=cast(str, id_),
             property=", ".join(type_.key),
-            value=cast("str | None", given),
+            value=cast("str | None", required),
         )

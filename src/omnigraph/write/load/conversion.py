@@ -34,7 +34,7 @@ from omnigraph.language.values import (
 from omnigraph.read.rows import BlobValue, to_blob_array
 from omnigraph.storage.arrow_schema import arrow_field, arrow_type, arrow_values
 from omnigraph.storage.columns import Values, absent, compute, places, to_list
-from omnigraph.write.blobs import NotBase64, parse_blob
+from omnigraph.write.row_values import NotBase64, parse_blob
 
 _TEMPORAL: Final = {
     Scalar.DATE: (FIRST_DAY, LAST_DAY),

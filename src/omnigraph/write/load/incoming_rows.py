@@ -28,8 +28,8 @@ from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.staging import discard as discard_files
 from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.storage.table_writes import WriteMode
-from omnigraph.write.blobs import load_blobs
 from omnigraph.write.load.positions import RowNumbers, RowPositions
+from omnigraph.write.row_values import load_blobs
 from omnigraph.write.spill import spill_rows
 
 _BLOB_ROWS_AT_ONCE: Final = 64

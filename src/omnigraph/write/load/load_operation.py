@@ -24,11 +24,11 @@ from omnigraph.storage.staging import Staged
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import Addresses
 from omnigraph.write.commit import PreparedWrite, TableChange, WriterKind
-from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.load.incoming_rows import IncomingRows
 from omnigraph.write.load.positions import RecordPosition, RowNumbers
 from omnigraph.write.load.quarantine import MAX_VIOLATIONS, RejectDelivery, build_load_error, format_records
 from omnigraph.write.load.validation import RejectedRecord
+from omnigraph.write.row_values import can_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.rules import (
     IncomingMode,
     RowChanges,
@@ -141,7 +141,7 @@ class LoadOperation:
     def _refuse_legacy_ids(self, snapshot: Snapshot) -> None:
         for key, table in self.tables.items():
             type_ = table.type
-            if self.mode != "overwrite" and isinstance(type_, NodeType) and may_have_legacy_ids(type_):
+            if self.mode != "overwrite" and isinstance(type_, NodeType) and can_have_legacy_ids(type_):
                 refuse_legacy_ids(type_, snapshot.table(key))
 
     def _mode_of(self, table: IncomingRows) -> IncomingMode:

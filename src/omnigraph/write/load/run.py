@@ -17,8 +17,8 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 
 from omnigraph.errors import AlreadyExists, OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.schema import Catalog, Schema, split_by_kind
-from omnigraph.manifest.branches import branch_names, create_branch
-from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.branches import create_branch
+from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.references import Reference, branch_point, take_snapshot
 from omnigraph.manifest.rows import MAIN
@@ -26,7 +26,7 @@ from omnigraph.manifest.snapshot import Snapshot, open_pin, pins_of
 from omnigraph.manifest.state import View
 from omnigraph.storage.table import branch_uri
 from omnigraph.storage.table_writes import WriteMode
-from omnigraph.write.commit import CommitOptions, catch_up, commit, heal_branch
+from omnigraph.write.commit import CommitOptions, catch_up, commit_operation, heal_branch
 from omnigraph.write.executor import Executor
 from omnigraph.write.indexes import ensure_id_indexes, ensure_loaded_indexes
 from omnigraph.write.load.data_frames import ArrowStream, TypedFrame, read_frame, resolve_frame_types
@@ -294,7 +294,7 @@ def _commit_load(
     if is_new_branch:
         _create_branch(manifest, options, commit_options)
     try:
-        result = commit(manifest, operation, commit_options)
+        result = commit_operation(manifest, operation, commit_options)
     except ValidationError:
         # Rules run before anything is committed. After any other failure the fragments stay for cleanup: a commit that
         # was not rolled back yet may still show them.

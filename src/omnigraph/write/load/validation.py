@@ -19,8 +19,8 @@ from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, absent, column_of, compute, places, to_list
 from omnigraph.storage.keys import ids_of
-from omnigraph.write.ids import generate_ids
 from omnigraph.write.load.conversion import ConvertedColumn
+from omnigraph.write.row_values import generate_ids
 from omnigraph.write.rules import REQUIRED, find_row_violations, format_key, shorten
 
 

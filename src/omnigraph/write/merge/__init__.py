@@ -1,4 +1,4 @@
-"""Merges and reverts: three sides of every changed row, and the conflicts between them."""
+"""Merges and reverts: combine the changes of two histories row by row, and resolve or report the conflicts."""
 
 from omnigraph.write.merge.alignment import MergeBase, RowImages, align_ranges, find_tables_to_merge
 from omnigraph.write.merge.deltas import Counts, RangeDelta, TableMerger

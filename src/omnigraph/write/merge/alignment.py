@@ -1,8 +1,8 @@
-"""Bringing three sides of a table together, by id, out of what changed between them.
+"""Align the three sides of a table by id, from the rows that changed between them.
 
-Only rows that changed between the base and theirs are looked at; of ours, those of the same ids. Both come sorted by
-id, so a stretch of ids is held at a time. Where two histories met more than once, no single commit has been seen by
-both: then the base is a commit and, over it, what the other meeting points have and it has not.
+Only rows that differ between the base and theirs are read, and the rows of ours with the same ids. Both inputs are
+sorted by id, so one range of ids is in memory at a time. If two histories have several common ancestors, no single
+commit holds what both sides share: then the base is one ancestor with the changes of the others on top.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.changes import ChangedRows, Mask, find_changed_tables, read_changes
+from omnigraph.read.changes import ChangedRows, find_changed_tables, read_changes
+from omnigraph.read.frames import Mask
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, to_list, truths
 from omnigraph.write.merge.three_way import (
@@ -33,25 +34,20 @@ from omnigraph.write.rules import type_of_table
 
 @dataclass(frozen=True, slots=True)
 class RowImages:
-    """Rows that changed: their ids, the rows that were there before, and those that are there after."""
+    """Changed rows: their ids, their before images and their after images."""
 
     ids: Values
     before: pa.Table
     after: pa.Table
 
     def changed_mask(self, ids: Values) -> Mask:
-        """For each id whether its row changed."""
+        """Return for each id whether its row changed."""
         return truths(is_among(ids, self.ids))
-
-    def restrict_to(self, ids: Values) -> RowImages:
-        """Those of some of the ids."""
-        rows = (each.filter(is_among(column_of(each, "id"), ids)) for each in (self.before, self.after))
-        return RowImages(ids, *rows)
 
 
 @dataclass(frozen=True, slots=True)
 class MergeBase:
-    """What both sides have seen: a snapshot, and over it the rows of further meeting points, by table key."""
+    """The common base of both sides: a snapshot, and on top of it rows of further common ancestors, by table key."""
 
     snapshot: Snapshot
     overlays: Mapping[str, RowImages] = field(default_factory=dict[str, RowImages])
@@ -59,7 +55,7 @@ class MergeBase:
 
 @dataclass(frozen=True, slots=True)
 class AlignedRange:
-    """Rows of some ids on the three sides."""
+    """The rows of one range of ids on the three sides."""
 
     ids: Values
     base: SideRows
@@ -67,15 +63,12 @@ class AlignedRange:
     theirs: SideRows
 
     def decide(self, by: MergeBy) -> Decision:
-        """What comes of them."""
+        """Decide what happens to each row."""
         return decide_rows(self.base, self.ours, self.theirs, by)
 
 
 def find_tables_to_merge(catalog: Catalog, base: MergeBase, theirs: Snapshot) -> list[str]:
-    """The keys of the tables in which theirs may have changed something.
-
-    A type that the schema does not have any more is nobody's to merge.
-    """
+    """Return the keys of the tables that theirs may have changed. Types no longer in the schema are not merged."""
     known = {type_.table_key for type_ in catalog.types()}
     return sorted(known & {*find_changed_tables(base.snapshot, theirs), *base.overlays})
 
@@ -83,35 +76,35 @@ def find_tables_to_merge(catalog: Catalog, base: MergeBase, theirs: Snapshot) ->
 def align_table(
     base: MergeBase, ours: Snapshot, theirs: Snapshot, type_: NodeType | EdgeType
 ) -> Iterator[AlignedRange]:
-    """The rows of a table that theirs changed, as the three sides have them."""
+    """Yield the rows of a table that theirs changed, aligned on the three sides."""
     key = type_.table_key
-    came, mine = (read_changes(base.snapshot, side, key) for side in (theirs, ours))
-    return align_ranges(came, mine, base.overlays.get(key), type_)
+    changed_in_theirs, changed_in_ours = (read_changes(base.snapshot, side, key) for side in (theirs, ours))
+    return align_ranges(changed_in_theirs, changed_in_ours, base.overlays.get(key), type_)
 
 
 def align_ranges(
-    came: Iterator[tuple[ChangedRows, ...]],
+    changed_in_theirs: Iterator[tuple[ChangedRows, ...]],
     changed_in_ours: Iterator[tuple[ChangedRows, ...]],
     overlay: RowImages | None,
     type_: NodeType | EdgeType,
 ) -> Iterator[AlignedRange]:
-    """The same, given what theirs and ours changed, or such a part of it that holds all of its ids."""
+    """Align the changes of theirs and ours. Both may be a part of the table, if it holds all rows of its ids."""
     schema = arrow_schema(type_)
-    mine = _ChangeCursor(changed_in_ours, schema)
+    ours = _ChangeCursor(changed_in_ours, schema)
     if overlay is None:
-        for parts in came:
-            changed = _collect_changes(parts, schema)
-            yield _align_range(changed, mine.read_up_to(_last_id(changed.ids)), None)
+        for parts in changed_in_theirs:
+            theirs = _collect_changes(parts, schema)
+            yield _align_range(theirs, ours.read_up_to(_last_id(theirs.ids)), None)
         return
-    # Meeting points are few and near one another: what differs between them is held as a whole.
-    changed = _collect_changes((part for parts in came for part in parts), schema)
-    yield _align_range(changed, mine.read_up_to(None), overlay)
+    # Common ancestors are few and close together, so their differences fit in memory.
+    theirs = _collect_changes((part for parts in changed_in_theirs for part in parts), schema)
+    yield _align_range(theirs, ours.read_up_to(None), overlay)
 
 
 def overlay_base(first: Snapshot, other: Snapshot, shared: Snapshot, overlays: Mapping[str, RowImages]) -> MergeBase:
-    """The first meeting point of two histories, and over it what another one has; ``shared`` is what both follow.
+    """Return the first common ancestor with the changes of another one on top; ``shared`` is their own ancestor.
 
-    Where the two are at odds, a row counts as it was before both.
+    A row on which the two conflict counts as it was in ``shared``.
     """
     found = dict(overlays)
     catalog = first.catalog()
@@ -123,62 +116,62 @@ def overlay_base(first: Snapshot, other: Snapshot, shared: Snapshot, overlays: M
     return MergeBase(first, {key: changed for key, changed in found.items() if len(changed.ids)})
 
 
-def _build_overlay(stretch: AlignedRange) -> RowImages:
-    decision = stretch.decide("property")
-    touched = np.flatnonzero(decision.taken | decision.conflicts)
-    disputed = np.flatnonzero(decision.conflicts & stretch.base.exists)
+def _build_overlay(aligned: AlignedRange) -> RowImages:
+    decision = aligned.decide("property")
+    changed = np.flatnonzero(decision.taken | decision.conflicts)
+    disputed = np.flatnonzero(decision.conflicts & aligned.base.exists)
     merged = decision.merge_rows(decision.upserted())
     return RowImages(
-        stretch.ids.take(touched),
-        _existing_rows(stretch.ours, touched),
-        pa.concat_tables([merged, stretch.base.rows.take(disputed)]),
+        aligned.ids.take(changed),
+        _existing_rows(aligned.ours, changed),
+        pa.concat_tables([merged, aligned.base.rows.take(disputed)]),
     )
 
 
-def _existing_rows(side: SideRows, places: RowIndexes) -> pa.Table:
-    return side.rows.take(places[side.exists[places]])
+def _existing_rows(side: SideRows, indexes: RowIndexes) -> pa.Table:
+    return side.rows.take(indexes[side.exists[indexes]])
 
 
 def _concat_changes(changes: Iterable[RowImages], schema: pa.Schema) -> RowImages:
-    """Several changes as one. Of two that tell of the same row the earlier one counts."""
+    """Combine several changes. If two contain the same row, the first one wins."""
     known = RowImages(pa.array([], pa.string()), schema.empty_table(), schema.empty_table())
     for each in changes:
-        fresh = each.ids.filter(pa.array(~known.changed_mask(each.ids)))
+        new_ids = each.ids.filter(pa.array(~known.changed_mask(each.ids)))
         rows = (
-            pa.concat_tables([one, other.filter(is_among(column_of(other, "id"), fresh))])
+            pa.concat_tables([one, other.filter(is_among(column_of(other, "id"), new_ids))])
             for one, other in ((known.before, each.before), (known.after, each.after))
         )
-        known = RowImages(pa.concat_arrays([known.ids, fresh]), *rows)
+        known = RowImages(pa.concat_arrays([known.ids, new_ids]), *rows)
     return known
 
 
 class _ChangeCursor:
-    """What changed in ours, followed along with the stretches of theirs."""
+    """Reads the changes of ours in step with the ranges of theirs."""
 
-    def __init__(self, coming: Iterator[tuple[ChangedRows, ...]], schema: pa.Schema) -> None:
-        self._coming = coming
+    def __init__(self, source: Iterator[tuple[ChangedRows, ...]], schema: pa.Schema) -> None:
+        self._source = source
         self._schema = schema
-        self._held: list[RowImages] = []
-        self._ended = False
+        self._buffer: list[RowImages] = []
+        self._is_exhausted = False
 
     def read_up_to(self, last: str | None) -> RowImages:
-        """All that may have ids up to this one, or simply all; what lies behind it is forgotten by the next call."""
-        while not self._ended and (last is None or not self._held or _last_id(self._held[-1].ids) <= last):
-            parts = next(self._coming, None)
-            self._ended = parts is None
+        """Return all changes with ids up to ``last``, or all if it is None. The next call drops them from memory."""
+        while not self._is_exhausted and (last is None or not self._buffer or _last_id(self._buffer[-1].ids) <= last):
+            parts = next(self._source, None)
+            self._is_exhausted = parts is None
             if parts is not None:
-                self._held.append(_collect_changes(parts, self._schema))
+                self._buffer.append(_collect_changes(parts, self._schema))
         found = RowImages(
-            pa.concat_arrays([pa.array([], pa.string()), *(each.ids for each in self._held)]),
-            pa.concat_tables([self._schema.empty_table(), *(each.before for each in self._held)]),
-            pa.concat_tables([self._schema.empty_table(), *(each.after for each in self._held)]),
+            pa.concat_arrays([pa.array([], pa.string()), *(each.ids for each in self._buffer)]),
+            pa.concat_tables([self._schema.empty_table(), *(each.before for each in self._buffer)]),
+            pa.concat_tables([self._schema.empty_table(), *(each.after for each in self._buffer)]),
         )
-        self._held = [each for each in self._held if last is not None and _last_id(each.ids) > last]
+        self._buffer = [each for each in self._buffer if last is not None and _last_id(each.ids) > last]
         return found
 
 
 def _collect_changes(parts: Iterable[ChangedRows], schema: pa.Schema) -> RowImages:
-    """Parts of what changed, together."""
+    """Combine parts of the changes."""
     ids: list[Values] = [pa.array([], pa.string())]
     images = ([schema.empty_table()], [schema.empty_table()])
     for part in parts:
@@ -198,8 +191,8 @@ def _last_id(ids: Values) -> str:
 def _align_range(theirs: RowImages, ours: RowImages, overlay: RowImages | None) -> AlignedRange:
     ids = theirs.ids
     if overlay is not None:
-        fresh = overlay.ids.filter(pa.array(~theirs.changed_mask(overlay.ids)))
-        ids = pa.concat_arrays([ids, fresh])
+        new_ids = overlay.ids.filter(pa.array(~theirs.changed_mask(overlay.ids)))
+        ids = pa.concat_arrays([ids, new_ids])
     before = align_rows(ids, theirs.before)
     if overlay is not None:
         before = overlay_rows(before, align_rows(ids, overlay.before), ~theirs.changed_mask(ids))

@@ -1,4 +1,4 @@
-"""Where the histories of two commits met last, as a snapshot that both sides have seen."""
+"""Find the last common ancestors of two commits, and build the merge base from them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from omnigraph.errors import NotFound, Unsupported
-from omnigraph.manifest.branches import branch_names
-from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.lineage import Commits, Lineage, merge_bases
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
@@ -18,28 +17,28 @@ from omnigraph.write.merge.alignment import MergeBase, RowImages, overlay_base
 
 @dataclass(frozen=True, slots=True)
 class CommonAncestors:
-    """The commits in which two histories met last, the best one first, and every commit that is known."""
+    """The last common ancestors of two commits, the best one first, and a lookup of all known commits."""
 
     commits: tuple[CommitRecord, ...]
     known: Commits
 
     @property
     def id(self) -> str:
-        """The best of them."""
+        """The id of the best ancestor."""
         return self.commits[0].id
 
 
 def find_common_ancestors(manifest: Manifest, source: str, target: str, branches: Iterable[str]) -> CommonAncestors:
-    """The common past of two commits; ``branches`` are where they lie.
+    """Find the last common ancestors of two commits; ``branches`` are where the two commits are.
 
-    A commit of a branch that was deleted since is not known any more: history ends there, and an older meeting point
-    is found. That is still right, but what both sides took from that branch then counts as changed by both.
+    Commits of a deleted branch are unknown, so the history ends there and an older ancestor is found. The merge is
+    still correct, but changes that both sides took from that branch count as changes of both.
     """
     commits = _CommitLookup(manifest, dict.fromkeys(branches))
     bases = merge_bases(source, target, commits)
     if not bases:
         raise Unsupported(
-            "the two share no history: nothing says what each of them changed",
+            "the two commits share no history, so their changes cannot be compared",
             hint="export one and load it into a branch of the other",
             details={"source": source, "target": target},
         )
@@ -47,29 +46,29 @@ def find_common_ancestors(manifest: Manifest, source: str, target: str, branches
 
 
 class _CommitLookup:
-    """The commits of some branches, each decoded when it is asked for, and of all branches once one is missing."""
+    """Looks up commits by id: first in some branches, then in all. A commit is decoded on first use."""
 
     def __init__(self, manifest: Manifest, branches: Iterable[str]) -> None:
         self._manifest = manifest
         self._histories: dict[str, tuple[Lineage, Mapping[str, int]]] = {}
-        self._found: dict[str, CommitRecord | None] = {}
-        self._has_all = False
+        self._cache: dict[str, CommitRecord | None] = {}
+        self._has_all_branches = False
         self._add(branches)
 
     def get(self, commit_id: str, /) -> CommitRecord | None:
-        if commit_id not in self._found:
+        if commit_id not in self._cache:
             found = self._find(commit_id)
-            if found is None and not self._has_all:
-                # One that was merged from elsewhere: its history may be where the two met.
-                self._has_all = True
+            if found is None and not self._has_all_branches:
+                # A commit merged from another branch: that branch's history may hold a common ancestor.
+                self._has_all_branches = True
                 self._add(branch_names(self._manifest))
                 found = self._find(commit_id)
-            self._found[commit_id] = found
-        return self._found[commit_id]
+            self._cache[commit_id] = found
+        return self._cache[commit_id]
 
     def _add(self, branches: Iterable[str]) -> None:
         for branch in branches:
-            # One that was deleted since it was listed has nothing to tell.
+            # Skip a branch that was deleted after it was listed.
             with suppress(NotFound):
                 history = self._manifest.view(branch, with_lineage=True).history
                 self._histories[branch] = history, history.places()
@@ -81,12 +80,12 @@ class _CommitLookup:
         return None
 
 
-def build_merge_base(manifest: Manifest, met: CommonAncestors) -> MergeBase:
-    """What both sides have seen: the best meeting point, and over it what the other ones have."""
-    first = take_snapshot_at(manifest, met.commits[0])
+def build_merge_base(manifest: Manifest, ancestors: CommonAncestors) -> MergeBase:
+    """Build the merge base: the best common ancestor, with the changes of the other ones on top."""
+    first = take_snapshot_at(manifest, ancestors.commits[0])
     overlays: Mapping[str, RowImages] = {}
-    for other in met.commits[1:]:
-        earlier = merge_bases(met.commits[0].id, other.id, met.known)
+    for other in ancestors.commits[1:]:
+        earlier = merge_bases(ancestors.commits[0].id, other.id, ancestors.known)
         if earlier:
             shared = take_snapshot_at(manifest, earlier[0])
             overlays = overlay_base(first, take_snapshot_at(manifest, other), shared, overlays).overlays
@@ -94,5 +93,5 @@ def build_merge_base(manifest: Manifest, met: CommonAncestors) -> MergeBase:
 
 
 def take_snapshot_at(manifest: Manifest, commit: CommitRecord) -> Snapshot:
-    """The graph at a commit."""
+    """Take the snapshot of a commit."""
     return take_snapshot(manifest, commit.branch or MAIN, commit.id)

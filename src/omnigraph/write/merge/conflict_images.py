@@ -1,6 +1,6 @@
-"""Entities as a person reads them in a conflict: properties by name, the ends of an edge, Python's own values.
+"""Entity images for conflicts: property names, edge ends and Python values, as a person reads them.
 
-Of a blob it is told where it lies or how many bytes it has.
+A blob is shown as its URI or its size.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from omnigraph.read.rows import (
 )
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.filters import AnyOf
-from omnigraph.write.blobs import BlobValue
 from omnigraph.write.merge.three_way import SideRows
 from omnigraph.write.mutation import PendingTable
+from omnigraph.write.row_values import BlobValue
 
 
-def shown_name(column: str) -> str:
-    """What a column is called outside."""
+def to_public_name(column: str) -> str:
+    """Return the public name of a column."""
     return PUBLIC_NAMES.get(column, column)
 
 
-def stored_name(name: str) -> str:
-    """The column that a name outside means."""
-    return next((column for column, outside in PUBLIC_NAMES.items() if outside == name), name)
+def to_column_name(name: str) -> str:
+    """Return the column of a public name."""
+    return next((column for column, public in PUBLIC_NAMES.items() if public == name), name)
 
 
 def build_images(type_: NodeType | EdgeType, side: SideRows) -> list[dict[str, object] | None]:
-    """Each row as a dict; None where there is none."""
-    found: list[dict[str, object] | None] = [None] * len(side.exists)
-    places = np.flatnonzero(side.exists)
-    rows = side.rows.take(places)
+    """Return the image of each row as a dict; None where the row does not exist."""
+    images_or_none: list[dict[str, object] | None] = [None] * len(side.exists)
+    indexes = np.flatnonzero(side.exists)
+    rows = side.rows.take(indexes)
     columns = value_columns_of(type_)
     schema = public_schema_of(type_, columns)
     images = [
@@ -53,9 +53,9 @@ def build_images(type_: NodeType | EdgeType, side: SideRows) -> list[dict[str, o
     for name in blob_properties_of(type_):
         for image, blob in zip(images, cast("list[BlobValue | None]", to_list(column_of(rows, name))), strict=True):
             image[name] = _describe_blob(blob)
-    for place, image in zip(places.tolist(), images, strict=True):
-        found[place] = image
-    return found
+    for index, image in zip(indexes.tolist(), images, strict=True):
+        images_or_none[index] = image
+    return images_or_none
 
 
 def _describe_blob(blob: BlobValue | None) -> str | None:
@@ -67,18 +67,18 @@ def _describe_blob(blob: BlobValue | None) -> str | None:
 def read_stored_rows(
     snapshot: Snapshot, type_: NodeType | EdgeType, ids: Iterable[str], column: str = "id"
 ) -> pa.Table:
-    """The rows of a snapshot that have one of some texts in a column, whole, as they can be written again."""
-    wanted = AnyOf((column,), pa.array(sorted(set(ids)), pa.string()))
-    return PendingTable(type_, snapshot).read_matching(wanted)
+    """Read the whole rows of a snapshot whose column has one of some values. They can be written again."""
+    condition = AnyOf((column,), pa.array(sorted(set(ids)), pa.string()))
+    return PendingTable(type_, snapshot).read_matching(condition)
 
 
 def read_images(snapshot: Snapshot, type_: NodeType | EdgeType, ids: Iterable[str]) -> Mapping[str, dict[str, object]]:
-    """The images of some entities as a snapshot has them, by id."""
+    """Return the images of some entities in a snapshot, by id."""
     return build_images_by_id(type_, read_stored_rows(snapshot, type_, ids))
 
 
 def build_images_by_id(type_: NodeType | EdgeType, rows: pa.Table) -> Mapping[str, dict[str, object]]:
-    """The images of rows, by id."""
+    """Return the images of rows, by id."""
     images = build_images(type_, SideRows(rows, np.ones(rows.num_rows, np.bool_)))
-    found = cast("list[str]", to_list(column_of(rows, "id")))
-    return {id_: image for id_, image in zip(found, images, strict=True) if image is not None}
+    row_ids = cast("list[str]", to_list(column_of(rows, "id")))
+    return {id_: image for id_, image in zip(row_ids, images, strict=True) if image is not None}

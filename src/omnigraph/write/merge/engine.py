@@ -1,6 +1,6 @@
-"""Who brings the sides of a merge together: this process, or others that it leads.
+"""Merge engines: merge all tables in this process, or on others such as Spark's executors.
 
-Whoever does decides by the same functions, so the same comes of it: what each table gets, and what is at odds.
+Every engine decides with the same functions, so all give the same changes and the same conflicts.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from omnigraph.write.merge.three_way import MergeBy
 from omnigraph.write.rules import RowLocations, type_of_table
 
 LONG_STAGING_ROWS: Final = 100_000
-"""Staging more rows than this takes so long that a fork is published before."""
+"""Staging more rows than this takes so long that the fork of a table is published first."""
 
 
 def is_long_staging(rows: int) -> bool:
-    """Whether staging so many rows does."""
+    """Whether staging so many rows takes long."""
     return rows > LONG_STAGING_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class TableMergePlan:
-    """What one table gets. ``decided``: it is not simply what theirs changed."""
+    """The change of one table. ``is_decided``: it differs from what theirs changed, since something was merged."""
 
     counts: Counts
     is_decided: bool
@@ -48,7 +48,7 @@ class TableMergePlan:
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """What came of the three sides: the tables that change, what is open, and the tables that were read."""
+    """The result of merging all tables: their changes, the unresolved conflicts, and the tables that were read."""
 
     tables: Mapping[str, TableMergePlan]
     open: tuple[Conflict, ...]
@@ -56,23 +56,29 @@ class MergePlan:
 
 
 class MergeEngine(Protocol):
-    """Who does the work on all rows of a merge."""
+    """Does the work that touches every changed row of a merge."""
 
-    def merge_tables(self, sides: MergeSnapshots, base: MergeBase, by: MergeBy, choices: ConflictResolver) -> MergePlan:
-        """Bring the sides together, and hold what comes of it against the rules."""
+    def merge_tables(
+        self, sides: MergeSnapshots, base: MergeBase, by: MergeBy, resolver: ConflictResolver
+    ) -> MergePlan:
+        """Merge the sides and check the rules on the result."""
         ...
 
 
 class BaseAddresses:
-    """Where the base has the rows of one table that theirs changed, noted while they pass."""
+    """The addresses in the base of the rows of one table that theirs changed.
+
+    They are recorded while the changes are read. Most of these rows have the same address in ours, so only rows that
+    ours has moved are searched for.
+    """
 
     def __init__(self) -> None:
         self._ids: list[Values] = [pa.array([], pa.string())]
         self._addresses: list[Addresses] = [np.zeros(0, np.uint64)]
 
-    def record(self, came: Iterator[tuple[ChangedRows, ...]]) -> Iterator[tuple[ChangedRows, ...]]:
-        """The same rows."""
-        for parts in came:
+    def record(self, changed_in_theirs: Iterator[tuple[ChangedRows, ...]]) -> Iterator[tuple[ChangedRows, ...]]:
+        """Pass changed rows through and record their addresses."""
+        for parts in changed_in_theirs:
             for part in parts:
                 if part.before is not None and part.addresses is not None:
                     self._ids.append(column_of(part.before, "id"))
@@ -80,48 +86,56 @@ class BaseAddresses:
             yield parts
 
     def locate_replaced(self, sides: MergeSnapshots, delta: TableDelta) -> RowLocations | None:
-        """Where the rows lie that make room for a delta; None where the base or ours has no such table."""
+        """Locate the rows in ours that a delta replaces or deletes; None if the base or ours has no such table."""
         key = delta.type.table_key
         if key not in sides.base.pins or key not in sides.ours.pins:
             return None
         base, ours = sides.base.table(key), sides.ours.table(key)
-        gone = pa.concat_arrays([column_of(delta.rows, "id").filter(pa.array(~delta.is_new)), delta.deleted_ids])
-        addresses, there = carried_over(np.concatenate(self._addresses), base, ours)
-        at = find_positions(gone, pa.concat_arrays(self._ids).filter(pa.array(there)))
-        found = addresses[there][at[at >= 0]]
-        moved = gone.filter(pa.array(at < 0))
+        replaced_ids = pa.concat_arrays(
+            [column_of(delta.rows, "id").filter(pa.array(~delta.is_new)), delta.deleted_ids]
+        )
+        addresses, is_kept = carried_over(np.concatenate(self._addresses), base, ours)
+        positions = find_positions(replaced_ids, pa.concat_arrays(self._ids).filter(pa.array(is_kept)))
+        found = addresses[is_kept][positions[positions >= 0]]
+        moved = replaced_ids.filter(pa.array(positions < 0))
         if len(moved):
             found = np.concatenate([found, addresses_of(ours, pa.table({"id": moved}))])
         return RowLocations(ours, found)
 
 
 class LocalMergeEngine:
-    """Everything is done in this process."""
+    """Merges in this process."""
 
-    def merge_tables(self, sides: MergeSnapshots, base: MergeBase, by: MergeBy, choices: ConflictResolver) -> MergePlan:
-        open_: list[Conflict] = []
+    def merge_tables(
+        self, sides: MergeSnapshots, base: MergeBase, by: MergeBy, resolver: ConflictResolver
+    ) -> MergePlan:
+        """Merge table by table, then check the rules."""
+        unresolved: list[Conflict] = []
         deltas: dict[str, TableDelta] = {}
-        seen: dict[str, BaseAddresses] = {}
+        base_addresses: dict[str, BaseAddresses] = {}
         for key in find_tables_to_merge(sides.catalog, base, sides.theirs):
-            type_, merger, seen[key] = (
-                type_of_table(sides.catalog, key),
-                TableMerger(by, choices.choose),
-                BaseAddresses(),
+            base_addresses[key] = BaseAddresses()
+            type_, merger = type_of_table(sides.catalog, key), TableMerger(by, resolver.choose)
+            changed_in_theirs, changed_in_ours = (
+                read_changes(base.snapshot, side, key) for side in (sides.theirs, sides.ours)
             )
-            came, mine = (read_changes(base.snapshot, side, key) for side in (sides.theirs, sides.ours))
-            rows = align_ranges(seen[key].record(came), mine, base.overlays.get(key), type_)
+            rows = align_ranges(
+                base_addresses[key].record(changed_in_theirs), changed_in_ours, base.overlays.get(key), type_
+            )
             deltas[key] = combine_deltas(type_, merger.merge_ranges(type_, rows))
-            open_ += merger.sorted_conflicts()
-        ruled = apply_rules(sides, deltas, choices.choose)
+            unresolved += merger.sorted_conflicts()
+        ruled = apply_rules(sides, deltas, resolver.choose)
         tables: dict[str, TableMergePlan] = {}
         for pending in ruled.pending:
             key = pending.type.table_key
             delta = ruled.deltas[key]
-            known = ruled.checked.locations.get(key)
-            change = pending.to_change(known or partial(seen.get(key, BaseAddresses()).locate_replaced, sides, delta))
+            known = ruled.result.locations.get(key)
+            change = pending.to_change(
+                known or partial(base_addresses.get(key, BaseAddresses()).locate_replaced, sides, delta)
+            )
             change = replace(change, is_long=is_long_staging(delta.rows.num_rows))
             tables[key] = TableMergePlan(delta.counts, delta.is_decided, change)
-        return MergePlan(tables, (*open_, *ruled.open), ruled.checked.reads | ruled.deltas.keys())
+        return MergePlan(tables, (*unresolved, *ruled.open), ruled.result.reads | ruled.deltas.keys())
 
 
 LOCAL_MERGE_ENGINE: Final = LocalMergeEngine()

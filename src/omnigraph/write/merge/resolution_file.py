@@ -1,8 +1,8 @@
-"""The file in which the conflicts of a merge are decided: written by a dry run, filled in by hand, read again.
+"""Resolution files: a dry run writes one, a person decides the conflicts in it, and a merge reads it.
 
-It is YAML, so JSON will do as well. It names the two commits that it was written for, and lists each conflict with the
-three images and a ``choose``: ``ours``, ``theirs``, or values by property; ``null`` leaves it open. Everything that is
-wrong with a file is told at once, with the line.
+A file is YAML, so JSON works too. It names the two commits it was written for, and lists each conflict with its three
+images and a ``choose``: ``ours``, ``theirs``, or values by property; ``null`` leaves it undecided. All problems of a
+file are raised together, with their lines.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from omnigraph.errors import Conflict, NotFound, ParameterError, ValidationError
 from omnigraph.language.source import suggest_similar
 
 ResolutionInput: TypeAlias = "str | Path | Mapping[str, object]"
-"""A resolution: the name of its file, or what would stand in one."""
+"""A resolution: the path of its file, or its content."""
 
 _TOP_KEYS: Final = ("version", "graph", "source", "target", "by", "conflicts")
 _IDENTIFYING_KEYS: Final = ("kind", "type", "id")
 _INFORMATIVE_KEYS: Final = ("properties", "message", "base", "ours", "theirs")
 _HEADER: Final = """\
 # Decide each conflict: choose ours (the branch that is merged into), theirs (what is merged into it),
-# or give values, such as {age: 42}. What stands at null is not decided yet.
+# or give values, such as {age: 42}. A conflict with null is not decided yet.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ResolutionEntry:
-    """What is said about one conflict. Without properties it is about all of that kind, type and id."""
+    """The decision about one conflict. Without properties it applies to all conflicts of its kind, type and id."""
 
     kind: str
     type: str
@@ -45,14 +45,14 @@ class ResolutionEntry:
     line: int | None = None
 
     def applies_to(self, conflict: Conflict) -> bool:
-        """Whether it is this conflict."""
+        """Whether the entry is about a conflict."""
         named = (self.kind, self.type, self.id) == (conflict.kind, conflict.type, conflict.id)
         return named and self.properties in (None, conflict.properties)
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """A whole file. ``source`` and ``target`` are the commits that it was written for, ``by`` the granularity."""
+    """A whole resolution. ``source`` and ``target`` are the commits it was written for, ``by`` the granularity."""
 
     name: str | None
     source: str | None
@@ -61,7 +61,7 @@ class Resolution:
     by: str | None = None
 
     def to_violation(self, entry: ResolutionEntry, message: str, property_: str | None = None) -> Violation:
-        """Something that is wrong with an entry."""
+        """Return a problem of an entry as a violation."""
         return Violation(entry.type, "choose", message, self.name, entry.line, entry.id, property_)
 
 
@@ -77,7 +77,7 @@ def write_resolution(
     conflicts: Iterable[Conflict],
     known: Resolution | None = None,
 ) -> None:
-    """Write a file in which the conflicts can be decided; what was decided already stays."""
+    """Write a file with the conflicts to decide. Decisions that are already made stay."""
     entries = [{**conflict.to_json(), "choose": None} for conflict in conflicts]
     kept = [] if known is None else [_dump_entry(entry) for entry in known.entries if entry.choose is not None]
     header = {"version": 1, "graph": graph, "source": source, "target": target, "by": by}
@@ -86,20 +86,20 @@ def write_resolution(
 
 
 def _dump_entry(entry: ResolutionEntry) -> dict[str, object]:
-    shown = {} if entry.properties is None else {"properties": list(entry.properties)}
-    return {"kind": entry.kind, "type": entry.type, "id": entry.id, **shown, "choose": entry.choose}
+    optional = {} if entry.properties is None else {"properties": list(entry.properties)}
+    return {"kind": entry.kind, "type": entry.type, "id": entry.id, **optional, "choose": entry.choose}
 
 
 # --------------------------------------------------------------------------------------------- reading
 
 
-def read_resolution(given: ResolutionInput) -> Resolution:
-    """What a file, or an object of the same form, says; ``ValidationError`` with all that is wrong with its form."""
-    if isinstance(given, Mapping):
-        return _ResolutionParser(None, {}).parse(given)
-    name = str(given)
+def read_resolution(resolution: ResolutionInput) -> Resolution:
+    """Read a resolution from a file or an object of the same form. Raise ``ValidationError`` with all problems."""
+    if isinstance(resolution, Mapping):
+        return _ResolutionParser(None, {}).parse(resolution)
+    name = str(resolution)
     try:
-        text = Path(given).read_text(encoding="utf-8")
+        text = Path(resolution).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise NotFound(f"no such file: {name}", hint="a dry run writes one") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -108,7 +108,7 @@ def read_resolution(given: ResolutionInput) -> Resolution:
     try:
         node = loader.get_single_node()
         lines: dict[int, int] = {}
-        found = None if node is None else _construct(loader, node, lines)
+        content = None if node is None else _construct(loader, node, lines)
     except MarkedYAMLError as error:
         mark = error.problem_mark
         raise build_resolution_error(
@@ -116,11 +116,11 @@ def read_resolution(given: ResolutionInput) -> Resolution:
         ) from None
     except (YAMLError, ValueError) as error:
         raise build_resolution_error([Violation("", "yaml", str(error), name)]) from None
-    return _ResolutionParser(name, lines).parse(found)
+    return _ResolutionParser(name, lines).parse(content)
 
 
 class _ResolutionLoader(yaml.SafeLoader):
-    """Without aliases: with them a small file could stand for one that has no end."""
+    """Refuses aliases: with them a small file could expand without end."""
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -130,33 +130,33 @@ class _ResolutionLoader(yaml.SafeLoader):
 
 
 def _construct(loader: SafeConstructor, node: Node, lines: dict[int, int]) -> object:
-    """The object of a node; of each mapping in it the line is noted, by its identity."""
+    """Construct the object of a node, and record the line of each mapping by its identity."""
     if isinstance(node, MappingNode):
         pairs = cast("list[tuple[Node, Node]]", node.value)
-        found: object = {
+        value: object = {
             cast("object", loader.construct_object(key, deep=True)): _construct(loader, value, lines)
             for key, value in pairs
         }
     elif isinstance(node, SequenceNode):
-        found = [_construct(loader, each, lines) for each in cast("list[Node]", node.value)]
+        value = [_construct(loader, each, lines) for each in cast("list[Node]", node.value)]
     else:
         return cast("object", loader.construct_object(node, deep=True))
-    lines[id(found)] = cast("Mark", node.start_mark).line + 1
-    return found
+    lines[id(value)] = cast("Mark", node.start_mark).line + 1
+    return value
 
 
 class _ResolutionParser:
-    """One file while it is read, and the problems so far."""
+    """Parses one file and collects its problems."""
 
     def __init__(self, name: str | None, lines: Mapping[int, int]) -> None:
         self._name = name
         self._lines = lines
         self._problems: list[Violation] = []
 
-    def parse(self, found: object) -> Resolution:
-        if not isinstance(found, Mapping):
-            raise build_resolution_error([Violation("", "form", "it is no mapping with 'conflicts'", self._name, 1)])
-        top = cast("Mapping[str, object]", found)
+    def parse(self, value: object) -> Resolution:
+        if not isinstance(value, Mapping):
+            raise build_resolution_error([Violation("", "form", "it is not a mapping with 'conflicts'", self._name, 1)])
+        top = cast("Mapping[str, object]", value)
         self._report_unknown(top, _TOP_KEYS, "")
         listed = top.get("conflicts")
         if not isinstance(listed, list | tuple):
@@ -170,55 +170,55 @@ class _ResolutionParser:
         return Resolution(self._name, source, target, entries, None if by is None else str(by))
 
     def _parse_commit(self, top: Mapping[str, object], name: str) -> str | None:
-        found = top.get(name)
-        if found is None and self._name is not None:
+        value = top.get(name)
+        if value is None and self._name is not None:
             self._add_problem(top, "", f"'{name}' is missing: the commit that the file was written for")
-        return None if found is None else str(found)
+        return None if value is None else str(value)
 
     def _parse_entries(self, listed: Sequence[object]) -> Iterator[ResolutionEntry]:
         seen: set[tuple[object, ...]] = set()
         for number, each in enumerate(listed, 1):
             if not isinstance(each, Mapping):
-                self._problems.append(Violation("", "form", f"conflict {number} is no mapping", self._name))
+                self._problems.append(Violation("", "form", f"conflict {number} is not a mapping", self._name))
                 continue
-            found = cast("Mapping[str, object]", each)
-            entry = self._parse_entry(number, found)
+            value = cast("Mapping[str, object]", each)
+            entry = self._parse_entry(number, value)
             if entry is None:
                 continue
             key = (entry.kind, entry.type, entry.id, entry.properties)
             if key in seen:
-                self._add_problem(found, entry.type, f"conflict {number} is listed twice")
+                self._add_problem(value, entry.type, f"conflict {number} is listed twice")
             seen.add(key)
             yield entry
 
-    def _parse_entry(self, number: int, found: Mapping[str, object]) -> ResolutionEntry | None:
-        type_ = str(found.get("type", ""))
-        self._report_unknown(found, (*_IDENTIFYING_KEYS, *_INFORMATIVE_KEYS, "choose"), type_)
-        missing = [name for name in _IDENTIFYING_KEYS if found.get(name) is None]
+    def _parse_entry(self, number: int, value: Mapping[str, object]) -> ResolutionEntry | None:
+        type_ = str(value.get("type", ""))
+        self._report_unknown(value, (*_IDENTIFYING_KEYS, *_INFORMATIVE_KEYS, "choose"), type_)
+        missing = [name for name in _IDENTIFYING_KEYS if value.get(name) is None]
         if missing:
-            self._add_problem(found, type_, f"conflict {number} has no {', '.join(missing)}")
+            self._add_problem(value, type_, f"conflict {number} has no {', '.join(missing)}")
             return None
-        if "choose" not in found:
-            self._add_problem(found, type_, f"conflict {number} has no 'choose'")
+        if "choose" not in value:
+            self._add_problem(value, type_, f"conflict {number} has no 'choose'")
             return None
-        properties = found.get("properties")
+        properties = value.get("properties")
         names = tuple(map(str, cast("Sequence[object]", properties))) if isinstance(properties, list | tuple) else None
-        kind, id_ = str(found["kind"]), str(found["id"])
-        return ResolutionEntry(kind, type_, id_, found["choose"], names, self._lines.get(id(found)))
+        kind, id_ = str(value["kind"]), str(value["id"])
+        return ResolutionEntry(kind, type_, id_, value["choose"], names, self._lines.get(id(value)))
 
-    def _report_unknown(self, found: Mapping[str, object], known: Sequence[str], type_: str) -> None:
-        for name in found:
+    def _report_unknown(self, value: Mapping[str, object], known: Sequence[str], type_: str) -> None:
+        for name in value:
             if name not in known:
-                hint = suggest_similar(str(name), known) or f"it may be {', '.join(known)}"
-                self._add_problem(found, type_, f"'{name}' is not known here: {hint}")
+                hint = suggest_similar(str(name), known) or f"use {', '.join(known)}"
+                self._add_problem(value, type_, f"unknown key '{name}': {hint}")
 
-    def _add_problem(self, found: object, type_: str, message: str) -> None:
-        self._problems.append(Violation(type_, "form", message, self._name, self._lines.get(id(found))))
+    def _add_problem(self, value: object, type_: str, message: str) -> None:
+        self._problems.append(Violation(type_, "form", message, self._name, self._lines.get(id(value))))
 
 
 def build_resolution_error(problems: Sequence[Violation]) -> ValidationError:
-    """The error for a file that cannot be used."""
+    """Build the error for a file that cannot be used."""
     first = problems[0]
     where = "" if first.file is None else f"{first.file}{'' if first.line is None else f':{first.line}'}: "
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return ValidationError(f"{where}{first.message}{more}", problems, hint="a dry run writes a file to begin with")
+    return ValidationError(f"{where}{first.message}{more}", problems, hint="a dry run writes a file to start from")

@@ -1,8 +1,8 @@
-"""Rules over what a merge gives: what both sides keep alone and break together becomes a conflict like any other.
+"""Check the rules on merged tables: a rule that holds on both sides but breaks in the merge becomes a conflict.
 
-The rules are those of mutations and loads. A broken rule is about one entity, and has a part in it that goes with it:
-the node that an edge misses, the others that hold the value, all edges of the node that has too many. Whoever decides
-for ours or theirs gets that whole part as the one or the other side has it.
+The rules are those of mutations and loads. A conflict is about one entity, and other entities are involved in it: the
+missing node of an edge, the other rows with the same value, all edges of a node that has too many. A decision for ours
+or theirs takes all of them from that side.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from omnigraph.errors import Conflict, Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.columns import Values, column_of, is_among, to_list, truths
-from omnigraph.write.merge.conflict_images import build_images_by_id, read_images, read_stored_rows, shown_name
-from omnigraph.write.merge.deltas import Choice, Choose, TableDelta, empty_delta, replace_values
+from omnigraph.write.merge.conflict_images import build_images_by_id, read_images, read_stored_rows, to_public_name
+from omnigraph.write.merge.deltas import Choice, Choose, TableDelta, empty_delta
 from omnigraph.write.merge.three_way import ConflictKind
-from omnigraph.write.mutation import PendingTable, StagingArea
+from omnigraph.write.mutation import PendingTable, StagingArea, replace_columns
 from omnigraph.write.rules import (
     RuleCheckResult,
     RuleKind,
@@ -32,7 +32,7 @@ from omnigraph.write.rules import (
     type_of_table,
 )
 
-_KINDS: Final = {
+_CONFLICT_KINDS: Final = {
     RuleKind.UNIQUE: ConflictKind.UNIQUE,
     RuleKind.ENDS: ConflictKind.ORPHAN_EDGE,
     RuleKind.CARDINALITY: ConflictKind.CARDINALITY,
@@ -41,17 +41,17 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RuledMerge:
-    """What came of the rules: the tables as they may be written, what is open, and the tables that were read."""
+    """The merged tables after checking the rules: what to write, the unresolved conflicts, and the check's result."""
 
     deltas: Mapping[str, TableDelta]
     pending: Sequence[PendingTable]
-    checked: RuleCheckResult
+    result: RuleCheckResult
     open: tuple[Conflict, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MergeSnapshots:
-    """The three sides of a merge, and the schema that it is checked by."""
+    """The three sides of a merge, and the catalog whose rules the result must obey."""
 
     catalog: Catalog
     base: Snapshot
@@ -61,7 +61,7 @@ class MergeSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class _RuleConflict:
-    """A conflict, the table that it is about, and the ids that have a part in it, by table key."""
+    """A conflict, the type of its entity, and the ids involved, by table key."""
 
     conflict: Conflict
     type: NodeType | EdgeType
@@ -69,21 +69,21 @@ class _RuleConflict:
 
 
 def apply_rules(sides: MergeSnapshots, deltas: Mapping[str, TableDelta], choose: Choose) -> RuledMerge:
-    """Check the merged tables; what is broken is decided, as far as somebody does, and checked again."""
+    """Check the merged tables. Resolve conflicts as far as someone decides them, and check again."""
     tried: set[tuple[object, ...]] = set()
     reads: frozenset[str] = frozenset()
     while True:
         pending = list(_build_pending(sides.ours, deltas))
-        checked = check_changes(sides.catalog, sides.ours, [table.to_image() for table in pending])
-        reads |= checked.reads
-        broken = _find_rule_conflicts(sides, deltas, pending, checked)
-        # What was decided before and is still broken is not helped by deciding the same again.
-        fresh = [each for each in broken if each.conflict.key not in tried]
+        result = check_changes(sides.catalog, sides.ours, [table.to_row_changes() for table in pending])
+        reads |= result.reads
+        conflicts = _find_rule_conflicts(sides, deltas, pending, result)
+        # A conflict that was decided and is still there is not helped by the same decision.
+        undecided = [each for each in conflicts if each.conflict.key not in tried]
         choices: list[tuple[_RuleConflict, Choice | None]] = [
-            (each, choose(each.conflict, each.type)) for each in fresh
+            (each, choose(each.conflict, each.type)) for each in undecided
         ]
         if all(choice is None for _, choice in choices):
-            return RuledMerge(deltas, pending, replace(checked, reads=reads), tuple(each.conflict for each in broken))
+            return RuledMerge(deltas, pending, replace(result, reads=reads), tuple(each.conflict for each in conflicts))
         for each, choice in choices:
             if choice is not None:
                 tried.add(each.conflict.key)
@@ -103,12 +103,12 @@ def _build_pending(ours: Snapshot, deltas: Mapping[str, TableDelta]) -> Iterator
             yield table
 
 
-# --------------------------------------------------------------------------------------------- what is broken
+# --------------------------------------------------------------------------------------------- broken rules
 
 
 @dataclass(frozen=True, slots=True)
 class _BrokenRule:
-    """A violation, the type whose row it is about, and the set rule that is broken; None for a rule on one row."""
+    """A violation, the type of its row, and the broken set rule; None for a rule on a single row."""
 
     type: NodeType | EdgeType
     violation: Violation
@@ -116,16 +116,16 @@ class _BrokenRule:
 
     @property
     def id(self) -> str:
-        """The entity that it is about."""
+        """The id of the entity that the violation is about."""
         return self.violation.id or min(self.violation.ids, default=str(self.violation.value))
 
 
 def _find_rule_conflicts(
-    sides: MergeSnapshots, deltas: Mapping[str, TableDelta], pending: Iterable[PendingTable], checked: RuleCheckResult
+    sides: MergeSnapshots, deltas: Mapping[str, TableDelta], pending: Iterable[PendingTable], result: RuleCheckResult
 ) -> list[_RuleConflict]:
     found = [_BrokenRule(table.type, each, None) for table in pending for each in check_rows(table.type, table.rows)]
     rules = _index_rules(sides.catalog)
-    for violation in checked.violations:
+    for violation in result.violations:
         rule = rules[violation.type, violation.rule, violation.property]
         found.append(_BrokenRule(type_of_table(sides.catalog, rule.relations[0].table_key), violation, rule))
     by_table: dict[str, list[_BrokenRule]] = {}
@@ -137,7 +137,7 @@ def _find_rule_conflicts(
 def _to_rule_conflicts(
     sides: MergeSnapshots, delta: TableDelta | None, found: Sequence[_BrokenRule]
 ) -> Iterator[_RuleConflict]:
-    """Violations of one table as conflicts."""
+    """Convert the violations of one table to conflicts."""
     type_ = found[0].type
     ids = [each.id for each in found]
     base, ours, theirs = (read_images(side, type_, ids) for side in (sides.base, sides.ours, sides.theirs))
@@ -145,14 +145,14 @@ def _to_rule_conflicts(
     for each in found:
         named = (each.violation.property or "").split(", ")
         conflict = Conflict(
-            str(ConflictKind.VALUE if each.rule is None else _KINDS[each.rule.kind]),
+            str(ConflictKind.VALUE if each.rule is None else _CONFLICT_KINDS[each.rule.kind]),
             type_.name,
             each.id,
             base.get(each.id),
             ours.get(each.id),
             theirs.get(each.id),
             each.violation.message,
-            tuple(shown_name(name) for name in named if name),
+            tuple(to_public_name(name) for name in named if name),
         )
         yield _RuleConflict(conflict, type_, _find_involved_ids(sides, each, merged.get(each.id) or ours.get(each.id)))
 
@@ -165,17 +165,17 @@ def _index_rules(catalog: Catalog) -> Mapping[tuple[str, str, str | None], SetRu
 def _find_involved_ids(
     sides: MergeSnapshots, found: _BrokenRule, merged: Mapping[str, object] | None
 ) -> Mapping[str, frozenset[str]]:
-    """Everything that has a part in a violation; ``merged`` is the entity that it is about."""
+    """Return the ids involved in a violation, by table key; ``merged`` is the entity that it is about."""
     key, rule = found.type.table_key, found.rule
     if rule is None:
         return {key: frozenset({found.id})}
     ids = frozenset(found.violation.ids)
     if rule.kind is RuleKind.UNIQUE:
         return {key: ids}
-    # The value in a violation may be cut; the edge itself has the whole id of the node.
-    node = str(found.violation.value if merged is None else merged[shown_name(rule.property)])
+    # The value in a violation may be shortened; the edge has the whole id of the node.
+    node = str(found.violation.value if merged is None else merged[to_public_name(rule.property)])
     if rule.kind is RuleKind.ENDS:
-        return {key: frozenset({found.id}), TableKey.of_node(rule.about): frozenset({node})}
+        return {key: frozenset({found.id}), TableKey.of_node(rule.end_type): frozenset({node})}
     edges = [read_stored_rows(side, found.type, [node], "src") for side in (sides.ours, sides.theirs)]
     return {key: ids.union(*(_list_ids(rows) for rows in edges))}
 
@@ -183,7 +183,7 @@ def _find_involved_ids(
 def _read_merged_row(
     sides: MergeSnapshots, deltas: Mapping[str, TableDelta], type_: NodeType | EdgeType, id_: str
 ) -> pa.Table:
-    """The row of an entity as the merge gives it, or as ours has it."""
+    """Read the row of an entity as merged, or else as ours has it."""
     delta = deltas.get(type_.table_key)
     merged = None if delta is None else delta.rows_of([id_])
     return merged if merged is not None and merged.num_rows else read_stored_rows(sides.ours, type_, [id_])
@@ -193,41 +193,41 @@ def _list_ids(rows: pa.Table) -> list[str]:
     return cast("list[str]", to_list(column_of(rows, "id")))
 
 
-# --------------------------------------------------------------------------------------------- what was decided
+# --------------------------------------------------------------------------------------------- decisions
 
 
 def _apply_choice(
-    sides: MergeSnapshots, deltas: Mapping[str, TableDelta], broken: _RuleConflict, choice: Choice
+    sides: MergeSnapshots, deltas: Mapping[str, TableDelta], decided: _RuleConflict, choice: Choice
 ) -> Mapping[str, TableDelta]:
-    """The tables once a conflict is decided: its part as one side has it, or its entity with other values."""
+    """Apply a decision: take the involved rows from one side, or give the entity other values."""
     found = dict(deltas)
     if not isinstance(choice, str):
-        row = _read_merged_row(sides, deltas, broken.type, broken.conflict.id)
+        row = _read_merged_row(sides, deltas, decided.type, decided.conflict.id)
         if row.num_rows:
-            key = broken.type.table_key
-            delta = (found.get(key) or empty_delta(broken.type)).without(column_of(row, "id"))
-            new = ~_exists_in(sides.ours, broken.type, column_of(row, "id"))
-            found[key] = delta.with_rows(replace_values(row, choice), new)
+            key = decided.type.table_key
+            delta = (found.get(key) or empty_delta(decided.type)).without(column_of(row, "id"))
+            is_new = ~_exists_in(sides.ours, decided.type, column_of(row, "id"))
+            found[key] = delta.with_rows(replace_columns(row, choice), is_new)
         return found
-    for key, ids in broken.parts.items():
+    for key, ids in decided.parts.items():
         type_ = type_of_table(sides.catalog, key)
-        part = cast("Values", pa.array(sorted(ids), pa.string()))
-        delta = (found.get(key) or empty_delta(type_)).without(part)
-        found[key] = delta if choice == "ours" else _take_theirs(sides, type_, delta, part)
+        involved = cast("Values", pa.array(sorted(ids), pa.string()))
+        delta = (found.get(key) or empty_delta(type_)).without(involved)
+        found[key] = delta if choice == "ours" else _take_theirs(sides, type_, delta, involved)
     return found
 
 
 def _take_theirs(sides: MergeSnapshots, type_: NodeType | EdgeType, delta: TableDelta, ids: Values) -> TableDelta:
-    """The rows of some ids as theirs has them: written, or gone if theirs has none."""
+    """Take the rows of some ids from theirs: write them, or delete those that theirs does not have."""
     rows = read_stored_rows(sides.theirs, type_, cast("list[str]", to_list(ids)))
-    there = column_of(rows, "id")
-    mine = _exists_in(sides.ours, type_, ids)
-    gone = ids.filter(pa.array(mine & ~truths(is_among(ids, there))))
-    return delta.with_rows(rows, ~_exists_in(sides.ours, type_, there)).with_deleted(gone)
+    their_ids = column_of(rows, "id")
+    in_ours = _exists_in(sides.ours, type_, ids)
+    deleted = ids.filter(pa.array(in_ours & ~truths(is_among(ids, their_ids))))
+    return delta.with_rows(rows, ~_exists_in(sides.ours, type_, their_ids)).with_deleted(deleted)
 
 
 def _exists_in(
     snapshot: Snapshot, type_: NodeType | EdgeType, ids: Values
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    there = column_of(read_stored_rows(snapshot, type_, cast("list[str]", to_list(ids))), "id")
-    return truths(is_among(ids, there))
+    existing = column_of(read_stored_rows(snapshot, type_, cast("list[str]", to_list(ids))), "id")
+    return truths(is_among(ids, existing))

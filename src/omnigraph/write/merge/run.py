@@ -1,8 +1,8 @@
-"""Merging: what another branch or commit changed since the two met, brought together with what this one changed.
+"""Merge another branch or commit into a branch: combine what each side changed since their common ancestor.
 
-Three-way by entity id, over the rows that changed and no others; checked by all rules; one commit with two parents, or
-none at all. A revert is the same with other sides: the base is the commit that is taken back, theirs is what it
-followed. What is at odds is never guessed: all conflicts are reported together, and nothing is written.
+The merge is three-way, by entity id, and reads only changed rows. All rules are checked. The result is one commit with
+two parents, or nothing. A revert is a merge with other sides: the base is the reverted commit, theirs is its parent.
+Conflicts are never resolved by guessing: all are reported together, and nothing is written.
 """
 
 from __future__ import annotations
@@ -14,15 +14,23 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 
 from omnigraph.errors import Conflict, ConflictError, MergeConflicts, NotFound, ParameterError, Unsupported
 from omnigraph.language.schema import Schema, split_by_kind
-from omnigraph.manifest.branches import branch_names, delete_branch
-from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.branches import delete_branch
+from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.references import Reference, find_commit, in_current_schema, resolve, take_snapshot
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot
 from omnigraph.read.changes import find_changed_tables
 from omnigraph.storage.locks import Held, refs_lock
-from omnigraph.write.commit import CommitOptions, PreparedWrite, TableChange, WriterKind, commit, heal, heal_branch
+from omnigraph.write.commit import (
+    CommitOptions,
+    PreparedWrite,
+    TableChange,
+    WriterKind,
+    commit_operation,
+    heal,
+    heal_branch,
+)
 from omnigraph.write.merge.alignment import MergeBase
 from omnigraph.write.merge.common_ancestors import build_merge_base, find_common_ancestors, take_snapshot_at
 from omnigraph.write.merge.deltas import Counts
@@ -38,9 +46,9 @@ UP_TO_DATE: Final = "already-up-to-date"
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """What a merge or a revert did, or would do. ``commit`` is None when nothing was written.
+    """The result of a merge or a revert, or of its dry run. ``commit`` is None if nothing was written.
 
-    ``base``, ``source`` and ``target`` are commits: where the two met, what was merged, and what it was merged into.
+    ``base``, ``source`` and ``target`` are commits: the common ancestor, what was merged, and what it was merged into.
     """
 
     outcome: MergeKind
@@ -49,14 +57,14 @@ class MergeResult:
     source: str
     target: str
     conflicts: tuple[Conflict, ...]
-    """What has to be decided, of a dry run."""
+    """The unresolved conflicts of a dry run."""
     nodes: Mapping[str, Counts]
     edges: Mapping[str, Counts]
 
 
 @dataclass(frozen=True, slots=True)
 class MergeOptions:
-    """How it is merged: what counts as the same thing changed, and who decides where both sides did."""
+    """The options of a merge. ``by``: whether two changes of one row conflict, or only of one property."""
 
     by: MergeBy = "row"
     prefer: PreferredSide | None = None
@@ -69,29 +77,29 @@ def merge(
     manifest: Manifest,
     schema: Schema,
     source: Reference,
-    manner: MergeOptions,
-    terms: CommitOptions,
-    means: MergeEngine = LOCAL_MERGE_ENGINE,
+    options: MergeOptions,
+    commit_options: CommitOptions,
+    engine: MergeEngine = LOCAL_MERGE_ENGINE,
 ) -> MergeResult:
     """Merge a branch, a commit or a tag into a branch."""
-    resolution = _check_options(manner)
-    captured = _capture(manifest, source, terms.branch, dry_run=manner.dry_run)
-    branch = captured.branch
-    if manner.delete_branch and branch is None:
-        raise ParameterError(f"'{source}' is no branch that could be deleted")
-    shown = str(source) if branch is None else f"branch '{branch}'"
-    terms = replace(
-        terms,
+    resolution = _check_options(options)
+    merged = _capture_source(manifest, source, commit_options.branch, dry_run=options.dry_run)
+    branch = merged.branch
+    if options.delete_branch and branch is None:
+        raise ParameterError(f"'{source}' is not a branch, so it cannot be deleted")
+    description = str(source) if branch is None else f"branch '{branch}'"
+    commit_options = replace(
+        commit_options,
         schema_ir_hash=schema.hash,
-        message=terms.message or f"merge {shown} into '{terms.branch}'",
-        merged_parent=captured.commit.id,
+        message=commit_options.message or f"merge {description} into '{commit_options.branch}'",
+        merged_parent=merged.commit.id,
     )
-    work = MergeOperation(
-        manifest, schema, captured.snapshot, captured.commit, _MergeBaseFinder(captured), manner, resolution, means
+    operation = MergeOperation(
+        manifest, schema, merged.snapshot, merged.commit, _MergeBaseFinder(merged), options, resolution, engine
     )
-    result = _run(manifest, work, manner, terms)
-    if branch is not None and manner.delete_branch and not manner.dry_run:
-        _delete_merged(manifest, branch, captured.commit.id)
+    result = _run(manifest, operation, options, commit_options)
+    if branch is not None and options.delete_branch and not options.dry_run:
+        _delete_merged_branch(manifest, branch, merged.commit.id)
     return result
 
 
@@ -100,83 +108,89 @@ def revert(
     schema: Schema,
     ref: Reference,
     side: int | None,
-    manner: MergeOptions,
-    terms: CommitOptions,
-    means: MergeEngine = LOCAL_MERGE_ENGINE,
+    options: MergeOptions,
+    commit_options: CommitOptions,
+    engine: MergeEngine = LOCAL_MERGE_ENGINE,
 ) -> MergeResult:
-    """Take back what a commit did, as a new commit on a branch."""
-    resolution = _check_options(manner)
-    place = resolve(manifest, terms.branch, ref)
+    """Undo the changes of a commit with a new commit on a branch."""
+    resolution = _check_options(options)
+    place = resolve(manifest, commit_options.branch, ref)
     if place.commit is None:
         raise NotFound(f"no commit at {ref}")
-    undone = place.commit
-    back_to = find_commit(manifest, undone.branch or MAIN, _choose_parent(undone, side))
-    terms = replace(terms, schema_ir_hash=schema.hash, message=terms.message or f"revert {_describe_commit(undone)}")
-    work = MergeOperation(
+    reverted = place.commit
+    parent = find_commit(manifest, reverted.branch or MAIN, _choose_parent(reverted, side))
+    commit_options = replace(
+        commit_options,
+        schema_ir_hash=schema.hash,
+        message=commit_options.message or f"revert {_describe_commit(reverted)}",
+    )
+    operation = MergeOperation(
         manifest,
         schema,
-        take_snapshot_at(manifest, back_to),
-        back_to,
-        _RevertBaseFinder(undone),
-        manner,
+        take_snapshot_at(manifest, parent),
+        parent,
+        _RevertBaseFinder(reverted),
+        options,
         resolution,
-        means,
+        engine,
         WriterKind.MUTATION,
     )
-    return _run(manifest, work, manner, terms)
+    return _run(manifest, operation, options, commit_options)
 
 
-def _describe_commit(undone: CommitRecord) -> str:
-    return undone.id if undone.message is None else f"{undone.id}: {undone.message}"
+def _describe_commit(reverted: CommitRecord) -> str:
+    return reverted.id if reverted.message is None else f"{reverted.id}: {reverted.message}"
 
 
-def _choose_parent(undone: CommitRecord, side: int | None) -> str:
-    parents = [parent for parent in (undone.parent, undone.merged_parent) if parent is not None]
+def _choose_parent(reverted: CommitRecord, side: int | None) -> str:
+    parents = [parent for parent in (reverted.parent, reverted.merged_parent) if parent is not None]
     if not parents:
-        raise ParameterError(f"{undone.id} is the first commit: there is nothing to go back to")
+        raise ParameterError(f"{reverted.id} is the first commit, so it cannot be reverted")
     if side is None and len(parents) > 1:
         raise ParameterError(
-            f"{undone.id} is a merge, and has two parents",
-            hint=f"say which one to go back to: side 1 is {parents[0]}, side 2 is {parents[1]}",
-            details={"commit": undone.id, "parents": parents},
+            f"{reverted.id} is a merge, and has two parents",
+            hint=f"choose the parent to return to: side 1 is {parents[0]}, side 2 is {parents[1]}",
+            details={"commit": reverted.id, "parents": parents},
         )
     if side is not None and not 1 <= side <= len(parents):
-        raise ParameterError(f"{undone.id} has no side {side}", hint=f"it has {len(parents)}")
+        raise ParameterError(f"{reverted.id} has no side {side}", hint=f"it has {len(parents)}")
     return parents[(side or 1) - 1]
 
 
-def _check_options(manner: MergeOptions) -> Resolution | None:
-    for name, value, allowed in (("by", manner.by, MergeBy), ("prefer", manner.prefer, PreferredSide)):
+def _check_options(options: MergeOptions) -> Resolution | None:
+    for name, value, allowed in (("by", options.by, MergeBy), ("prefer", options.prefer, PreferredSide)):
         words = cast("tuple[str, ...]", get_args(allowed))
         if value is not None and value not in words:
             raise ParameterError(f"{name} is {value!r}", hint=f"use {' or '.join(words)}")
-    return None if manner.resolve is None else read_resolution(manner.resolve)
+    return None if options.resolve is None else read_resolution(options.resolve)
 
 
-def _run(manifest: Manifest, work: MergeOperation, manner: MergeOptions, terms: CommitOptions) -> MergeResult:
-    if manner.dry_run:
-        return work.compute(take_snapshot(manifest, terms.branch), keep_open=True).to_result(None)
-    result = commit(manifest, work, terms)
+def _run(
+    manifest: Manifest, operation: MergeOperation, options: MergeOptions, commit_options: CommitOptions
+) -> MergeResult:
+    if options.dry_run:
+        return operation.compute(take_snapshot(manifest, commit_options.branch), keep_open=True).to_result(None)
+    result = commit_operation(manifest, operation, commit_options)
     return result.outcome.to_result(None if result.commit is None else commit_of(result.commit))
 
 
-# --------------------------------------------------------------------------------------------- what is merged
+# --------------------------------------------------------------------------------------------- the source
 
 
 @dataclass(frozen=True, slots=True)
 class _MergeSource:
-    """What is merged, as it stood when the merge began."""
+    """The source of a merge, captured when the merge began."""
 
     commit: CommitRecord
     snapshot: Snapshot
     branch: str | None
-    """The branch that it is the head of, if it was named as such."""
+    """The name of the branch if the source was given as a branch."""
 
 
-def _capture(manifest: Manifest, source: Reference, into: str, *, dry_run: bool) -> _MergeSource:
-    """Read what is merged, under the lock that guards branches: nobody deletes it or makes it anew meanwhile.
+def _capture_source(manifest: Manifest, source: Reference, into: str, *, dry_run: bool) -> _MergeSource:
+    """Read the source under the lock that guards branches, so that nobody deletes or re-creates the branch meanwhile.
 
-    A dry run takes no lock and finishes nothing that a dead writer left: it writes not a byte.
+    A dry run takes no lock and heals nothing, since it must not write.
     """
     if source == into:
         raise ParameterError(f"'{into}' cannot be merged into itself")
@@ -193,15 +207,15 @@ def _capture(manifest: Manifest, source: Reference, into: str, *, dry_run: bool)
         return _MergeSource(find_commit(manifest, branch, snapshot.commit.id), snapshot, branch)
 
 
-def _delete_merged(manifest: Manifest, branch: str, merged: str) -> None:
-    """Delete a branch that was merged; one that has got further commits meanwhile is kept."""
+def _delete_merged_branch(manifest: Manifest, branch: str, merged: str) -> None:
+    """Delete a merged branch, unless it has new commits."""
 
     def heal_and_compare(manifest: Manifest, held: Held, name: str) -> None:
         heal(manifest, held, name)
         head = manifest.view(name).head
         if head is not None and head.id != merged:
             raise ConflictError(
-                f"branch '{name}' was merged, but not deleted: it has got commits since",
+                f"branch '{name}' was merged, but not deleted: it has new commits",
                 hint="merge it again",
                 details={"branch": name, "merged": merged, "head": head.id},
             )
@@ -209,12 +223,12 @@ def _delete_merged(manifest: Manifest, branch: str, merged: str) -> None:
     delete_branch(manifest, branch, heal_and_compare)
 
 
-# --------------------------------------------------------------------------------------------- the work
+# --------------------------------------------------------------------------------------------- the operation
 
 
 @dataclass(frozen=True, slots=True)
 class _FoundBase:
-    """What both sides have seen, under which id, and what a merge of theirs would be called."""
+    """The commit that is the merge base, the kind of merge that follows from it, and a function that reads it."""
 
     id: str
     outcome: MergeKind
@@ -223,7 +237,7 @@ class _FoundBase:
 
 @dataclass(frozen=True, slots=True)
 class _MergeBaseFinder:
-    """A merge begins where the two histories met."""
+    """Finds the base of a merge: the common ancestor of both histories."""
 
     source: _MergeSource
     joins_histories: bool = True
@@ -231,18 +245,18 @@ class _MergeBaseFinder:
 
     def find(self, manifest: Manifest, ours: Snapshot, target: str) -> _FoundBase:
         source = self.source.commit
-        met = find_common_ancestors(manifest, source.id, target, (ours.branch, self.source.snapshot.branch))
+        ancestors = find_common_ancestors(manifest, source.id, target, (ours.branch, self.source.snapshot.branch))
         outcome: MergeKind = "merged"
-        if met.id == source.id:
+        if ancestors.id == source.id:
             outcome = "already-up-to-date"
-        elif met.id == target:
+        elif ancestors.id == target:
             outcome = "fast-forward"
-        return _FoundBase(met.id, outcome, lambda: build_merge_base(manifest, met))
+        return _FoundBase(ancestors.id, outcome, lambda: build_merge_base(manifest, ancestors))
 
 
 @dataclass(frozen=True, slots=True)
 class _RevertBaseFinder:
-    """A revert begins at the commit that is taken back."""
+    """Finds the base of a revert: the reverted commit."""
 
     reverted: CommitRecord
     joins_histories: bool = False
@@ -254,7 +268,7 @@ class _RevertBaseFinder:
 
 @dataclass(frozen=True, slots=True)
 class _MergeOutcome:
-    """What came of the three sides."""
+    """The outcome of a merge on a snapshot."""
 
     outcome: MergeKind
     base: str
@@ -266,15 +280,15 @@ class _MergeOutcome:
     adopted: tuple[Pin, ...] = ()
     reads: frozenset[str] = frozenset()
 
-    def to_result(self, made: Commit | None) -> MergeResult:
-        """The public form."""
+    def to_result(self, commit_made: Commit | None) -> MergeResult:
+        """Convert to the public result."""
         nodes, edges = split_by_kind(self.counts)
-        return MergeResult(self.outcome, made, self.base, self.source, self.target, self.conflicts, nodes, edges)
+        return MergeResult(self.outcome, commit_made, self.base, self.source, self.target, self.conflicts, nodes, edges)
 
 
 @dataclass(frozen=True, slots=True)
 class MergeOperation:
-    """A merge as the commit path takes it. It can be repeated on newer data: then the base is found anew too."""
+    """A merge as a write operation. It can be repeated on newer data; then the base is searched again too."""
 
     manifest: Manifest
     schema: Schema
@@ -288,52 +302,50 @@ class MergeOperation:
     strict: bool = False
 
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[_MergeOutcome]:
-        """Bring the sides together on a snapshot; ``MergeConflicts`` with all conflicts if there are any."""
-        merged = self.compute(snapshot, keep_open=False)
-        if merged.conflicts:
-            count = len(merged.conflicts)
-            raise MergeConflicts(f"{count} conflict{'' if count == 1 else 's'}", merged.conflicts)
-        # Where the histories were joined they have met, even if no row changed.
-        always = merged.outcome != UP_TO_DATE and self.base_finder.joins_histories
-        return PreparedWrite(merged.changes, merged.reads, merged, merged.adopted, always)
+        """Merge on a snapshot. Raise ``MergeConflicts`` with all conflicts if there are any."""
+        outcome = self.compute(snapshot, keep_open=False)
+        if outcome.conflicts:
+            count = len(outcome.conflicts)
+            raise MergeConflicts(f"{count} conflict{'' if count == 1 else 's'}", outcome.conflicts)
+        # A merge commit joins the histories even if no row changed.
+        always = outcome.outcome != UP_TO_DATE and self.base_finder.joins_histories
+        return PreparedWrite(outcome.changes, outcome.reads, outcome, outcome.adopted, always)
 
     def compute(self, ours: Snapshot, *, keep_open: bool) -> _MergeOutcome:
-        """What comes of the three sides. ``keep_open``: what a file leaves open is reported as a conflict."""
+        """Merge the sides. ``keep_open``: undecided entries of a resolution are conflicts, not errors."""
         if ours.commit is None:
             raise NotFound(f"branch '{ours.branch}' has no commit to merge into")
         target = ours.commit.id
-        common = self.base_finder.find(self.manifest, ours, target)
-        found = _MergeOutcome(common.outcome, common.id, self.source.id, target)
-        choices = ConflictResolver(self.resolution, self.options.prefer)
-        choices.refuse_stale(self.source.id, target, self.options.by)
-        if common.outcome == UP_TO_DATE:
-            choices.refuse_invalid((), ())
-            return found
-        base = self._in_current_schema(common.read())
+        found_base = self.base_finder.find(self.manifest, ours, target)
+        outcome = _MergeOutcome(found_base.outcome, found_base.id, self.source.id, target)
+        resolver = ConflictResolver(self.resolution, self.options.prefer)
+        resolver.refuse_stale(self.source.id, target, self.options.by)
+        if found_base.outcome == UP_TO_DATE:
+            resolver.refuse_invalid((), ())
+            return outcome
+        base = self._in_current_schema(found_base.read())
         sides = MergeSnapshots(self.schema.catalog, base.snapshot, ours, self._theirs)
-        brought = self.engine.merge_tables(sides, base, self.options.by, choices)
-        undecided = ConflictResolver(None, None)
-        possible = (
-            self.engine.merge_tables(sides, base, self.options.by, undecided).open
-            if choices.has_unmatched_entries
-            else ()
-        )
-        choices.refuse_invalid(possible, None if keep_open else brought.open)
-        if not self.base_finder.joins_histories and not brought.tables:
-            found = replace(found, outcome=found.outcome if brought.open else UP_TO_DATE)
-        return self._add_changes(found, base, ours, brought)
+        plan = self.engine.merge_tables(sides, base, self.options.by, resolver)
+        # Entries that matched no conflict are valid only if the conflict exists while nothing is decided.
+        possible: tuple[Conflict, ...] = ()
+        if resolver.has_unmatched_entries:
+            possible = self.engine.merge_tables(sides, base, self.options.by, ConflictResolver(None, None)).open
+        resolver.refuse_invalid(possible, None if keep_open else plan.open)
+        if not self.base_finder.joins_histories and not plan.tables:
+            outcome = replace(outcome, outcome=outcome.outcome if plan.open else UP_TO_DATE)
+        return self._add_changes(outcome, base, ours, plan)
 
     @property
     def _theirs(self) -> Snapshot:
-        """What is merged, as the current schema reads it: the rules that hold now are those that it has to keep."""
+        """The source, read in the current schema, since the result must obey the current rules."""
         return in_current_schema(self.manifest, self.theirs)
 
     def _in_current_schema(self, base: MergeBase) -> MergeBase:
-        """The base as the current schema reads it: what changed since is what the two sides did to rows."""
+        """Read the base in the current schema, so that schema changes do not appear as changes of rows."""
         if base.overlays and base.snapshot.schema_ir_hash not in (None, self.schema.hash):
             raise Unsupported(
-                "the two sides of this merge met several times before the schema changed",
-                hint="merge by rows of an export, or merge the parts that were merged before, one by one",
+                "this merge has several common ancestors from before a schema change",
+                hint="export one side and load it, or merge the branches that were merged before, one by one",
                 details={"schema": base.snapshot.schema_ir_hash, "current": self.schema.hash},
             )
         read = in_current_schema(self.manifest, base.snapshot)
@@ -341,40 +353,40 @@ class MergeOperation:
         return replace(base, snapshot=read)
 
     def _refuse_renamed(self, base: Snapshot, changed: Collection[str]) -> None:
-        """Rows that were changed under a name which is another now cannot be told by the new one."""
+        """Refuse changes made before a rename: a row changed under the old name is not found under the new one."""
         for table_key, old, new in base.lag.renamed() if base.lag is not None else ():
             if table_key in changed:
                 raise Unsupported(
-                    f"'{old}' was renamed to '{new}' after these changes of {table_key} were made",
-                    hint="read both sides with `omnigraph diff`, and write what you want of it with a mutation",
+                    f"'{old}' was renamed to '{new}' after these changes of {table_key} were commit_made",
+                    hint="compare both sides with `omnigraph diff`, and apply the changes you want with a mutation",
                     details={"table_key": table_key, "old_name": old, "new_name": new},
                 )
 
-    def _add_changes(self, found: _MergeOutcome, base: MergeBase, ours: Snapshot, brought: MergePlan) -> _MergeOutcome:
-        """The changes of the commit: rows that are written, and versions of main that are adopted as they are."""
-        tables = brought.tables
+    def _add_changes(self, outcome: _MergeOutcome, base: MergeBase, ours: Snapshot, plan: MergePlan) -> _MergeOutcome:
+        """Add the table changes: rows to write, and table versions of main to adopt without writing rows."""
+        tables = plan.tables
         adopted = {key for key, table in tables.items() if not table.is_decided and self._can_adopt(base, ours, key)}
         return replace(
-            found,
+            outcome,
             counts={key: table.counts for key, table in tables.items()},
-            conflicts=brought.open,
+            conflicts=plan.open,
             changes=tuple(table.change for key, table in tables.items() if key not in adopted),
             adopted=tuple(self.theirs.pins[key] for key in sorted(adopted)),
-            reads=brought.reads,
+            reads=plan.reads,
         )
 
     def _can_adopt(self, base: MergeBase, ours: Snapshot, key: str) -> bool:
-        """Whether theirs is a newer version on main of the very table that ours has only ever inherited."""
-        mine, other = ours.pins.get(key), self.theirs.pins.get(key)
-        if not self.base_finder.joins_histories or ours.branch == MAIN or other is None or key in base.overlays:
+        """Whether ours only inherited the table and theirs is a newer version of it on main."""
+        own, other = ours.pins.get(key), self.theirs.pins.get(key)
+        if not self.base_finder.joins_histories or ours.branch == MAIN or key in base.overlays:
             return False
-        if mine is None:
+        if own is None or other is None:
             return False
-        inherited = base.snapshot.pins.get(key) == mine and mine.branch != ours.branch
-        newer = other.branch is None and other.version > mine.version
-        return inherited and newer and not self._was_owned(ours.branch, key)
+        is_inherited = base.snapshot.pins.get(key) == own and own.branch != ours.branch
+        is_newer = other.branch is None and other.version > own.version
+        return is_inherited and is_newer and not self._was_owned(ours.branch, key)
 
     def _was_owned(self, branch: str, table_key: str) -> bool:
-        """Whether a branch ever had a fork of a table: an older release may have left it again."""
+        """Whether a branch ever had a fork of a table: an older release may have dropped it again."""
         condition = f"object_type = '{TABLE_VERSION}' AND table_key = '{table_key}' AND table_branch = '{branch}'"
         return self.manifest.open(branch).count_rows(condition) > 0

@@ -1,7 +1,7 @@
-"""Three sides of the same rows: what the base had, what ours has now, what theirs has now, and what comes of it.
+"""The three-way decision: what becomes of each row, given its state in the base, in ours and in theirs.
 
-One pure function over Arrow columns, aligned by place. It reads nothing and knows no table, so whoever brings the
-rows of three sides together gets the same decision.
+A pure function over Arrow columns that are aligned by index. It reads nothing and knows no table, so every merge engine
+gets the same decisions.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.read.changes import Mask, compare_values
-from omnigraph.read.frames import find_positions
+from omnigraph.read.changes import compare_values
+from omnigraph.read.frames import Mask, find_positions
 from omnigraph.storage.columns import Rows, Values, column_of, compute, truths
 
 MergeBy: TypeAlias = Literal["row", "property"]
@@ -25,7 +25,7 @@ RowIndexes: TypeAlias = npt.NDArray[np.int64]
 
 
 class ConflictKind(StrEnum):
-    """What two sides can disagree about, or break together."""
+    """How two sides can conflict: in their changes, or by breaking a rule together."""
 
     DIVERGENT_INSERT = "DivergentInsert"
     DIVERGENT_UPDATE = "DivergentUpdate"
@@ -38,23 +38,23 @@ class ConflictKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SideRows:
-    """Rows as one side has them, a row for each place; what stands where a row is not ``there`` means nothing."""
+    """The rows of one side, aligned by index. Where ``exists`` is false, the row is a placeholder."""
 
     rows: pa.Table
     exists: Mask
 
-    def take(self, places: RowIndexes) -> SideRows:
-        """Some of the places."""
-        return SideRows(self.rows.take(places), self.exists[places])
+    def take(self, indexes: RowIndexes) -> SideRows:
+        """Return the rows at some indexes."""
+        return SideRows(self.rows.take(indexes), self.exists[indexes])
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of each place.
+    """What becomes of each row, by index.
 
-    ``taken``: theirs replaces ours, or is put together with it; where the row is gone from theirs, it goes.
-    ``conflicts`` have to be decided. ``from_theirs`` says by column whose value a taken row gets, ``open`` which values
-    of a conflict are at odds.
+    ``taken``: theirs replaces ours or is merged with it; if theirs has no row, the row is deleted. ``conflicts``: must
+    be decided. ``from_theirs``: by column, whether a taken row gets the value of theirs. ``open``: by column, whether
+    the values of a conflict differ.
     """
 
     ours: SideRows
@@ -65,39 +65,39 @@ class Decision:
     open: Mapping[str, Mask]
     kinds: Mapping[int, ConflictKind]
 
-    def open_columns(self, place: int) -> tuple[str, ...]:
-        """The columns of a conflict whose values are at odds."""
-        return tuple(name for name, mask in self.open.items() if mask[place])
+    def open_columns(self, index: int) -> tuple[str, ...]:
+        """Return the columns of a conflict whose values differ."""
+        return tuple(name for name, mask in self.open.items() if mask[index])
 
     def upserted(self) -> RowIndexes:
-        """The places whose rows are written."""
+        """Return the indexes of the rows to write."""
         return np.flatnonzero(self.taken & self.theirs.exists)
 
     def deleted(self) -> RowIndexes:
-        """The places whose rows go."""
+        """Return the indexes of the rows to delete."""
         return np.flatnonzero(self.taken & ~self.theirs.exists)
 
-    def merge_rows(self, places: RowIndexes, *, open_from_theirs: bool = False) -> pa.Table:
-        """The rows that come of some places: each column from the side that it is taken from."""
+    def merge_rows(self, indexes: RowIndexes, *, open_from_theirs: bool = False) -> pa.Table:
+        """Merge the rows at some indexes: take each column from the side that was decided."""
         found: list[Values] = []
         for name in self.ours.rows.column_names:
-            theirs = self.from_theirs[name][places]
+            theirs = self.from_theirs[name][indexes]
             if open_from_theirs:
-                theirs = theirs | self.open[name][places]
-            # A row that ours lacks is theirs altogether, and the other way round.
-            theirs = (theirs | ~self.ours.exists[places]) & self.theirs.exists[places]
-            found.append(_choose_values(self.ours.rows, self.theirs.rows, name, places, theirs))
+                theirs = theirs | self.open[name][indexes]
+            # A row that only one side has is taken whole from that side.
+            theirs = (theirs | ~self.ours.exists[indexes]) & self.theirs.exists[indexes]
+            found.append(_choose_values(self.ours.rows, self.theirs.rows, name, indexes, theirs))
         return pa.Table.from_arrays(found, schema=self.ours.rows.schema)
 
 
 def align_rows(ids: Values, rows: Rows) -> SideRows:
-    """Rows in the order of ids; those of no id among them are left out."""
+    """Align rows with ids. Rows with other ids are left out."""
     if not rows.num_rows:
         return SideRows(_null_rows(rows.schema, len(ids)), np.zeros(len(ids), np.bool_))
-    at = find_positions(ids, column_of(rows, "id")).astype(np.int64)
-    there = at >= 0
+    positions = find_positions(ids, column_of(rows, "id")).astype(np.int64)
+    exists = positions >= 0
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
-    return SideRows(table.take(np.maximum(at, 0)), there)
+    return SideRows(table.take(np.maximum(positions, 0)), exists)
 
 
 def _null_rows(schema: pa.Schema, count: int) -> pa.Table:
@@ -105,52 +105,53 @@ def _null_rows(schema: pa.Schema, count: int) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def overlay_rows(below: SideRows, above: SideRows, touched: Mask) -> SideRows:
-    """One side with another one over it, which decides wherever it was touched."""
-    places = np.arange(len(below.exists))
+def overlay_rows(below: SideRows, above: SideRows, is_changed: Mask) -> SideRows:
+    """Put one side on top of another: its state wins wherever it changed."""
+    indexes = np.arange(len(below.exists))
     columns = [
-        _choose_values(below.rows, above.rows, name, places, touched & above.exists) for name in below.rows.column_names
+        _choose_values(below.rows, above.rows, name, indexes, is_changed & above.exists)
+        for name in below.rows.column_names
     ]
     rows = pa.Table.from_arrays(columns, schema=below.rows.schema)
-    return SideRows(rows, np.where(touched, above.exists, below.exists))
+    return SideRows(rows, np.where(is_changed, above.exists, below.exists))
 
 
 def decide_rows(base: SideRows, ours: SideRows, theirs: SideRows, by: MergeBy) -> Decision:
-    """The three-way decision, for each place. The sides have the same columns and the same number of places."""
+    """Decide each row. The sides have the same columns and are aligned by index."""
     columns = [name for name in ours.rows.column_names if name != "id"]
     same = {
         pair: {name: _compare_column(one.rows, other.rows, name) for name in columns}
         for pair, one, other in (("bo", base, ours), ("bt", base, theirs), ("ot", ours, theirs))
     }
-    ours_stayed = _compare_rows(base, ours, same["bo"].values())
-    theirs_stayed = _compare_rows(base, theirs, same["bt"].values())
+    ours_unchanged = _compare_rows(base, ours, same["bo"].values())
+    theirs_unchanged = _compare_rows(base, theirs, same["bt"].values())
     agree = _compare_rows(ours, theirs, same["ot"].values())
-    contested = ~(theirs_stayed | agree | ours_stayed)
-    everywhere = contested & base.exists & ours.exists & theirs.exists
-    both = contested & ours.exists & theirs.exists
-    taken = ours_stayed & ~(theirs_stayed | agree)
+    contested = ~(theirs_unchanged | agree | ours_unchanged)
+    in_all_sides = contested & base.exists & ours.exists & theirs.exists
+    in_both_sides = contested & ours.exists & theirs.exists
+    taken = ours_unchanged & ~(theirs_unchanged | agree)
     from_theirs: dict[str, Mask] = {"id": taken}
     open_: dict[str, Mask] = {"id": np.zeros(len(taken), np.bool_)}
     for name in columns:
         differs = ~same["ot"][name]
         if by == "row":
-            open_[name], from_theirs[name] = both & differs, taken
+            open_[name], from_theirs[name] = in_both_sides & differs, taken
             continue
-        only_theirs = everywhere & same["bo"][name] & ~same["bt"][name]
-        only_ours = everywhere & same["bt"][name]
-        open_[name] = both & differs & ~only_theirs & ~only_ours
+        only_theirs = in_all_sides & same["bo"][name] & ~same["bt"][name]
+        only_ours = in_all_sides & same["bt"][name]
+        open_[name] = in_both_sides & differs & ~only_theirs & ~only_ours
         from_theirs[name] = taken | only_theirs
     at_odds = np.logical_or.reduce([*open_.values()])
-    conflicts = contested if by == "row" else contested & (at_odds | ~everywhere)
-    kinds = {place: _classify_conflict(base, ours, theirs, place) for place in np.flatnonzero(conflicts).tolist()}
+    conflicts = contested if by == "row" else contested & (at_odds | ~in_all_sides)
+    kinds = {index: _classify_conflict(base, ours, theirs, index) for index in np.flatnonzero(conflicts).tolist()}
     return Decision(ours, theirs, taken | (contested & ~conflicts), conflicts, from_theirs, open_, kinds)
 
 
-def _classify_conflict(base: SideRows, ours: SideRows, theirs: SideRows, place: int) -> ConflictKind:
-    if not base.exists[place]:
+def _classify_conflict(base: SideRows, ours: SideRows, theirs: SideRows, index: int) -> ConflictKind:
+    if not base.exists[index]:
         return ConflictKind.DIVERGENT_INSERT
-    both = ours.exists[place] and theirs.exists[place]
-    return ConflictKind.DIVERGENT_UPDATE if both else ConflictKind.DELETE_VS_UPDATE
+    in_both_sides = ours.exists[index] and theirs.exists[index]
+    return ConflictKind.DIVERGENT_UPDATE if in_both_sides else ConflictKind.DELETE_VS_UPDATE
 
 
 def _compare_rows(one: SideRows, other: SideRows, columns: Iterable[Mask]) -> Mask:
@@ -165,7 +166,7 @@ def _compare_column(one: pa.Table, other: pa.Table, name: str) -> Mask:
 
 
 def _compare_values(one: Values, other: Values) -> Mask:
-    """Whether two columns hold the same; the images of blobs are their bytes, or where these lie outside."""
+    """Return for each row whether two columns hold the same value. Blobs are compared by content or location."""
     if not pa.types.is_struct(one.type):
         return compare_values(one, other)
     missing, other_missing = truths(compute("is_null", one)), truths(compute("is_null", other))
@@ -176,7 +177,7 @@ def _compare_values(one: Values, other: Values) -> Mask:
     return same | (missing & other_missing)
 
 
-def _choose_values(ours: pa.Table, theirs: pa.Table, name: str, places: RowIndexes, from_theirs: Mask) -> Values:
-    """A column at some places, each from one side or the other; of any type."""
-    both = pa.concat_arrays([column_of(ours, name), column_of(theirs, name)])
-    return both.take(places + np.where(from_theirs, ours.num_rows, 0))
+def _choose_values(ours: pa.Table, theirs: pa.Table, name: str, indexes: RowIndexes, from_theirs: Mask) -> Values:
+    """Choose the values at some indexes from one side or the other, for columns of any type."""
+    values = pa.concat_arrays([column_of(ours, name), column_of(theirs, name)])
+    return values.take(indexes + np.where(from_theirs, ours.num_rows, 0))

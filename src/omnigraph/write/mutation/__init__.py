@@ -1,7 +1,8 @@
-"""Mutations: the statements of a ``.gq`` mutation, staged over one snapshot, checked together, made one commit."""
+"""Mutations: run the statements of a ``.gq`` mutation on one snapshot, check the result, and commit it once."""
 
 from omnigraph.write.mutation.run import MutationResult, mutate, retry_on_conflict
 from omnigraph.write.mutation.staging import PendingTable, StagingArea
+from omnigraph.write.mutation.statements import replace_columns
 from omnigraph.write.mutation.transaction import Transaction
 
 __all__ = [
@@ -10,5 +11,6 @@ __all__ = [
     "StagingArea",
     "Transaction",
     "mutate",
+    "replace_columns",
     "retry_on_conflict",
 ]

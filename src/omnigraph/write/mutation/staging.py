@@ -1,7 +1,7 @@
-"""What a mutation has done so far, in memory, over one snapshot: each table's rows to come and rows to go.
+"""The staging area of a mutation: its changes so far, in memory, on top of one snapshot.
 
-Later statements see it: what is looked for is looked for in the pinned version without the rows that were replaced or
-removed, and in the pending rows. Nothing is written here; each table's change is staged when the commit asks for it.
+Later statements see earlier changes: a search reads the pinned version without replaced and deleted rows, and the
+pending rows. Nothing is written here; the commit stages the change of each table.
 """
 
 from __future__ import annotations
@@ -16,63 +16,62 @@ import pyarrow.compute as pc
 
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.filters import Condition
-from omnigraph.storage.locating import addresses_of, in_large_pieces
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.row_search import addresses_of, in_large_pieces
 from omnigraph.storage.staging import Staged
-from omnigraph.write.blobs import load_blobs
+from omnigraph.storage.table import Table
 from omnigraph.write.commit import TableChange
-from omnigraph.write.legacy_ids import may_have_legacy_ids, refuse_legacy_ids
+from omnigraph.write.row_values import can_have_legacy_ids, load_blobs, refuse_legacy_ids
 from omnigraph.write.rules import IncomingMode, RowChanges, RowLocations, empty_ids
 
 _MAX_SMALL_CHANGE: Final = 1_000
 
 LocationSource: TypeAlias = "RowLocations | Callable[[], RowLocations | None] | None"
-"""Where the rows lie that make room, or how to find it once the change is staged."""
+"""The locations of the rows to replace or delete, or a function that finds them when the change is staged."""
 
 
 @dataclass(slots=True)
 class StagingArea:
-    """The tables that were touched, and the keys of those whose rows decided something."""
+    """The tables with pending changes, and the keys of the tables whose rows the statements read."""
 
     snapshot: Snapshot
     reads: set[str] = field(default_factory=set[str])
     pending: dict[str, PendingTable] = field(default_factory=dict[str, "PendingTable"])
 
     def copy(self) -> StagingArea:
-        """The same again, to go on from without changing this."""
+        """Return a copy that can change without changing this."""
         return StagingArea(self.snapshot, set(self.reads), {key: table.copy() for key, table in self.pending.items()})
 
     def table(self, type_: NodeType | EdgeType) -> PendingTable:
-        """The table of a type, with what is pending on it. One whose ids have an old form is refused."""
+        """Return the table of a type with its pending changes. A table with ids in a legacy form is refused."""
         pending = self.pending.get(type_.table_key)
         if pending is None:
             pending = PendingTable(type_, self.snapshot)
-            if isinstance(type_, NodeType) and may_have_legacy_ids(type_):
+            if isinstance(type_, NodeType) and can_have_legacy_ids(type_):
                 refuse_legacy_ids(type_, pending.pinned)
             self.pending[type_.table_key] = pending
         return pending
 
     def find_ids(self, type_: NodeType | EdgeType, condition: Condition) -> pa.StringArray:
-        """The ids of the rows that fulfil a condition now."""
+        """Return the ids of the rows that match a condition, pending changes included."""
         self.reads.add(type_.table_key)
         return self.table(type_).find_ids(condition)
 
     def read_matching(self, type_: NodeType | EdgeType, condition: Condition) -> pa.Table:
-        """The rows that fulfil a condition now, whole, ready to be written again."""
+        """Return the whole rows that match a condition, pending changes included, ready to be written again."""
         self.reads.add(type_.table_key)
         return self.table(type_).read_matching(condition)
 
     def list_changed(self) -> Iterator[PendingTable]:
-        """The tables that change, by key."""
+        """Return the tables that have changes, sorted by key."""
         return (self.pending[key] for key in sorted(self.pending) if self.pending[key].has_changes)
 
 
 @dataclass(slots=True)
 class PendingTable:
-    """One table at its pin, the rows that replace or join its rows, and the ids of those that go."""
+    """One pinned table, the rows to insert or upsert, and the ids to delete."""
 
     type: NodeType | EdgeType
     snapshot: Snapshot
@@ -83,46 +82,46 @@ class PendingTable:
 
     @property
     def pinned(self) -> Table:
-        """The table at its pin, opened when it is asked for: inserts alone read nothing of it."""
+        """The table at its pin. It is opened on first use: inserts alone do not read it."""
         return self.snapshot.table(self.type.table_key)
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the table."""
+        """The schema of the table."""
         return arrow_schema(self.type)
 
     def copy(self) -> PendingTable:
-        """The same again; rows are shared, since they never change."""
+        """Return a copy. Rows are shared, since they are immutable."""
         return replace(self, _parts=list(self._parts))
 
     def insert(self, rows: pa.Table) -> None:
-        """Rows whose ids were made up for them: nothing in the table can have them."""
+        """Add rows with generated ids, which no other row can have."""
         self._parts.append(rows)
         self._is_combined = False
 
     def upsert(self, rows: pa.Table) -> None:
-        """Rows that take the place of those with the same ids, pending or not; of two in one table the later counts."""
+        """Add rows that replace rows with the same ids, pending or not. The last row of an id wins."""
         self._parts.append(rows)
         self._is_combined = self._has_only_new_ids = False
 
     def delete(self, ids: pa.StringArray) -> None:
-        """Take rows out, pending or not."""
+        """Delete rows, pending or not."""
         left = self.rows
         self._parts = [left.filter(pc.invert(pc.is_in(left["id"], value_set=ids)))]
         self._deleted_ids = _unite_ids(self._deleted_ids, ids)
 
     @property
     def rows(self) -> pa.Table:
-        """The pending rows, one for each id, in the order in which they came."""
+        """The pending rows, one per id, in insertion order."""
         if not self._is_combined:
-            came = pa.concat_tables([self.schema.empty_table(), *self._parts])
-            self._parts = [came if self._has_only_new_ids else _keep_last_per_id(came)]
+            rows = pa.concat_tables([self.schema.empty_table(), *self._parts])
+            self._parts = [rows if self._has_only_new_ids else _keep_last_per_id(rows)]
             self._is_combined = True
         return self._parts[0]
 
     @property
     def deleted_ids(self) -> pa.StringArray:
-        """The ids that are gone; one that was put back since is not."""
+        """The ids to delete, without those that were added again."""
         if not len(self._deleted_ids):
             return self._deleted_ids
         return _to_one_array(
@@ -131,21 +130,21 @@ class PendingTable:
 
     @property
     def has_changes(self) -> bool:
-        """Whether there is something to write."""
+        """Whether there is anything to write."""
         return self.rows.num_rows > 0 or len(self._deleted_ids) > 0
 
     def find_ids(self, condition: Condition) -> pa.StringArray:
-        """The ids of the rows that fulfil a condition."""
+        """Return the ids of the rows that match a condition."""
         pending = self.rows.filter(condition.mask(self.rows))
         return _unite_ids(_to_one_array(self._read_pinned(condition, ["id"])["id"]), _to_one_array(pending["id"]))
 
     def read_matching(self, condition: Condition) -> pa.Table:
-        """The rows that fulfil a condition."""
+        """Return the rows that match a condition."""
         committed = self._read_pinned(condition, None)
         return pa.concat_tables([committed, self.rows.filter(condition.mask(self.rows))])
 
-    def to_image(self) -> RowChanges:
-        """The change as the rules look at it."""
+    def to_row_changes(self) -> RowChanges:
+        """Return the change as the rules check it."""
         return RowChanges(
             self.type.table_key,
             self.rows,
@@ -154,16 +153,20 @@ class PendingTable:
         )
 
     def to_change(self, locations: LocationSource = None) -> TableChange:
-        """The change as the commit stages it. ``standing``: where the rows lie that make room, if that is known."""
+        """Return the change as the commit stages it. ``locations`` saves the search for the rows it replaces."""
         stage = partial(
-            _stage, rows=self.rows, removed=self.deleted_ids, only_new=self._has_only_new_ids, standing=locations
+            _stage,
+            rows=self.rows,
+            deleted_ids=self.deleted_ids,
+            has_only_new_ids=self._has_only_new_ids,
+            locations=locations,
         )
         return TableChange(
             self.type.table_key, stage, is_small=self.rows.num_rows + len(self._deleted_ids) <= _MAX_SMALL_CHANGE
         )
 
     def _read_pinned(self, condition: Condition, columns: list[str] | None) -> pa.Table:
-        """The rows of the pinned version that fulfil a condition and are neither replaced nor removed."""
+        """Read the pinned rows that match a condition and are neither replaced nor deleted."""
         pinned = self.pinned
         found = _scan(pinned, condition, columns, with_row_address=columns is None)
         hidden = _unite_ids(self._deleted_ids, _to_one_array(self.rows["id"]))
@@ -173,28 +176,28 @@ class PendingTable:
 
 
 def _stage(
-    table: Table, *, rows: pa.Table, removed: pa.StringArray, only_new: bool, standing: LocationSource
+    table: Table, *, rows: pa.Table, deleted_ids: pa.StringArray, has_only_new_ids: bool, locations: LocationSource
 ) -> Staged | None:
-    """The change on a version of its table: rows that make room are looked for there, since another may have others."""
-    if only_new and not len(removed):
+    """Stage the change on a version of the table. Locations that belong to another version are looked up again."""
+    if has_only_new_ids and not len(deleted_ids):
         return tables.append(table, rows)
-    known = standing() if callable(standing) else standing
+    known = locations() if callable(locations) else locations
     if known is not None and known.is_valid_in(table):
         addresses = known.addresses
     else:
-        addresses = addresses_of(table, pa.table({"id": _unite_ids(_to_one_array(rows["id"]), removed)}))
+        addresses = addresses_of(table, pa.table({"id": _unite_ids(_to_one_array(rows["id"]), deleted_ids)}))
     if not len(addresses):
         return tables.append(table, rows)
     return tables.replace_rows(table, addresses, rows) if rows.num_rows else tables.delete_at(table, addresses)
 
 
 def _scan(table: Table, condition: Condition, columns: list[str] | None, *, with_row_address: bool) -> pa.Table:
-    """The rows of a table that fulfil a condition; piece by piece, where Lance cannot be told all of it."""
+    """Read the rows that match a condition. Conditions that Lance cannot evaluate are applied piece by piece."""
     sql = condition.sql()
     if sql is not None:
         return table.scan(columns, filter=sql, with_row_address=with_row_address).read_all()
-    wanted = None if columns is None else list(dict.fromkeys([*columns, *condition.columns]))
-    reader = table.scan(wanted, with_row_address=with_row_address)
+    scanned = None if columns is None else list(dict.fromkeys([*columns, *condition.columns]))
+    reader = table.scan(scanned, with_row_address=with_row_address)
     pieces = in_large_pieces(reader.schema, reader)
     return pa.concat_tables([reader.schema.empty_table(), *(rows.filter(condition.mask(rows)) for rows in pieces)])
 
@@ -208,9 +211,9 @@ def _keep_last_per_id(rows: pa.Table) -> pa.Table:
 
 
 def _to_one_array(column: pa.ChunkedArray[pa.StringScalar] | pa.StringArray) -> pa.StringArray:
-    """A column of ids in one piece."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return cast(pa.StringArray, whole)
+    """Combine the chunks of an id column."""
+    combined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return cast(pa.StringArray, combined)
 
 
 def _unite_ids(one: pa.StringArray, other: pa.StringArray) -> pa.StringArray:

@@ -1,4 +1,4 @@
-"""Several mutations, one commit: each sees what those before it did, others see all of them or none."""
+"""Transactions: several mutations as one commit. Each sees the changes of those before it; others see all or none."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.query import QueryOptions, QueryRequest, execute_query, plan_query
 from omnigraph.read.result import Result
-from omnigraph.storage.pinned import Table
-from omnigraph.storage.table import audit_version
-from omnigraph.write.commit import CommitOptions, TableChange, catch_up, commit
+from omnigraph.storage.table import Table
+from omnigraph.storage.table_writes import audit_version
+from omnigraph.write.commit import CommitOptions, TableChange, catch_up, commit_operation
 from omnigraph.write.mutation.run import (
     MutationCall,
     MutationOperation,
@@ -33,17 +33,21 @@ from omnigraph.write.mutation.staging import StagingArea
 class Transaction:
     """A ``with`` block whose mutations become one commit at its end, or nothing if an exception leaves it.
 
-    It stands on the snapshot that it began on. If it updates or deletes and others change what it read or writes
-    before it ends, its end raises ``ConflictError``. ``result`` is there afterwards. It is for one thread.
+    It works on the snapshot taken at its start. If it updates or deletes, and others change what it read or writes
+    before it ends, its end raises ``ConflictError``. ``result`` is set after the block. Use it in one thread only.
     """
 
     def __init__(
-        self, manifest: Manifest, schema: Schema, terms: CommitOptions, manner: QueryOptions | None = None
+        self,
+        manifest: Manifest,
+        schema: Schema,
+        commit_options: CommitOptions,
+        query_options: QueryOptions | None = None,
     ) -> None:
         self._manifest = manifest
-        self._query_options = manner or QueryOptions()
+        self._query_options = query_options or QueryOptions()
         self._catalog = schema.catalog
-        self._commit_options = replace(terms, schema_ir_hash=schema.hash)
+        self._commit_options = replace(commit_options, schema_ir_hash=schema.hash)
         self._calls: list[MutationCall] = []
         self._progress: MutationProgress | None = None
         self.result: MutationResult | None = None
@@ -51,34 +55,34 @@ class Transaction:
     def mutate(
         self, source: str | Path, name: str | None = None, params: Mapping[str, object] | None = None
     ) -> MutationResult:
-        """Run a mutation on what the transaction made so far; one that fails leaves no trace in it."""
-        begun = self._require_open()
+        """Run a mutation on top of the changes so far. A mutation that fails leaves no trace."""
+        progress = self._require_open()
         call = compile_call(source, self._catalog, name, params)
-        self._progress = begun.run_call(self._catalog, call)
+        self._progress = progress.run_call(self._catalog, call)
         self._calls.append(call)
-        affected = self._progress.affected - begun.affected
+        affected = self._progress.affected - progress.affected
         return MutationResult(None, affected.nodes, affected.edges)
 
     def query(self, source: str | Path, name: str | None = None, params: Mapping[str, object] | None = None) -> Result:
-        """Answer a query on what the transaction made so far, which must break no rule of the schema by then.
+        """Run a query on top of the changes so far. They must not break a rule of the schema at this point.
 
-        ``commit`` of the result is the one that the transaction began on.
+        ``commit`` of the result is the commit that the transaction started from.
         """
-        begun = self._require_open()
-        snapshot = begun.staging.snapshot
-        changes = prepare_changes(self._catalog, begun).changes
+        progress = self._require_open()
+        snapshot = progress.staging.snapshot
+        changes = prepare_changes(self._catalog, progress).changes
         pending = {change.table_key: _open_pending(snapshot, change) for change in changes}
         shown = snapshot.showing({key: table for key, table in pending.items() if table is not None})
         return execute_query(plan_query(self._manifest, shown, QueryRequest(source, name, params), self._query_options))
 
     def _require_open(self) -> MutationProgress:
         if self._progress is None:
-            raise ParameterError("the transaction is not open", hint="use it inside of its `with` block")
+            raise ParameterError("the transaction is not open", hint="use it inside its `with` block")
         return self._progress
 
     def __enter__(self) -> Self:
         if self._progress is not None or self.result is not None:
-            raise ParameterError("the transaction was begun already", hint="call g.transaction() for another one")
+            raise ParameterError("the transaction was already used", hint="call g.transaction() for another one")
         self._commit_options = catch_up(self._manifest, self._commit_options)
         self._progress = MutationProgress(StagingArea(take_snapshot(self._manifest, self._commit_options.branch)))
         return self
@@ -86,19 +90,23 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        begun, self._progress = self._require_open(), None
+        progress, self._progress = self._require_open(), None
         if kind is None:
-            work = MutationOperation(self._catalog, tuple(self._calls), begun)
-            self.result = to_mutation_result(commit(self._manifest, work, self._commit_options, begun.staging.snapshot))
+            operation = MutationOperation(self._catalog, tuple(self._calls), progress)
+            self.result = to_mutation_result(
+                commit_operation(self._manifest, operation, self._commit_options, progress.staging.snapshot)
+            )
 
 
 def _open_pending(snapshot: Snapshot, change: TableChange) -> Table | None:
-    """A table with the rows of a change, which nobody else sees; None, where they change nothing.
+    """Return a table that shows a pending change to this process only; None if the change has no effect.
 
-    What is written for it is left to cleanup by its age, as all rows are that were staged and never committed.
+    The written files are never committed; cleanup deletes them once they are old.
     """
     pinned = snapshot.table(change.table_key)
     if pinned.uri.startswith("s3+ddb://"):
-        raise Unsupported("a transaction cannot be asked where DynamoDB keeps the versions", hint="query it afterwards")
+        raise Unsupported(
+            "a transaction cannot be queried if DynamoDB manages the versions", hint="query after it ends"
+        )
     staged = change.stage(pinned)
     return None if staged is None else audit_version(pinned, staged)
