@@ -31,11 +31,11 @@ LARGE = os.environ.get("OMNIGRAPH_FUZZ") == "large"
 WORLDS = 12 if LARGE else 5
 THRESHOLDS = {
     (counting, "_WORTH_COLLAPSING"): 1,
-    (counting, "_ROWS_FOR_EACH"): 0,
+    (counting, "_ROWS_PER_TUPLE"): 0,
     (expanding, "_WORTH_PROPAGATING"): 1,
     (execute, "_FIRST_PIECE"): 1,
     (execute, "_PIECE"): 3,
-    (joining, "_AT_ONCE"): 3,
+    (joining, "_PAIRS_AT_ONCE"): 3,
     (answer, "_BATCH_ROWS"): 2,
     (starting, "_SMALL"): 0,
 }

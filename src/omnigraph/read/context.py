@@ -1,4 +1,4 @@
-"""One reading of the graph: the snapshot, and what is asked of it. Everything that runs a query gets it handed down."""
+"""The context of a running query, which every operator gets: tables, parameters, search and recorder."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class QueryContext:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The graph at one moment."""
+        """The snapshot that the query reads."""
         return self.tables.snapshot
 
     @property
     def catalog(self) -> Catalog:
-        """The schema that the snapshot is read with."""
+        """The schema of the snapshot."""
         return self.tables.catalog
 
     def resolve_count(self, count: Count) -> int:

@@ -1,13 +1,12 @@
-"""How many rows each operator of a plan will give, guessed from the sizes of tables before anything is read.
+"""Estimate the output rows of each operator of a plan from the sizes of tables. Nothing is read.
 
-The guesses choose where a match begins and are shown by ``explain``. They are never right and need not be: a wrong one
-costs time, not correctness.
+The estimates choose where a match begins, and ``explain`` shows them. A wrong one costs time, never correctness.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import log
+from math import log, prod
 from typing import Final
 
 from omnigraph.language.query import Compare, ComparisonOperator, Constant, IsNull, Predicate, PropertyValue
@@ -34,18 +33,18 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.match import find_join_comparison
 
-_SAME: Final = 0.05
-"""How many of the rows hold one value of a property, where nothing is known of it."""
+_EQUALITY: Final = 0.05
 _RANGE: Final = 0.3
-_NULL: Final = 0.1
-_TEXT: Final = 0.05
-_LEFT_BY_NEGATION: Final = 0.5
-_GROUPS: Final = 0.1
+_IS_NULL: Final = 0.1
+_TEXT_MATCH: Final = 0.05
+_NEGATION: Final = 0.5
+"""Selectivities: the fraction of rows that a condition keeps, if nothing else is known."""
+_GROUPS_PER_ROW: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class TableSizes:
-    """How many rows the tables of a snapshot have."""
+    """The numbers of rows of the tables of a snapshot."""
 
     catalog: Catalog
     rows: dict[str, int]
@@ -55,59 +54,56 @@ class TableSizes:
         return self.rows.get(TableKey.of_node(node_type), 0)
 
     def average_degree(self, edge: EdgeType, node_type: str) -> float:
-        """How many edges of a type a node has."""
+        """The average number of edges of a type at a node."""
         return self.rows.get(edge.table_key, 0) / max(1, self.node_count(node_type))
 
     def estimate_scan(self, scan: NodeScan) -> float:
-        """How many nodes a scan finds."""
+        """Estimate the number of nodes that a scan finds."""
         type_ = self.catalog.nodes[scan.node_type]
         return self.node_count(scan.node_type) * self.selectivity_of(scan.predicates, type_)
 
     def selectivity_of(self, predicates: tuple[Predicate, ...], type_: NodeType | EdgeType) -> float:
-        """The part of a type's rows that fulfil some predicates."""
-        part = 1.0
-        for predicate in predicates:
-            part *= self._selectivity_of_one(predicate, type_)
-        return part
+        """The estimated fraction of a type's rows that satisfy all predicates."""
+        return prod(self._selectivity_of_one(predicate, type_) for predicate in predicates)
 
     def _selectivity_of_one(self, predicate: Predicate, type_: NodeType | EdgeType) -> float:
         match predicate:
             case IsNull():
-                return 1 - _NULL if predicate.negated else _NULL
+                return 1 - _IS_NULL if predicate.negated else _IS_NULL
             case Compare(PropertyValue() as value, operator, _) | Compare(_, operator, PropertyValue() as value):
                 return self._selectivity_of_comparison(value, operator, type_)
             case Compare():
                 return _RANGE
             case _:
-                return _TEXT
+                return _TEXT_MATCH
 
     def _selectivity_of_comparison(
         self, value: PropertyValue, operator: ComparisonOperator, type_: NodeType | EdgeType
     ) -> float:
         if operator is ComparisonOperator.NOT_EQUAL:
-            return 1 - _SAME
+            return 1 - _EQUALITY
         if operator is not ComparisonOperator.EQUAL:
             return _RANGE
         if getattr(type_, "key", None) == (value.name,) or (value.name,) in type_.unique:
             return 1 / max(1, self.rows.get(type_.table_key, 0))
-        return 1 / len(value.type.enum_values) if value.type.enum_values else _SAME
+        return 1 / len(value.type.enum_values) if value.type.enum_values else _EQUALITY
 
 
 def table_sizes_of(snapshot: Snapshot, catalog: Catalog) -> TableSizes:
-    """The sizes that a snapshot notes; nothing is read for them."""
+    """The sizes of all tables, as the manifest records them."""
     return TableSizes(catalog, {pin.table_key: pin.row_count for pin in snapshot.pins.values()})
 
 
 @dataclass(frozen=True, slots=True)
 class CardinalityEstimator:
-    """The guesses for the operators of one plan, by identity."""
+    """Estimates the rows of the operators of one plan, by the identity of the operator."""
 
     sizes: TableSizes
     types: dict[str, str] = field(default_factory=dict[str, str])
     rows: dict[int, float] = field(default_factory=dict[int, float])
 
     def estimate(self, plan: PlanOperator) -> float:
-        """The rows of an operator; those below it are guessed first, without recursion along the match."""
+        """Estimate the rows of an operator and of all operators below it."""
         for operator in reversed(list(walk_plan(plan))):
             self.rows[id(operator)] = self._estimate_operator(operator)
         return self.rows[id(plan)]
@@ -130,13 +126,13 @@ class CardinalityEstimator:
                 return self._rows_of(plan.left) * self._rows_of(plan.right)
             case Select():
                 is_join = isinstance(plan.input, Cross) and find_join_comparison(plan.input, plan) is not None
-                return self._rows_of(plan.input) * (_SAME * _SAME if is_join else _RANGE)
+                return self._rows_of(plan.input) * (_EQUALITY * _EQUALITY if is_join else _RANGE)
             case Without():
-                return self._rows_of(plan.input) * _LEFT_BY_NEGATION
+                return self._rows_of(plan.input) * _NEGATION
             case TopRanked() | Fuse():
                 return self._estimate_ranked(plan)
             case Group():
-                return max(1.0, self._rows_of(plan.input) * _GROUPS) if plan.keys else 1.0
+                return max(1.0, self._rows_of(plan.input) * _GROUPS_PER_ROW) if plan.keys else 1.0
             case Limit():
                 limit = plan.count.value if isinstance(plan.count, Constant) else None
                 rows = self._rows_of(plan.input)

@@ -12,8 +12,8 @@ from omnigraph.language.query import TypedMutation, compile_query
 from omnigraph.language.query.plan import ReadPlan, plan_read
 from omnigraph.language.source import Source
 from omnigraph.language.values import now_milliseconds
+from omnigraph.manifest.contract import schema_of
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.context import QueryContext

@@ -91,8 +91,8 @@ def test_a_column_is_read_once_for_all_readers(graph: Graph, cache: Cache, scans
 def test_few_values_are_fetched_alone_until_that_has_cost_as_much_as_the_column(
     graph: Graph, cache: Cache, scans: Scans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entity_sets, "_READ", (1.0, 0.0, 0.0))
-    monkeypatch.setattr(entity_sets, "_TAKE", (0.3, 0.0))
+    monkeypatch.setattr(entity_sets, "_READ_SECONDS", (1.0, 0.0, 0.0))
+    monkeypatch.setattr(entity_sets, "_FETCH_SECONDS", (0.3, 0.0))
     graph.mutate('query gone() { delete Person where name = "p5" }')
     table = whole(graph, cache)
     expected = [row["age"] for row in rows_of(graph, "Person")]
@@ -257,7 +257,7 @@ def test_texts_are_found_with_and_without_an_order(known: list[str], wanted: lis
 def test_an_order_is_made_when_looking_through_has_cost_as_much(
     graph: Graph, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entity_sets, "_SORT", 3.5 * entity_sets._LOOK)
+    monkeypatch.setattr(entity_sets, "_SORT_SECONDS", 3.5 * entity_sets._SCAN_SECONDS)
     made: list[Values] = []
     make = entity_sets.sort_texts
 

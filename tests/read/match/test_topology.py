@@ -153,7 +153,7 @@ def test_without_a_budget_everything_is_read_every_time(graph: Graph, scans: Sca
 
 
 def test_edges_are_read_in_blocks(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topology, "_BLOCK", 1)
+    monkeypatch.setattr(topology, "_EDGES_PER_BLOCK", 1)
     for _ in range(3):
         graph.load(edges={"Knows": Links([("p1", "p2"), ("p3", "p1")]).table()})
     assert steps_in(arrays(graph, Cache(BUDGET)), graph) == steps_of(graph)

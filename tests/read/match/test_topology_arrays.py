@@ -137,7 +137,7 @@ def test_weights_are_passed_on(walked: tuple[Edges, TraversalDirection], distinc
 def in_pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Walks in one piece, and in as many as it takes."""
     steps, marks = cast("tuple[int, int]", request.param)
-    monkeypatch.setattr(topology, "_STEPS", steps)
+    monkeypatch.setattr(topology, "_HOPS_AT_ONCE", steps)
     monkeypatch.setattr(topology, "_MARKS", marks)
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.language.query.plan.operators import ByRank, Outer, Sort
-from omnigraph.language.query.typed import ColumnValue, Expression, Identity, PropertyValue, SortKey
+from omnigraph.language.query.typed import ColumnValue, Expression, Identity, PropertyValue, TypedOrderKey
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.frames.expressions import EvaluationContext
 from omnigraph.read.frames.frame import EntityColumn, Frame, Positions
@@ -27,14 +27,14 @@ from tests.read.random_entities import SINGLE, TEXTS, Loaded, NoSearch, Things, 
 STRING = ValueType(Scalar.STRING)
 REQUEST = EvaluationContext({}, 0, NoSearch())
 EXPRESSIONS: st.SearchStrategy[Expression] = properties_of(SINGLE) | st.just(Identity("a", STRING))
-KEYS = st.lists(st.builds(SortKey, EXPRESSIONS, st.booleans()), max_size=3)
+KEYS = st.lists(st.builds(TypedOrderKey, EXPRESSIONS, st.booleans()), max_size=3)
 LIMITS = st.none() | st.integers(0, 40)
 
 
 @fuzzing(300)
 @given(things(most_rows=30), KEYS, st.sampled_from([(), ("a",), ("a", "b")]), LIMITS)
 def test_rows_are_in_the_order_of_the_plain_evaluator(
-    given_things: Things, keys: list[SortKey], tie_break: tuple[str, ...], limit: int | None
+    given_things: Things, keys: list[TypedOrderKey], tie_break: tuple[str, ...], limit: int | None
 ) -> None:
     rows = [{**row, "row": number} for number, row in enumerate(given_things.rows)]
     expected = _sorted(Sort(Outer(()), tuple(keys), tie_break), rows, given_things.graph)
@@ -45,13 +45,13 @@ def test_rows_are_in_the_order_of_the_plain_evaluator(
 @fuzzing(50)
 @given(
     things(most_rows=30),
-    st.lists(st.builds(SortKey, properties_of(SINGLE), st.booleans()), min_size=1, max_size=2),
+    st.lists(st.builds(TypedOrderKey, properties_of(SINGLE), st.booleans()), min_size=1, max_size=2),
     LIMITS,
 )
-def test_groups_are_sorted_by_their_columns(given_things: Things, keys: list[SortKey], limit: int | None) -> None:
+def test_groups_are_sorted_by_their_columns(given_things: Things, keys: list[TypedOrderKey], limit: int | None) -> None:
     table = loaded(given_things.entities).rows
     by_column = [
-        SortKey(ColumnValue(cast(PropertyValue, key.expression).name, key.expression.type), key.descending)
+        TypedOrderKey(ColumnValue(cast(PropertyValue, key.expression).name, key.expression.type), key.descending)
         for key in keys
     ]
     rows: list[Row] = [{**each.properties, "row": number} for number, each in enumerate(given_things.entities)]
@@ -61,7 +61,7 @@ def test_groups_are_sorted_by_their_columns(given_things: Things, keys: list[Sor
 
 def test_ranks_come_first_where_there_is_a_ranking() -> None:
     population = Loaded(pa.table({"id": ["x", "y", "z"], "n": pa.array([3, 1, 2], pa.int64())}))
-    number = SortKey(PropertyValue("v", "n", ValueType(Scalar.I64)), descending=False)
+    number = TypedOrderKey(PropertyValue("v", "n", ValueType(Scalar.I64)), descending=False)
     ranks = np.array([1, 1, 0], np.int64)
     frame = Frame(3, {"v": EntityColumn(population, np.arange(3))}, ranks=ranks)
     rows: list[Row] = [
@@ -76,7 +76,7 @@ def sorted_by(values: Values, type_: ValueType) -> list[int]:
     ids = [f"{number:05}" for number in reversed(range(len(values)))]
     population = AsGiven(pa.table({"id": ids}), values)
     frame = Frame(len(values), {"v": EntityColumn(population, np.arange(len(values)))})
-    return sort_rows(frame, [SortKey(PropertyValue("v", "p", type_), descending=False)], ("v",), REQUEST).tolist()
+    return sort_rows(frame, [TypedOrderKey(PropertyValue("v", "p", type_), descending=False)], ("v",), REQUEST).tolist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def test_many_texts_are_sorted_by_their_bytes(length: int, limit: int | None) ->
     stems = ["".join(chance.choices("ab\0é", k=length)) for _ in range(300)]
     texts = [None if (end := chance.choice(parts)) is None else chance.choice(stems) + end for _ in range(3_000)]
     frame = Frame(len(texts), {"v": EntityColumn(population_of(texts), np.arange(len(texts)))})
-    found = sort_rows(frame, [SortKey(TEXT, descending=False)], ("v",), REQUEST, limit)
+    found = sort_rows(frame, [TypedOrderKey(TEXT, descending=False)], ("v",), REQUEST, limit)
     expected = sorted(null_first(texts, np.arange(len(texts))))
     assert null_first(texts, found) == expected[:limit]
 
@@ -135,7 +135,7 @@ def test_texts_that_many_rows_share_are_compared_once_for_each_entity() -> None:
     population = population_of(texts)
     frame = Frame(5_000, {"v": EntityColumn(population, np.arange(5_000) * 7 % len(texts))})
     positions = frame.bindings["v"].positions
-    found = sort_rows(frame, [SortKey(TEXT, descending=True)], ("v",), REQUEST)
+    found = sort_rows(frame, [TypedOrderKey(TEXT, descending=True)], ("v",), REQUEST)
     expected = sorted(range(5_000), key=lambda row: int(positions[row]))
     expected.sort(key=lambda row: null_first(texts, positions[row : row + 1])[0][:2], reverse=True)
     assert found.tolist() == expected
@@ -159,7 +159,7 @@ def sorted_numbers(numbers: Values, limit: int | None) -> list[int]:
     ids = [f"{number:05}" for number in reversed(range(len(numbers)))]
     population = Counting(pa.Table.from_arrays([pa.array(ids), numbers], names=["id", "n"]))
     frame = Frame(len(numbers), {"v": EntityColumn(population, np.arange(len(numbers)))})
-    key = SortKey(PropertyValue("v", "n", ValueType(Scalar.I64, nullable=True)), descending=False)
+    key = TypedOrderKey(PropertyValue("v", "n", ValueType(Scalar.I64, nullable=True)), descending=False)
     return sort_rows(frame, [key], ("v",), REQUEST, limit).tolist()
 
 

@@ -1,7 +1,7 @@
-"""Rows of a match while it is computed: which entity each variable stands for, and the values of its properties.
+"""Frames: the rows of a match while it is computed, the entities they refer to, and expressions over them.
 
-Ids are texts at the edge of the house and dense integers in here. What is kept in memory between queries is kept in
-this room, under one budget.
+Ids are strings outside and dense integers in here. The cache of this room is all that queries keep in memory between
+runs, under one budget.
 """
 
 from omnigraph.read.frames.cache import Cache, shared_cache

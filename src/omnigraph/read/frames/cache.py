@@ -1,7 +1,7 @@
-"""What readers of this process keep in memory: arrays derived from table versions, under one budget of bytes.
+"""The cache that all readers of a process share: arrays derived from table versions, within a budget of bytes.
 
-Every key begins with the contents that the value was derived from, so nothing in here can become wrong; it can only
-become useless, and then it is the first to go.
+Every key contains the table contents that its value was derived from, so an entry is never wrong. It can only become
+useless, and then it is evicted first.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from omnigraph.errors import ParameterError
 T = TypeVar("T")
 
 BUDGET_VARIABLE: Final = "OMNIGRAPH_CACHE_BYTES"
-_MOST: Final = 4 * 2**30
+_LARGEST_DEFAULT: Final = 4 * 2**30
 _CONTAINER_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 @dataclass(slots=True)
 class _PendingValue:
-    """A value that a thread is making while others wait for it."""
+    """A value that one thread makes while others wait for it."""
 
     finished: Event = field(default_factory=Event)
     value: object = None
@@ -34,9 +34,9 @@ class _PendingValue:
 
 
 class Cache:
-    """Values by key, the least recently used ones dropped beyond ``budget`` bytes. Safe to share between threads.
+    """An LRU cache of at most ``budget`` bytes, safe to share between threads.
 
-    A value that several threads ask for at once is made by one of them. Making one may ask for others.
+    If several threads need the same value, one of them makes it. Making a value may use the cache for others.
     """
 
     def __init__(self, budget: int) -> None:
@@ -48,12 +48,12 @@ class Cache:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes are kept now."""
+        """The bytes in use."""
         with self._lock:
             return self._nbytes
 
     def get_or_make(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
-        """The value of a key, made if it is not there. What is larger than the budget is given out, but not kept."""
+        """Return the value of a key, and make it if it is missing. A value larger than the budget is not kept."""
         while True:
             with self._lock:
                 if key in self._entries:
@@ -66,7 +66,7 @@ class Cache:
             building.finished.wait()
             if building.is_made:
                 return cast(T, building.value)
-            # Whoever tried has failed and says so to its own caller: this caller's attempt is another one.
+            # The other thread failed and raised to its own caller; this caller tries again.
         return self._make(key, mine, make, size)
 
     def _make(self, key: Hashable, building: _PendingValue, make: Callable[[], T], size: Callable[[T], int]) -> T:
@@ -91,18 +91,18 @@ class Cache:
                 self._nbytes -= freed
 
     def peek(self, key: Hashable) -> object | None:
-        """The value of a key if it is there; that it was looked at does not keep it longer."""
+        """Return the value of a key or None. This does not count as a use."""
         with self._lock:
             found = self._entries.get(key)
         return None if found is None else found[0]
 
     def all_keys(self) -> tuple[Hashable, ...]:
-        """The keys of all values that are there now."""
+        """Return the keys of all entries."""
         with self._lock:
             return tuple(self._entries)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         with self._lock:
             self._entries.clear()
             self._nbytes = 0
@@ -110,20 +110,20 @@ class Cache:
 
 @cache
 def shared_cache() -> Cache:
-    """The cache of this process: a quarter of the memory, at most 4 GiB, or what OMNIGRAPH_CACHE_BYTES says."""
-    return Cache(_budget(os.environ.get(BUDGET_VARIABLE)))
+    """The cache of this process: a quarter of the memory, at most 4 GiB, or OMNIGRAPH_CACHE_BYTES."""
+    return Cache(_parse_budget(os.environ.get(BUDGET_VARIABLE)))
 
 
-def _budget(wanted: str | None) -> int:
-    if not wanted:
-        return min(_MOST, _memory() // 4)
-    if not (wanted.isascii() and wanted.isdigit()):
-        raise ParameterError(f"{BUDGET_VARIABLE} is '{wanted}'", hint="give a number of bytes; 0 keeps nothing")
-    return int(wanted)
+def _parse_budget(setting: str | None) -> int:
+    if not setting:
+        return min(_LARGEST_DEFAULT, _available_memory() // 4)
+    if not (setting.isascii() and setting.isdigit()):
+        raise ParameterError(f"{BUDGET_VARIABLE} is '{setting}'", hint="give a number of bytes; 0 keeps nothing")
+    return int(setting)
 
 
-def _memory() -> int:
-    """The bytes of memory that this process may use: those of the machine, or of the container it runs in."""
+def _available_memory() -> int:
+    """Return the bytes of memory of the machine, or of the container."""
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         limit = _CONTAINER_LIMIT.read_text().strip()

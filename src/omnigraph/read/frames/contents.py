@@ -1,9 +1,8 @@
-"""What the rows of a table version are made of, so that versions can be told apart and compared without reading them.
+"""The contents of a table version: its fragments, by which versions are compared without reading rows.
 
-Lance never changes a file and gives each a name of its own. So the fragments of a version say what its rows are:
-two versions of the same fragments hold the same rows in the same order, on whatever branch and in whatever copy of a
-graph, and one that has the fragments of another and more after them holds its rows and more after them. A version
-number says less: a branch that was deleted and made again counts from the same number.
+Lance never changes a file and names each uniquely. Two versions with the same fragments therefore hold the same rows
+in the same order, on any branch and in any copy of a graph. A version whose fragments begin with those of another
+holds the other's rows first. A version number says less: a branch that was deleted and re-created reuses numbers.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from omnigraph.storage.fragments import Fragment, fragments_of
 from omnigraph.storage.staging import IndexKind
 from omnigraph.storage.table import Table
 
-_BYTES_OF_PART: Final = 400
-"""About what one fragment takes here."""
+_BYTES_PER_FRAGMENT: Final = 400
+"""Estimated memory of one :class:`FragmentContents`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentContents:
-    """One fragment: its files by name, and the rows that are left of it."""
+    """One fragment: the names of its files, and the number of its rows that are not deleted."""
 
     fragment: int
     files: tuple[str, ...]
@@ -36,14 +35,14 @@ class FragmentContents:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableContents:
-    """The rows of one table version; equal for versions that hold the same rows in the same order and columns."""
+    """The contents of one table version. Equal for versions with the same rows in the same order and columns."""
 
     table_key: str
     columns: tuple[str, ...]
-    """Name and type of each column of the table, which may lag behind the schema."""
+    """Name and type of each column. The table may lag behind the schema."""
     fragments: tuple[FragmentContents, ...]
     indexed: frozenset[str] = frozenset()
-    """The columns with a BTREE index; rows are the same without it."""
+    """The columns with a BTREE index. They do not count for equality."""
     num_rows: int = field(init=False)
     _digest: bytes = field(init=False, repr=False)
 
@@ -60,24 +59,24 @@ class TableContents:
 
     @property
     def newest_fragment(self) -> int:
-        """The fragment that was added last."""
+        """The id of the fragment that was added last."""
         return max((part.fragment for part in self.fragments), default=-1)
 
     def extends(self, older: TableContents) -> bool:
-        """Whether these are the rows of the other and then perhaps more: positions there mean the same rows here."""
+        """Whether the rows of ``older`` come first here, so that a position there is the same row here."""
         if self == older:
             return True
         shared = len(older.fragments)
         return (
             (self.table_key, self.columns) == (older.table_key, older.columns)
             and self.fragments[:shared] == older.fragments
-            # Compaction puts younger fragments before older ones, and then ids do not tell what was added.
+            # Compaction puts younger fragments before older ones; then ids do not tell what was added.
             and all(part.fragment > older.newest_fragment for part in self.fragments[shared:])
         )
 
 
 def read_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableContents:
-    """What a table of a snapshot holds. The table is opened only the first time; one that is not there has no rows."""
+    """Return the contents of a table of a snapshot, from the cache if possible. A missing table has no rows."""
     pin = snapshot.pins.get(table_key)
     if pin is None:
         return TableContents(table_key, (), ())
@@ -86,10 +85,10 @@ def read_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableCont
         return _read_table(table_key, snapshot.table(table_key))
 
     if snapshot.commit is None:
-        # Nothing but the id of a commit tells a graph from an earlier one at the same place.
+        # Only a commit id tells this graph from an earlier one at the same location.
         return make()
     key: Hashable = ("contents", snapshot.commit.id, table_key, pin.branch, pin.version, snapshot.hidden(table_key))
-    return cache.get_or_make(key, make, lambda made: _BYTES_OF_PART * (1 + len(made.fragments)))
+    return cache.get_or_make(key, make, lambda made: _BYTES_PER_FRAGMENT * (1 + len(made.fragments)))
 
 
 def _read_table(table_key: str, table: Table) -> TableContents:

@@ -1,7 +1,7 @@
-"""The entities that the variables of a match stand for: whole tables in memory, or the rows that a query came across.
+"""The sets of entities that variables are bound to: full tables, and partial tables of what one query has found.
 
-Both number their entities from 0 and fetch properties late. A whole table keeps its columns in the cache, where the
-next query finds them; the rows that a query came across are its own.
+Both number their entities from 0 and fetch properties late. A full table keeps its columns in the cache for later
+queries; a partial table belongs to one query.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ from omnigraph.storage.lagging_columns import fill_missing_column
 from omnigraph.storage.lance_internals import translated
 from omnigraph.storage.table import Table
 
-_TAKE: Final = (0.5e-3, 10e-6)
-"""Seconds to fetch rows by position: for each call, and for each row."""
-_READ: Final = (1e-3, 40e-9, 0.5e-9)
-"""Seconds to read a column: for each call, for each row, and for each byte of it. Only the rows were timed."""
-_SORT: Final = 0.6e-6
-_LOOK: Final = 6e-9
-"""Seconds per id to sort ids, and to look through them without an order: timed with 100,000 and 1 million ids."""
+_FETCH_SECONDS: Final = (0.5e-3, 10e-6)
+"""To fetch rows by position: per call and per row."""
+_READ_SECONDS: Final = (1e-3, 40e-9, 0.5e-9)
+"""To read a whole column: per call, per row and per byte. Only the rows were timed."""
+_SORT_SECONDS: Final = 0.6e-6
+_SCAN_SECONDS: Final = 6e-9
+"""Per id, to sort all ids, and to search them unsorted. Timed with 100,000 and 1 million ids."""
 _FEW: Final = 16
-"""Ids are few in a table that has so many times more."""
-_MOST_IN_A_TEXT_COLUMN: Final = 2**31 - 1
+"""Ids are few if the table has this many times more rows."""
+_LARGEST_TEXT_COLUMN: Final = 2**31 - 1
+"""In bytes: beyond it, Arrow needs 64-bit offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnCacheKey:
-    """A whole column in the cache."""
+    """The cache key of a whole column."""
 
     contents: TableContents
     column: str
@@ -65,11 +66,11 @@ class SkiRental:
         return self.spent >= price
 
 
-# --------------------------------------------------------------------------------------------- whole tables
+# --------------------------------------------------------------------------------------------- full tables
 
 
 class FullTable:
-    """All rows of a table version, in the order of a scan. Equal for versions that hold the same rows."""
+    """All rows of a table version, in scan order. Nothing is read before it is needed. Equal if the contents are."""
 
     def __init__(
         self, contents: TableContents, type_: NodeType | EdgeType, cache: Cache, open_table: Callable[[], Table]
@@ -83,7 +84,7 @@ class FullTable:
 
     @property
     def table_key(self) -> str:
-        """The table whose rows they are."""
+        """The table of the entities."""
         return self.contents.table_key
 
     def __len__(self) -> int:
@@ -96,55 +97,55 @@ class FullTable:
         return hash(self.contents)
 
     def is_key(self, column: str) -> bool:
-        """Whether a column is the key."""
+        """Whether a column alone is the key."""
         return column == self._key_column
 
     def take_ids(self, positions: Positions) -> pa.StringArray:
-        """The ids at some positions, in their order."""
+        """Return the ids at some positions."""
         return cast("pa.StringArray", self.take_values("id", positions))
 
     def take_values(self, column: str, positions: Positions) -> Values:
-        """A property at some positions. Few of a column that is not in memory are fetched alone."""
+        """Return the values of a property at some positions. Few rows of a column that is not loaded are fetched."""
         type_ = _type_of(self._schema, column)
-        known = cast("Values | None", self._cache.peek(self._cache_key(column)))
-        if known is None and len(positions) and self._should_fetch_rows(column, len(positions)):
+        is_cached = self._cache.peek(self._cache_key(column)) is not None
+        if not is_cached and len(positions) and self._should_fetch_rows(column, len(positions)):
             return self._fetch_rows(column, positions, type_)
-        whole = self.load_column(column)
-        return _cast(whole.take(positions), type_)
+        return _cast(self.load_column(column).take(positions), type_)
 
     def load_column(self, column: str) -> Values:
-        """A whole column; it stays in memory as long as the budget allows."""
+        """Load a whole column into the cache, and return it."""
         return self._cache.get_or_make(
             self._cache_key(column), lambda: self._read_column(column), lambda read: read.nbytes
         )
 
     def locate(self, ids: Values | pa.StringArray | ChunkedValues) -> Positions:
-        """Where ids are; -1 for one that is not there."""
+        """Return the position of each id, -1 if the table does not have it."""
         texts = cast("Values | ChunkedValues", ids)
         if not len(texts) or not self._num_rows:
             return np.full(len(texts), -1, np.int64)
-        known = self.load_column("id")
+        all_ids = self.load_column("id")
         if len(texts) * _FEW > self._num_rows:
-            return find_positions(texts, known).astype(np.int64)
+            return find_positions(texts, all_ids).astype(np.int64)
         few = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
-        order = self._find_order(known)
-        return _locate_few(few, known) if order is None else order.locate(few)
+        order = self._find_order(all_ids)
+        return _locate_few(few, all_ids) if order is None else order.locate(few)
 
-    def _find_order(self, known: Values) -> SortedTexts | None:
+    def _find_order(self, all_ids: Values) -> SortedTexts | None:
+        """Return the sorted ids, once searching them unsorted has cost as much as sorting."""
         key = (self.contents, "order")
         order = cast("SortedTexts | None", self._cache.peek(key))
         if order is None:
             rental = self._rental_of("order")
-            rental.pay(self._num_rows * _LOOK)
-            if not rental.covers(self._num_rows * _SORT):
+            rental.pay(self._num_rows * _SCAN_SECONDS)
+            if not rental.covers(self._num_rows * _SORT_SECONDS):
                 return None
-        return self._cache.get_or_make(key, lambda: sort_texts(known), lambda made: made.nbytes)
+        return self._cache.get_or_make(key, lambda: sort_texts(all_ids), lambda made: made.nbytes)
 
-    def _rental_of(self, of: str) -> SkiRental:
-        return self._cache.get_or_make((self.contents, "rent", of), SkiRental, lambda _: 100)
+    def _rental_of(self, purpose: str) -> SkiRental:
+        return self._cache.get_or_make((self.contents, "rental", purpose), SkiRental, lambda _: 100)
 
     def cached_ids_of(self, older: TableContents) -> Values | None:
-        """The ids of another version of this table, if they are in memory still."""
+        """Return the ids of another version of this table, if they are in the cache."""
         return cast("Values | None", self._cache.peek(_ids_key(older)))
 
     @cached_property
@@ -155,15 +156,17 @@ class FullTable:
         if column == "id":
             return _ids_key(self.contents)
         type_ = str(_type_of(self._schema, column))
-        # A table that lags has the default instead of a column, and that may change while the table does not.
-        known = self._type.properties.get(column)
-        filled = known is not None and known.default is not None and not known.type.nullable
-        return ColumnCacheKey(self.contents, column, f"{type_} {known.default}" if known and filled else type_)
+        # A lagging table has the default instead of the column, and the schema may change it.
+        property_ = self._type.properties.get(column)
+        if property_ is not None and property_.default is not None and not property_.type.nullable:
+            type_ = f"{type_} {property_.default}"
+        return ColumnCacheKey(self.contents, column, type_)
 
     def _should_fetch_rows(self, column: str, count: int) -> bool:
-        fetch_seconds = _TAKE[0] + count * _TAKE[1]
-        width = _estimated_width(_type_of(self._schema, column))
-        read_seconds = _READ[0] + self._num_rows * (_READ[1] + width * _READ[2])
+        fetch_seconds = _FETCH_SECONDS[0] + count * _FETCH_SECONDS[1]
+        per_call, per_row, per_byte = _READ_SECONDS
+        width = _estimate_width(_type_of(self._schema, column))
+        read_seconds = per_call + self._num_rows * (per_row + width * per_byte)
         if fetch_seconds >= read_seconds:
             return False
         rental = self._rental_of(column)
@@ -181,13 +184,13 @@ class FullTable:
 
     def _read_column(self, column: str) -> Values:
         type_ = _type_of(self._schema, column)
-        older, known = self._find_older_column(self._cache_key(column))
+        older, values = self._find_older_column(self._cache_key(column))
         added = self._scan_column(column, older)
-        chunks = [] if known is None else [known]
+        chunks = [] if values is None else [values]
         return _combine_chunks([*chunks, *added.chunks], type_)
 
     def _scan_column(self, column: str, since: TableContents | None) -> ChunkedValues:
-        """A column of all rows, or of those after the rows of older contents."""
+        """Read a column of all rows, or of the rows that were added to older contents."""
         count = self.contents.num_rows - (0 if since is None else since.num_rows)
         if not count:
             return pa.chunked_array([_empty_column(_type_of(self._schema, column))])
@@ -197,24 +200,24 @@ class FullTable:
         after = None if since is None else since.newest_fragment
         return cast("ChunkedValues", table.scan([column], after_fragment=after).read_all()[column])
 
-    def _find_older_column(self, wanted: ColumnCacheKey) -> tuple[TableContents | None, Values | None]:
-        """The most rows of a column that an older version has in memory."""
+    def _find_older_column(self, newer: ColumnCacheKey) -> tuple[TableContents | None, Values | None]:
+        """Find the largest older version of a column in the cache that this version extends."""
         keys = [
             key
             for key in self._cache.all_keys()
             if isinstance(key, ColumnCacheKey)
-            and (key.column, key.type) == (wanted.column, wanted.type)
+            and (key.column, key.type) == (newer.column, newer.type)
             and self.contents.extends(key.contents)
         ]
         for key in sorted(keys, key=lambda key: key.contents.num_rows, reverse=True):
-            known = cast("Values | None", self._cache.peek(key))
-            if known is not None:
-                return key.contents, known
+            values = cast("Values | None", self._cache.peek(key))
+            if values is not None:
+                return key.contents, values
         return None, None
 
 
 def _locate_few(few: Values, among: Values) -> Positions:
-    """Where a few texts are among many: looking for the many among the few hashes only the few."""
+    """Return the positions of a few texts among many, or -1. This hashes the few, not the many."""
     distinct = few.unique()
     hits = find_positions(among, distinct)
     rows = np.flatnonzero(hits >= 0)
@@ -224,12 +227,12 @@ def _locate_few(few: Values, among: Values) -> Positions:
 
 
 def open_full_table(snapshot: Snapshot, table_key: str, type_: NodeType | EdgeType, cache: Cache) -> FullTable:
-    """A table of a snapshot as a population. Nothing is read before something is asked of it."""
+    """Return a table of a snapshot as a set of entities, without reading rows."""
     return FullTable(read_contents(snapshot, table_key, cache), type_, cache, lambda: snapshot.table(table_key))
 
 
 def is_loaded(snapshot: Snapshot, table_key: str, cache: Cache) -> bool:
-    """Whether the ids of a table are in memory, so that it can be filtered and walked without reading it."""
+    """Whether the ids of a table are in the cache."""
     contents = read_contents(snapshot, table_key, cache)
     return not contents.fragments or cache.peek(_ids_key(contents)) is not None
 
@@ -239,14 +242,14 @@ def _ids_key(contents: TableContents) -> ColumnCacheKey:
 
 
 def _combine_chunks(chunks: Sequence[Values], type_: pa.DataType) -> Values:
-    """A column in one array, with 64-bit offsets where its texts are too long for 32."""
-    if pa.types.is_string(type_) and sum(chunk.nbytes for chunk in chunks) > _MOST_IN_A_TEXT_COLUMN:
+    """Combine chunks into one array, with 64-bit offsets if its texts are too large for 32 bits."""
+    if pa.types.is_string(type_) and sum(chunk.nbytes for chunk in chunks) > _LARGEST_TEXT_COLUMN:
         type_ = pa.large_string()
     return pa.concat_arrays([_empty_column(type_), *(_cast(chunk, type_) for chunk in chunks)])
 
 
 def _single_key_column(type_: NodeType | EdgeType) -> str | None:
-    """The column that alone is the key of a type."""
+    """The key of a type, if it is a single column."""
     return type_.key[0] if isinstance(type_, NodeType) and type_.key and len(type_.key) == 1 else None
 
 
@@ -262,26 +265,26 @@ def _type_of(schema: pa.Schema, column: str) -> pa.DataType:
     return cast("pa.DataType", schema.field(column).type)
 
 
-def _estimated_width(type_: pa.DataType) -> int:
-    """About how many bytes a value has."""
+def _estimate_width(type_: pa.DataType) -> int:
+    """Estimate the bytes of one value."""
     if isinstance(type_, pa.FixedSizeListType):
         return 4 * cast(int, type_.list_size)
     return 32 if pa.types.is_string(type_) or pa.types.is_list(type_) else 8
 
 
-# --------------------------------------------------------------------------------------------- rows seen by a query
+# --------------------------------------------------------------------------------------------- partial tables
 
 
 @dataclass(slots=True)
 class _FetchedColumn:
-    """The values of one column that are known: ``slots`` says for each position where it is in them, or -1."""
+    """The fetched values of one column. ``slots`` has the index of each position's value in them, or -1."""
 
     slots: Positions
     values: Values
 
 
 class PartialTable:
-    """Entities of one table that a query came across by an index; they are numbered in the order of their arrival."""
+    """The rows of a table that a query has found by an index, numbered in the order in which it found them."""
 
     def __init__(self, table: Table | None, type_: NodeType | EdgeType) -> None:
         self.table_key = type_.table_key
@@ -296,63 +299,63 @@ class PartialTable:
         return len(self._ids)
 
     def intern(self, rows: pa.Table) -> Positions:
-        """The positions of rows with an ``id``, new ones for those never seen. What else they bring is remembered."""
-        given = column_of(rows, "id")
-        at = find_positions(given, self._ids).astype(np.int64)
-        unseen = np.flatnonzero(at < 0)
-        if len(unseen):
-            arriving = given.take(unseen)
-            new = arriving.unique()
-            at[unseen] = len(self._ids) + find_positions(arriving, new)
-            self._ids = pa.concat_arrays([self._ids, new])
+        """Return the positions of rows by their ``id``, and add new rows. Values of other columns are kept."""
+        ids = column_of(rows, "id")
+        at = find_positions(ids, self._ids).astype(np.int64)
+        new = np.flatnonzero(at < 0)
+        if len(new):
+            new_ids = ids.take(new)
+            distinct = new_ids.unique()
+            at[new] = len(self._ids) + find_positions(new_ids, distinct)
+            self._ids = pa.concat_arrays([self._ids, distinct])
         for column in rows.column_names:
             if column != "id":
-                self._remember(column, at, _cast(column_of(rows, column), _type_of(self._schema, column)))
+                self._store(column, at, _cast(column_of(rows, column), _type_of(self._schema, column)))
         return at
 
     def is_key(self, column: str) -> bool:
-        """Whether a column is the key."""
+        """Whether a column alone is the key."""
         return column == self._key_column
 
     def take_ids(self, positions: Positions) -> pa.StringArray:
-        """The ids at some positions, in their order."""
+        """Return the ids at some positions."""
         return cast("pa.StringArray", self._ids.take(positions))
 
     def take_values(self, column: str, positions: Positions) -> Values:
-        """A property at some positions; what is not known yet is fetched for all of them at once."""
+        """Return the values of a property at some positions, and fetch the missing ones at once."""
         if column == "id":
             return cast("Values", self.take_ids(positions))
-        known = self._fetched_column(column)
-        lacking = np.unique(positions[known.slots[positions] < 0])
-        if len(lacking):
-            self._fetch(column, lacking)
-        return known.values.take(known.slots[positions])
+        fetched = self._fetched_column(column)
+        missing = np.unique(positions[fetched.slots[positions] < 0])
+        if len(missing):
+            self._fetch(column, missing)
+        return fetched.values.take(fetched.slots[positions])
 
     def _fetched_column(self, column: str) -> _FetchedColumn:
         if column not in self._columns:
             self._columns[column] = _FetchedColumn(np.zeros(0, np.int64), _empty_column(_type_of(self._schema, column)))
-        known = self._columns[column]
-        grown = len(self._ids) - len(known.slots)
-        if grown:
-            known.slots = np.concatenate([known.slots, np.full(grown, -1, np.int64)])
-        return known
+        fetched = self._columns[column]
+        added = len(self._ids) - len(fetched.slots)
+        if added:
+            fetched.slots = np.concatenate([fetched.slots, np.full(added, -1, np.int64)])
+        return fetched
 
-    def _remember(self, column: str, positions: Positions, values: Values) -> None:
-        known = self._fetched_column(column)
-        known.slots[positions] = len(known.values) + np.arange(len(positions))
-        known.values = pa.concat_arrays([known.values, values])
+    def _store(self, column: str, positions: Positions, values: Values) -> None:
+        fetched = self._fetched_column(column)
+        fetched.slots[positions] = len(fetched.values) + np.arange(len(positions))
+        fetched.values = pa.concat_arrays([fetched.values, values])
 
     def _fetch(self, column: str, positions: Positions) -> None:
         type_ = _type_of(self._schema, column)
         if self._table is None or column not in self._table.schema.names:
-            self._remember(column, positions, fill_missing_column(self._type, column, len(positions)))
+            self._store(column, positions, fill_missing_column(self._type, column, len(positions)))
             return
         rows = lookup_rows(self._table, ("id",), cast("Values", self.take_ids(positions)), ("id", column))
         at = find_positions(column_of(rows, "id"), self._ids).astype(np.int64)
-        self._remember(column, at, _cast(column_of(rows, column), type_))
-        lacking = positions[self._fetched_column(column).slots[positions] < 0]
-        if len(lacking):
-            example = self.take_ids(lacking[:1])[0].as_py()
+        self._store(column, at, _cast(column_of(rows, column), type_))
+        missing = positions[self._fetched_column(column).slots[positions] < 0]
+        if len(missing):
+            example = self.take_ids(missing[:1])[0].as_py()
             raise StorageError(
                 f"{self.table_key} has no row '{example}', which an edge ends at",
                 hint="the table was changed from outside",
@@ -360,9 +363,9 @@ class PartialTable:
 
 
 def lookup_rows(table: Table, among: Sequence[str], values: Values, columns: Sequence[str]) -> pa.Table:
-    """The rows that have one of some distinct texts in one of the columns ``among``.
+    """Read the rows that have one of some distinct texts in one of the columns ``among``.
 
-    Each list of texts is a filter of its own, so a row that has texts of two lists comes twice.
+    Texts are looked up in lists. A row that has texts of two lists is returned twice.
     """
     if len(values) > 10 * MOST_LISTED:
         whole = table.scan(list(dict.fromkeys((*columns, *among)))).read_all()
@@ -385,7 +388,7 @@ def _or_masks(masks: Sequence[pa.BooleanArray]) -> pa.BooleanArray:
 
 
 class Strategy(StrEnum):
-    """How edges are found."""
+    """How a query finds rows: in arrays of whole tables, by index lookups, or by the cheaper of the two."""
 
     ARRAYS = "arrays"
     INDEX = "index"
@@ -394,7 +397,7 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueryTables:
-    """What a step along edges needs to know. ``seen`` are the entities that this query came across by an index."""
+    """The tables of a snapshot for one query: full tables through the cache, and partial tables of its own."""
 
     snapshot: Snapshot
     catalog: Catalog
@@ -403,11 +406,11 @@ class QueryTables:
     partial_tables: dict[str, PartialTable] = field(default_factory=dict[str, PartialTable], repr=False)
 
     def full_table_of(self, type_: NodeType | EdgeType) -> FullTable:
-        """All entities of a type."""
+        """All rows of a type."""
         return open_full_table(self.snapshot, type_.table_key, type_, self.cache)
 
     def partial_table_of(self, type_: NodeType | EdgeType) -> PartialTable:
-        """The entities of a type that this query came across."""
+        """The rows of a type that this query has found by an index."""
         key = type_.table_key
         if key not in self.partial_tables:
             self.partial_tables[key] = PartialTable(

@@ -1,9 +1,8 @@
-"""Rows of a match while it is computed: which entity each variable stands for, and nothing of its properties yet.
+"""Frames: the rows of a match as columns of integers, one column for each bound variable.
 
-A frame is columns of integers. A variable is bound to a population (the entities of one table that can be spoken of,
-numbered from 0) and has one position in it for each row. Properties are fetched when something asks for them, for the
-rows that are left by then. Rows that differ only in variables that nothing asks for any more are kept once, with the
-number of rows they stand for: paths that are only counted are never made.
+A variable is bound to a set of entities of one table, numbered from 0; its column holds one position in that set for
+each row. Properties are fetched late, for the rows that are left. Rows that differ only in variables that nothing
+needs any more are kept once, with a weight, so paths that are only counted are never made.
 """
 
 from __future__ import annotations
@@ -19,39 +18,39 @@ import pyarrow as pa
 from omnigraph.storage.columns import Values, value_codes
 
 Positions: TypeAlias = npt.NDArray[np.int64]
-"""Places in a population, or in the rows of a frame."""
+"""Positions in a set of entities, or row numbers of a frame."""
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-_SPARSE: Final = 4
-"""An array of this many places for each row is filled faster than its rows are hashed."""
+_DENSE: Final = 4
+"""Up to this many codes per row, an array over all codes is faster than hashing."""
 
 
 class EntitySet(Protocol):
-    """Entities of one table at one version, numbered from 0; it may grow at its end while a query runs."""
+    """Entities of one table version, numbered from 0. The set may grow at its end while a query runs."""
 
     @property
     def table_key(self) -> str:
-        """The table whose rows they are."""
+        """The table of the entities."""
         ...
 
     def __len__(self) -> int: ...
 
     def is_key(self, column: str) -> bool:
-        """Whether no two of them can have the same value of a property, and each has one."""
+        """Whether a property is the key: never null, and different for each entity."""
         ...
 
     def take_ids(self, positions: Positions) -> pa.StringArray:
-        """The ids at some positions, in their order."""
+        """Return the ids at some positions."""
         ...
 
     def take_values(self, column: str, positions: Positions) -> Values:
-        """A property of the entities at some positions, in their order; null where the table lacks the column."""
+        """Return the values of a property at some positions."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EntityColumn:
-    """What a variable stands for in each row of a frame."""
+    """The entity that a variable is bound to in each row, as a position in a set of entities."""
 
     entities: EntitySet
     positions: Positions
@@ -65,8 +64,8 @@ def _no_bindings() -> Mapping[str, EntityColumn]:
 class Frame:
     """Rows of a match.
 
-    ``weights``: how many equal rows each one stands for; one, where it is None. ``ranks``: what the nearest ranking
-    below gave to each row. ``tags``: for which row of an outer match, while a negation is asked.
+    ``weights``: how many equal rows each row represents; one, if None. ``ranks``: the rank from the nearest ranking
+    below. ``tags``: the outer row that a row belongs to, while a negation runs.
     """
 
     num_rows: int
@@ -76,7 +75,7 @@ class Frame:
     tags: Positions | None = None
 
     def take(self, rows: Positions) -> Frame:
-        """Some of the rows, in this order; a row may come several times."""
+        """Return the given rows, in this order; a row may be repeated."""
         return Frame(
             len(rows),
             {name: EntityColumn(each.entities, each.positions[rows]) for name, each in self.bindings.items()},
@@ -86,20 +85,20 @@ class Frame:
         )
 
     def filter(self, mask: Mask) -> Frame:
-        """The rows for which the mask is true."""
+        """Return the rows for which the mask is true."""
         return self if bool(mask.all()) else self.take(np.flatnonzero(mask))
 
-    def bind(self, variable: str, population: EntitySet, positions: Positions) -> Frame:
-        """The same rows with one more variable."""
-        return replace(self, bindings={**self.bindings, variable: EntityColumn(population, positions)})
+    def bind(self, variable: str, entities: EntitySet, positions: Positions) -> Frame:
+        """Return the same rows with one more variable."""
+        return replace(self, bindings={**self.bindings, variable: EntityColumn(entities, positions)})
 
     def select(self, variables: Collection[str]) -> Frame:
-        """The same rows without the other variables; their number stays."""
+        """Return the same rows with these variables only."""
         return replace(self, bindings={name: each for name, each in self.bindings.items() if name in variables})
 
     @property
     def total_rows(self) -> int:
-        """How many rows it stands for."""
+        """The number of rows, with weights."""
         return self.num_rows if self.weights is None else int(self.weights.sum())
 
 
@@ -108,16 +107,16 @@ def _take(column: Positions | None, rows: Positions) -> Positions | None:
 
 
 def empty_positions() -> Positions:
-    """No position at all."""
+    """Return an array without positions."""
     return np.zeros(0, np.int64)
 
 
 def number_tuples(columns: Sequence[Positions]) -> tuple[Positions, Positions]:
-    """Number the distinct tuples of some columns: a row that has each, and for each row the number of its tuple."""
+    """Number the distinct tuples of some columns. Return the first row of each, and the number of each row's tuple."""
     first, numbers = _number_codes(columns[0])
     for column in columns[1:]:
         if len(first) == len(numbers):
-            # Every row is apart already.
+            # All rows are different already.
             break
         # Codes stay below the number of rows times the largest position, so they never overflow.
         first, numbers = _number_codes(numbers * (int(column.max(initial=0)) + 1) + column)
@@ -125,12 +124,12 @@ def number_tuples(columns: Sequence[Positions]) -> tuple[Positions, Positions]:
 
 
 def _number_codes(codes: Positions) -> tuple[Positions, Positions]:
-    """The same of one column; nothing is sorted, which would take far longer."""
+    """Number the distinct codes of one column, without sorting, which would be far slower."""
     size = int(codes.max(initial=0)) + 1
-    if size > _SPARSE * (len(codes) + 1):
+    if size > _DENSE * (len(codes) + 1):
         return _number_codes(value_codes(cast("Values", pa.array(codes))))
     row_of = np.full(size, -1, np.int64)
-    # Of several rows with the same code the first one stays, because it is written last.
+    # Assigned in reverse, so that the first row of each code remains.
     row_of[codes[::-1]] = np.arange(len(codes))[::-1]
     present = np.flatnonzero(row_of >= 0)
     first = row_of[present]
@@ -139,7 +138,7 @@ def _number_codes(codes: Positions) -> tuple[Positions, Positions]:
 
 
 def concat_frames(frames: Sequence[Frame]) -> Frame:
-    """Frames with the same variables in the same populations as one."""
+    """Concatenate frames with the same variables in the same sets of entities."""
     first, *rest = frames
     if not rest:
         return first

@@ -1,4 +1,4 @@
-"""Finding texts among others: by hashing all of them, or by an order of theirs that is made once."""
+"""Find texts in a column: by hashing the whole column, or by binary search in a sorted order that is made once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from omnigraph.read.frames.frame import Positions
 from omnigraph.storage.columns import Values, compute
 
 CompactPositions: TypeAlias = npt.NDArray[np.int32]
-"""Positions in one table, as they are kept in bulk."""
+"""Positions as they are stored in bulk; a table has less than 2**31 rows in memory."""
 ChunkedValues: TypeAlias = "pa.ChunkedArray[pa.Scalar[pa.DataType]]"
 
 
 def find_positions(texts: Values | ChunkedValues, among: Values) -> CompactPositions:
-    """Where each text is in an array without repeats, -1 where it is not. All of ``among`` is hashed for it."""
+    """Return the position of each text in an array of distinct values, or -1. This hashes all of ``among``."""
     if pa.types.is_large_string(among.type) and not pa.types.is_large_string(texts.type):
         texts = texts.cast(pa.large_string())
     found = pc.call_function("index_in", [texts], pc.SetLookupOptions(among))
@@ -29,18 +29,18 @@ def find_positions(texts: Values | ChunkedValues, among: Values) -> CompactPosit
 
 @dataclass(frozen=True, slots=True)
 class SortedTexts:
-    """Texts without repeats, and the order that sorts them by their bytes."""
+    """Distinct texts, and the order that sorts them by their bytes."""
 
     texts: Values
     order: npt.NDArray[np.int64]
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the order; the texts are kept elsewhere."""
+        """The bytes of the order alone; the texts have their own cache entry."""
         return self.order.nbytes
 
     def locate(self, searched: Values) -> Positions:
-        """Where each wanted text is, -1 where it is not: one step of a binary search for all of them at a time."""
+        """Return the position of each text or -1, by binary searches that advance together."""
         searched = searched if searched.type == self.texts.type else searched.cast(self.texts.type)
         low = np.zeros(len(searched), np.int64)
         high = np.full(len(searched), len(self.order), np.int64)
@@ -51,12 +51,12 @@ class SortedTexts:
         at = np.minimum(low, len(self.order) - 1)
         return np.where(self._compare("equal", at, searched), self.order[at], -1)
 
-    def _compare(self, how: str, places: Positions, wanted: Values) -> npt.NDArray[np.bool_]:
-        mask = compute(how, self.texts.take(self.order[places]), wanted)
+    def _compare(self, how: str, places: Positions, searched: Values) -> npt.NDArray[np.bool_]:
+        mask = compute(how, self.texts.take(self.order[places]), searched)
         return mask.to_numpy(zero_copy_only=False)
 
 
 def sort_texts(texts: Values) -> SortedTexts:
-    """Texts with the order that sorts them."""
+    """Sort texts by their bytes."""
     order = cast("pa.UInt64Array", compute("array_sort_indices", texts))
     return SortedTexts(texts, order.to_numpy().astype(np.int64))

@@ -1,7 +1,7 @@
-"""Which rows of a frame satisfy a predicate: three-valued, so unknown is not satisfied, and exact between numbers.
+"""Evaluate predicates on frames. The logic is three-valued (unknown is not true), and numbers are compared exactly.
 
-No integer of 64 bits is ever turned into a float to be compared. A number beside a column is brought to the column's
-type, operator and all, by ``storage.filters``; two columns of numbers meet in a type that holds both, or in pieces.
+No 64-bit integer is ever converted to a float for a comparison. ``storage.filters`` converts a number to the type of
+the column it is compared with. Two number columns are compared in a type that holds both, or by their signs.
 """
 
 from __future__ import annotations
@@ -39,68 +39,70 @@ _Signs: TypeAlias = npt.NDArray[np.int8]
 _COLUMN: Final = "compared"
 
 
-def evaluate_predicate(predicate: Predicate, frame: Frame, request: EvaluationContext) -> Mask:
-    """For each row whether the predicate is true; where it is unknown it is not."""
+def evaluate_predicate(predicate: Predicate, frame: Frame, evaluation: EvaluationContext) -> Mask:
+    """Return for each row whether the predicate is true."""
     variables = variables_of(predicate)
     if len(variables) == 1:
         (variable,) = variables
         binding = frame.bindings[variable]
         if frame.num_rows > len(binding.entities):
-            return _evaluate_by_entity(predicate, variable, binding, request)
-    return _evaluate_by_row(predicate, frame, request)
+            return _evaluate_by_entity(predicate, variable, binding, evaluation)
+    return _evaluate_by_row(predicate, frame, evaluation)
 
 
-def _evaluate_by_entity(predicate: Predicate, variable: str, binding: EntityColumn, request: EvaluationContext) -> Mask:
-    """The same for fewer entities than rows: each is asked about once."""
+def _evaluate_by_entity(
+    predicate: Predicate, variable: str, binding: EntityColumn, evaluation: EvaluationContext
+) -> Mask:
+    """Evaluate the predicate once for each entity; there are fewer entities than rows."""
     satisfied = np.zeros(len(binding.entities), np.bool_)
     satisfied[binding.positions] = True
     positions = np.flatnonzero(satisfied)
     entities = Frame(len(positions), {variable: EntityColumn(binding.entities, positions)})
-    satisfied[positions] = _evaluate_by_row(predicate, entities, request)
+    satisfied[positions] = _evaluate_by_row(predicate, entities, evaluation)
     return satisfied[binding.positions]
 
 
-def _evaluate_by_row(predicate: Predicate, frame: Frame, request: EvaluationContext) -> Mask:
+def _evaluate_by_row(predicate: Predicate, frame: Frame, evaluation: EvaluationContext) -> Mask:
     match predicate:
         case IsNull():
-            return _is_null(predicate.operand, frame, request) != predicate.negated
+            return _is_null(predicate.operand, frame, evaluation) != predicate.negated
         case TextMatch():
-            return truths(evaluate(predicate, frame, request))
+            return truths(evaluate(predicate, frame, evaluation))
         case Compare(left, operator, right):
             if isinstance(left, QueryConstant) and isinstance(right, QueryConstant):
                 found = _compare_constants(
-                    evaluate_constant(left, request), operator, evaluate_constant(right, request)
+                    evaluate_constant(left, evaluation), operator, evaluate_constant(right, evaluation)
                 )
                 return np.full(frame.num_rows, found)
             if isinstance(right, QueryConstant):
-                values = evaluate(left, frame, request)
-                return _compare_column_with_value(values, left.type, operator, evaluate_constant(right, request))
+                values = evaluate(left, frame, evaluation)
+                return _compare_column_with_value(values, left.type, operator, evaluate_constant(right, evaluation))
             if isinstance(left, QueryConstant):
-                values = evaluate(right, frame, request)
-                return _compare_value_with_column(evaluate_constant(left, request), operator, values, right.type)
-            values = (evaluate(left, frame, request), evaluate(right, frame, request))
+                values = evaluate(right, frame, evaluation)
+                return _compare_value_with_column(evaluate_constant(left, evaluation), operator, values, right.type)
+            values = (evaluate(left, frame, evaluation), evaluate(right, frame, evaluation))
             return _compare_columns(values[0], left.type, operator, values[1])
 
 
-def _is_null(operand: Expression, frame: Frame, request: EvaluationContext) -> Mask:
+def _is_null(operand: Expression, frame: Frame, evaluation: EvaluationContext) -> Mask:
     if isinstance(operand, QueryConstant):
-        return np.full(frame.num_rows, evaluate_constant(operand, request) is None)
-    return truths(compute("is_null", evaluate(operand, frame, request)))
+        return np.full(frame.num_rows, evaluate_constant(operand, evaluation) is None)
+    return truths(compute("is_null", evaluate(operand, frame, evaluation)))
 
 
 # --------------------------------------------------------------------------------------------- pushed into a scan
 
 
-def to_condition(predicate: Predicate, variable: str, request: EvaluationContext) -> Condition | None:
-    """The predicate as a condition that a scan of the variable's table can decide; None where only a mask can.
+def to_condition(predicate: Predicate, variable: str, evaluation: EvaluationContext) -> Condition | None:
+    """Convert a predicate to a condition for a scan of the variable's table, or None if a scan cannot decide it.
 
-    No such condition matches null, so a table that lacks one of its columns has no row for it.
+    No such condition matches null, so a table that lacks one of its columns has no matching row.
     """
-    condition = _convert(predicate, variable, request)
+    condition = _convert(predicate, variable, evaluation)
     return None if condition is None or condition.sql() is None else condition
 
 
-def _convert(predicate: Predicate, variable: str, request: EvaluationContext) -> Condition | None:
+def _convert(predicate: Predicate, variable: str, evaluation: EvaluationContext) -> Condition | None:
     match predicate:
         case IsNull(PropertyValue(of, name, type_), negated=True) if of == variable:
             return Compared(name, type_, None)
@@ -109,11 +111,11 @@ def _convert(predicate: Predicate, variable: str, request: EvaluationContext) ->
         ):
             if operator not in _MIRRORED:
                 return None
-            return comparison(name, type_, operator, evaluate_constant(right, request)) or Either(name)
+            return comparison(name, type_, operator, evaluate_constant(right, evaluation)) or Either(name)
         case Compare(left, operator, PropertyValue(of, name, type_)) if of == variable and isinstance(
             left, QueryConstant
         ):
-            value = evaluate_constant(left, request)
+            value = evaluate_constant(left, evaluation)
             if operator in _MIRRORED:
                 return comparison(name, type_, _MIRRORED[operator], value) or Either(name)
             return _to_membership(name, type_, value) if left.type.is_list else None
@@ -122,7 +124,7 @@ def _convert(predicate: Predicate, variable: str, request: EvaluationContext) ->
 
 
 def _to_membership(column: str, type_: ValueType, items: ConstantValue) -> Condition:
-    """One of the items of a list is what the column holds."""
+    """The condition that the column equals one of the items of a list."""
     if items is None:
         return Either(column)
     if type_.scalar is Scalar.STRING:
@@ -140,7 +142,7 @@ _MIRRORED: Final[Mapping[ComparisonOperator, ComparisonOperator]] = {
     ComparisonOperator.GREATER: ComparisonOperator.LESS,
     ComparisonOperator.GREATER_OR_EQUAL: ComparisonOperator.LESS_OR_EQUAL,
 }
-"""``a < b`` is ``b > a``; also the operators that compare two single values."""
+"""``a < b`` is ``b > a``. The keys are the operators between two single values."""
 
 _PYTHON_OPERATORS: Final[Mapping[ComparisonOperator, Callable[[object, object], bool]]] = {
     ComparisonOperator.EQUAL: operators.eq,
@@ -195,7 +197,7 @@ def _compare_value_with_column(
 
 
 def _equalities(column: str, type_: ValueType, items: ConstantValue) -> Iterator[Compared]:
-    """What a column must be equal to for each item of a list; items that it can never hold are left out."""
+    """Yield an equality for each item of a list, except for items that the column can never hold."""
     for item in cast("tuple[ConstantValue, ...]", items):
         equation = comparison(column, type_, ComparisonOperator.EQUAL, item)
         if equation is not None:
@@ -218,7 +220,7 @@ def _compare_columns(left: Values, type_: ValueType, operator: ComparisonOperato
 
 
 def _flatten(lists: Values) -> tuple[Values, Positions]:
-    """All elements of lists, and the row that each is of."""
+    """Return all elements of lists, and the row of each."""
     parents = compute("list_parent_indices", lists)
     return compute("list_flatten", lists), parents.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
 
@@ -232,7 +234,7 @@ def _mark_rows(rows: Positions, count: int) -> Mask:
 def _match_texts(left: Values, operator: ComparisonOperator, right: Values) -> Mask:
     known = truths(compute("and", compute("is_valid", left), compute("is_valid", right)))
     rows = np.flatnonzero(known)
-    # Arrow searches all rows for one text only, and NumPy stumbles over the character 0.
+    # Arrow matches a column with one text only, and NumPy cuts texts at the character 0.
     found = map(_PYTHON_OPERATORS[operator], to_list(left.take(rows)), to_list(right.take(rows)))
     known[known] = np.fromiter(found, np.bool_, len(rows))
     return known
@@ -251,7 +253,7 @@ def _compare_values(left: Values, operator: ComparisonOperator, right: Values) -
 
 
 def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """A type of numbers that holds all values of two others."""
+    """Return a number type that holds all values of two others, if there is one."""
     types = (one, other)
     if all(pa.types.is_floating(each) or each.bit_width <= 32 for each in types):
         floats = any(pa.types.is_floating(each) for each in types)
@@ -264,7 +266,7 @@ def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def _is_order_of_signs(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether two columns without a common type stand as :func:`_signs` takes them."""
+    """Whether two columns without a common type are in the order that :func:`_signs` expects."""
     return pa.types.is_integer(one) and (pa.types.is_floating(other) or pa.types.is_uint64(other))
 
 
@@ -276,9 +278,9 @@ _UNORDERED: Final = 2
 
 
 def _signs(left: _Numbers, right: _Numbers) -> _Signs:
-    """-1, 0 or 1 where integers are less than, equal to or greater than other numbers; 2 beside NaN.
+    """Return -1, 0 or 1 where the left is less than, equal to or greater than the right; 2 where the right is NaN.
 
-    The left are of 64 bits where the right are floats, and signed where the right are unsigned.
+    The left are 64-bit integers if the right are floats, and signed if the right are unsigned.
     """
     if right.dtype == np.uint64:
         signed = left.astype(np.int64, copy=False)

@@ -1,4 +1,4 @@
-"""The operators of a match: scan nodes, expand along edges, join, filter, count. Each takes frames and gives frames."""
+"""The operators of a match on frames: scan nodes, follow edges, join, filter and count."""
 
 from omnigraph.read.match.counting import count_by_position
 from omnigraph.read.match.execute import execute_match, stream_match

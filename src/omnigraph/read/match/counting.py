@@ -1,4 +1,4 @@
-"""Rows that only have to be counted: let go of what nobody asks for, and keep equal rows once with their number."""
+"""Reduce frames: drop the variables that nothing needs, and keep equal rows once, with a weight."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from omnigraph.read.frames import EntityColumn, Frame, Positions, number_tuples
 from omnigraph.read.match.liveness import Variables
 
 _WORTH_COLLAPSING: Final = 1_000
-"""Fewer rows are carried along faster than they are counted."""
-_ROWS_FOR_EACH: Final = 2
-"""Rows of several variables are counted if there are so many for each that can be different from the others."""
-_MOST_EXACT: Final = 2.0**53
-_MOST: Final = 2.0**63
+"""With fewer rows, keeping them all is faster."""
+_ROWS_PER_TUPLE: Final = 2
+"""Rows of several variables are collapsed if there are at least so many per possible tuple."""
+_LARGEST_EXACT_FLOAT: Final = 2.0**53
+_LARGEST_COUNT: Final = 2.0**63
 
 
 def reduce_frame(frame: Frame, needed: Variables) -> Frame:
-    """The frame without the variables that nobody asks for; equal rows become one, where that is sure to pay."""
+    """Drop the variables that are not needed, and collapse equal rows where that is sure to pay."""
     if frame.weights is not None:
         check_countable(float(frame.weights.sum(dtype=np.float64)))
     dropped = any(name not in needed for name in frame.bindings)
@@ -41,19 +41,19 @@ def reduce_frame(frame: Frame, needed: Variables) -> Frame:
 
 
 def make_counted_frame(total: int) -> Frame:
-    """Rows without any variable, of which only the number is known."""
+    """Make a frame without variables, of which only the number of rows is known."""
     return Frame(1, weights=np.array([total], np.int64)) if total else Frame(0)
 
 
 def _deduplicate_tags(frame: Frame, tags: Positions) -> Frame:
-    # A negation asks whether there is a row for a tag, not how many.
-    once = np.unique(tags)
-    return Frame(len(once), tags=once) if len(once) < frame.num_rows else Frame(len(tags), tags=tags)
+    # A negation needs to know whether there is a row for a tag, not how many.
+    distinct = np.unique(tags)
+    return Frame(len(distinct), tags=distinct) if len(distinct) < frame.num_rows else Frame(len(tags), tags=tags)
 
 
 def _is_repetitive(frame: Frame) -> bool:
-    """Whether many rows must be equal to others, since their entities cannot be combined in so many ways."""
-    return _ROWS_FOR_EACH * prod(len(binding.entities) for binding in frame.bindings.values()) <= frame.num_rows
+    """Whether many rows must be equal, because there are fewer possible tuples of entities."""
+    return _ROWS_PER_TUPLE * prod(len(binding.entities) for binding in frame.bindings.values()) <= frame.num_rows
 
 
 def _collapse_tuples(frame: Frame) -> Frame:
@@ -72,10 +72,10 @@ def _collapse_column(frame: Frame, variable: str, binding: EntityColumn) -> Fram
 
 
 def count_by_position(positions: Positions, weights: Positions | None, size: int) -> Positions:
-    """For each of ``size`` positions how many rows it has."""
+    """Return the number of rows at each of ``size`` positions."""
     if weights is None:
         return np.bincount(positions, minlength=size)
-    if float(weights.sum(dtype=np.float64)) < _MOST_EXACT:
+    if float(weights.sum(dtype=np.float64)) < _LARGEST_EXACT_FLOAT:
         return np.bincount(positions, weights, size).astype(np.int64)
     numbers = np.zeros(size, np.int64)
     np.add.at(numbers, positions, weights)
@@ -83,12 +83,12 @@ def count_by_position(positions: Positions, weights: Positions | None, size: int
 
 
 def weights_of(frame: Frame) -> Positions:
-    """How many rows each row stands for."""
+    """The weight of each row."""
     return np.ones(frame.num_rows, np.int64) if frame.weights is None else frame.weights
 
 
 def multiply_rows(frame: Frame, numbers: Positions) -> Frame:
-    """Every row as often as its number says; rows with none go."""
+    """Multiply the weight of each row by a number, and drop the rows whose number is 0."""
     weights = weights_of(frame)
     check_countable(float((weights.astype(np.float64) * numbers).sum()))
     weighed = Frame(frame.num_rows, frame.bindings, weights * numbers, frame.ranks, frame.tags)
@@ -96,8 +96,8 @@ def multiply_rows(frame: Frame, numbers: Positions) -> Frame:
 
 
 def check_countable(total: float) -> None:
-    """Refuse numbers of rows that no I64 can hold, before they wrap around."""
-    if total >= _MOST:
+    """Refuse a number of rows that no I64 can hold, before it wraps around."""
+    if total >= _LARGEST_COUNT:
         raise Unsupported(
             f"about {total:.1e} rows match, more than can be counted",
             hint="bind fewer traversals in one query, or filter more",

@@ -34,6 +34,9 @@ from omnigraph.read.match.walk_context import WalkContext, load_walk_context, to
 _WORTH_PROPAGATING: Final = 1_000
 """With fewer rows, making each is faster than touching every edge of the type."""
 
+_Conditions: TypeAlias = Mapping[str, tuple[str, tuple[Predicate, ...]]]
+"""By table key: a variable of the operator, and the predicates on it."""
+
 EntityFilter: TypeAlias = Callable[[EntitySet, Positions], Mask]
 """For distinct entities, nodes or edges, whether they satisfy the predicates of an operator."""
 
@@ -54,7 +57,7 @@ def execute_expand(frame: Frame, plan: Expand, needed: Variables, context: Query
 
 def execute_expand_edges(frame: Frame, plan: ExpandEdges, context: QueryContext) -> Frame:
     """Return the rows of an :class:`ExpandEdges`."""
-    conditions = {
+    conditions: _Conditions = {
         TableKey.of_node(plan.destination_type): (plan.destination, plan.predicates),
         TableKey.of_edge(plan.edge_type): (plan.edge_variable, plan.edge_predicates),
     }
@@ -68,7 +71,7 @@ def execute_connect(frame: Frame, plan: Connect, context: QueryContext) -> Frame
 
 def execute_connect_edges(frame: Frame, plan: ConnectEdges, context: QueryContext) -> Frame:
     """Return the rows of a :class:`ConnectEdges`."""
-    conditions = {TableKey.of_edge(plan.edge_type): (plan.edge_variable, plan.edge_predicates)}
+    conditions: _Conditions = {TableKey.of_edge(plan.edge_type): (plan.edge_variable, plan.edge_predicates)}
     return connect_edges(frame, plan, _load_edges(frame, plan, context), _make_filter(conditions, context))
 
 
@@ -98,10 +101,8 @@ def _propagate_rows(frame: Frame, plan: Expand, edges: WalkContext, context: Que
     return Frame(len(reached), {plan.destination: EntityColumn(edges.nodes, reached)}, numbers[reached])
 
 
-def _make_filter(
-    conditions: Mapping[TableKey, tuple[str, tuple[Predicate, ...]]], context: QueryContext
-) -> EntityFilter | None:
-    """Make a filter from the variable and the predicates for each table; None if there are no predicates."""
+def _make_filter(conditions: _Conditions, context: QueryContext) -> EntityFilter | None:
+    """Make a filter from conditions; None if there are no predicates."""
     if not any(predicates for _, predicates in conditions.values()):
         return None
 

@@ -1,4 +1,4 @@
-"""Parts of a match that no edge connects: their product, or their join where a comparison makes it one."""
+"""Combine the parts of a match that no edge connects: by a product, or by a join if a comparison relates them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from omnigraph.read.match.counting import check_countable, multiply_rows, weight
 from omnigraph.read.match.liveness import StepPlan, all_bound_variables
 from omnigraph.storage.columns import Values, value_codes
 
-_MOST_ROWS: Final = 2**31
-_AT_ONCE: Final = 1_000_000
-"""Pairs that are made and compared together, where a comparison is no equation of equal types."""
+_LARGEST_PRODUCT: Final = 2**31
+_PAIRS_AT_ONCE: Final = 1_000_000
+"""A nested loop join makes and compares so many pairs at a time."""
 
 
 def cross_frames(left: Frame, right: Frame) -> Frame:
-    """Every row of the left with every row of the right."""
+    """Combine every row of the left with every row of the right."""
     check_countable(float(left.total_rows) * right.total_rows)
-    if left.num_rows * right.num_rows > _MOST_ROWS:
+    if left.num_rows * right.num_rows > _LARGEST_PRODUCT:
         raise Unsupported(
             f"a product of {left.num_rows:,} and {right.num_rows:,} rows does not fit into memory",
             hint="connect the two parts by an edge or a comparison, or read the rows in batches, without order",
@@ -38,7 +38,7 @@ def cross_frames(left: Frame, right: Frame) -> Frame:
 
 
 def find_join_comparison(product: Cross, above: StepPlan) -> Compare | None:
-    """The comparison of the two sides of a product that stands right above it, if it is one."""
+    """Return the comparison of the two sides of a product, if the operator right above it is one."""
     if not isinstance(above, Select) or not isinstance(above.predicate, Compare):
         return None
     compare, left, right = above.predicate, all_bound_variables(product.left), all_bound_variables(product.right)
@@ -48,8 +48,8 @@ def find_join_comparison(product: Cross, above: StepPlan) -> Compare | None:
     return None
 
 
-def join_frames(left: Frame, right: Frame, compare: Compare, reading: QueryContext) -> Frame:
-    """The rows of a product that fulfil a comparison of its sides; where it is equality, the others are never made."""
+def join_frames(left: Frame, right: Frame, compare: Compare, context: QueryContext) -> Frame:
+    """Join two frames by a comparison. Equality of one type matches codes; anything else is a nested loop."""
     ours, theirs = compare.left, compare.right
     if not variables_of(ours) <= left.bindings.keys():
         ours, theirs = theirs, ours
@@ -58,13 +58,14 @@ def join_frames(left: Frame, right: Frame, compare: Compare, reading: QueryConte
         and ours.type.scalar is theirs.type.scalar
         and not ours.type.is_list
     ):
-        values = (evaluate(ours, left, reading.evaluation), evaluate(theirs, right, reading.evaluation))
+        values = (evaluate(ours, left, context.evaluation), evaluate(theirs, right, context.evaluation))
         return _pair_rows(left, right, *_find_equal_pairs(*values))
-    at_once = max(1, _AT_ONCE // max(1, right.num_rows))
+    left_rows = max(1, _PAIRS_AT_ONCE // max(1, right.num_rows))
     products = (
-        cross_frames(_slice_frame(left, begin, at_once), right) for begin in range(0, max(1, left.num_rows), at_once)
+        cross_frames(_slice_frame(left, begin, left_rows), right)
+        for begin in range(0, max(1, left.num_rows), left_rows)
     )
-    return concat_frames([each.filter(evaluate_predicate(compare, each, reading.evaluation)) for each in products])
+    return concat_frames([each.filter(evaluate_predicate(compare, each, context.evaluation)) for each in products])
 
 
 def _slice_frame(frame: Frame, begin: int, count: int) -> Frame:
@@ -89,7 +90,7 @@ def _multiply_weights(one: Frame, other: Frame) -> Positions | None:
 
 
 def _find_equal_pairs(left: Values, right: Values) -> tuple[Positions, Positions]:
-    """The rows of two columns that hold the same value; nulls equal nothing."""
+    """Return all pairs of rows of two columns that hold the same value. Null equals nothing."""
     codes = value_codes(pa.concat_arrays([left, right]))
     ours, theirs = codes[: len(left)], codes[len(left) :]
     order = np.argsort(theirs, kind="stable")

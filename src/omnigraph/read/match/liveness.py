@@ -1,4 +1,4 @@
-"""What is still needed of the rows of a match at each step, so that everything else can be let go at once."""
+"""Which variables of a match each operator still needs, so that frames can drop the others as early as possible."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ StepPlan: TypeAlias = Expand | ExpandEdges | Connect | ConnectEdges | Cross | Se
 
 @dataclass(frozen=True, slots=True)
 class SpineStep:
-    """One operator above the leaf, and the variables that something above it asks for."""
+    """One operator above the leaf, and the variables that operators above it need."""
 
     plan: StepPlan
     needed: Variables
@@ -45,7 +45,7 @@ class SpineStep:
 
 @dataclass(frozen=True, slots=True)
 class MatchSpine:
-    """A match as its leaf and the operators above it, lowest first. A long match is deep: nothing here recurses."""
+    """A match as its leaf and the operators above it, lowest first. A long match is a deep plan, but a flat spine."""
 
     leaf: Leaf
     needed: Variables
@@ -53,7 +53,7 @@ class MatchSpine:
 
 
 def build_spine(plan: MatchPlan, needed: Variables) -> MatchSpine:
-    """The steps of a match whose result is asked for some variables."""
+    """Build the spine of a match of whose result some variables are needed."""
     steps: list[SpineStep] = []
     while not isinstance(plan, Leaf):
         steps.append(SpineStep(plan, needed))
@@ -68,16 +68,16 @@ def all_bound_variables(plan: MatchPlan) -> Variables:
 
 
 def needed_variables(plan: Project | Group | Sort | Limit) -> Variables:
-    """The variables that the result part of a plan asks of its match."""
+    """The variables of its match that the result part of a plan needs."""
     needed: Variables = frozenset()
     below: Project | Group | Sort | Limit | MatchPlan = plan
     while isinstance(below, Project | Group | Sort | Limit):
-        needed |= _asked(below)
+        needed |= _needed_by_operator(below)
         below = below.input
     return needed
 
 
-def _asked(plan: Project | Group | Sort | Limit) -> Variables:
+def _needed_by_operator(plan: Project | Group | Sort | Limit) -> Variables:
     # An entity that is bound is never null: counting it is counting rows, so the entity itself is not needed.
     parts = (part for part in expressions_of(plan) if not _counts_rows(part))
     ties = plan.tie_break if isinstance(plan, Sort) else ()

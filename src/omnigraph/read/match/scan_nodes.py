@@ -1,14 +1,14 @@
-"""Where a match begins: the nodes of a type that fulfil its own conditions.
+"""Scan the nodes of a type with predicates: the leaf of a match.
 
-A table that is in memory is filtered there. Of one that is not, the storage is asked for what the conditions leave,
-so that a few rows of a large table cost a few rows; an index answers where one fits.
+A loaded table is filtered in memory. For a large table that is not loaded, the predicates are pushed down to the
+storage, so that finding a few rows costs a few rows, or an index lookup.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Final, TypeGuard, cast
+from typing import Final, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -27,23 +27,23 @@ from omnigraph.read.frames import (
     PartialTable,
     Positions,
     Strategy,
+    empty_positions,
     evaluate_predicate,
     is_loaded,
-    open_full_table,
     to_condition,
 )
 from omnigraph.storage.arrow_schema import arrow_type
 from omnigraph.storage.columns import column_of, truths
 from omnigraph.storage.filters import AnyOf, Compared, Condition
 
-_ID_IS_KEY: Final = frozenset({Scalar.STRING, Scalar.BOOL}) | INTEGERS
-"""Keys of these types have always been spelled as they are in the id, whichever release wrote the row."""
+_KEY_IS_ID: Final = frozenset({Scalar.STRING, Scalar.BOOL}) | INTEGERS
+"""Every release has written keys of these types into the id in the same way."""
 _SMALL: Final = 20_000
-"""A table of so few rows is read whole, whatever is asked of it: the next query finds it in memory."""
+"""A table of at most so many rows is always loaded: the next query finds it in memory."""
 
 
 def execute_scan(plan: NodeScan, context: QueryContext) -> Frame:
-    """The nodes that fulfil the predicates of a scan."""
+    """Return the nodes that satisfy the predicates of a scan."""
     type_ = context.catalog.nodes[plan.node_type]
     pushed, rest = _split_predicates(plan, context, type_)
     texts = [predicate for predicate in rest if isinstance(predicate, TextMatch)]
@@ -52,30 +52,24 @@ def execute_scan(plan: NodeScan, context: QueryContext) -> Frame:
     is_pushed = _should_push_down(pushed, type_, context)
     context.recorder.record_access_path(_name_access(pushed, type_, context, is_pushed=is_pushed))
     if is_pushed:
-        population, positions = _filter_in_storage(pushed, type_, context)
+        nodes: FullTable | PartialTable = context.tables.partial_table_of(type_)
+        positions = _filter_in_storage(pushed, nodes, type_, context)
     else:
-        whole = open_full_table(context.snapshot, type_.table_key, type_, context.tables.cache)
-        population, positions = whole, _filter_in_memory(pushed, whole)
-    frame = Frame(len(positions), {plan.variable: EntityColumn(population, positions)})
-    return filter_by_predicates(frame, plan.variable, rest, context)
-
-
-def filter_by_predicates(frame: Frame, variable: str, predicates: Sequence[Predicate], context: QueryContext) -> Frame:
-    """The rows whose entity fulfils conditions that speak of one variable."""
-    if not predicates or not frame.num_rows:
-        return frame
-    binding = frame.bindings[variable]
-    return frame.filter(evaluate_entity_predicates(binding.entities, binding.positions, variable, predicates, context))
+        nodes = context.tables.full_table_of(type_)
+        positions = _filter_in_memory(pushed, nodes)
+    if rest and len(positions):
+        positions = positions[evaluate_entity_predicates(nodes, positions, plan.variable, rest, context)]
+    return Frame(len(positions), {plan.variable: EntityColumn(nodes, positions)})
 
 
 def evaluate_entity_predicates(
-    population: EntitySet, positions: Positions, variable: str, predicates: Sequence[Predicate], context: QueryContext
+    entities: EntitySet, positions: Positions, variable: str, predicates: Sequence[Predicate], context: QueryContext
 ) -> Mask:
-    """For each position whether its entity fulfils the predicates; each entity is looked at once."""
-    if len(positions) > len(population):
-        every = np.arange(len(population))
-        return evaluate_entity_predicates(population, every, variable, predicates, context)[positions]
-    frame = Frame(len(positions), {variable: EntityColumn(population, positions)})
+    """Return for each position whether its entity satisfies all predicates; each entity is evaluated once."""
+    if len(positions) > len(entities):
+        every = np.arange(len(entities))
+        return evaluate_entity_predicates(entities, every, variable, predicates, context)[positions]
+    frame = Frame(len(positions), {variable: EntityColumn(entities, positions)})
     masks = [evaluate_predicate(predicate, frame, context.evaluation) for predicate in predicates]
     return reduce(np.logical_and, masks)
 
@@ -83,7 +77,7 @@ def evaluate_entity_predicates(
 def _split_predicates(
     plan: NodeScan, context: QueryContext, type_: NodeType
 ) -> tuple[list[Condition], list[Predicate]]:
-    """The predicates that the storage can decide, and the others."""
+    """Split the predicates of a scan into conditions for the storage and the rest."""
     pushed: list[Condition] = []
     rest: list[Predicate] = []
     for predicate in plan.predicates:
@@ -96,10 +90,10 @@ def _split_predicates(
 
 
 def _to_id_condition(condition: Condition, type_: NodeType) -> list[Condition]:
-    """An equation with the key says what the id is, and ids have an index."""
+    """Return the condition on the id that follows from an equality with the key, because ids have an index."""
     if not isinstance(condition, Compared) or condition.operator is not ComparisonOperator.EQUAL:
         return []
-    if type_.key != (condition.column,) or condition.type.scalar not in _ID_IS_KEY:
+    if type_.key != (condition.column,) or condition.type.scalar not in _KEY_IS_ID:
         return []
     value = condition.value
     text = value if isinstance(value, str) else str(value).lower()
@@ -107,7 +101,7 @@ def _to_id_condition(condition: Condition, type_: NodeType) -> list[Condition]:
 
 
 def _should_push_down(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> bool:
-    """Whether the storage is asked for the rows that fulfil the conditions."""
+    """Whether the storage filters by the conditions, instead of loading the table."""
     return bool(conditions) and not _should_load_table(type_, context) and _can_push_down(conditions, type_, context)
 
 
@@ -121,39 +115,37 @@ def _should_load_table(type_: NodeType, context: QueryContext) -> bool:
 
 
 def _can_push_down(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> bool:
-    """Whether the storage can decide them all. It refuses values that a column which lags behind cannot hold."""
+    """Whether the storage can decide all conditions. It rejects values that a lagging column cannot hold."""
     if any(condition.sql() is None for condition in conditions):
         return False
-    asked = {column for condition in conditions for column in condition.columns}
+    columns = {column for condition in conditions for column in condition.columns}
     schema = context.snapshot.table(type_.table_key).schema
-    there = dict(zip(schema.names, schema.types, strict=True))
-    known = asked & there.keys() & type_.properties.keys()
-    return all(there[name].equals(arrow_type(type_.properties[name].type)) for name in known)
+    stored = dict(zip(schema.names, schema.types, strict=True))
+    common = columns & stored.keys() & type_.properties.keys()
+    return all(stored[name].equals(arrow_type(type_.properties[name].type)) for name in common)
 
 
 def _filter_in_storage(
-    conditions: Sequence[Condition], type_: NodeType, context: QueryContext
-) -> tuple[PartialTable, Positions]:
+    conditions: Sequence[Condition], nodes: PartialTable, type_: NodeType, context: QueryContext
+) -> Positions:
     table = context.snapshot.table(type_.table_key)
-    there = set(table.schema.names)
-    seen = context.tables.partial_table_of(type_)
-    if any(column not in there for condition in conditions for column in condition.columns):
-        # A table that lags behind the schema has nulls in that column, and they match nothing.
-        return seen, np.zeros(0, np.int64)
-    texts = [cast(str, condition.sql()) for condition in conditions]
-    rows = table.scan(["id"], filter=" AND ".join(f"({text})" for text in texts)).read_all()
-    return seen, seen.intern(rows)
+    stored = set(table.schema.names)
+    if any(column not in stored for condition in conditions for column in condition.columns):
+        # A lagging table has nulls in the column, and no condition matches null.
+        return empty_positions()
+    sql = " AND ".join(f"({condition.sql()})" for condition in conditions)
+    return nodes.intern(table.scan(["id"], filter=sql).read_all())
 
 
-def _filter_in_memory(conditions: Sequence[Condition], whole: FullTable) -> Positions:
-    """The rows of a table in memory that fulfil conditions. Ids say where a row is; the others are asked about it."""
+def _filter_in_memory(conditions: Sequence[Condition], nodes: FullTable) -> Positions:
+    """Locate the rows by conditions on the id first, and evaluate the other conditions on what is left."""
     ids = [condition.values for condition in conditions if _is_id_condition(condition)]
-    positions = _intersect_ids(ids, whole) if ids else np.arange(len(whole))
+    positions = _intersect_ids(ids, nodes) if ids else np.arange(len(nodes))
     for condition in conditions:
         if not _is_id_condition(condition):
-            rows = pa.table({column: whole.take_values(column, positions) for column in condition.columns})
-            mask = pa.table({"holds": condition.mask(rows)})
-            positions = positions[truths(column_of(mask, "holds"))]
+            rows = pa.table({column: nodes.take_values(column, positions) for column in condition.columns})
+            mask = pa.table({"mask": condition.mask(rows)})
+            positions = positions[truths(column_of(mask, "mask"))]
     return positions
 
 
@@ -161,8 +153,8 @@ def _is_id_condition(condition: Condition) -> TypeGuard[AnyOf]:
     return isinstance(condition, AnyOf) and condition.columns == ("id",)
 
 
-def _intersect_ids(ids: Sequence[pa.StringArray], whole: FullTable) -> Positions:
-    found = [np.unique(located[located >= 0]) for located in (whole.locate(each) for each in ids)]
+def _intersect_ids(ids: Sequence[pa.StringArray], nodes: FullTable) -> Positions:
+    found = [np.unique(located[located >= 0]) for located in (nodes.locate(each) for each in ids)]
     return reduce(lambda one, other: one[np.isin(one, other)], found)
 
 

@@ -1,7 +1,7 @@
-"""The edges of a type as arrays of integers: who is next to whom, by positions in whole tables.
+"""Adjacency arrays of an edge type: how they are built, and how neighbours, edges and walks are found in them.
 
-Arrays are derived from the versions of three tables, the edges and the nodes at both ends, and are kept in the cache. A
-version that only added rows to one that is there is read from where that one ended.
+Arrays are derived from three table versions, the edges and the nodes at both ends, and are kept in the cache. For a
+version that only added edges to a cached one, just the added edges are read.
 """
 
 from __future__ import annotations
@@ -33,47 +33,47 @@ from omnigraph.read.frames import (
     read_contents,
 )
 
-_MOST_STEPS: Final = 2**31 - 1
-_BLOCK: Final = 8_000_000
-"""Edges whose ends are held as texts at once."""
-_STEPS: Final = 4_000_000
-"""Steps of a walk that are taken at once."""
+_LARGEST_ADJACENCY: Final = 2**31 - 1
+_EDGES_PER_BLOCK: Final = 8_000_000
+"""How many edges are read at a time; their ends are texts until they are located."""
+_HOPS_AT_ONCE: Final = 4_000_000
+"""How many edges a walk follows at a time."""
 _MARKS: Final = 2**26
-"""Pairs of a source and a node that a walk can mark at once."""
+"""How many pairs of a source and a node a walk can mark as visited."""
 
 
 @dataclass(frozen=True)
 class Adjacency:
-    """For each node the nodes next to it, in ascending order.
+    """The neighbours of each node in compressed sparse row form, in ascending order.
 
-    The neighbours of node ``n`` are ``neighbours[indptr[n]:indptr[n + 1]]``, and ``edges`` has the edges that lead
-    there, parallel ones in any order. Without ``edges`` each neighbour is there once.
+    The neighbours of node ``n`` are ``neighbours[indptr[n]:indptr[n + 1]]``, and ``edges`` has the edge to each of
+    them, parallel edges in any order. Without ``edges``, a neighbour is listed once.
     """
 
     indptr: CompactPositions
     neighbours: CompactPositions
     edges: CompactPositions | None
     num_neighbours: int
-    """How many nodes could be neighbours."""
+    """The number of nodes of the type of the neighbours."""
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes there are to start from."""
+        """The number of nodes that have a list of neighbours."""
         return len(self.indptr) - 1
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the arrays, and of the matrix that sums need."""
+        """The bytes of the arrays and of :attr:`matrix`."""
         own = self.indptr.nbytes + self.neighbours.nbytes + (0 if self.edges is None else self.edges.nbytes)
         return own + 8 * len(self.neighbours)
 
     def degrees(self) -> Positions:
-        """How many neighbours each node has; parallel edges count where there are edges."""
+        """Return the number of neighbours of each node; parallel edges count if the adjacency has edges."""
         return np.diff(self.indptr).astype(np.int64)
 
     @cached_property
     def matrix(self) -> csr_array:
-        """A one for each neighbour, in the row of its node."""
+        """The sparse matrix with a one for each neighbour."""
         ones = np.ones(len(self.neighbours), np.int64)
         return csr_array((ones, self.neighbours, self.indptr), shape=(self.num_nodes, self.num_neighbours))
 
@@ -83,7 +83,7 @@ class Adjacency:
 
 @dataclass(frozen=True, slots=True)
 class EdgeEndsKey:
-    """The ends of the edges of a version, in the cache."""
+    """The cache key of the ends of all edges of a version."""
 
     edges: TableContents
     sources: TableContents
@@ -92,7 +92,7 @@ class EdgeEndsKey:
 
 @dataclass(frozen=True, slots=True)
 class AdjacencyKey:
-    """Arrays in the cache."""
+    """The cache key of an adjacency."""
 
     ends: EdgeEndsKey
     direction: TraversalDirection
@@ -102,11 +102,14 @@ class AdjacencyKey:
 def load_adjacency(
     snapshot: Snapshot, edge: EdgeType, direction: TraversalDirection, *, distinct: bool, catalog: Catalog, cache: Cache
 ) -> Adjacency:
-    """The arrays of an edge type, walked in a direction; with ``distinct`` without parallel edges."""
+    """Return the adjacency of an edge type in a direction, from the cache if possible.
+
+    With ``distinct``, parallel edges count once, and the adjacency has no edges.
+    """
     tables = _open_tables(snapshot, edge, catalog, cache)
 
     def make() -> Adjacency:
-        if 2 * tables.edges.num_rows > _MOST_STEPS:
+        if 2 * tables.edges.num_rows > _LARGEST_ADJACENCY:
             raise Unsupported(f"'{edge.name}' has too many edges to be held in memory", hint="ask from fewer nodes")
         ends = _load_ends(tables, snapshot, edge, cache)
         sizes = orient_sizes((len(tables.sources), len(tables.destinations)), direction)
@@ -118,14 +121,14 @@ def load_adjacency(
 def is_adjacency_loaded(
     snapshot: Snapshot, edge: EdgeType, direction: TraversalDirection, *, distinct: bool, catalog: Catalog, cache: Cache
 ) -> bool:
-    """Whether the arrays are in memory, or can be made from what is there without reading."""
+    """Whether the adjacency is in the cache, or can be built from the cache without reading."""
     key = _open_tables(snapshot, edge, catalog, cache).key
     return any(cache.peek(each) is not None for each in (AdjacencyKey(key, direction, distinct), key))
 
 
 @dataclass(frozen=True, slots=True)
 class _TopologyTables:
-    """The versions that arrays are derived from."""
+    """The table versions that an adjacency is derived from."""
 
     edges: TableContents
     sources: FullTable
@@ -145,7 +148,7 @@ def _open_tables(snapshot: Snapshot, edge: EdgeType, catalog: Catalog, cache: Ca
 def orient_edges(
     sources: CompactPositions, destinations: CompactPositions, direction: TraversalDirection
 ) -> tuple[CompactPositions, CompactPositions, CompactPositions]:
-    """Edges as they are walked: where each step begins and ends, and by which edge. Loops go both ways once."""
+    """Turn edges into hops in a direction: the begin, the end and the edge of each. With BOTH, a loop is one hop."""
     every = np.arange(len(sources), dtype=np.int32)
     match direction:
         case TraversalDirection.OUT:
@@ -159,17 +162,17 @@ def orient_edges(
 
 
 def orient_sizes(sizes: tuple[int, int], direction: TraversalDirection) -> tuple[int, int]:
-    """The numbers of nodes where steps begin and end, from those at the source and the destination of edges."""
+    """Turn the numbers of source and destination nodes into those of nodes where hops begin and end."""
     return (sizes[1], sizes[0]) if direction is TraversalDirection.IN else sizes
 
 
 def build_adjacency(
-    steps: tuple[CompactPositions, CompactPositions, CompactPositions], sizes: tuple[int, int], *, distinct: bool
+    hops: tuple[CompactPositions, CompactPositions, CompactPositions], sizes: tuple[int, int], *, distinct: bool
 ) -> Adjacency:
-    """The arrays of steps in any order: where each begins and ends, and by which edge."""
-    begins, ends, edges = steps
+    """Build an adjacency from hops in any order: their begins, ends and edges."""
+    begins, ends, edges = hops
     num_nodes, num_neighbours = sizes
-    # Sorted by where they end and then, keeping that order, by where they begin.
+    # Sort by the end, then, by a stable sort, by the begin.
     to, order, by_end = _counting_sort(ends, begins, num_neighbours)
     indptr, places, neighbours = _counting_sort(
         by_end, np.repeat(np.arange(num_neighbours, dtype=np.int32), np.diff(to)), num_nodes
@@ -182,10 +185,10 @@ def build_adjacency(
 def _counting_sort(
     keys: CompactPositions, values: CompactPositions, size: int
 ) -> tuple[CompactPositions, CompactPositions, CompactPositions]:
-    """Values sorted by keys below ``size``, equal keys in their order: where each key begins, the order, the values."""
+    """Sort values by keys below ``size``, stably. Return where each key begins, the order, and the sorted values."""
     if not len(keys):
         return np.zeros(size + 1, np.int32), keys, values
-    # To transpose a matrix with one entry in each row is a counting sort of its columns.
+    # Transposing a matrix with one entry in each row is a counting sort of its columns.
     rows = csr_array((values, keys, np.arange(len(keys) + 1, dtype=np.int32)), shape=(len(keys), size))
     columns = rows.tocsc()
     return (
@@ -211,7 +214,7 @@ def _remove_parallel_edges(indptr: CompactPositions, neighbours: CompactPosition
 
 @dataclass(frozen=True, slots=True)
 class _EdgeEnds:
-    """Where each edge begins and ends, in the order of its table."""
+    """The position of the source and the destination of each edge, in table order."""
 
     sources: CompactPositions
     destinations: CompactPositions
@@ -223,10 +226,10 @@ class _EdgeEnds:
 
 def _load_ends(tables: _TopologyTables, snapshot: Snapshot, edge: EdgeType, cache: Cache) -> _EdgeEnds:
     def make() -> _EdgeEnds:
-        known, since = _find_older_ends(tables, cache)
-        blocks = [known, *_read_ends(tables, snapshot, edge, since)]
+        older, since = _find_older_ends(tables, cache)
+        blocks = [older, *_read_ends(tables, snapshot, edge, since)]
         if len(blocks) == 1:
-            return known
+            return older
         sources = np.concatenate([block.sources for block in blocks])
         return _EdgeEnds(sources, np.concatenate([block.destinations for block in blocks]))
 
@@ -234,28 +237,30 @@ def _load_ends(tables: _TopologyTables, snapshot: Snapshot, edge: EdgeType, cach
 
 
 def _find_older_ends(tables: _TopologyTables, cache: Cache) -> tuple[_EdgeEnds, TableContents | None]:
-    """The ends of the most edges that are known from older versions, and what these were."""
+    """Find the ends of the largest cached version that this one extends, and the contents of that version."""
     keys = [key for key in cache.all_keys() if isinstance(key, EdgeEndsKey) and tables.edges.extends(key.edges)]
     for key in sorted(keys, key=lambda key: key.edges.num_rows, reverse=True):
-        known = cast("_EdgeEnds | None", cache.peek(key))
-        if known is not None:
-            sources = _translate_positions(known.sources, key.sources, tables.sources)
-            destinations = _translate_positions(known.destinations, key.destinations, tables.destinations)
+        ends = cast("_EdgeEnds | None", cache.peek(key))
+        if ends is not None:
+            sources = _translate_positions(ends.sources, key.sources, tables.sources)
+            destinations = _translate_positions(ends.destinations, key.destinations, tables.destinations)
             if sources is not None and destinations is not None:
                 return _EdgeEnds(sources, destinations), key.edges
     nothing = np.zeros(0, np.int32)
     return _EdgeEnds(nothing, nothing), None
 
 
-def _translate_positions(places: CompactPositions, older: TableContents, nodes: FullTable) -> CompactPositions | None:
-    """Places in an older version of a node table as places in this one; None if that cannot be told from memory."""
+def _translate_positions(
+    positions: CompactPositions, older: TableContents, nodes: FullTable
+) -> CompactPositions | None:
+    """Translate positions in an older version of a node table to this one; None if the cache cannot tell."""
     if nodes.contents.extends(older):
-        return places
+        return positions
     ids = nodes.cached_ids_of(older)
     if ids is None:
         return None
-    moved = nodes.locate(ids).astype(np.int32)[places]
-    return moved if moved.min(initial=0) >= 0 else None
+    translated = nodes.locate(ids).astype(np.int32)[positions]
+    return translated if translated.min(initial=0) >= 0 else None
 
 
 def _read_ends(
@@ -266,7 +271,7 @@ def _read_ends(
     after = None if since is None else since.newest_fragment
     reader = snapshot.table(edge.table_key).scan(["src", "dst"], after_fragment=after)
     for rows in _combine_batches(reader):
-        # Arrow lets go of the interpreter while it looks, so the two columns take the time of one.
+        # Arrow releases the interpreter lock, so the two columns are located in parallel.
         with ThreadPoolExecutor(2) as threads:
             sources = threads.submit(_locate_nodes, tables.sources, rows, "src", edge)
             destinations = threads.submit(_locate_nodes, tables.destinations, rows, "dst", edge)
@@ -279,7 +284,7 @@ def _combine_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
     for batch in reader:
         batches.append(batch)
         count += batch.num_rows
-        if count >= _BLOCK:
+        if count >= _EDGES_PER_BLOCK:
             yield pa.Table.from_batches(batches)
             batches, count = [], 0
     if batches:
@@ -300,24 +305,24 @@ def _locate_nodes(nodes: FullTable, rows: pa.Table, column: str, edge: EdgeType)
     return at
 
 
-# --------------------------------------------------------------------------------------------- asking
+# --------------------------------------------------------------------------------------------- neighbours and edges
 
 
 def find_neighbours(arrays: Adjacency, positions: Positions) -> tuple[Positions, Positions]:
-    """All neighbours of the nodes at some positions: the place among the positions, and the neighbour, row by row."""
+    """Find all neighbours of some nodes. Return for each its row among ``positions``, and the neighbour."""
     rows, flat = _expand_ranges(arrays.indptr[positions], arrays.indptr[positions + 1])
     return rows, arrays.neighbours[flat].astype(np.int64)
 
 
 def find_edges(arrays: Adjacency, positions: Positions) -> tuple[Positions, Positions, Positions]:
-    """As :func:`find_neighbours`, with the edge that leads to each."""
+    """As :func:`find_neighbours`, with the edge to each neighbour."""
     assert arrays.edges is not None
     rows, flat = _expand_ranges(arrays.indptr[positions], arrays.indptr[positions + 1])
     return rows, arrays.neighbours[flat].astype(np.int64), arrays.edges[flat].astype(np.int64)
 
 
 def find_edges_between(arrays: Adjacency, sources: Positions, destinations: Positions) -> tuple[Positions, Positions]:
-    """All edges from a source to the destination beside it: the place of the pair, and the edge."""
+    """Find all edges from each source to its destination. Return for each the row of the pair, and the edge."""
     assert arrays.edges is not None
     rows, flat = _expand_ranges(
         _lower_bounds(arrays, sources, destinations), _lower_bounds(arrays, sources, destinations + 1)
@@ -326,36 +331,36 @@ def find_edges_between(arrays: Adjacency, sources: Positions, destinations: Posi
 
 
 def are_neighbours(arrays: Adjacency, sources: Positions, destinations: Positions) -> Mask:
-    """For each source and the destination beside it whether they are neighbours; a destination may be unknown."""
-    known = np.flatnonzero(destinations < arrays.num_neighbours)
+    """Return for each source whether its destination is a neighbour. A destination may be beyond the adjacency."""
+    inside = np.flatnonzero(destinations < arrays.num_neighbours)
     found = np.zeros(len(sources), np.bool_)
-    if len(known) and len(arrays.neighbours):
-        found[known] = arrays.matrix[sources[known], destinations[known]] > 0
+    if len(inside) and len(arrays.neighbours):
+        found[inside] = arrays.matrix[sources[inside], destinations[inside]] > 0
     return found
 
 
 def propagate_weights(arrays: Adjacency, weights: Positions) -> Positions:
-    """Pass the weight of each node on to each of its neighbours: what they receive together."""
+    """Pass the weight of each node on to all of its neighbours, and return the sums that these receive."""
     return cast("Positions", arrays.matrix.T @ weights)
 
 
 def _expand_ranges(
     begins: CompactPositions | Positions, ends: CompactPositions | Positions
 ) -> tuple[Positions, Positions]:
-    """All places from a begin up to the end beside it, and which of the spans each place is from."""
+    """Expand ranges to all numbers inside them. Return the range of each number, and the number."""
     counts = (ends - begins).astype(np.int64)
     rows = np.repeat(np.arange(len(counts)), counts)
     shifts = begins - (np.cumsum(counts) - counts)
     return rows, np.arange(len(rows)) + shifts[rows]
 
 
-def _lower_bounds(arrays: Adjacency, sources: Positions, wanted: Positions) -> Positions:
-    """Where among the neighbours of each source the first is that is not below the wanted one: binary searches."""
+def _lower_bounds(arrays: Adjacency, sources: Positions, bounds: Positions) -> Positions:
+    """Find the first neighbour of each source that is not below its bound, by binary searches."""
     low, high = arrays.indptr[sources].astype(np.int64), arrays.indptr[sources + 1].astype(np.int64)
     for _ in range(int((high - low).max(initial=0)).bit_length()):
         is_open = low < high
         middle = np.where(is_open, (low + high) >> 1, 0)
-        is_below = is_open & (arrays.neighbours[middle] < wanted)
+        is_below = is_open & (arrays.neighbours[middle] < bounds)
         low, high = np.where(is_below, middle + 1, low), np.where(is_open & ~is_below, middle, high)
     return low
 
@@ -364,9 +369,10 @@ def _lower_bounds(arrays: Adjacency, sources: Positions, wanted: Positions) -> P
 
 
 def walk(arrays: Adjacency, sources: Positions, minimum: int, maximum: int) -> tuple[Positions, Positions]:
-    """What Expand finds from each source: its place among the sources, and a destination, in ascending order.
+    """Walk breadth first from each source, as :class:`Expand` defines it.
 
-    ``arrays`` have no parallel edges. The sources are taken together, as many as can be marked at once.
+    Return the row among ``sources`` and the destination of each pair, in ascending order. The adjacency has no
+    parallel edges.
     """
     if minimum > maximum or not len(sources) or not arrays.num_nodes:
         return empty_positions(), empty_positions()
@@ -381,26 +387,26 @@ def walk(arrays: Adjacency, sources: Positions, minimum: int, maximum: int) -> t
 
 
 def _walk_block(arrays: Adjacency, sources: Positions, minimum: int, maximum: int, is_visited: Mask) -> Positions:
-    """Breadth first from some sources at once. A pair of a source and a node is one number; no pair is marked yet."""
+    """Walk from some sources at once. A pair of a source and a node is one number; no pair is marked yet."""
     frontiers = [np.arange(len(sources)) * arrays.num_nodes + sources]
     loops: list[Positions] = []
     is_visited[frontiers[0]] = True
     while len(frontiers) <= maximum and len(frontiers[-1]):
-        steps = [_hop(arrays, part, is_visited) for part in _split_frontier(arrays, frontiers[-1])]
+        hops = [_follow_edges(arrays, part, is_visited) for part in _split_frontier(arrays, frontiers[-1])]
         if len(frontiers) == minimum:
-            # A node one hop nearer is a destination of this hop by its loop alone; any later one is by itself.
-            loops = [each for _, each in steps]
-        frontiers.append(np.concatenate([empty_positions(), *(each for each, _ in steps)]))
+            # A node one hop nearer is a destination at this hop only if it has an edge to itself.
+            loops = [each for _, each in hops]
+        frontiers.append(np.concatenate([empty_positions(), *(each for each, _ in hops)]))
     for frontier in frontiers:
-        # Clearing what was touched is far cheaper than memory that was never touched.
+        # Clearing the marks is far cheaper than allocating new ones.
         is_visited[frontier] = False
     codes = np.concatenate([empty_positions(), *frontiers[minimum:], *loops])
     codes.sort()
     return codes
 
 
-def _hop(arrays: Adjacency, frontier: Positions, is_visited: Mask) -> tuple[Positions, Positions]:
-    """The pairs not visited yet that lie one hop ahead, now visited, and the pairs that a loop leads back to."""
+def _follow_edges(arrays: Adjacency, frontier: Positions, is_visited: Mask) -> tuple[Positions, Positions]:
+    """Return the unvisited pairs one hop ahead, and mark them; and the pairs with an edge to themselves."""
     size = arrays.num_nodes
     nodes = frontier % size
     rows, neighbours = find_neighbours(arrays, nodes)
@@ -414,10 +420,10 @@ def _hop(arrays: Adjacency, frontier: Positions, is_visited: Mask) -> tuple[Posi
 
 
 def _split_frontier(arrays: Adjacency, frontier: Positions) -> list[Positions]:
-    """A frontier in pieces that take a bounded number of steps each."""
+    """Split a frontier into parts that follow a bounded number of edges each."""
     nodes = frontier % arrays.num_nodes
-    steps = np.cumsum(arrays.indptr[nodes + 1] - arrays.indptr[nodes], dtype=np.int64)
-    if not len(steps) or steps[-1] <= _STEPS:
+    hops = np.cumsum(arrays.indptr[nodes + 1] - arrays.indptr[nodes], dtype=np.int64)
+    if not len(hops) or hops[-1] <= _HOPS_AT_ONCE:
         return [frontier]
-    cuts = np.searchsorted(steps, np.arange(_STEPS, int(steps[-1]), _STEPS))
+    cuts = np.searchsorted(hops, np.arange(_HOPS_AT_ONCE, int(hops[-1]), _HOPS_AT_ONCE))
     return np.split(frontier, np.unique(cuts[cuts > 0]))

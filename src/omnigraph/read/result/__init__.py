@@ -1,4 +1,4 @@
-"""From the rows of a match to what the caller gets: groups, order, limit, named columns."""
+"""Turn the rows of a match into the result of a query: group, sort, limit, evaluate columns."""
 
 from omnigraph.read.result.assemble import execute_read, output_schema
 from omnigraph.read.result.result import Result

@@ -1,8 +1,8 @@
-"""Rows into groups: one result row for each combination of the plain columns, with its aggregates.
+"""Group rows: one result row for each combination of the plain columns, with its aggregates.
 
-Rows are grouped by numbers that stand for values. A variable itself has such numbers already, its positions; those of
-a property are found from the distinct entities that have it, so a text is looked at once for each entity and not for
-each row. A row counts as often as it stands for; what is distinct, smallest or largest does not depend on that.
+Rows are grouped by integer codes of their values. The positions of a variable are such codes already; a property is
+encoded once for each distinct entity, not for each row. Counts and sums use the weights of rows; distinct counts,
+minima and maxima do not.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from omnigraph.read.frames import EvaluationContext, Frame, Mask, Positions, arr
 from omnigraph.read.match import count_by_position
 from omnigraph.storage.columns import Values, column_of, compute, places, value_codes
 
-_MOST_EXACT: Final = 2**53
-"""Integers up to here are floats without loss."""
+_LARGEST_EXACT_FLOAT: Final = 2**53
+"""Integers up to this are floats without loss."""
 _BEYOND_I64: Final = 2**63
 
 
-def group_rows(frame: Frame, columns: Sequence[ResultColumn], request: EvaluationContext) -> pa.Table:
-    """One row per group, in no particular order; without plain columns exactly one, also of no rows."""
+def group_rows(frame: Frame, columns: Sequence[ResultColumn], evaluation: EvaluationContext) -> pa.Table:
+    """Return one row per group, in any order. Without plain columns there is exactly one, even for no rows."""
     keys = [column.expression for column in columns if not isinstance(column.expression, Aggregate)]
-    groups = _find_groups(keys, frame, request)
+    groups = _find_groups(keys, frame, evaluation)
     representatives = frame.take(groups.first)
     arrays = [
-        _aggregate(column.expression, frame, groups, request)
+        _aggregate(column.expression, frame, groups, evaluation)
         if isinstance(column.expression, Aggregate)
-        else evaluate(column.expression, representatives, request)
+        else evaluate(column.expression, representatives, evaluation)
         for column in columns
     ]
     schema = pa.schema([pa.field(column.name, arrow_type_of(column.expression)) for column in columns])
@@ -47,26 +47,26 @@ def group_rows(frame: Frame, columns: Sequence[ResultColumn], request: Evaluatio
 
 @dataclass(frozen=True, slots=True)
 class _RowGroups:
-    """Rows in groups: the number of each row's group, how many there are, and a row of each if there are keys."""
+    """Rows in groups: the group of each row, the number of groups, and, if there are keys, a row of each group."""
 
     numbers: Positions
     count: int
     first: Positions
 
 
-def _find_groups(keys: Sequence[Expression], frame: Frame, request: EvaluationContext) -> _RowGroups:
+def _find_groups(keys: Sequence[Expression], frame: Frame, evaluation: EvaluationContext) -> _RowGroups:
     if not keys:
         return _RowGroups(np.zeros(frame.num_rows, np.int64), 1, np.zeros(0, np.int64))
     entities = [key for key in keys if _is_entity(key, frame)]
     shown = frozenset[str]().union(*map(variables_of, entities))
-    # The properties of a variable that is grouped by itself tell nothing more about its groups.
+    # If a variable is a key itself, its properties do not split its groups further.
     others = [key for key in keys if key not in entities and not (variables_of(key) and variables_of(key) <= shown)]
-    first, numbers = number_tuples([_encode_expression(key, frame, request) for key in (*entities, *others)])
+    first, numbers = number_tuples([_encode_expression(key, frame, evaluation) for key in (*entities, *others)])
     return _RowGroups(numbers, len(first), first)
 
 
 def _is_entity(expression: Expression, frame: Frame) -> bool:
-    """Whether the values of an expression tell the entities of its variable apart."""
+    """Whether an expression has a different value for each entity of its variable."""
     match expression:
         case Identity():
             return True
@@ -76,16 +76,16 @@ def _is_entity(expression: Expression, frame: Frame) -> bool:
             return False
 
 
-def _encode_expression(expression: Expression, frame: Frame, request: EvaluationContext) -> Positions:
-    """A number for each row, the same for equal values; 0 for null."""
+def _encode_expression(expression: Expression, frame: Frame, evaluation: EvaluationContext) -> Positions:
+    """Return a code for each row: equal for equal values, 0 for null."""
     variables = variables_of(expression)
     if _is_entity(expression, frame):
         (variable,) = variables
         return frame.bindings[variable].positions + 1
     if not variables:
-        return _encode_values(evaluate(expression, frame, request))
+        return _encode_values(evaluate(expression, frame, evaluation))
     first, numbers = number_tuples([frame.bindings[name].positions for name in variables])
-    return _encode_values(evaluate(expression, frame.select(variables).take(first), request))[numbers]
+    return _encode_values(evaluate(expression, frame.select(variables).take(first), evaluation))[numbers]
 
 
 def _encode_values(values: Values) -> Positions:
@@ -94,7 +94,7 @@ def _encode_values(values: Values) -> Positions:
 
 
 def _serialize_lists(lists: Values) -> Values:
-    """Lists as bytes that are the same for the same elements."""
+    """Encode lists as bytes that are equal for equal elements."""
     elements = _encode_values(compute("list_flatten", lists))
     lengths = compute("coalesce", compute("list_value_length", lists), pa.scalar(0, pa.int32()))
     ends = np.cumsum(lengths.to_numpy(zero_copy_only=False), dtype=np.int64) * elements.itemsize
@@ -108,7 +108,7 @@ def _serialize_lists(lists: Values) -> Values:
 
 @dataclass(frozen=True, slots=True)
 class _PresentValues:
-    """The values of an argument that are not null, with the group of each and how often it counts."""
+    """The values of an argument that are not null, with their groups and weights."""
 
     values: Values
     numbers: Positions
@@ -116,17 +116,17 @@ class _PresentValues:
     groups: int
 
     def counts(self) -> Positions:
-        """How many values each group has."""
+        """Return the number of values in each group."""
         return count_by_position(self.numbers, self.weights, self.groups)
 
 
-def _aggregate(aggregate: Aggregate, frame: Frame, groups: _RowGroups, request: EvaluationContext) -> Values:
+def _aggregate(aggregate: Aggregate, frame: Frame, groups: _RowGroups, evaluation: EvaluationContext) -> Values:
     function, argument = aggregate.function, aggregate.argument
     if function is AggregateFunction.COUNT and aggregate.distinct:
-        return _to_column(_count_distinct(argument, frame, groups, request))
+        return _to_column(_count_distinct(argument, frame, groups, evaluation))
     if function is AggregateFunction.COUNT and isinstance(argument, Identity):
         return _to_column(count_by_position(groups.numbers, frame.weights, groups.count))
-    present = _drop_nulls(evaluate(argument, frame, request), frame, groups)
+    present = _drop_nulls(evaluate(argument, frame, evaluation), frame, groups)
     match function:
         case AggregateFunction.COUNT:
             return _to_column(present.counts())
@@ -150,9 +150,9 @@ def _to_column(results: npt.NDArray[np.generic], missing: Mask | None = None) ->
     return cast("Values", pa.array(results, mask=missing))
 
 
-def _count_distinct(argument: Expression, frame: Frame, groups: _RowGroups, request: EvaluationContext) -> Positions:
-    """How many different values each group has; rows are compared by what they stand for, before any is counted."""
-    codes = _encode_expression(argument, frame, request)
+def _count_distinct(argument: Expression, frame: Frame, groups: _RowGroups, evaluation: EvaluationContext) -> Positions:
+    """Count the distinct values of each group, by their codes."""
+    codes = _encode_expression(argument, frame, evaluation)
     first, _ = number_tuples([groups.numbers, codes])
     return np.bincount(groups.numbers[first[codes[first] > 0]], minlength=groups.count)
 
@@ -171,9 +171,9 @@ def _average_values(present: _PresentValues) -> npt.NDArray[np.float64]:
     if _are_floats(present):
         return _sum_floats(present) / counts
     sums = _sum_integers(present)
-    if max(np.abs(sums).max(initial=0), counts.max(initial=0)) <= _MOST_EXACT:
+    if max(np.abs(sums).max(initial=0), counts.max(initial=0)) <= _LARGEST_EXACT_FLOAT:
         return sums / counts
-    # Python divides integers of any size and rounds once.
+    # Python divides integers of any size, and rounds once.
     return (sums.astype(np.object_) / counts.astype(np.object_)).astype(np.float64)
 
 
@@ -189,7 +189,7 @@ def _sum_floats(present: _PresentValues) -> npt.NDArray[np.float64]:
 
 
 def _sum_integers(present: _PresentValues) -> npt.NDArray[np.int64]:
-    """Exact sums: as Python's integers, which have no limit but are slow, where they could be too large for others."""
+    """Sum exactly: in Python's integers, which are slow, if the sums could exceed 64 bits."""
     numbers = present.values.to_numpy(zero_copy_only=False)
     largest = max(-int(numbers.min(initial=0)), int(numbers.max(initial=0)))
     total = len(numbers) if present.weights is None else int(present.weights.sum())
@@ -225,7 +225,7 @@ def _is_text(present: _PresentValues) -> bool:
 
 
 def _find_text_extremes(function: AggregateFunction, present: _PresentValues) -> Values:
-    """The first or last text of each group by its bytes."""
+    """Find the first or last text of each group, in the order of bytes."""
     name = "min" if function is AggregateFunction.MIN else "max"
     columns = [_to_column(present.numbers), present.values]
     rows = pa.Table.from_arrays(columns, names=["group", "text"])

@@ -1,10 +1,10 @@
-"""Rows in order: by their keys, null before every value, then by the ids of their variables.
+"""Sort rows by their keys, null before every value, then by the ids of their variables.
 
-Rows are sorted by one key after the other, and each key is looked at only for the rows that all keys before it left
-tied: ids, which are long texts and break the last ties, are rarely needed for more than a few rows. With a limit, rows
-that can no longer be among the first are dropped before anything is sorted.
+Each key is evaluated only for the rows that the keys before it left tied. The ids, which break the last ties, are
+long texts and rarely needed for more than a few rows. With a limit, rows that cannot be among the first are dropped
+before anything is sorted.
 
-A key is brought to integers without sign that have its order. A text is eight of its bytes at a time.
+Keys are encoded as unsigned integers in the same order. A text is encoded eight bytes at a time.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.language.query import ColumnValue, Expression, Identity, SortKey
+from omnigraph.language.query import ColumnValue, Expression, Identity, TypedOrderKey
 from omnigraph.language.query.plan import ByRank, variables_of
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.frames import EvaluationContext, Frame, Mask, Positions, arrow_type_of, evaluate, number_tuples
 from omnigraph.storage.columns import Values, column_of, compute, truths
 
 _Codes: TypeAlias = npt.NDArray[np.uint64]
-"""Integers in the order of what they stand for."""
+"""Unsigned integers in the order of the values that they encode."""
 
 _Pass: TypeAlias = Callable[[Positions], _Codes]
-"""What tells some of the values of a key apart: a code for each of the values at some places."""
+"""One pass over a key: returns the codes of the values at some places."""
 
 _DIGIT_BITS: Final = 16
 _CHUNK: Final = 8
-"""Bytes of a text that are one code."""
+"""Bytes of a text in one code."""
 _CHUNKS: Final = 4
-"""Codes of a text that are looked at. Ids of 26 characters, the usual ones, are told apart by them."""
+"""So many codes of a text are compared here, enough for the usual ids of 26 characters; the rest is left to Arrow."""
 _SIGN: Final = np.uint64(1 << 63)
 _TEXT: Final = ValueType(Scalar.STRING)
 
@@ -45,65 +45,66 @@ class _SortKey:
     """A sort key: its values for some rows, and its direction."""
 
     values: Callable[[Positions | None], Values]
-    """For None: the values of all rows, as they stand."""
+    """Called with None for the values of all rows."""
     descending: bool = False
 
     def codes(self, pass_: _Pass, places: Positions) -> _Codes:
-        """The codes of a pass, turned around where the key is descending."""
+        """Return the codes of a pass, inverted if the key is descending."""
         return ~pass_(places) if self.descending else pass_(places)
 
 
 def sort_rows(
     frame: Frame,
-    keys: Sequence[SortKey | ByRank],
+    keys: Sequence[TypedOrderKey | ByRank],
     tie_break: Sequence[str],
-    request: EvaluationContext,
+    evaluation: EvaluationContext,
     limit: int | None = None,
 ) -> Positions:
-    """The rows of a frame in order, or the first of them; each once, whatever its weight."""
-    ties = [SortKey(Identity(variable, _TEXT), descending=False) for variable in tie_break]
-    return _sort(frame.num_rows, [_make_frame_key(frame, key, request) for key in (*keys, *ties)], limit)
+    """Return the row numbers of a frame in order, or the first of them. Weights are ignored."""
+    ties = [TypedOrderKey(Identity(variable, _TEXT), descending=False) for variable in tie_break]
+    return _sort(frame.num_rows, [_make_frame_key(frame, key, evaluation) for key in (*keys, *ties)], limit)
 
 
-def sort_groups(table: pa.Table, keys: Sequence[SortKey | ByRank], limit: int | None = None) -> Positions:
-    """The rows of grouped columns in order, or the first of them; nothing breaks ties."""
+def sort_groups(table: pa.Table, keys: Sequence[TypedOrderKey | ByRank], limit: int | None = None) -> Positions:
+    """Return the row numbers of a grouped table in order, or the first of them. Nothing breaks ties."""
     return _sort(table.num_rows, [_make_column_key(table, key) for key in keys], limit)
 
 
 # --------------------------------------------------------------------------------------------- keys
 
 
-def _make_frame_key(frame: Frame, key: SortKey | ByRank, request: EvaluationContext) -> _SortKey:
-    if isinstance(key, SortKey):
+def _make_frame_key(frame: Frame, key: TypedOrderKey | ByRank, evaluation: EvaluationContext) -> _SortKey:
+    if isinstance(key, TypedOrderKey):
         expression = key.expression
-        asked = frame.select(variables_of(expression))
+        narrow = frame.select(variables_of(expression))
         return _SortKey(
-            lambda rows: _evaluate_key(expression, asked if rows is None else asked.take(rows), request), key.descending
+            lambda rows: _evaluate_key(expression, narrow if rows is None else narrow.take(rows), evaluation),
+            key.descending,
         )
     ranks = frame.ranks
     assert ranks is not None, "a ranking below gives every row its rank"
     return _SortKey(lambda rows: cast("Values", pa.array(ranks if rows is None else ranks[rows])))
 
 
-def _make_column_key(table: pa.Table, key: SortKey | ByRank) -> _SortKey:
-    assert isinstance(key, SortKey)
+def _make_column_key(table: pa.Table, key: TypedOrderKey | ByRank) -> _SortKey:
+    assert isinstance(key, TypedOrderKey)
     assert isinstance(key.expression, ColumnValue), "groups are sorted by their columns"
     column = column_of(table, key.expression.name)
     return _SortKey(lambda rows: column if rows is None else column.take(rows), key.descending)
 
 
-def _evaluate_key(expression: Expression, frame: Frame, request: EvaluationContext) -> Values:
-    """The values of a key; of a text that many rows share through their entity, numbers in its order."""
+def _evaluate_key(expression: Expression, frame: Frame, evaluation: EvaluationContext) -> Values:
+    """Return the values of a key. A text that many rows share through their entity becomes its rank."""
     variables = variables_of(expression)
     populations = [frame.bindings[name].entities for name in variables]
     if not pa.types.is_string(arrow_type_of(expression)) or frame.num_rows <= sum(map(len, populations)):
-        return evaluate(expression, frame, request)
+        return evaluate(expression, frame, evaluation)
     first, numbers = number_tuples([frame.bindings[name].positions for name in variables])
-    return _rank_texts(evaluate(expression, frame.take(first), request)).take(numbers)
+    return _rank_texts(evaluate(expression, frame.take(first), evaluation)).take(numbers)
 
 
 def _rank_texts(texts: Values) -> Values:
-    """Numbers in the order of texts, equal for equal ones; null for null."""
+    """Return the rank of each text, equal for equal texts; null for null."""
     ranks = compute("rank", texts, options=pc.RankOptions("ascending", tiebreaker="dense"))
     return compute("if_else", compute("is_valid", texts), ranks, pa.scalar(None, pa.uint64()))
 
@@ -112,12 +113,12 @@ def _rank_texts(texts: Values) -> Values:
 
 
 def _sort(count: int, keys: Sequence[_SortKey], limit: int | None) -> Positions:
-    """The numbers of the first rows in the order of the keys; ties that all keys leave stay as they stand."""
-    wanted = count if limit is None else min(limit, count)
-    if not keys or not wanted:
-        return np.arange(wanted)
-    # Rows of the same run are tied so far. Only the last run may reach beyond what is wanted.
-    rows = _find_candidates(count, keys[0], wanted)
+    """Return the numbers of the first rows in the order of the keys. The sort is stable."""
+    size = count if limit is None else min(limit, count)
+    if not keys or not size:
+        return np.arange(size)
+    # Rows of one run are tied so far. Only the last run may extend beyond the limit.
+    rows = _find_candidates(count, keys[0], size)
     runs = np.zeros(len(rows), np.int64)
     place_of = np.empty(count, np.int64)
     for key in keys:
@@ -130,38 +131,38 @@ def _sort(count: int, keys: Sequence[_SortKey], limit: int | None) -> Positions:
             tied = _find_tied(runs)
             if not len(tied):
                 break
-            rows, runs = _refine(rows, runs, tied, key.codes(pass_, place_of[rows[tied]]), wanted)
-    return rows[:wanted]
+            rows, runs = _refine(rows, runs, tied, key.codes(pass_, place_of[rows[tied]]), size)
+    return rows[:size]
 
 
-def _find_candidates(count: int, key: _SortKey, wanted: int) -> Positions:
-    """The rows that can be among the first, by what the first key tells at a glance."""
+def _find_candidates(count: int, key: _SortKey, size: int) -> Positions:
+    """Return the rows that can be among the first, by the first pass of the first key."""
     rows = np.arange(count)
-    if wanted == count:
+    if size == count:
         return rows
     codes = key.codes(next(_make_passes(key.values(None))), rows)
-    return np.flatnonzero(codes <= _find_threshold(codes, wanted))
+    return np.flatnonzero(codes <= _find_threshold(codes, size))
 
 
-def _find_threshold(codes: _Codes, wanted: int) -> np.uint64:
-    """The greatest of the smallest so many codes."""
-    return np.partition(codes, wanted - 1)[wanted - 1]
+def _find_threshold(codes: _Codes, size: int) -> np.uint64:
+    """Return the largest of the ``size`` smallest codes."""
+    return np.partition(codes, size - 1)[size - 1]
 
 
 def _find_tied(runs: Positions) -> Positions:
-    """The places of rows that are not alone in their run."""
+    """Return the places of the rows whose run has other rows."""
     same = runs[1:] == runs[:-1]
     return np.flatnonzero(np.append(same, False) | np.append(False, same))
 
 
 def _refine(
-    rows: Positions, runs: Positions, tied: Positions, codes: _Codes, wanted: int
+    rows: Positions, runs: Positions, tied: Positions, codes: _Codes, size: int
 ) -> tuple[Positions, Positions]:
-    """Sort the tied rows by their codes, each within its run; rows that cannot be among the wanted ones go."""
-    if len(rows) > wanted:
+    """Sort the tied rows by their codes within each run, and drop the rows beyond the limit."""
+    if len(rows) > size:
         begin = int(np.count_nonzero(runs < runs[-1]))
         last = np.count_nonzero(tied < begin)
-        kept = codes[last:] <= _find_threshold(codes[last:], wanted - begin)
+        kept = codes[last:] <= _find_threshold(codes[last:], size - begin)
         rows, codes = np.append(rows[:begin], rows[begin:][kept]), np.append(codes[:last], codes[last:][kept])
         runs, tied = runs[: len(rows)], tied[: len(codes)]
     order = _radix_sort(codes)
@@ -171,12 +172,12 @@ def _refine(
     begins_run = np.diff(runs, prepend=runs[0]) != 0
     begins_run[tied[1:]] |= codes[1:] != codes[:-1]
     runs = np.cumsum(begins_run)
-    end = np.count_nonzero(runs <= runs[wanted - 1])
+    end = np.count_nonzero(runs <= runs[size - 1])
     return rows[:end], runs[:end]
 
 
 def _radix_sort(codes: _Codes) -> Positions:
-    """A stable sort by digits of 16 bits, for which NumPy counts instead of comparing."""
+    """Sort stably by 16-bit digits, for which NumPy uses a radix sort."""
     rest = codes - codes.min()
     order = np.arange(len(codes))
     for shift in range(0, int(rest.max()).bit_length(), _DIGIT_BITS):
@@ -190,7 +191,7 @@ def _radix_sort(codes: _Codes) -> Positions:
 
 
 def _make_passes(values: Values) -> Iterator[_Pass]:
-    """What tells values apart, the most telling first: whether they are null, then what they are."""
+    """Yield the passes over values, the most significant first: whether they are null, then their codes."""
     valid = truths(compute("is_valid", values))
     if values.null_count:
         yield lambda places: valid[places].astype(np.uint64)
@@ -209,7 +210,7 @@ def _encode_numbers(values: Values) -> _Codes:
     numbers = values.to_numpy(zero_copy_only=False)
     match numbers.dtype.kind:
         case "f":
-            # Bits of floats have their order, once those of negative ones are turned around; both zeros are one.
+            # The bits of floats have their order once negative ones are inverted. Adding 0.0 makes both zeros equal.
             bits = (numbers.astype(np.float64) + 0.0).view(np.uint64)
             return np.where(bits & _SIGN, ~bits, bits | _SIGN)
         case "i":
@@ -219,12 +220,12 @@ def _encode_numbers(values: Values) -> _Codes:
 
 
 def _make_text_passes(texts: Values, valid: Mask) -> Iterator[_Pass]:
-    """Some bytes after the other; what is tied after many of them is left to Arrow."""
+    """Yield a pass for each eight bytes; texts that are tied after many of them are ranked by Arrow."""
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(cast("bytes", offsets), np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(
         np.int64
     )
-    # A null may have bytes of its own in Arrow.
+    # In Arrow, a null may have bytes.
     begins, lengths = ends[:-1], np.where(valid, np.diff(ends), 0)
     held = np.frombuffer(b"" if data is None else cast("bytes", data), np.uint8)
     chunks = np.lib.stride_tricks.sliding_window_view(np.append(held, np.zeros(_CHUNK, np.uint8)), _CHUNK)
@@ -234,14 +235,14 @@ def _make_text_passes(texts: Values, valid: Mask) -> Iterator[_Pass]:
     if longest > _CHUNK * _CHUNKS:
         yield lambda places: _encode_numbers(_rank_texts(texts.take(places)))
     else:
-        # A text that only goes on with characters 0 has had the same codes.
+        # A text and the same text followed by characters 0 have had the same codes.
         yield lambda places: lengths[places].astype(np.uint64)
 
 
 def _encode_chunk(chunks: npt.NDArray[np.uint8], begins: Positions, lengths: Positions, places: Positions) -> _Codes:
-    """The next bytes of texts as one number, with zeros after the end."""
+    """Encode the next bytes of texts as one number, with zeros after the end."""
     left = np.clip(lengths[places], 0, _CHUNK)
     found = chunks[np.where(left, begins[places], 0)].view(">u8")[:, 0].astype(np.uint64)
     beyond = (8 * (_CHUNK - left)).astype(np.uint64)
-    # A shift by all 64 bits would be none.
+    # A shift by all 64 bits would do nothing.
     return np.where(left, found >> beyond % np.uint64(64) << beyond % np.uint64(64), np.uint64(0))

@@ -1,8 +1,7 @@
-"""What a query has found: rows in named columns, made when they are asked for.
+"""The result of a query: rows in named columns, computed lazily.
 
-A result may be larger than memory: iterated, or taken in batches, it is computed a piece at a time and nothing is kept.
-Everything else reads it whole, once. A DateTime is a timestamp in UTC here, with milliseconds, and a vector a list of
-fixed size.
+A result may be larger than memory: iteration and ``batches`` compute it piece by piece and keep nothing. Everything
+else reads it whole, once. A DateTime is a UTC timestamp in milliseconds, a vector a list of fixed size.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _SHOWN_CHARACTERS: Final = 200
 
 
 class Result:
-    """The rows of one query, on one snapshot. ``commit`` is the newest commit that the query saw."""
+    """The rows of one query on one snapshot. ``commit`` is the newest commit of that snapshot."""
 
     def __init__(
         self,
@@ -58,29 +57,29 @@ class Result:
 
     @property
     def row_count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self._table.num_rows
 
     def __len__(self) -> int:
         return self.row_count
 
     def __iter__(self) -> Iterator[dict[str, object]]:
-        """The rows one after the other, computed in batches that are not kept."""
+        """Iterate over the rows, computed in batches that are not kept."""
         for batch in self.batches():
             yield from to_python_rows(batch)
 
     def batches(self, size: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows in Arrow batches of this many, the last one smaller; what is not asked for is not computed."""
+        """Yield the rows in Arrow batches of this size, the last one smaller. They are computed lazily."""
         if size < 1:
             raise ParameterError(f"a batch of {size} rows", hint="give the number of rows, at least 1")
         return self._batches(size)
 
     def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table."""
+        """Return all rows as an Arrow table."""
         return self._table
 
     def to_pandas(self) -> pandas.DataFrame:
-        """All rows as a pandas frame; integers stay integers also where some are null."""
+        """Return all rows as a pandas frame. Integers stay integers, even if some are null."""
         import pandas as pd
 
         nullable: dict[pa.DataType, ExtensionDtype] = {
@@ -98,7 +97,7 @@ class Result:
         )
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a polars frame."""
+        """Return all rows as a polars frame."""
         try:
             import polars as pl
         except ImportError as missing:
@@ -106,7 +105,7 @@ class Result:
         return cast("polars.DataFrame", pl.from_arrow(self._table))
 
     def to_json(self) -> dict[str, Json]:
-        """The object that the command line and the server give for a query."""
+        """Return the JSON object that the command line and the server print for a query."""
         rows = [row for batch in self._table.to_batches() for row in to_json_rows(batch)]
         return {
             "query_name": self.query_name,
@@ -121,7 +120,7 @@ class Result:
         return f"Result({self.query_name!r}, columns={self.columns}, branch={self.branch!r})"
 
     def _repr_html_(self) -> str:
-        """The first rows as a table, for notebooks."""
+        """Return the first rows as an HTML table, for notebooks."""
         first = next(self.batches(_SHOWN_ROWS + 1), None)
         rows = [] if first is None else to_json_rows(first)
         head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
