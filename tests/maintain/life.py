@@ -31,7 +31,7 @@ from tests.model import life_model as model
 from tests.model.ancestry_model import bases, common
 from tests.model.life_model import Shape, Shown, Tables
 from tests.model.merge_model import By, Entity, State, merge, preferred
-from tests.write.fleet import graph_at
+from tests.write.fleet import open_unhealed
 
 
 def event(what: str) -> None:
@@ -173,7 +173,7 @@ Operation: TypeAlias = (
 
 def run_at(uri: str, operation: Operation) -> None:
     """Do it in a process that opened the graph before something went wrong: it heals on the way, or not at all."""
-    operation.run(graph_at(uri))
+    operation.run(open_unhealed(uri))
 
 
 # --------------------------------------------------------------------------------------------- the graph and its model

@@ -17,12 +17,12 @@ from omnigraph.maintain.cleanup import Cleaned, cleanup, parse_age
 from omnigraph.maintain.orphans import ReclaimKind
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.rows import MAIN
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
-from omnigraph.storage.versions import version_numbers
+from omnigraph.storage.table import version_numbers
 from tests.maintain.ports import AT_ONCE, add, cleanup_now, remove, shown
-from tests.write.writers import right_after
+from tests.write.writers import run_right_after
 
 
 def sizes(graph: Graph) -> dict[str, int]:
@@ -245,7 +245,7 @@ def test_a_writer_that_took_too_long_begins_again(ports: Graph) -> None:
         add(other, "q2")
         cleanup_now(other, 1)
 
-    with right_after("table.stage", "nodes", overtake):
+    with run_right_after("table.stage", "nodes", overtake):
         add(ports, "late")
     assert {"q1", "q2", "late"} <= set(shown(ports)[0])
 

@@ -15,10 +15,10 @@ from omnigraph.maintain import optimize as module
 from omnigraph.maintain.optimize import CompactionOperation, optimize
 from omnigraph.read.search.vectors import find_nearest_rows, has_vector_index
 from omnigraph.storage.location import Location
-from omnigraph.storage.searching import vectors_near
-from omnigraph.write.commit.section import CommitOptions, commit
+from omnigraph.storage.row_search import vectors_near
+from omnigraph.write.commit.section import CommitOptions, commit_operation
 from tests.maintain.ports import add, append_by_another_program, fragments, remove, shown
-from tests.write.writers import failing_at, right_after
+from tests.write.writers import fail_at, run_right_after
 
 
 def test_the_same_rows_in_fewer_pieces_with_whole_indexes(ports: Graph) -> None:
@@ -86,7 +86,7 @@ def test_a_branch_has_only_what_it_owns_optimized(ports: Graph) -> None:
     nothing = ports.optimize("dev")
     assert nothing.commits == ()
     assert {table.skipped for table in nothing.tables} == {
-        "the table is that of branch 'main' until something is written to it here"
+        "branch 'main' owns the table until this branch writes to it"
     }
     add(ports, "q1", "dev")
     before = shown(ports, "dev"), shown(ports)
@@ -98,7 +98,7 @@ def test_a_branch_has_only_what_it_owns_optimized(ports: Graph) -> None:
 
 def test_a_table_that_moved_is_tried_again(ports: Graph) -> None:
     other = omnigraph.open(ports.uri)
-    with right_after("table.stage", "nodes", lambda: add(other, "late")):
+    with run_right_after("table.stage", "nodes", lambda: add(other, "late")):
         result = ports.optimize()
     assert [table.skipped for table in result.tables] == [None, None]
     assert fragments(ports) == {"edge:Near": 1, "node:Port": 1}
@@ -145,7 +145,7 @@ def test_what_another_program_did_is_left_for_repair(ports: Graph) -> None:
 
 def test_a_failed_compaction_is_taken_back(ports: Graph) -> None:
     before = shown(ports)
-    with failing_at("table.commit", "before", "edges"), pytest.raises(StorageError, match="injected"):
+    with fail_at("table.commit", "before", "edges"), pytest.raises(StorageError, match="injected"):
         ports.optimize()
     assert shown(ports) == before
     assert fragments(ports) == {"edge:Near": 12, "node:Port": 12}
@@ -169,7 +169,7 @@ def test_deleted_vectors_do_not_take_the_places_of_others(tmp_path: Path) -> Non
     graph.mutate('query gone() { delete Spot where code < "s30" }')
     # What an optimize that died before the indexes leaves.
     terms = CommitOptions(schema_ir_hash=graph._manifest.schema_hash())
-    assert commit(graph._manifest, CompactionOperation(("node:Spot",)), terms).commit is not None
+    assert commit_operation(graph._manifest, CompactionOperation(("node:Spot",)), terms).commit is not None
     table, origin = graph.snapshot().table("Spot"), np.zeros(2, np.float32)
     assert has_vector_index(table, "at"), "it is older than the compaction"
     assert vectors_near(table, "at", origin, 19).num_rows < 19

@@ -13,13 +13,13 @@ import omnigraph
 from omnigraph.errors import DriftDetected, RecoveryError
 from omnigraph.graph import Graph
 from omnigraph.maintain.repair import FORCE_ACTOR, REPAIR_ACTOR, DriftKind
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.write.commit.audit import RecoveryKind
 from tests.crash import kill_at, record
 from tests.deleting import delete_where
 from tests.graphs import written
 from tests.maintain.ports import add, append_by_another_program, fragments, shown, uri_of
-from tests.write.fleet import graph_at
+from tests.write.fleet import open_unhealed
 
 
 def kinds(graph: Graph) -> dict[str, DriftKind]:
@@ -118,7 +118,7 @@ def test_refused_while_a_write_is_unfinished(ports_template: Path, tmp_path: Pat
     steps = record(add_at, str(shutil.copytree(ports_template, tmp_path / "recorded.og")))
     publish = next(step.number for step in steps if step.name == "table.merge")
     kill_at(add_at, (uri,), publish, "before")
-    graph = graph_at(uri)
+    graph = open_unhealed(uri)
     before = written(graph)
     with pytest.raises(RecoveryError, match="unfinished"):
         graph.repair(confirm=True, force=True)
@@ -128,4 +128,4 @@ def test_refused_while_a_write_is_unfinished(ports_template: Path, tmp_path: Pat
 
 
 def add_at(uri: str) -> None:
-    add(graph_at(uri), "q1")
+    add(open_unhealed(uri), "q1")

@@ -19,14 +19,14 @@ from omnigraph.errors import HistoryGone
 from omnigraph.graph import Graph
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.manifest.branches import fork_table
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.failpoints import When
 from omnigraph.storage.locks import branch_lock
 from omnigraph.write.commit.sidecars import list_sidecars
 from tests.crash import fresh_copy, kill_at, record, run
 from tests.deleting import delete_where
 from tests.maintain.ports import AT_ONCE, Shown, add, fragments, make_template, shown, uri_of
-from tests.write.fleet import graph_at
+from tests.write.fleet import open_unhealed
 
 KEPT = 2
 
@@ -46,7 +46,7 @@ def leave_as_it_is(graph: Graph) -> None:
 
 
 def optimize_at(uri: str) -> None:
-    graph_at(uri).optimize()
+    open_unhealed(uri).optimize()
 
 
 def is_optimized(graph: Graph) -> None:
@@ -67,7 +67,7 @@ def leave_leftovers(graph: Graph) -> None:
 
 
 def cleanup_at(uri: str) -> None:
-    cleanup(graph_at(uri)._manifest, KEPT, confirm=True, stale_after=AT_ONCE, grace=AT_ONCE)
+    cleanup(open_unhealed(uri)._manifest, KEPT, confirm=True, stale_after=AT_ONCE, grace=AT_ONCE)
 
 
 def is_clean(graph: Graph) -> None:
@@ -87,7 +87,7 @@ def leave_drift(graph: Graph) -> None:
 
 
 def repair_at(uri: str) -> None:
-    graph_at(uri).repair(confirm=True)
+    open_unhealed(uri).repair(confirm=True)
 
 
 def is_repaired(graph: Graph) -> None:

@@ -25,15 +25,15 @@ from omnigraph.maintain.orphans import (
     sum_file_sizes,
 )
 from omnigraph.maintain.retention import READER_GRACE, RetentionPlan, RetentionPolicy, plan_retention
-from omnigraph.manifest.branches import branch_names, names_any
-from omnigraph.manifest.handle import DIRECTORY, Manifest
+from omnigraph.manifest.branches import names_any
+from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names
+from omnigraph.manifest.opening import SCHEMA_APPLY_LOCK
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
-from omnigraph.manifest.schema_lock import SCHEMA_APPLY_LOCK
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
+from omnigraph.storage.lance_internals import VERSIONS_FOLDER
 from omnigraph.storage.locks import Held, branch_lock, refs_lock
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.pinned import BranchRef, Table, open_table
-from omnigraph.storage.versions import freed_by_dropping, version_numbers
+from omnigraph.storage.table import BranchRef, Table, freed_by_dropping, open_table, version_numbers
 from omnigraph.write.commit import heal, heal_all
 
 DEFAULT_KEEP: Final = 10
@@ -148,7 +148,9 @@ class _Cleanup:
         for name in branch_names(self.manifest):
             found |= {location: key for key, location in self.manifest.view(name).tables.locations.items()}
         there = [(key, location) for location, key in sorted(found.items())]
-        return [(key, location) for key, location in there if self.manifest.objects.list(f"{location}/_versions")]
+        return [
+            (key, location) for key, location in there if self.manifest.objects.list(f"{location}/{VERSIONS_FOLDER}")
+        ]
 
     # ----------------------------------------------------------------------------------------- forks
 

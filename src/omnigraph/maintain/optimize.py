@@ -1,8 +1,8 @@
-"""Making a graph quick again: small files become large ones, indexes cover all rows, the manifest is compacted.
+"""Optimize a branch: merge small fragments into large ones, complete the indexes, compact the manifest.
 
-What the graph shows stays the same. Everything slow is staged before the branch's lock is taken, and a table that
-somebody wrote to meanwhile is tried again, a few times, and else left for the next time: writers never wait for it.
-All compactions are one commit, and all indexes a second one, since Lance puts an index on rows that lie still.
+The rows stay the same. All slow work is staged before the branch's lock is taken, so that writers never wait for it. A
+table that was written to meanwhile is tried again a few times, then left for the next run. All compactions are one
+commit and all indexes a second one: a compaction moves rows, which an index built before it would not cover.
 """
 
 from __future__ import annotations
@@ -12,22 +12,26 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeVar
 
+from lance.optimize import CompactionTask
+
 from omnigraph.errors import HistoryGone, PublishContention
-from omnigraph.maintain.compacting import plan_worthwhile_tasks, stage_compaction
+from omnigraph.manifest.contract import current_schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, commit_of
-from omnigraph.manifest.opening import current_schema
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin, pins_of
+from omnigraph.storage import table_upkeep
 from omnigraph.storage.locks import branch_lock
+from omnigraph.storage.staging import Staged
+from omnigraph.storage.table import Table
 from omnigraph.write.commit import (
     CommitOptions,
     PreparedWrite,
     TableChange,
     WriteOperation,
     WriterKind,
-    commit,
+    commit_operation,
     heal,
     heal_all,
     is_foreign_commit,
@@ -36,14 +40,17 @@ from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.indexes import DeferredIndex, EnsureIndexesOperation, IndexReport, IndexSpec, list_required_indexes
 
 _ATTEMPTS: Final = 5
-"""How often a table that others write to is tried again."""
-_BUSY: Final = f"others wrote to it {_ATTEMPTS} times meanwhile; run it again"
-_MAINTENANCE: Final = frozenset({"Rewrite", "CreateIndex"})
+"""How often a table that others write to is tried."""
+_BUSY: Final = f"others wrote to it during all {_ATTEMPTS} attempts; run it again"
+_UPKEEP_TRANSACTIONS: Final = frozenset({"Rewrite", "CreateIndex"})
+_MANY_FRAGMENTS: Final = 8
+_MAX_REWRITE_RATIO: Final = 10
+"""A large fragment is rewritten if it has at most this many times the rows that are merged into it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizedTable:
-    """What became of one table: how many pieces its rows lie in, and the columns that got an index over all rows."""
+    """The result for one table: its number of fragments, and the columns whose index was built or completed."""
 
     table_key: str
     fragments_before: int
@@ -51,12 +58,12 @@ class OptimizedTable:
     indexed: tuple[str, ...] = ()
     deferred: tuple[DeferredIndex, ...] = ()
     skipped: str | None = None
-    """Why something that is due was not done."""
+    """Why something that is due was not done; None if everything was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Optimized:
-    """What an optimize did. No commits: there was nothing to do."""
+    """The result of an optimize. Without commits, there was nothing to do."""
 
     branch: str
     tables: tuple[OptimizedTable, ...]
@@ -69,46 +76,47 @@ def optimize(
     branch: str = MAIN,
     types: Iterable[str] | None = None,
     actor: str | None = None,
-    runner: Executor = LOCAL,
+    executor: Executor = LOCAL,
 ) -> Optimized:
-    """Compact the tables that a branch owns, build what the schema means of indexes, compact the manifest."""
-    wanted = list_required_indexes(current_schema(manifest).catalog, types)
+    """Compact the tables that a branch owns, build the indexes that the schema requires, compact the manifest."""
+    required = list_required_indexes(current_schema(manifest).catalog, types)
     heal_all(manifest)
     before = take_snapshot(manifest, branch)
-    keys = tuple(key for key in dict.fromkeys(index.table_key for index in wanted) if key in before.pins)
-    terms = CommitOptions(branch, manifest.schema_hash(), actor)
-    compaction = _repeated(manifest, CompactionOperation(keys, runner), replace(terms, message="compact tables"))
-    indexing = _repeated(manifest, IndexingOperation(wanted, runner), replace(terms, message="ensure indexes"))
+    keys = tuple(key for key in dict.fromkeys(index.table_key for index in required) if key in before.pins)
+    options = CommitOptions(branch, manifest.schema_hash(), actor)
+    compaction = _run(manifest, CompactionOperation(keys, executor), replace(options, message="compact tables"))
+    indexing = _run(manifest, IndexingOperation(required, executor), replace(options, message="ensure indexes"))
     after = take_snapshot(manifest, branch)
-    found = EnsureIndexesOperation(wanted).prepare(after).outcome
-    shown = [_shown(key, before, after, found, compaction, indexing) for key in keys if key in after.pins]
-    commits = tuple(commit_of(made) for made in (*compaction.commits, *indexing.commits))
-    return Optimized(branch, tuple(shown), commits, _compact_manifest(manifest, branch))
+    report = EnsureIndexesOperation(required).prepare(after).outcome
+    tables = [_report_table(key, before, after, report, compaction, indexing) for key in keys if key in after.pins]
+    commits = tuple(commit_of(commit) for commit in (*compaction.commits, *indexing.commits))
+    return Optimized(branch, tuple(tables), commits, _compact_manifest(manifest, branch))
 
 
-def _shown(
-    key: str, before: Snapshot, after: Snapshot, found: IndexReport, compaction: _UpkeepResult, indexing: _UpkeepResult
+def _report_table(
+    key: str, before: Snapshot, after: Snapshot, report: IndexReport, compaction: _UpkeepResult, indexing: _UpkeepResult
 ) -> OptimizedTable:
-    present = {index.column for index in found.present if index.table_key == key}
+    present = {index.column for index in report.present if index.table_key == key}
     return OptimizedTable(
         key,
         len(before.table(key).fragment_rows()),
         len(after.table(key).fragment_rows()),
         tuple(column for column in indexing.columns.get(key, ()) if column in present),
-        tuple(each for each in found.deferred if each.index.table_key == key and compaction.skipped.get(key) is None),
-        compaction.skipped.get(key) or (_BUSY if key in (*compaction.left, *indexing.left) else None),
+        tuple(each for each in report.deferred if each.index.table_key == key and compaction.skipped.get(key) is None),
+        compaction.skipped.get(key) or (_BUSY if key in (*compaction.unfinished, *indexing.unfinished) else None),
     )
 
 
-# --------------------------------------------------------------------------------------------- the work
+# --------------------------------------------------------------------------------------------- operations
 
 
 @dataclass(frozen=True, slots=True)
 class UpkeepPlan:
-    """What was found to do on a snapshot: the tables, where they stood, and those that cannot be done."""
+    """What is to do on a snapshot: the tables at their pins, the tables that cannot be done, the columns to index."""
 
     pins: Mapping[str, Pin]
     skipped: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The reason by table key."""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
@@ -117,44 +125,46 @@ UpkeepOperation = TypeVar("UpkeepOperation", "CompactionOperation", "IndexingOpe
 
 @dataclass(frozen=True, slots=True)
 class CompactionOperation:
-    """Larger fragments in place of small ones, where that pays."""
+    """Merges small fragments of some tables into larger ones, where that is worthwhile."""
 
     table_keys: tuple[str, ...]
-    runner: Executor = LOCAL
+    executor: Executor = LOCAL
     kind: WriterKind = WriterKind.OPTIMIZE
     strict: bool = False
 
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[UpkeepPlan]:
-        """Look at the fragments of each table."""
+        """Find the tables whose fragments are worth compacting."""
         skipped, due = dict[str, str](), list[str]()
         for key in self.table_keys:
-            reason = _obstacle(snapshot, key)
+            reason = _find_compaction_obstacle(snapshot, key)
             if reason is not None:
                 skipped[key] = reason
             elif key in snapshot.pins and plan_worthwhile_tasks(snapshot.table(key)):
                 due.append(key)
-        changes = tuple(TableChange(key, partial(stage_compaction, runner=self.runner), is_upkeep=True) for key in due)
+        stage = partial(stage_compaction, executor=self.executor)
+        changes = tuple(TableChange(key, stage, is_upkeep=True) for key in due)
         return PreparedWrite(changes, frozenset(), UpkeepPlan({key: snapshot.pins[key] for key in due}, skipped))
 
     def restrict_to(self, table_keys: Iterable[str]) -> CompactionOperation:
-        """The same work on some tables."""
+        """Return the same operation on some of the tables."""
         return replace(self, table_keys=tuple(table_keys))
 
 
 @dataclass(frozen=True, slots=True)
 class IndexingOperation:
-    """The indexes that are missing or do not cover all rows."""
+    """Builds the indexes that are missing, and completes those that do not cover all rows."""
 
-    wanted: tuple[IndexSpec, ...]
-    runner: Executor = LOCAL
+    required: tuple[IndexSpec, ...]
+    executor: Executor = LOCAL
     kind: WriterKind = WriterKind.ENSURE_INDICES
     strict: bool = False
 
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[UpkeepPlan]:
-        """Look what is there."""
-        drifted = {key for key in dict.fromkeys(each.table_key for each in self.wanted) if _drift(snapshot, key)}
-        there = tuple(index for index in self.wanted if index.table_key not in drifted)
-        prepared = EnsureIndexesOperation(there, executor=self.runner).prepare(snapshot)
+        """Find the indexes to build, without those of tables that another program has changed."""
+        keys = dict.fromkeys(each.table_key for each in self.required)
+        drifted = {key for key in keys if _find_foreign_change(snapshot, key)}
+        buildable = tuple(index for index in self.required if index.table_key not in drifted)
+        prepared = EnsureIndexesOperation(buildable, executor=self.executor).prepare(snapshot)
         changes = tuple(replace(change, is_upkeep=True) for change in prepared.changes)
         columns: dict[str, tuple[str, ...]] = {}
         for index in prepared.outcome.built:
@@ -163,35 +173,59 @@ class IndexingOperation:
         return PreparedWrite(changes, frozenset(), UpkeepPlan(pins, columns=columns))
 
     def restrict_to(self, table_keys: Iterable[str]) -> IndexingOperation:
-        """The same work on some tables."""
-        chosen = frozenset(table_keys)
-        return replace(self, wanted=tuple(index for index in self.wanted if index.table_key in chosen))
+        """Return the same operation on some of the tables."""
+        keys = frozenset(table_keys)
+        return replace(self, required=tuple(index for index in self.required if index.table_key in keys))
 
 
-def _obstacle(snapshot: Snapshot, table_key: str) -> str | None:
-    """Why a table cannot be compacted here; None for one that can, or that the branch does not have."""
+def _find_compaction_obstacle(snapshot: Snapshot, table_key: str) -> str | None:
+    """Return why a table cannot be compacted on this branch; None if it can, or if the branch does not have it."""
     pin = snapshot.pins.get(table_key)
     if pin is None:
         return None
     owner = pin.branch or MAIN
     if owner != snapshot.branch:
-        return f"the table is that of branch '{owner}' until something is written to it here"
+        return f"branch '{owner}' owns the table until this branch writes to it"
     if not snapshot.table(table_key).stable_row_ids:
-        return "an older release made it without stable row ids"
-    return _drift(snapshot, table_key)
+        return "an older release created it without stable row ids"
+    return _find_foreign_change(snapshot, table_key)
 
 
-def _drift(snapshot: Snapshot, table_key: str) -> str | None:
-    """What stands in the way of every writer of a table: a commit that is not ours. What is ours is finished."""
+def _find_foreign_change(snapshot: Snapshot, table_key: str) -> str | None:
+    """Return an obstacle for every writer: a commit of another program beyond the pin. Our own are finished."""
     pin = snapshot.pins.get(table_key)
     if pin is None or (pin.branch or MAIN) != snapshot.branch:
         return None
     head = snapshot.table(table_key).newest()
     try:
-        foreign = any(is_foreign_commit(each) for each in head.transactions(pin.version, head.version))
+        is_foreign = any(is_foreign_commit(each) for each in head.transactions(pin.version, head.version))
     except HistoryGone:
-        foreign = True
-    return "it was changed by another program; run `omnigraph repair`" if foreign else None
+        is_foreign = True
+    return "it was changed by another program; run `omnigraph repair`" if is_foreign else None
+
+
+# --------------------------------------------------------------------------------------------- compaction
+
+
+def stage_compaction(table: Table, executor: Executor, target_rows: int | None = None) -> Staged | None:
+    """Stage the compaction of a table; None if there is nothing to gain."""
+    tasks = plan_worthwhile_tasks(table, target_rows)
+    return table_upkeep.compacted(table, executor.run(partial(table_upkeep.run_compaction, table), tasks))
+
+
+def plan_worthwhile_tasks(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:
+    """Return the tasks of a compaction that are worth the rows that they rewrite."""
+    return tuple(task for task in table_upkeep.plan_compaction(table, target_rows) if _is_worthwhile(task))
+
+
+def _is_worthwhile(task: CompactionTask) -> bool:
+    """Whether a task merges enough rows: a large fragment is not rewritten for the sake of a few."""
+    fragments = sorted(task.fragments, key=lambda fragment: fragment.physical_rows)
+    if len(fragments) == 1 or len(fragments) >= _MANY_FRAGMENTS:
+        return True
+    *small, largest = fragments
+    gained = sum(fragment.num_rows for fragment in small) + largest.num_deletions
+    return gained * _MAX_REWRITE_RATIO >= largest.num_rows
 
 
 # --------------------------------------------------------------------------------------------- attempts
@@ -199,55 +233,57 @@ def _drift(snapshot: Snapshot, table_key: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _UpkeepResult:
-    """What attempts came to: the commits, the tables that were left, and those that cannot be done."""
+    """The result of all attempts: the commits, the tables that stay to be done, and those that cannot be done."""
 
     commits: tuple[CommitRecord, ...]
-    left: frozenset[str]
+    unfinished: frozenset[str]
     skipped: Mapping[str, str]
     columns: Mapping[str, tuple[str, ...]]
 
 
-def _repeated(manifest: Manifest, work: UpkeepOperation, terms: CommitOptions) -> _UpkeepResult:
-    """Do the work; what others wrote to meanwhile is tried again on what they wrote."""
+def _run(manifest: Manifest, operation: UpkeepOperation, options: CommitOptions) -> _UpkeepResult:
+    """Run an operation; repeat it for the tables that others wrote to meanwhile."""
     commits: list[CommitRecord] = []
     skipped, columns = dict[str, str](), dict[str, tuple[str, ...]]()
-    left: frozenset[str] = frozenset()
+    unfinished: frozenset[str] = frozenset()
     for _ in range(_ATTEMPTS):
-        made, due = _attempted(manifest, work, terms)
-        commits += [] if made is None else [made]
-        skipped |= due.skipped
-        columns = {**due.columns, **columns}
-        left = frozenset(_left_out(manifest, terms.branch, made, due.pins))
-        if not left:
+        commit, plan = _attempt(manifest, operation, options)
+        commits += [] if commit is None else [commit]
+        skipped |= plan.skipped
+        columns = {**plan.columns, **columns}
+        unfinished = frozenset(_find_unfinished(manifest, options.branch, commit, plan.pins))
+        if not unfinished:
             break
-        work = work.restrict_to(left)
-    return _UpkeepResult(tuple(commits), left, skipped, columns)
+        operation = operation.restrict_to(unfinished)
+    return _UpkeepResult(tuple(commits), unfinished, skipped, columns)
 
 
-def _attempted(
-    manifest: Manifest, work: WriteOperation[UpkeepPlan], terms: CommitOptions
+def _attempt(
+    manifest: Manifest, operation: WriteOperation[UpkeepPlan], options: CommitOptions
 ) -> tuple[CommitRecord | None, UpkeepPlan]:
-    result = commit(manifest, work, terms)
+    result = commit_operation(manifest, operation, options)
     return result.commit, result.outcome
 
 
-def _left_out(manifest: Manifest, branch: str, made: CommitRecord | None, due: Mapping[str, Pin]) -> Iterable[str]:
-    """The tables that the commit does not have in their new form, because they moved since it was staged."""
-    if made is None:
-        return due
-    pins = pins_of(manifest.view_at(branch, made.manifest_version))
-    return [key for key, before in due.items() if key in pins and not _was_done(manifest, before, pins[key])]
+def _find_unfinished(
+    manifest: Manifest, branch: str, commit: CommitRecord | None, planned: Mapping[str, Pin]
+) -> Iterable[str]:
+    """Return the planned tables that the commit does not change, because they were written to after staging."""
+    if commit is None:
+        return planned
+    pins = pins_of(manifest.view_at(branch, commit.manifest_version))
+    return [key for key, before in planned.items() if key in pins and not _is_done(manifest, before, pins[key])]
 
 
-def _was_done(manifest: Manifest, before: Pin, after: Pin) -> bool:
+def _is_done(manifest: Manifest, before: Pin, after: Pin) -> bool:
     if after.version != before.version + 1 or after.branch != before.branch:
         return False
-    (made,) = open_pin(manifest, after).transactions(before.version, after.version)
-    return made.operation in _MAINTENANCE
+    (transaction,) = open_pin(manifest, after).transactions(before.version, after.version)
+    return transaction.operation in _UPKEEP_TRANSACTIONS
 
 
 def _compact_manifest(manifest: Manifest, branch: str) -> bool:
-    """Compact the manifest of a branch, under its lock, where that pays; whether it was."""
+    """Compact the manifest of a branch under its lock if that is worthwhile, and return whether it was."""
     with branch_lock(manifest.location, branch, manifest.locks) as held:
         heal(manifest, held, branch)
         for _ in range(_ATTEMPTS):
@@ -256,6 +292,6 @@ def _compact_manifest(manifest: Manifest, branch: str) -> bool:
             try:
                 return manifest.compacted(view).version != view.version
             except PublishContention:
-                # A holder of the lease that woke up late: it publishes no more than once.
+                # An earlier lease holder that woke up late; it publishes at most once.
                 continue
     return False

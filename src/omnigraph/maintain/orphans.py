@@ -7,23 +7,21 @@ random: one that no version of any branch names is nobody's, in whichever folder
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from omnigraph.manifest.handle import Manifest
+from omnigraph.storage.lance_internals import NeededFiles, is_detached_version
 from omnigraph.storage.objects import ObjectInfo, Objects
-from omnigraph.storage.pinned import open_table
-from omnigraph.storage.versions import tracked_files
+from omnigraph.storage.table import open_table, tracked_files
 
 STALE_AFTER: Final = timedelta(days=7)
 LOADING: Final = "loading"
 """The folder beside the graph where loads on Spark keep what no graph shows."""
 _OF_A_LOAD: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}/")
-_DETACHED: Final = re.compile(r"_versions/d[^/]*\.manifest")
-_SWEPT: Final = ("data/", "_deletions/", "_transactions/", "_indices/")
 
 
 class ReclaimKind(StrEnum):
@@ -87,32 +85,20 @@ def list_dataset_files(manifest: Manifest, location: str) -> DatasetFiles:
 
 def find_orphans(found: DatasetFiles, now: datetime, age: timedelta) -> Iterator[OrphanFile]:
     """What no version needs and is old enough."""
-    stems = {path.removesuffix(".lance") for path in found.needed if path.startswith("data/")}
-    indexes = {_first_two(path) for path in found.needed if path.startswith("_indices/")}
+    needed = NeededFiles(found.needed)
     for info in found.files:
         if now - info.modified < age:
             continue
         branch, path = found.locate(info)
-        kind = ReclaimKind.FORKS if branch is None else _kind_of(path, found.needed, stems, indexes)
+        kind = ReclaimKind.FORKS if branch is None else _kind_of(path, needed)
         if kind is not None:
             yield OrphanFile(kind, info)
 
 
-def _kind_of(
-    path: str, needed: Collection[str], stems: Collection[str], indexes: Collection[str]
-) -> ReclaimKind | None:
-    if _DETACHED.fullmatch(path):
+def _kind_of(path: str, needed: NeededFiles) -> ReclaimKind | None:
+    if is_detached_version(path):
         return ReclaimKind.DETACHED
-    if not path.startswith(_SWEPT) or path in needed:
-        return None
-    # Large blobs lie in a folder that is named like the file of their rows; of an index every file is needed.
-    if _first_two(path) in indexes or _first_two(path).removesuffix(".lance") in stems:
-        return None
-    return ReclaimKind.STAGED
-
-
-def _first_two(path: str) -> str:
-    return "/".join(path.split("/", 2)[:2])
+    return ReclaimKind.STAGED if needed.is_orphan(path) else None
 
 
 def find_dead_loads(manifest: Manifest, now: datetime, age: timedelta) -> tuple[Objects, list[OrphanFile]]:

@@ -7,28 +7,24 @@ not reached is found by the next run.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
 
 from omnigraph.errors import Unsupported
 from omnigraph.manifest.handle import Manifest
-from omnigraph.storage.lance_internals import lies_in, moved_to, noted_in, with_notes
+from omnigraph.storage.lance_internals import dataset_of_branch_version, lies_in, moved_to, noted_in, with_notes
 from omnigraph.storage.locks import refs_lock
-
-_OF_A_BRANCH: Final = re.compile(r"(?P<location>.+?)/tree/.+/_versions/[^/]+\.manifest")
 
 
 def find_relocated_files(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """The files that note another folder, each with the folder of its dataset within the graph."""
     for info in manifest.objects.list():
-        found = _OF_A_BRANCH.fullmatch(info.path)
-        data = None if found is None else manifest.objects.get(info.path)
-        if found is not None and data is not None:
-            uri = manifest.location.join(found["location"])
+        location = dataset_of_branch_version(info.path)
+        data = None if location is None else manifest.objects.get(info.path)
+        if location is not None and data is not None:
+            uri = manifest.location.join(location)
             if not all(lies_in(noted, uri) for noted in noted_in(data)):
-                yield info.path, found["location"]
+                yield info.path, location
 
 
 def relocate_branches(manifest: Manifest, *, confirm: bool) -> int:

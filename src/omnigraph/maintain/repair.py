@@ -16,14 +16,13 @@ from ulid import ULID
 
 from omnigraph.errors import HistoryGone, NotFound, RecoveryError
 from omnigraph.maintain.relocation import relocate_branches
-from omnigraph.manifest.branches import branch_names
-from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit, commit_of
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, entry_of, open_pin, pins_of
 from omnigraph.storage.locks import Held, branch_lock
-from omnigraph.storage.pinned import Committed, Table, open_table
+from omnigraph.storage.table import Committed, Table, open_table
 from omnigraph.write.commit import (
     TableHead,
     audit_discarded_drift,

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from omnigraph.errors import StorageError
 from omnigraph.language.values import to_microseconds
-from omnigraph.manifest.branches import branch_names
-from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.lineage import CREATED_VERSION, merge_bases
 from omnigraph.manifest.rows import MAIN, TABLE_TOMBSTONE, TABLE_VERSION, CommitRecord
 from omnigraph.manifest.snapshot import pins_of

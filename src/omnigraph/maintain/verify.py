@@ -29,9 +29,8 @@ from omnigraph.maintain.repair import Drift, find_drift
 from omnigraph.maintain.verify_blobs import check_blobs
 from omnigraph.maintain.verify_rules import MOST_VIOLATIONS, check_rules
 from omnigraph.manifest import contract
-from omnigraph.manifest.branches import branch_names
-from omnigraph.manifest.handle import DIRECTORY, Manifest
-from omnigraph.manifest.opening import current_schema, schema_of
+from omnigraph.manifest.contract import current_schema, schema_of
+from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin, pins_of

@@ -11,7 +11,7 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows import EXTERNAL_BLOB, blob_properties_of, descriptors_of, measure_blob
 from omnigraph.storage.columns import column_of, to_list
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
+from omnigraph.storage.table import ROW_ADDRESS, Table
 
 MOST_BROKEN: Final = 1_000
 """So many are listed of one branch; whoever has more has another problem."""

@@ -16,7 +16,7 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, places, to_list
 from omnigraph.storage.keys import ids_of
 from omnigraph.storage.lagging_columns import read_declared_column
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.table import Table
 from omnigraph.write.rules import IncomingMode, RowChanges, check_changes, check_rows, list_rule_columns, type_of_table
 from omnigraph.write.spill import spill_rows
 
