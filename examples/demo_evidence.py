@@ -16,16 +16,14 @@ from demo_page import indented, title
 
 import omnigraph as og
 from omnigraph.cli.app import main as cli
-from omnigraph.cli.steps import in_words
+from omnigraph.cli.render.migration import describe_step
 from omnigraph.errors import MergeConflicts, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.language.query import CompiledQuery, compile_query, explain, lint_queries, parse_queries
-from omnigraph.language.query.typed import TypedRead
+from omnigraph.language.query import CompiledQuery, TypedRead, compile_query, explain, lint_queries, parse_queries
 from omnigraph.language.schema import Schema, parse_schema, plan_migration
 from omnigraph.language.source import Source
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.write.merge.resolution_file import write_resolution
-from omnigraph.write.merge.run import MergeResult
+from omnigraph.write.merge import MergeResult, write_resolution
 
 PROJECT = Path(__file__).parent / "evidence"
 QUERY_FILES = tuple(PROJECT / name for name in ("questions.gq", "search.gq", "curation.gq"))
@@ -97,7 +95,7 @@ def show_migration(old: Schema, new: Schema) -> None:
     """The steps to the second version."""
     title("From evidence.pg to evidence_v2.pg")
     for step in plan_migration(old.ir, new.ir).steps:
-        print(f"  {step.tier:<11}  {in_words(step)}")
+        print(f"  {step.tier:<11}  {describe_step(step)}")
 
 
 def show_graph(place: Path) -> None:

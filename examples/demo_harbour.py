@@ -25,8 +25,7 @@ from omnigraph.errors import SparkUnavailable, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.pipeline.file import read_pipeline
 from omnigraph.pipeline.plan import plan_pipeline
-from omnigraph.spark.pipeline.progress import PipelineStep
-from omnigraph.spark.pipeline.run import PipelineResult, run_pipeline
+from omnigraph.spark.pipeline import PipelineResult, PipelineStep, run_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

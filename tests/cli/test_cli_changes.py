@@ -102,7 +102,7 @@ def test_a_poll_that_fails_leaves_the_file_alone(omnigraph: Command, tmp_path: P
     kept = file.read_text()
     answer = omnigraph(*POLL, "--cursor", str(file), "--branch", BRANCH, *GRAPH)
     assert (answer.code, answer.out) == (1, "")
-    assert "the cursor is of branch 'main', not of 'review/june'\nhint: " in answer.err
+    assert "the cursor belongs to branch 'main', not to 'review/june'\nhint: " in answer.err
     assert file.read_text() == kept
 
 
@@ -124,7 +124,7 @@ def test_a_baseline_begins_anew(omnigraph: Command, stocked: Stocked, tmp_path: 
     [
         (["poll", "--start", "soon"], 1, "parameter_error", "start is 'soon'"),
         (["poll", "--start", "after:nope"], 1, "not_found", "no commit, version, date or tag 'nope'"),
-        (["poll", "--cursor", "ogc1.xyz"], 1, "parameter_error", "is no cursor"),
+        (["poll", "--cursor", "ogc1.xyz"], 1, "parameter_error", "is not a cursor"),
         (["poll", "--cursor", "ogc1.xyz", "--start", "now"], 2, "parameter_error", "both say where to start"),
         (["poll", "--cursor", "."], 1, "parameter_error", "the cursor cannot be read from ."),
         (["poll", "--cursor", "missing/x"], 1, "not_found", "there is no folder 'missing'"),

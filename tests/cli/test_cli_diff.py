@@ -12,7 +12,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import Json
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_writes as tables
 from tests.cli.conftest import BRANCH, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
@@ -146,7 +146,7 @@ def test_moments_other_than_branches(omnigraph: Command, stocked: Stocked) -> No
         (["nobody"], 1, "no branch, commit, version, date or tag 'nobody'"),
         (["main", "review/jun"], 1, "did you mean 'review/june'?"),
         (["v99"], 1, "has no manifest version 99"),
-        ([BRANCH, "--type", "Persn"], 1, "neither moment has a type 'Persn'"),
+        ([BRANCH, "--type", "Persn"], 1, "neither snapshot has a type 'Persn'"),
         ([BRANCH, "--format", "xml"], 2, "xml"),
         ([BRANCH, "--format", "csv", "--json"], 2, "--json and --format csv cannot be used together"),
     ],

@@ -60,7 +60,7 @@ def test_json_has_the_documented_keys(omnigraph: Command, stocked: Stocked) -> N
         (["--type", "Persn"], 1, "did you mean 'Person'?"),
         (["--branch", "nope"], 1, "no branch 'nope'"),
         (["-o", "nowhere/x.jsonl"], 1, "there is no folder 'nowhere'"),
-        (["-o", "brain.og", "--format", "parquet"], 1, "there is something at 'brain.og' already"),
+        (["-o", "brain.og", "--format", "parquet"], 1, "'brain.og' already exists"),
     ],
     ids=str,
 )

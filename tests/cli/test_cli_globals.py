@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.cli.global_options import split_globals
 from omnigraph.cli.render.output import JsonOutput
 from omnigraph.cli.session import VARIABLE, Session, read_storage_options
-from omnigraph.cli.global_options import split_globals
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import refs_lock
-from omnigraph.storage.waiting import Deadline
+from omnigraph.storage.locks.leases import Deadline
 from tests.cli.conftest import Command, Stocked, error_of
 
 

@@ -201,8 +201,8 @@ def test_a_run_is_merged_when_its_checks_pass(
 ) -> None:
     assert spark.catalog.currentDatabase() == "default"
     # However few the rows are, executors merge them.
-    monkeypatch.setattr(merge, "FEW_ROWS", 0)
-    monkeypatch.setattr(merge, "HERE", NOBODY)
+    monkeypatch.setattr(merge, "LOCAL_MERGE_ROWS", 0)
+    monkeypatch.setattr(merge, "LOCAL_MERGE_ENGINE", NOBODY)
     text = changed("from: main", "from: main, on_error: quarantine, merge_into: main")
     write_pipeline(folder, changed("name: young, params: {limit: 18}", "name: old, params: {limit: 35}", text))
     failed = omnigraph("pipeline", "run", FILE)

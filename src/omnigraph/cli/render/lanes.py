@@ -31,7 +31,7 @@ def draw_lanes(commits: Sequence[Commit]) -> Iterator[Row]:
         here = [lane for lane, expected in enumerate(lanes) if expected == commit.id]
         lane = here[0] if here else _free(lanes, 0)
         for meeting in here[1:]:
-            yield Row(_joining(lanes, lane, meeting, "╯"), None)
+            yield Row(_draw_crossing(lanes, lane, meeting, "╯"), None)
             lanes[meeting] = None
         lanes[lane] = commit.id
         yield Row(_row(lanes, {lane: "●"}), commit)
@@ -39,18 +39,18 @@ def draw_lanes(commits: Sequence[Commit]) -> Iterator[Row]:
         lanes[lane] = next(iter(commit.parents), None)
         for parent in commit.parents[1:]:
             if parent in known:
-                yield Row(_part(lanes, lane, parent), None)
+                yield Row(_draw_split(lanes, lane, parent), None)
         while lanes and lanes[-1] is None:
             lanes.pop()
 
 
-def _part(lanes: list[str | None], lane: int, parent: str) -> Text:
+def _draw_split(lanes: list[str | None], lane: int, parent: str) -> Text:
     """Draw the line from a merge commit to its second parent: into a lane that leads there, or into a new one."""
     if parent in lanes:
-        return _joining(lanes, lane, lanes.index(parent), "┤")
+        return _draw_crossing(lanes, lane, lanes.index(parent), "┤")
     other = _free(lanes, lane + 1)
     lanes[other] = parent
-    return _joining(lanes, lane, other, "╮")
+    return _draw_crossing(lanes, lane, other, "╮")
 
 
 def _free(lanes: list[str | None], start: int) -> int:
@@ -62,7 +62,7 @@ def _free(lanes: list[str | None], start: int) -> int:
     return len(lanes) - 1
 
 
-def _joining(lanes: Sequence[str | None], lane: int, other: int, end: str) -> Text:
+def _draw_crossing(lanes: Sequence[str | None], lane: int, other: int, end: str) -> Text:
     """Draw a line from one lane to another; the lanes in between pass below it."""
     left, right = sorted((lane, other))
     marks = {left: "├", right: "┤" if other < lane else end}

@@ -14,6 +14,7 @@ from omnigraph.language.schema import (
     DropProperty,
     DropType,
     ExtendEnum,
+    MigrationStep,
     NarrowEnum,
     PatternRule,
     PropertyStep,
@@ -22,7 +23,6 @@ from omnigraph.language.schema import (
     RenameProperty,
     RenameType,
     RequireProperty,
-    Step,
     UnsupportedChange,
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
@@ -31,7 +31,7 @@ from omnigraph.language.schema import (
 from omnigraph.language.syntax import quote_string
 
 
-def describe_step(step: Step) -> str:
+def describe_step(step: MigrationStep) -> str:
     """Describe a step in a few words."""
     match step:
         case PropertyStep():
@@ -49,7 +49,7 @@ def describe_step(step: Step) -> str:
             return _describe_type_step(step)
 
 
-def _describe_type_step(step: Step) -> str:
+def _describe_type_step(step: MigrationStep) -> str:
     match step:
         case AddType():
             return f"add {step.type_kind} {step.name}"
