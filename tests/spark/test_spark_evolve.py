@@ -11,7 +11,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import ReadOnly, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.spark.load import incoming as load_incoming
+from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.write.commit.section import CATCH_UP_MESSAGE
 from tests.write.evolve.evolving import BEFORE, load, make, people, with_change
 

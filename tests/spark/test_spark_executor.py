@@ -11,7 +11,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import NotFound, ReadOnly, StorageError
 from omnigraph.graph import Graph
-from omnigraph.maintain.compacting import stage_compaction
+from omnigraph.maintain.optimize import stage_compaction
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.storage import table_writes as tables
 from omnigraph.write import indexes

@@ -8,7 +8,7 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import ValidationError
-from omnigraph.spark.load import incoming as load_incoming
+from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.merge import run as merge
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects

@@ -13,7 +13,7 @@ from omnigraph.errors import ParameterError, ReadOnly
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import Source
 from omnigraph.maintain.optimize import Optimized, optimize
-from omnigraph.manifest import opening, references
+from omnigraph.manifest import contract, references
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
@@ -59,7 +59,7 @@ class SparkGraph:
     def snapshot(self, branch: str = MAIN, at: Reference | None = None) -> SparkSnapshot:
         """Return the graph at one moment: now, or at a commit, a manifest version or a time."""
         snapshot = references.take_snapshot(self.manifest, branch, at)
-        catalog = opening.schema_of(self.manifest, snapshot.schema_ir_hash).catalog
+        catalog = contract.schema_of(self.manifest, snapshot.schema_ir_hash).catalog
         return SparkSnapshot(self.session, snapshot, catalog, self.manifest.location)
 
     def nodes(
@@ -135,7 +135,7 @@ class SparkGraph:
         given = LoadInput(source, nodes or {}, edges or {})
         options = LoadOptions(mode, on_error, rejects, "spark", check, indexes, from_branch)
         commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
-        return load(self.session, self.manifest, opening.current_schema(self.manifest), given, options, commit_options)
+        return load(self.session, self.manifest, contract.current_schema(self.manifest), given, options, commit_options)
 
     def diff(
         self, a: Reference, b: Reference | None = None, *, types: Iterable[str] | None = None, branch: str = MAIN
@@ -171,7 +171,7 @@ class SparkGraph:
         options = merges.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
         with open_merge_engine(self.session, self.manifest) as engine:
             return merges.merge(
-                self.manifest, opening.current_schema(self.manifest), source, options, commit_options, engine
+                self.manifest, contract.current_schema(self.manifest), source, options, commit_options, engine
             )
 
     def revert(
@@ -196,7 +196,7 @@ class SparkGraph:
         options = merges.MergeOptions(by, prefer, resolve, dry_run)
         with open_merge_engine(self.session, self.manifest) as engine:
             return merges.revert(
-                self.manifest, opening.current_schema(self.manifest), ref, side, options, commit_options, engine
+                self.manifest, contract.current_schema(self.manifest), ref, side, options, commit_options, engine
             )
 
     def ensure_indexes(

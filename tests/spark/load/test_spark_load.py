@@ -26,7 +26,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph import Graph
 from omnigraph.spark import engine as engines
-from omnigraph.spark.load import incoming as load_incoming
+from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
 from omnigraph.write.load.load_operation import LoadMode
 from omnigraph.write.load.run import Engine

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from omnigraph.spark.load import incoming as load_incoming
+from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.write.load.load_operation import LoadMode
 from tests import test_cases
 from tests.case_expectations import Mismatch

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import omnigraph
 from omnigraph.errors import ValidationError
 from omnigraph.graph import Graph
-from omnigraph.spark.load import incoming as load_incoming
+from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load import proofs as load_proofs
 from omnigraph.spark.load import set_rules
 from omnigraph.spark.load.changed_table import ChangedSparkTable
@@ -138,7 +138,7 @@ def test_a_part_shows_no_more_than_is_so(
     texts = dict(zip(load_proofs._Role, (counted, there, needed), strict=True))
     held = {load_proofs._ColumnRead(0, role, ("id",)): [pa.array(each, pa.string())] for role, each in texts.items()}
     (doubted,) = load_proofs._run_checks([most, 1], load_proofs._pack_values(held, 1))
-    assert doubted.to_pydict() == {"claim": [] if holds else [0]}
+    assert doubted.to_pydict() == {"check": [] if holds else [0]}
 
 
 # --------------------------------------------------------------------------------------------- parts of texts

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 import omnigraph
-from omnigraph.spark.load import incoming as load_incoming
+from omnigraph.spark.load import incoming_rows as load_incoming
 
 folder = Path(sys.argv[1])
 settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.speculation": "true"}

@@ -17,7 +17,7 @@ from omnigraph.errors import Conflict, MergeConflicts, ReadOnly, StorageError, V
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import MAIN
 from omnigraph.spark.graph import SparkGraph
-from omnigraph.spark.load import incoming as load_incoming
+from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load import staging as load_staging
 from omnigraph.spark.load.set_rules import check_changes
 from omnigraph.spark.merge import run as merge
@@ -58,8 +58,8 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
 class _Nobody:
     """What is not to be done in this process."""
 
-    def merge_tables(self, sides: MergeSnapshots, base: MergeBase, by: By, choices: ConflictResolver) -> NoReturn:
-        raise AssertionError("the executors were not asked", sides, base, by, choices)
+    def merge_tables(self, sides: MergeSnapshots, base: MergeBase, by: By, resolver: ConflictResolver) -> NoReturn:
+        raise AssertionError("the executors were not asked", sides, base, by, resolver)
 
 
 NOBODY = _Nobody()

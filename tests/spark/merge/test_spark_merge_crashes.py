@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.spark.load import incoming as load_incoming
+from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.merge import run as merge
 from omnigraph.storage.failpoints import _arming
 from omnigraph.storage.locks import LockSettings

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
-from omnigraph.spark.load import incoming as load_incoming
+from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.merge import run as merge
 from omnigraph.spark.merge import shuffle
 from tests.write.merge.merging import person

@@ -1,8 +1,7 @@
-"""Loads on Spark: executors read, check and write the rows; the driver makes one commit of them."""
+"""Load on Spark: executors read, check and write the rows; the driver makes one commit of them."""
 
-from omnigraph.spark.inputs import is_spark_frame, list_paths, total_size
 from omnigraph.spark.load.changed_table import FragmentRows, RowReader
-from omnigraph.spark.load.incoming import BlockLines, DistributedRows, SourceRun, StagedPlaces
+from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces
 from omnigraph.spark.load.proofs import assign_partitions
 from omnigraph.spark.load.run import load
 from omnigraph.spark.load.scratch import create_scratch_table
@@ -19,9 +18,6 @@ __all__ = [
     "assign_partitions",
     "check_changes",
     "create_scratch_table",
-    "is_spark_frame",
-    "list_paths",
     "load",
     "stage_rows",
-    "total_size",
 ]

@@ -1,4 +1,4 @@
-"""One table before and after a change on Spark, in the parts that set rules speak of, as executors read them."""
+"""Read one table before and after a change on executors, in the parts that set rules refer to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.executor import ROWS_PER_TASK, FragmentTask, map_fragments
-from omnigraph.spark.load.incoming import DistributedRows
+from omnigraph.spark.load.incoming_rows import DistributedRows
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.storage.lagging_columns import read_declared_column
@@ -30,9 +30,9 @@ _NONE: Final[Values] = cast("Values", pa.array([], pa.string()))
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """How a task reads rows: columns in the types of the schema, without the rows of some ids.
+    """Reads columns in the types of the schema, without the rows of some ids.
 
-    ``type`` is None where only ids are read.
+    ``type`` is None if only ids are read.
     """
 
     schema: pa.Schema
@@ -40,28 +40,28 @@ class RowReader:
     type: NodeType | EdgeType | None = None
 
     def read(self, table: Table, fragments: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of some fragments. A table of a branch may lag behind the schema."""
-        there = set(table.schema.names)
-        # The id stands for the rows where the table has none of the columns.
-        names = dict.fromkeys(name for name in (*columns, "id") if name in there)
+        """Read the rows of some fragments. The table of a lagging branch may lack columns."""
+        stored = set(table.schema.names)
+        # The id gives the number of rows if the table has none of the columns.
+        names = dict.fromkeys(name for name in (*columns, "id") if name in stored)
         for batch in table.scan(list(names), in_fragments=fragments):
             kept = batch.filter(is_not_among(column_of(batch, "id"), self.without)) if len(self.without) else batch
             yield self._to_schema(kept, columns)
 
     def _to_schema(self, rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-        shaped: dict[str, Values] = {}
+        converted: dict[str, Values] = {}
         for name in names:
             type_ = cast("pa.DataType", self.schema.field(name).type)
             if self.type is None:
-                shaped[name] = column_of(rows, name).cast(type_)
+                converted[name] = column_of(rows, name).cast(type_)
             else:
-                shaped[name] = read_declared_column(self.type, rows, name, type_)
-        return pa.record_batch(shaped)
+                converted[name] = read_declared_column(self.type, rows, name, type_)
+        return pa.record_batch(converted)
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentRows:
-    """Rows of one table that are looked at: those of some fragments, given with the rows of each."""
+    """The rows of some fragments of a table, with the row count of each fragment."""
 
     table: Table
     fragments: Mapping[int, int]
@@ -69,36 +69,36 @@ class FragmentRows:
 
     @property
     def count(self) -> int:
-        """How many there are, about: some may be deleted, or left out."""
+        """The number of rows, at most: some may be deleted or excluded."""
         return sum(self.fragments.values())
 
-    def map(self, session: SparkSession, work: FragmentTask, columns: str) -> DataFrame:
-        """What executors make of them, in tasks of even size."""
-        return map_fragments(session, self.table, group_evenly(self.fragments, ROWS_PER_TASK), work, columns)
+    def map(self, session: SparkSession, task: FragmentTask, columns: str) -> DataFrame:
+        """Run a task over the fragments, in groups of about equal size."""
+        return map_fragments(session, self.table, group_evenly(self.fragments, ROWS_PER_TASK), task, columns)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedSparkTable:
-    """One table before and after a change: the rows that come, and the ids of rows that only go, if there are any."""
+    """One table before and after a change: the incoming rows, and the ids of rows that are only deleted, if any."""
 
     session: SparkSession
     catalog: Catalog
     snapshot: Snapshot
     table_key: str
-    coming: IncomingTable | None
+    changes: IncomingTable | None
     removed: FragmentRows | None = None
 
     @property
-    def arrival(self) -> IncomingMode | None:
-        """How rows come to it, if any do."""
-        return self.coming and self.coming.mode
+    def mode(self) -> IncomingMode | None:
+        """How the incoming rows are written, if there are any."""
+        return self.changes and self.changes.mode
 
     def read_relation(self, relation: Relation) -> DataFrame:
-        """One part of the table, in the columns of a rule; one that is not known to be empty."""
+        """Read the relation of a rule: one part of the table, which is not known to be empty."""
         if relation.part is TablePart.INCOMING:
             return self._read_texts(self.incoming(), relation)
         pinned = self._read_texts(self.pinned(), relation)
-        match relation.part, self.arrival:
+        match relation.part, self.mode:
             case TablePart.DELETED, IncomingMode.UPSERT:
                 assert self.removed is not None
                 return pinned.join(self._read_texts(self.removed, _IDS), "id", "left_semi")
@@ -110,37 +110,37 @@ class ChangedSparkTable:
                 return pinned
 
     def is_empty(self, part: TablePart) -> bool:
-        """Whether it is known without a look that a part has no rows."""
+        """Return whether a part is known to be empty without reading it."""
         if part is TablePart.INCOMING:
-            return self.coming is None or not self.coming.rows.count
-        if part is TablePart.SUPERSEDED and self.arrival is IncomingMode.UPSERT and self._replaces_nothing:
+            return self.changes is None or not self.changes.rows.count
+        if part is TablePart.SUPERSEDED and self.mode is IncomingMode.UPSERT and self._replaces_nothing:
             return True
         return not self.depends_on_pin(part) or not self.snapshot.pins[self.table_key].row_count
 
     def depends_on_pin(self, part: TablePart) -> bool:
-        """Whether a part is made of rows of the pinned version."""
+        """Return whether a part consists of rows of the pinned version."""
         if self.table_key not in self.snapshot.pins:
             return False
         match part:
             case TablePart.INCOMING:
                 return False
             case TablePart.KEPT:
-                return self.arrival is not IncomingMode.OVERWRITE
+                return self.mode is not IncomingMode.OVERWRITE
             case TablePart.SUPERSEDED:
-                return self.arrival in (IncomingMode.UPSERT, IncomingMode.OVERWRITE)
+                return self.mode in (IncomingMode.UPSERT, IncomingMode.OVERWRITE)
             case TablePart.DELETED:
-                return self.arrival is IncomingMode.OVERWRITE or self.removed is not None
+                return self.mode is IncomingMode.OVERWRITE or self.removed is not None
 
     def incoming(self) -> FragmentRows:
-        """The rows that come in."""
-        assert self.coming is not None
-        rows = cast("DistributedRows", self.coming.rows.storage)
+        """The incoming rows."""
+        assert self.changes is not None
+        rows = cast("DistributedRows", self.changes.rows.storage)
         return FragmentRows(
-            rows.detached, rows.own_fragments, RowReader(self._schema, self.coming.excluded_ids, self._type)
+            rows.detached, rows.own_fragments, RowReader(self._schema, self.changes.excluded_ids, self._type)
         )
 
     def pinned(self) -> FragmentRows:
-        """The rows that were there before, all of them."""
+        """All rows of the pinned version."""
         table = self.snapshot.table(self.table_key)
         return FragmentRows(table, table.fragment_rows(), RowReader(self._schema, _NONE, self._type))
 
@@ -149,7 +149,7 @@ class ChangedSparkTable:
         return self.is_empty(TablePart.INCOMING) and self.removed is None
 
     def _replaced_ids(self) -> DataFrame:
-        """The ids of the rows that are replaced or removed."""
+        """Read the ids of the rows that are replaced or deleted."""
         found = [] if self.is_empty(TablePart.INCOMING) else [self.incoming()]
         if self.removed is not None:
             found.append(self.removed)
@@ -165,12 +165,12 @@ class ChangedSparkTable:
 
     def _read_texts(self, rows: FragmentRows, relation: Relation) -> DataFrame:
         columns = ", ".join(f"{name} string" for name in relation.columns)
-        return rows.map(self.session, partial(_map_relation, reading=rows.reader, relation=relation), columns)
+        return rows.map(self.session, partial(_map_relation, reader=rows.reader, relation=relation), columns)
 
 
 def _map_relation(
-    table: Table, fragments: Sequence[int], *, reading: RowReader, relation: Relation
+    table: Table, fragments: Sequence[int], *, reader: RowReader, relation: Relation
 ) -> Iterator[pa.RecordBatch]:
-    """The task of some fragments: a relation of a rule, made of their rows."""
-    for rows in reading.read(table, fragments, relation.physical_columns):
+    """Task over fragments: convert their rows to the relation of a rule."""
+    for rows in reader.read(table, fragments, relation.physical_columns):
         yield relation.encode(rows)

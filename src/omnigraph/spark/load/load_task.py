@@ -1,7 +1,7 @@
-"""What an executor does with its part of a load: rows are read, checked one by one, and written as fragments.
+"""The task of a load on an executor: read rows of one partition, check the row rules, write fragments.
 
-Nothing that a task writes belongs to a version, so a task that fails, is repeated or runs twice leaves files that
-nobody sees. Only what it hands back counts, and Spark takes that of one attempt: its receipts, a few lines of JSON.
+No version contains what a task writes, so a task that fails, is repeated or runs twice leaves files that nobody sees.
+Only its reports count, a few lines of JSON, and Spark returns those of one attempt.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from omnigraph.write.rules import type_of_table
 LINE: Final = "__omnigraph_line"
 FILE: Final = "__omnigraph_file"
 BLOCK: Final = "__omnigraph_block"
-"""The columns of a source that tell where a row stands. A block is where in its file a part begins, in bytes."""
+"""The columns of a source with the position of a row. A block is the byte offset at which a split of a file starts."""
 
 REPORT_COLUMNS: Final = "partition long, kind string, body string"
 
 PLACES: Final = pa.schema([pa.field("file", pa.string()), pa.field("block", pa.int64()), pa.field("line", pa.int64())])
-"""Where rows with lines stand: a file, a block of it, and a line of the block, from 1. One row for each of them."""
+"""The place of a row that has a line: the file, the block, and the line in the block, from 1."""
 
 REJECTED: Final = pa.schema(
     [
@@ -62,27 +62,27 @@ _REPORT_SCHEMA: Final = pa.schema(
     [pa.field("partition", pa.int64()), pa.field("kind", pa.string()), pa.field("body", pa.string())]
 )
 _MAX_BUFFERED_REJECTED: Final = 10_000
-"""So many rejected records are held by a task at most."""
+"""The most rejected records that a task buffers."""
 
 
 class ReportKind(StrEnum):
-    """What a task tells about its part."""
+    """What a report of a task is about."""
 
     ROWS = "rows"
     """Rows of one table, in fragments."""
     BLOCK = "block"
-    """How many lines a block of a file has."""
+    """The number of lines in a block of a file."""
     VIOLATION = "violation"
-    """One example of what is wrong."""
+    """One example of a violation."""
     COUNTS = "counts"
-    """How often each rule was broken, whether there is an example of it or not."""
+    """The number of violations of each rule, with or without examples."""
     REJECTED = "rejected"
     """Rejected records, in fragments."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableAddress:
-    """A pinned table that a task opens if it has a row for it, and in which way it writes there."""
+    """A pinned table that a task opens when it has rows for it, and how it writes there."""
 
     uri: str
     branch: str | None
@@ -91,56 +91,58 @@ class TableAddress:
     mode: WriteMode
 
     def open(self) -> Table:
-        """The table itself."""
+        """Open the table."""
         return open_table(self.uri, self.branch, self.version, self.access)
 
 
 def address_of(table: Table, mode: WriteMode) -> TableAddress:
-    """Where a task finds a table."""
+    """The address of an open table."""
     return TableAddress(table.uri, table.branch, table.version, table.access, mode)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadTask:
-    """What every task of a load is told: where the rows of each table go, and everything else goes to ``scratch``.
+    """What every task of a load needs: where the rows of each table go; everything else goes to ``scratch``.
 
-    ``samples``: how many violations a task describes, None for all; with a quarantine it writes down the records.
+    A task describes at most ``max_violations``, None for all. With ``keeps_rejected`` it writes the records instead.
     """
 
     catalog: Catalog
-    homes: Mapping[str, TableAddress]
+    targets: Mapping[str, TableAddress]
     scratch: TableAddress
     keeps_rejected: bool
     max_violations: int | None
     names: Mapping[str, str]
-    """Files as the user named them, by path."""
+    """The names of files as the user gave them, by path."""
 
     def read_records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The task of one partition of lines of graph records."""
-        part = _PartitionWriter(self)
+        """Read one partition of lines of graph records; yield the reports."""
+        writer = _PartitionWriter(self)
         for run in _split_by_block(batches):
             lines = cast("list[bytes]", to_list(column_of(run.rows, LINE)))
             block = LineBlock(
-                self.display_name(run.file), part.count_lines(run, len(lines)), _strip_byte_order_mark(run, lines, part)
+                self.display_name(run.file),
+                writer.count_lines(run, len(lines)),
+                _strip_byte_order_mark(run, lines, writer),
             )
             for found in parse_block(self.catalog, block):
-                part.add(found, run.block)
-        yield part.finish()
+                writer.add(found, run.block)
+        yield writer.finish()
 
     def read_frame(
         self, table_key: str, name: str, files: Mapping[int, str], batches: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """The task of one partition of a frame, whose columns were found to be right; its files by their numbers."""
-        part, type_ = _PartitionWriter(self), type_of_table(self.catalog, table_key)
+        """Read one partition of a frame whose columns were checked; yield the reports. ``files`` are by number."""
+        writer, type_ = _PartitionWriter(self), type_of_table(self.catalog, table_key)
         for number, rows in _split_by_file(batches):
-            draft = ColumnMapping(self.catalog, type_, rows.schema).to_raw_batch(name, 1, rows)
+            batch = ColumnMapping(self.catalog, type_, rows.schema).to_raw_batch(name, 1, rows)
             file = None if number is None else self.display_name(files.get(number))
-            # The rows of a distributed frame have no numbers.
-            part.add(replace(draft, file=file or name, lines=absent(rows.num_rows, pa.int64())), None)
-        yield part.finish()
+            # Rows of a distributed frame have no row numbers.
+            writer.add(replace(batch, file=file or name, lines=absent(rows.num_rows, pa.int64())), None)
+        yield writer.finish()
 
     def display_name(self, file: str | None) -> str | None:
-        """A file that Spark names by its URI, as the user named it."""
+        """Return the name that the user gave for a file, from the URI that Spark gives."""
         if not file:
             return None
         parts = urlsplit(file)
@@ -148,12 +150,12 @@ class LoadTask:
         return self.names.get(path, path)
 
 
-# --------------------------------------------------------------------------------------------- runs of one file
+# --------------------------------------------------------------------------------------------- rows of one file
 
 
 @dataclass(frozen=True, slots=True)
 class _BlockRows:
-    """Rows that stand one after the other in one block of one file."""
+    """Consecutive rows of one block of one file."""
 
     file: str | None
     block: int | None
@@ -164,29 +166,29 @@ def _split_by_block(batches: Iterable[pa.RecordBatch]) -> Iterator[_BlockRows]:
     for batch in batches:
         files = column_of(batch, FILE)
         blocks = column_of(batch, BLOCK) if BLOCK in batch.schema.names else absent(batch.num_rows, pa.int64())
-        moved = np.diff(value_codes(files)) | np.diff(value_codes(blocks))
-        bounds = [0, *(np.flatnonzero(moved) + 1).tolist(), batch.num_rows] if batch.num_rows else []
+        changed = np.diff(value_codes(files)) | np.diff(value_codes(blocks))
+        bounds = [0, *(np.flatnonzero(changed) + 1).tolist(), batch.num_rows] if batch.num_rows else []
         for start, end in pairwise(bounds):
             file, block = (to_list(each.slice(start, 1))[0] for each in (files, blocks))
             yield _BlockRows(cast("str | None", file), cast("int | None", block), batch.slice(start, end - start))
 
 
 def _split_by_file(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """Rows that stand one after the other in one file, by its number; in larger pieces than those of Spark."""
-    held: list[pa.RecordBatch] = []
+    """Yield consecutive rows of one file with its number, in larger batches than those of Spark."""
+    buffer: list[pa.RecordBatch] = []
     before: int | None = None
     for batch in batches:
         numbers, rows = column_of(batch, FILE), batch.remove_column(batch.schema.get_field_index(FILE))
         bounds = [0, *(np.flatnonzero(np.diff(value_codes(numbers))) + 1).tolist(), batch.num_rows]
         for start, end in pairwise(bounds if batch.num_rows else []):
             number = cast("int | None", to_list(numbers.slice(start, 1))[0])
-            if held and (number != before or sum(each.num_rows for each in held) >= BATCH_ROWS):
-                yield before, _combine_batches(held)
-                held = []
+            if buffer and (number != before or sum(each.num_rows for each in buffer) >= BATCH_ROWS):
+                yield before, _combine_batches(buffer)
+                buffer = []
             before = number
-            held.append(rows.slice(start, end - start))
-    if held:
-        yield before, _combine_batches(held)
+            buffer.append(rows.slice(start, end - start))
+    if buffer:
+        yield before, _combine_batches(buffer)
 
 
 def _combine_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -194,18 +196,18 @@ def _combine_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([column_of(rows, name) for name in rows.schema.names], schema=rows.schema)
 
 
-def _strip_byte_order_mark(run: _BlockRows, lines: list[bytes], part: _PartitionWriter) -> list[bytes]:
-    """The lines, without the byte order mark that a file may begin with."""
-    first_of_all = run.block == 0 and part.lines[run.file or "", 0] == len(lines)
-    return [lines[0].removeprefix(_BOM), *lines[1:]] if first_of_all else lines
+def _strip_byte_order_mark(run: _BlockRows, lines: list[bytes], writer: _PartitionWriter) -> list[bytes]:
+    """Remove the byte order mark from the first line of a file."""
+    starts_file = run.block == 0 and writer.lines[run.file or "", 0] == len(lines)
+    return [lines[0].removeprefix(_BOM), *lines[1:]] if starts_file else lines
 
 
-# --------------------------------------------------------------------------------------------- the part of one task
+# --------------------------------------------------------------------------------------------- one partition
 
 
 @dataclass(slots=True)
 class _TableBuffer:
-    """Rows of one table that wait to be written, and what was written of it before."""
+    """The rows of one table that are not written yet, and the fragments that are."""
 
     type: NodeType | EdgeType
     batches: list[pa.RecordBatch] = field(default_factory=list[pa.RecordBatch])
@@ -218,18 +220,18 @@ class _TableBuffer:
     place_fragments: list[FragmentText] = field(default_factory=list[FragmentText])
 
     def add_run(self, file: str | None, count: int) -> None:
-        """Take note of rows of a file that has no lines."""
+        """Add rows of a file without line numbers."""
         if self.runs and self.runs[-1][0] == file:
             count += self.runs.pop()[1]
         self.runs.append((file, count))
 
 
 class _PartitionWriter:
-    """What comes of one partition."""
+    """Checks, buffers and writes the rows of one partition."""
 
-    def __init__(self, orders: LoadTask) -> None:
+    def __init__(self, task: LoadTask) -> None:
         self.lines: Counter[tuple[str, int]] = Counter()
-        self._task = orders
+        self._task = task
         self._buffers: dict[str, _TableBuffer] = {}
         self._violations: list[Mapping[str, object]] = []
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -239,44 +241,49 @@ class _PartitionWriter:
         self._opened: dict[str, Table] = {}
 
     def count_lines(self, run: _BlockRows, count: int) -> int:
-        """The number of the first line of a run in its block, from 1."""
+        """Count the lines of a run; return the number of its first line in the block, from 1."""
         key = (run.file or "", run.block or 0)
         self.lines[key] += count
         return self.lines[key] - count + 1
 
     def add(self, found: RawBatch | RejectedRecord, block: int | None) -> None:
-        """Check rows one by one; those that pass are held until there are enough to be written."""
+        """Check rows against the row rules; buffer those that pass, and write full buffers."""
         if isinstance(found, RejectedRecord):
             self._reject(found, block)
             return
-        admitted = validate_batch(found)
-        for rejected in admitted.rejected:
+        validated = validate_batch(found)
+        for rejected in validated.rejected:
             self._reject(rejected, block)
-        self._buffer(admitted, block)
-        while sum(held.bytes for held in self._buffers.values()) > MAX_BUFFERED_BYTES:
+        self._buffer(validated, block)
+        while sum(buffer.bytes for buffer in self._buffers.values()) > MAX_BUFFERED_BYTES:
             self._write(*max(self._buffers.items(), key=lambda item: item[1].bytes))
 
     def finish(self) -> pa.RecordBatch:
-        """Write what is left; what there is to tell about all of it."""
+        """Write the remaining rows and return the reports."""
         from pyspark import TaskContext
 
-        for key, held in self._buffers.items():
-            self._write(key, held)
+        for key, buffer in self._buffers.items():
+            self._write(key, buffer)
         self._write_rejected()
-        told = list(self._reports())
+        reports = list(self._reports())
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
         columns = [
-            pa.array([partition] * len(told), pa.int64()),
-            pa.array([kind.value for kind, _ in told], pa.string()),
-            pa.array([orjson.dumps(body).decode() for _, body in told], pa.string()),
+            pa.array([partition] * len(reports), pa.int64()),
+            pa.array([kind.value for kind, _ in reports], pa.string()),
+            pa.array([orjson.dumps(body).decode() for _, body in reports], pa.string()),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=_REPORT_SCHEMA)
 
     def _reports(self) -> Iterator[tuple[ReportKind, Mapping[str, object]]]:
-        for key, held in self._buffers.items():
-            rows = {"fragments": held.fragments, "places": held.place_fragments, "runs": held.runs, "fresh": held.fresh}
-            yield ReportKind.ROWS, {"table_key": key, "rows": held.rows, **rows}
+        for key, buffer in self._buffers.items():
+            rows = {
+                "fragments": buffer.fragments,
+                "places": buffer.place_fragments,
+                "runs": buffer.runs,
+                "fresh": buffer.fresh,
+            }
+            yield ReportKind.ROWS, {"table_key": key, "rows": buffer.rows, **rows}
         for (file, block), lines in self.lines.items():
             yield ReportKind.BLOCK, {"file": self._task.display_name(file), "block": block, "lines": lines}
         for sample in self._violations:
@@ -286,32 +293,32 @@ class _PartitionWriter:
         if self._rejected_count:
             yield ReportKind.REJECTED, {"rows": self._rejected_count, "fragments": self._rejected_fragments}
 
-    def _buffer(self, admitted: ValidatedBatch, block: int | None) -> None:
-        count = admitted.rows.num_rows
+    def _buffer(self, validated: ValidatedBatch, block: int | None) -> None:
+        count = validated.rows.num_rows
         if not count:
             return
-        held = self._buffers.setdefault(admitted.type.table_key, _TableBuffer(admitted.type))
-        held.batches.append(admitted.rows)
-        held.bytes += admitted.rows.nbytes
-        held.rows += count
-        held.fresh = held.fresh and admitted.has_generated_ids
+        buffer = self._buffers.setdefault(validated.type.table_key, _TableBuffer(validated.type))
+        buffer.batches.append(validated.rows)
+        buffer.bytes += validated.rows.nbytes
+        buffer.rows += count
+        buffer.fresh = buffer.fresh and validated.has_generated_ids
         if block is None:
-            held.add_run(admitted.file, count)
+            buffer.add_run(validated.file, count)
             return
         repeated = np.zeros(count, np.int64)
-        file, at = pa.array([admitted.file], pa.string()), pa.array([block], pa.int64())
-        columns = [file.take(repeated), at.take(repeated), admitted.lines.cast(pa.int64())]
-        held.places.append(pa.RecordBatch.from_arrays(columns, schema=PLACES))
+        file, at = pa.array([validated.file], pa.string()), pa.array([block], pa.int64())
+        columns = [file.take(repeated), at.take(repeated), validated.lines.cast(pa.int64())]
+        buffer.places.append(pa.RecordBatch.from_arrays(columns, schema=PLACES))
 
-    def _write(self, key: str, held: _TableBuffer) -> None:
-        if not held.batches:
+    def _write(self, key: str, buffer: _TableBuffer) -> None:
+        if not buffer.batches:
             return
-        address = self._task.homes[key]
-        rows = pa.Table.from_batches(held.batches, arrow_schema(held.type))
-        held.fragments += tables.write_rows(self._open(address), rows, address.mode)
-        if held.places:
-            held.place_fragments += self._write_scratch(pa.Table.from_batches(held.places, PLACES))
-        held.batches, held.places, held.bytes = [], [], 0
+        address = self._task.targets[key]
+        rows = pa.Table.from_batches(buffer.batches, arrow_schema(buffer.type))
+        buffer.fragments += tables.write_rows(self._open(address), rows, address.mode)
+        if buffer.places:
+            buffer.place_fragments += self._write_scratch(pa.Table.from_batches(buffer.places, PLACES))
+        buffer.batches, buffer.places, buffer.bytes = [], [], 0
 
     def _reject(self, rejected: RejectedRecord, block: int | None) -> None:
         for violation in rejected.violations:
@@ -321,8 +328,8 @@ class _PartitionWriter:
             if len(self._rejected) >= _MAX_BUFFERED_REJECTED:
                 self._write_rejected()
             return
-        wanted = self._task.max_violations
-        left = None if wanted is None else max(0, wanted - len(self._violations))
+        limit = self._task.max_violations
+        left = None if limit is None else max(0, limit - len(self._violations))
         self._violations += [{**asdict(each), "block": block} for each in rejected.violations[:left]]
 
     def _write_rejected(self) -> None:
@@ -340,6 +347,6 @@ class _PartitionWriter:
 
 
 def decode_violation(sample: Mapping[str, object]) -> Violation:
-    """A violation as a task told of it; its line is still that in its block."""
+    """Decode the violation of a report; its line is still relative to the block."""
     fields = {name: value for name, value in sample.items() if name != "block"}
-    return Violation(**{**fields, "ids": tuple(cast("list[str]", fields["ids"]))})  # pyright: ignore[reportArgumentType]  the fields of one that was taken apart
+    return Violation(**{**fields, "ids": tuple(cast("list[str]", fields["ids"]))})  # pyright: ignore[reportArgumentType]  the fields come from asdict

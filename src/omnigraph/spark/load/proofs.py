@@ -1,10 +1,9 @@
-"""Proofs that a load on Spark breaks no set rule: rows that are right, as most are, need no SQL.
+"""Prove on Spark that a load breaks no set rule, so that valid rows need no SQL.
 
-Rules on keys, unique values, ends and numbers of edges say one of two things: that a value stands somewhere no more
-than so often, or that it stands somewhere at all. Executors read the values, as the texts that rules compare, and send
-each to the part that its text belongs to. There all equal texts are together, and Arrow counts them and looks them up.
-They travel packed, many in one row: to take them apart would cost Spark more than everything else here. What is not
-proven is left to the SQL of the rule, which also says what is wrong.
+Rules on keys, unique values, edge ends and cardinalities say one of two things: a value occurs at most so many times,
+or a value exists. Executors read the values as the texts that rules compare, and hash-partition them; in a partition
+Arrow counts them and looks them up. Texts are shuffled packed, many in one row, because unpacking them would cost Spark
+more than everything else here. Rules that are not proven run as SQL, which also finds the violations.
 """
 
 from __future__ import annotations
@@ -33,45 +32,45 @@ if TYPE_CHECKING:
 _TEXTS_PER_PARTITION: Final = 1_000_000
 _MAX_PARTITIONS: Final = 4_096
 _TEXTS_AT_ONCE: Final = 524_288
-"""A task parts so many texts at a time: with more of them packs become larger, and so does its memory."""
+"""A task partitions this many texts at a time. More would make larger packs, but need more memory."""
 
 _TEXT: Final = pa.schema([pa.field("text", pa.string())])
 _PACKS: Final = pa.schema(
     [
-        pa.field("part", pa.int32()),
-        pa.field("claim", pa.int32()),
+        pa.field("partition", pa.int32()),
+        pa.field("check", pa.int32()),
         pa.field("role", pa.int32()),
         pa.field("texts", pa.binary()),
     ]
 )
-_FAILED: Final = pa.schema([pa.field("claim", pa.int32())])
+_FAILED: Final = pa.schema([pa.field("check", pa.int32())])
 
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT: Final = np.uint64(32)
 _WORD: Final = 8
 _MASKS: Final = np.array([(1 << 8 * length) - 1 for length in range(_WORD + 1)], np.uint64)
-"""The bytes of a word that belong to a text which ends in it, by how many they are."""
+"""Masks that keep the first n bytes of a word, for the last word of a text."""
 
 _Words: TypeAlias = npt.NDArray[np.uint64]
 _PartitionNumbers: TypeAlias = npt.NDArray[np.uint16]
 
 
 class _Role(IntEnum):
-    """What the values of some rows are to a claim."""
+    """What a check does with the values of some rows."""
 
     COUNTED = 0
-    """They stand there, and none may do so too often."""
+    """They exist, and each may occur only so many times."""
     PRESENT = 1
-    """They stand there."""
+    """They exist."""
     REQUIRED = 2
-    """They must stand there."""
+    """They must exist."""
 
 
 @dataclass(slots=True)
 class _ValueCheck:
-    """What has to be shown about the values in some columns of a table, and which rules follow from it.
+    """A condition on the values in some columns of a table, and the rules that it proves.
 
-    ``looks`` are the rows that it is about, by table key, part and columns.
+    ``columns`` are the values that it reads, by table key, part and columns, and their roles.
     """
 
     max_count: int | None = None
@@ -81,48 +80,48 @@ class _ValueCheck:
     )
 
     def add_counted(self, table_key: str, parts: Iterable[TablePart], columns: tuple[str, ...], most: int) -> None:
-        """None of these values stands there more than so often."""
+        """Require that none of these values occurs more than ``most`` times."""
         self.max_count = most if self.max_count is None else min(self.max_count, most)
         for part in parts:
             self.columns[table_key, part, columns] = _Role.COUNTED
 
     def add_present(self, table_key: str, parts: Iterable[TablePart]) -> None:
-        """These are nodes."""
+        """Add nodes that exist."""
         for part in parts:
             self.columns.setdefault((table_key, part, ("id",)), _Role.PRESENT)
 
     def add_required(self, table_key: str, part: TablePart, end: str) -> None:
-        """These are ends of edges, which must be among the nodes."""
+        """Require that the nodes at this end of edges exist."""
         self.columns[table_key, part, (end,)] = _Role.REQUIRED
 
 
 def find_unproven_rules(
     session: SparkSession, rules: Sequence[SetRule], changed: Mapping[str, ChangedSparkTable]
 ) -> tuple[SetRule, ...]:
-    """The rules that may be broken, once it was tried to show that they hold; one job shows all that it can."""
-    claims = _plan_checks(rules, changed)
-    doubted = _find_failed_checks(session, claims, changed) if claims else frozenset[int]()
-    shown = {id(rule) for number, claim in enumerate(claims) if number not in doubted for rule in claim.rules}
-    return tuple(rule for rule in rules if id(rule) not in shown)
+    """Return the rules that could not be proven to hold; one job runs all checks."""
+    checks = _plan_checks(rules, changed)
+    failed = _find_failed_checks(session, checks, changed) if checks else frozenset[int]()
+    proven = {id(rule) for number, check in enumerate(checks) if number not in failed for rule in check.rules}
+    return tuple(rule for rule in rules if id(rule) not in proven)
 
 
-# --------------------------------------------------------------------------------------------- what is to be shown
+# --------------------------------------------------------------------------------------------- checks
 
 
 def _plan_checks(rules: Iterable[SetRule], changed: Mapping[str, ChangedSparkTable]) -> list[_ValueCheck]:
-    """One claim for each set of columns that rules speak of; it serves all of these rules."""
+    """Plan one check for each set of columns; it serves all rules about these columns."""
     found: dict[tuple[str, tuple[str, ...]], _ValueCheck] = {}
     for rule in rules:
-        about = _subject_of(rule)
+        subject = _subject_of(rule)
         if _can_prove(rule, changed):
-            claim = found.setdefault(about, _ValueCheck())
-            claim.rules.append(rule)
-            _add_rule(claim, rule, about, changed)
+            check = found.setdefault(subject, _ValueCheck())
+            check.rules.append(rule)
+            _add_rule(check, rule, subject, changed)
     return list(found.values())
 
 
 def _subject_of(rule: SetRule) -> tuple[str, tuple[str, ...]]:
-    """The table and the columns whose values a rule is about: for the ends of edges those are the ids of nodes."""
+    """The table and columns whose values a rule restricts; for edge ends these are the ids of nodes."""
     incoming = rule.relations[0]
     match rule.kind:
         case RuleKind.UNIQUE:
@@ -134,7 +133,7 @@ def _subject_of(rule: SetRule) -> tuple[str, tuple[str, ...]]:
 
 
 def _can_prove(rule: SetRule, changed: Mapping[str, ChangedSparkTable]) -> bool:
-    """Rows that go are not looked at here; and which rows a merge replaces only a join with their ids could tell."""
+    """Return whether a check can prove a rule. It cannot if rows are deleted or replaced: that needs a join by id."""
     if any(
         relation.part in (TablePart.SUPERSEDED, TablePart.DELETED)
         and not changed[relation.table_key].is_empty(relation.part)
@@ -142,7 +141,7 @@ def _can_prove(rule: SetRule, changed: Mapping[str, ChangedSparkTable]) -> bool:
     ):
         return False
     table = changed[rule.relations[0].table_key]
-    replaces = table.arrival is IncomingMode.UPSERT and not table.is_empty(TablePart.KEPT)
+    replaces = table.mode is IncomingMode.UPSERT and not table.is_empty(TablePart.KEPT)
     match rule.kind:
         case RuleKind.UNIQUE:
             return not replaces or rule.relations[0].columns["value"] == ("id",)
@@ -153,20 +152,20 @@ def _can_prove(rule: SetRule, changed: Mapping[str, ChangedSparkTable]) -> bool:
 
 
 def _add_rule(
-    claim: _ValueCheck, rule: SetRule, about: tuple[str, tuple[str, ...]], changed: Mapping[str, ChangedSparkTable]
+    check: _ValueCheck, rule: SetRule, subject: tuple[str, tuple[str, ...]], changed: Mapping[str, ChangedSparkTable]
 ) -> None:
-    table_key, columns = about
+    table_key, columns = subject
     incoming = rule.relations[0]
     parts = [part for part in (TablePart.INCOMING, TablePart.KEPT) if not changed[table_key].is_empty(part)]
     if rule.kind is RuleKind.ENDS:
-        claim.add_present(table_key, parts)
+        check.add_present(table_key, parts)
         if not changed[incoming.table_key].is_empty(TablePart.INCOMING):
-            claim.add_required(incoming.table_key, TablePart.INCOMING, incoming.columns["node"][0])
+            check.add_required(incoming.table_key, TablePart.INCOMING, incoming.columns["node"][0])
         return
-    if changed[table_key].arrival is IncomingMode.UPSERT:
-        # An id that is there already is replaced.
+    if changed[table_key].mode is IncomingMode.UPSERT:
+        # An existing id is replaced, so it does not count.
         parts = [TablePart.INCOMING]
-    claim.add_counted(table_key, parts, columns, 1 if rule.limits.maximum is None else rule.limits.maximum)
+    check.add_counted(table_key, parts, columns, 1 if rule.limits.maximum is None else rule.limits.maximum)
 
 
 # --------------------------------------------------------------------------------------------- the job
@@ -174,7 +173,7 @@ def _add_rule(
 
 @dataclass(frozen=True, slots=True)
 class _ColumnRead:
-    """Columns whose values a task reads, and what they are to a claim."""
+    """Columns whose values a task reads for a check, and their role in it."""
 
     check: int
     role: _Role
@@ -182,113 +181,117 @@ class _ColumnRead:
 
 
 def _find_failed_checks(
-    session: SparkSession, claims: Sequence[_ValueCheck], changed: Mapping[str, ChangedSparkTable]
+    session: SparkSession, checks: Sequence[_ValueCheck], changed: Mapping[str, ChangedSparkTable]
 ) -> frozenset[int]:
-    """The claims that do not hold, by their numbers."""
-    wanted: dict[tuple[str, TablePart], list[_ColumnRead]] = {}
-    for number, claim in enumerate(claims):
-        for (table_key, part, columns), role in claim.columns.items():
-            wanted.setdefault((table_key, part), []).append(_ColumnRead(number, role, columns))
-    rows = {key: _rows_of(changed[key[0]], key[1]) for key in wanted}
-    texts = sum(rows[key].count * len(each) for key, each in wanted.items())
-    parts = max(1, min(_MAX_PARTITIONS, texts // _TEXTS_PER_PARTITION))
+    """Run the checks; return the numbers of those that fail."""
+    reads: dict[tuple[str, TablePart], list[_ColumnRead]] = {}
+    for number, check in enumerate(checks):
+        for (table_key, part, columns), role in check.columns.items():
+            reads.setdefault((table_key, part), []).append(_ColumnRead(number, role, columns))
+    rows = {key: _rows_of(changed[key[0]], key[1]) for key in reads}
+    texts = sum(rows[key].count * len(each) for key, each in reads.items())
+    partitions = max(1, min(_MAX_PARTITIONS, texts // _TEXTS_PER_PARTITION))
     packs = reduce(
         lambda some, others: some.unionByName(others),
-        (_map_packs(session, rows[key], each, parts) for key, each in wanted.items()),
+        (_map_packs(session, rows[key], each, partitions) for key, each in reads.items()),
     )
-    most = [claim.max_count for claim in claims]
-    told = packs.repartitionById(parts, "part").mapInArrow(partial(_run_checks, most), "claim int").collect()
-    return frozenset(claim for (claim,) in cast("list[tuple[int]]", told))
+    max_counts = [check.max_count for check in checks]
+    failed = (
+        packs.repartitionById(partitions, "partition")
+        .mapInArrow(partial(_run_checks, max_counts), "check int")
+        .collect()
+    )
+    return frozenset(check for (check,) in cast("list[tuple[int]]", failed))
 
 
 def _rows_of(changed: ChangedSparkTable, part: TablePart) -> FragmentRows:
     return changed.incoming() if part is TablePart.INCOMING else changed.pinned()
 
 
-def _map_packs(session: SparkSession, rows: FragmentRows, wanted: Sequence[_ColumnRead], parts: int) -> DataFrame:
-    work = partial(_partition_values, reading=rows.reader, wanted=wanted, parts=parts)
-    return rows.map(session, work, "part int, claim int, role int, texts binary")
+def _map_packs(session: SparkSession, rows: FragmentRows, reads: Sequence[_ColumnRead], partitions: int) -> DataFrame:
+    task = partial(_partition_values, reader=rows.reader, reads=reads, partitions=partitions)
+    return rows.map(session, task, "partition int, check int, role int, texts binary")
 
 
 def _partition_values(
-    table: Table, fragments: Sequence[int], *, reading: RowReader, wanted: Sequence[_ColumnRead], parts: int
+    table: Table, fragments: Sequence[int], *, reader: RowReader, reads: Sequence[_ColumnRead], partitions: int
 ) -> Iterator[pa.RecordBatch]:
-    """The task of some fragments: the values that are wanted of their rows, packed for the parts they belong to."""
-    columns = tuple(dict.fromkeys(column for each in wanted for column in each.columns))
-    held: dict[_ColumnRead, list[pa.StringArray]] = {each: [] for each in wanted}
+    """Task over fragments: read the values and pack them by hash partition."""
+    columns = tuple(dict.fromkeys(column for each in reads for column in each.columns))
+    buffered: dict[_ColumnRead, list[pa.StringArray]] = {each: [] for each in reads}
     count = 0
-    for rows in reading.read(table, fragments, columns):
-        for each in wanted:
-            held[each].append(canonical_text(rows, each.columns).drop_null())
+    for rows in reader.read(table, fragments, columns):
+        for each in reads:
+            buffered[each].append(canonical_text(rows, each.columns).drop_null())
         count += rows.num_rows
-        if count * len(wanted) >= _TEXTS_AT_ONCE:
-            yield from _pack_values(held, parts)
-            for pieces in held.values():
+        if count * len(reads) >= _TEXTS_AT_ONCE:
+            yield from _pack_values(buffered, partitions)
+            for pieces in buffered.values():
                 pieces.clear()
             count = 0
-    yield from _pack_values(held, parts)
+    yield from _pack_values(buffered, partitions)
 
 
-def _pack_values(held: Mapping[_ColumnRead, Sequence[pa.StringArray]], parts: int) -> Iterator[pa.RecordBatch]:
-    for wanted, pieces in held.items():
+def _pack_values(buffered: Mapping[_ColumnRead, Sequence[pa.StringArray]], partitions: int) -> Iterator[pa.RecordBatch]:
+    for read, pieces in buffered.items():
         if not sum(map(len, pieces)):
             continue
-        belong = np.concatenate([assign_partitions(piece, parts) for piece in pieces])
-        # Of numbers as small as these NumPy sorts by their bytes.
-        order = np.argsort(belong, kind="stable")
+        numbers = np.concatenate([assign_partitions(piece, partitions) for piece in pieces])
+        # NumPy uses a radix sort for 16-bit integers.
+        order = np.argsort(numbers, kind="stable")
         texts = pa.chunked_array(pieces, pa.string()).combine_chunks().take(order)
-        bounds = [0, *np.cumsum(np.bincount(belong, minlength=parts)).tolist()]
-        for part, (start, end) in enumerate(pairwise(bounds)):
+        bounds = [0, *np.cumsum(np.bincount(numbers, minlength=partitions)).tolist()]
+        for partition, (start, end) in enumerate(pairwise(bounds)):
             if end > start:
                 pack = pa.RecordBatch.from_arrays([texts.slice(start, end - start)], schema=_TEXT).serialize()
-                row = ([part], [wanted.check], [int(wanted.role)], [pack.to_pybytes()])
+                row = ([partition], [read.check], [int(read.role)], [pack.to_pybytes()])
                 columns = [pa.array(value, type_) for value, type_ in zip(row, _PACKS.types, strict=True)]
                 yield pa.RecordBatch.from_arrays(columns, schema=_PACKS)
 
 
-def assign_partitions(texts: pa.StringArray, parts: int) -> _PartitionNumbers:
-    """The part that each text belongs to: the same one for equal texts, and about as many texts for each part."""
+def assign_partitions(texts: pa.StringArray, partitions: int) -> _PartitionNumbers:
+    """Return the hash partition of each text: equal texts share one, and partitions get about equally many texts."""
     _, offsets, data = texts.buffers()
-    if parts == 1 or offsets is None:
+    if partitions == 1 or offsets is None:
         return np.zeros(len(texts), np.uint16)
     bounds = np.frombuffer(memoryview(offsets), np.int32)[texts.offset : texts.offset + len(texts) + 1]
     first, size = int(bounds[0]), int(bounds[-1] - bounds[0])
-    # A word is read at any byte, and the last one reaches beyond the texts.
+    # Words are read at any byte offset, so the last one may extend beyond the texts.
     padded = np.zeros(size + _WORD, np.uint8)
     if data is not None:
         padded[:size] = np.frombuffer(memoryview(data), np.uint8)[first : first + size]
     words: _Words = np.ndarray((size + 1,), np.dtype("<u8"), padded, strides=(1,))
     starts, lengths = (bounds[:-1] - first).astype(np.int64), np.diff(bounds).astype(np.int64)
-    mixed: _Words = lengths.astype(np.uint64) * _MULTIPLIER
+    hashes: _Words = lengths.astype(np.uint64) * _MULTIPLIER
     for at in range(0, int(lengths.max(initial=0)), _WORD):
         longer = np.flatnonzero(lengths > at)
         word = words[starts[longer] + at] & _MASKS[np.minimum(lengths[longer] - at, _WORD)]
-        step = (mixed[longer] ^ word) * _MULTIPLIER
-        mixed[longer] = step ^ (step >> _SHIFT)
-    return ((mixed >> _SHIFT) % np.uint64(parts)).astype(np.uint16)
+        step = (hashes[longer] ^ word) * _MULTIPLIER
+        hashes[longer] = step ^ (step >> _SHIFT)
+    return ((hashes >> _SHIFT) % np.uint64(partitions)).astype(np.uint16)
 
 
-# --------------------------------------------------------------------------------------------- the parts
+# --------------------------------------------------------------------------------------------- in a partition
 
 
-def _run_checks(most: Sequence[int | None], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The task of one part: the claims that its values do not bear out."""
-    held: dict[tuple[int, int], list[Values]] = {}
+def _run_checks(max_counts: Sequence[int | None], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Task over one partition: yield the numbers of the checks that its values fail."""
+    buffered: dict[tuple[int, int], list[Values]] = {}
     for batch in batches:
-        claims, roles, packs = (to_list(column_of(batch, name)) for name in ("claim", "role", "texts"))
-        for claim, role, pack in zip(cast("list[int]", claims), cast("list[int]", roles), packs, strict=True):
+        checks, roles, packs = (to_list(column_of(batch, name)) for name in ("check", "role", "texts"))
+        for check, role, pack in zip(cast("list[int]", checks), cast("list[int]", roles), packs, strict=True):
             texts = column_of(pa.ipc.read_record_batch(pa.py_buffer(cast(bytes, pack)), _TEXT), "text")
-            held.setdefault((claim, role), []).append(texts)
-    doubted = [claim for claim, limit in enumerate(most) if not _check_holds(claim, limit, held)]
-    yield pa.RecordBatch.from_arrays([pa.array(doubted, pa.int32())], schema=_FAILED)
+            buffered.setdefault((check, role), []).append(texts)
+    failed = [check for check, limit in enumerate(max_counts) if not _check_holds(check, limit, buffered)]
+    yield pa.RecordBatch.from_arrays([pa.array(failed, pa.int32())], schema=_FAILED)
 
 
-def _check_holds(claim: int, most: int | None, held: Mapping[tuple[int, int], Sequence[Values]]) -> bool:
-    counted, there, needed = (held.get((claim, role), ()) for role in _Role)
+def _check_holds(check: int, most: int | None, buffered: Mapping[tuple[int, int], Sequence[Values]]) -> bool:
+    counted, present, required = (buffered.get((check, role), ()) for role in _Role)
     if most is not None and not _occur_at_most(counted, most):
         return False
-    found = pc.is_in(_to_chunked(needed), value_set=_to_chunked([*counted, *there]))
-    return bool(pc.all(found).as_py()) if needed else True
+    found = pc.is_in(_to_chunked(required), value_set=_to_chunked([*counted, *present]))
+    return bool(pc.all(found).as_py()) if required else True
 
 
 def _occur_at_most(texts: Sequence[Values], most: int) -> bool:
@@ -299,5 +302,5 @@ def _occur_at_most(texts: Sequence[Values], most: int) -> bool:
 
 
 def _to_chunked(pieces: Sequence[Values]) -> pa.ChunkedArray[pa.StringScalar]:
-    """As they are: copied into one piece they could be too long for it."""
+    """Combine pieces without copying: as one array they could exceed its size limit."""
     return pa.chunked_array(cast("Sequence[pa.StringArray]", pieces), pa.string())

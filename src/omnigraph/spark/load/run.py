@@ -1,9 +1,9 @@
-"""Loads on Spark: the executors read, check and write the rows, and this process makes one commit of them.
+"""Load on Spark: executors read, check and write the rows, and this process makes one commit of them.
 
-One job reads the input, holds each row against the row rules and writes fragments that nobody sees; only what its
-tasks tell of them comes here. Set rules and the rows that a merge replaces are found by jobs over those fragments and
-the pinned snapshot. The rest is the same as for every other load: :mod:`omnigraph.write.load.run` leads, and the commit
-section is the ordinary one. Memory of this process does not grow with the rows.
+One job reads the input, checks each row against the row rules and writes fragments that no version contains yet; its
+tasks return short reports. Further jobs over those fragments and the pinned snapshot check the set rules and find the
+rows that a merge replaces. Everything else is :mod:`omnigraph.write.load.run` and the ordinary commit section. The
+memory of this process does not grow with the rows.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.inputs import list_paths
-from omnigraph.spark.load import incoming as load_incoming
-from omnigraph.spark.load.incoming import BlockLines, DistributedRows, SourceRun, StagedPlaces
+from omnigraph.spark.load import incoming_rows as load_incoming
+from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces
 from omnigraph.spark.load.load_task import REPORT_COLUMNS, LoadTask, ReportKind, address_of, decode_violation
-from omnigraph.spark.load.rejects import ParquetQuarantine
+from omnigraph.spark.load.quarantine import ParquetQuarantine
 from omnigraph.spark.load.scratch import create_scratch_table
 from omnigraph.spark.load.set_rules import check_changes
 from omnigraph.spark.load.sources import names_by_path, read_lines, to_dataframe, with_file_numbers
@@ -65,17 +65,17 @@ def load(
     manifest: Manifest,
     schema: Schema,
     given: LoadInput,
-    manner: LoadOptions,
-    terms: CommitOptions,
+    options: LoadOptions,
+    commit_options: CommitOptions,
 ) -> LoadResult:
     """Load everything as one commit, or nothing."""
-    manner = replace(manner, engine="spark")
-    return loads.load(manifest, schema, given, manner, terms, partial(_read_input, session))
+    options = replace(options, engine="spark")
+    return loads.load(manifest, schema, given, options, commit_options, partial(_read_input, session))
 
 
 @dataclass(frozen=True, slots=True)
 class _SparkLoadEngine:
-    """The executors do the work on all rows, unless they are few."""
+    """Checks and stages rows on executors, or in this process if there are few."""
 
     session: SparkSession
 
@@ -96,96 +96,96 @@ class _SparkLoadEngine:
             return stage_rows(self.session, table, incoming)
 
 
-def _is_small(snapshot: Snapshot, coming: Sequence[IncomingTable]) -> bool:
-    """Whether rules find what they need by looking up a few values. An overwrite is compared with all that it ends."""
-    ends_all = any(each.mode is IncomingMode.OVERWRITE for each in coming)
-    ended = sum(pin.row_count for pin in snapshot.pins.values()) if ends_all else 0
-    return ended + sum(each.rows.count for each in coming) <= load_incoming.LOCAL_LOAD_ROWS
+def _is_small(snapshot: Snapshot, incoming: Sequence[IncomingTable]) -> bool:
+    """Return whether the rules only have to look up a few values. The rules of an overwrite read all replaced rows."""
+    overwrites = any(each.mode is IncomingMode.OVERWRITE for each in incoming)
+    replaced = sum(pin.row_count for pin in snapshot.pins.values()) if overwrites else 0
+    return replaced + sum(each.rows.count for each in incoming) <= load_incoming.LOCAL_LOAD_ROWS
 
 
 # --------------------------------------------------------------------------------------------- reading
 
 
 @contextmanager
-def _read_input(session: SparkSession, intake: LoadContext) -> Generator[ParsedInput]:
-    """Read the input on the executors, into fragments: of the tables that may be written to, or of the scratch."""
-    manner, manifest = intake.options, intake.manifest
-    quarantined = manner.on_error == "quarantine"
-    target = choose_rejects_target(manifest.location, manner.rejects, ".parquet") if quarantined else None
+def _read_input(session: SparkSession, context: LoadContext) -> Generator[ParsedInput]:
+    """Read the input on executors into fragments: in the folders of the tables where possible, else in the scratch."""
+    options, manifest = context.options, context.manifest
+    quarantined = options.on_error == "quarantine"
+    target = choose_rejects_target(manifest.location, options.rejects, ".parquet") if quarantined else None
     with create_scratch_table(manifest) as scratch:
-        homes = _choose_homes(intake, scratch)
-        told = _run_read_job(session, intake, homes, scratch)
-        collected = ViolationCollector(None if manner.check else MAX_VIOLATIONS)
-        collected.violations = told.violations(None if manner.check else MAX_VIOLATIONS)
-        collected.counts = told.counts
+        targets = _choose_targets(context, scratch)
+        report = _run_read_job(session, context, targets, scratch)
+        collected = ViolationCollector(None if options.check else MAX_VIOLATIONS)
+        collected.violations = report.violations(None if options.check else MAX_VIOLATIONS)
+        collected.counts = report.counts
         quarantine = None
         if target is not None:
-            rejected = tuple(told.rejected)
-            quarantine = ParquetQuarantine(scratch, rejected, told.blocks, told.rejected_count, target)
-        tables = _incoming_tables(session, intake, homes, scratch, told)
-        runner = SparkExecutor(session, "building indexes")
+            rejected = tuple(report.rejected)
+            quarantine = ParquetQuarantine(scratch, rejected, report.blocks, report.rejected_count, target)
+        tables = _incoming_tables(session, context, targets, scratch, report)
+        executor = SparkExecutor(session, "building indexes")
         yield ParsedInput(
             tables,
             collected,
             quarantine,
             _SparkLoadEngine(session),
             partial(_discard_fragments, manifest, tables),
-            runner,
+            executor,
         )
 
 
-def _choose_homes(intake: LoadContext, scratch: Table) -> Mapping[str, FragmentTarget]:
-    """Where the rows of each type that may come are written."""
-    if intake.input.source is None:
-        frames = resolve_frame_types(intake.catalog, intake.input.nodes, intake.input.edges)
+def _choose_targets(context: LoadContext, scratch: Table) -> Mapping[str, FragmentTarget]:
+    """Choose where the rows of each type that the input may have are written."""
+    if context.input.source is None:
+        frames = resolve_frame_types(context.catalog, context.input.nodes, context.input.edges)
         keys = [type_.table_key for type_, _, _ in frames]
     else:
-        keys = [type_.table_key for type_ in intake.catalog.types()]
-    return {key: intake.targets.find(key) or FragmentTarget(scratch, "overwrite") for key in keys}
+        keys = [type_.table_key for type_ in context.catalog.types()]
+    return {key: context.targets.find(key) or FragmentTarget(scratch, "overwrite") for key in keys}
 
 
 def _run_read_job(
-    session: SparkSession, intake: LoadContext, homes: Mapping[str, FragmentTarget], scratch: Table
+    session: SparkSession, context: LoadContext, targets: Mapping[str, FragmentTarget], scratch: Table
 ) -> _LoadReport:
-    """Read everything, once: each time the tasks run they write files."""
-    given, manner = intake.input, intake.options
+    """Read the input in one job. It is collected once: tasks write files each time they run."""
+    given, options = context.input, context.options
     paths = [] if given.source is None else list_paths(given.source)
-    orders = LoadTask(
-        intake.catalog,
-        {key: address_of(home.table, home.mode) for key, home in homes.items()},
+    task = LoadTask(
+        context.catalog,
+        {key: address_of(target.table, target.mode) for key, target in targets.items()},
         address_of(scratch, "overwrite"),
-        manner.on_error == "quarantine",
-        None if manner.check else MAX_VIOLATIONS,
+        options.on_error == "quarantine",
+        None if options.check else MAX_VIOLATIONS,
         names_by_path(paths),
     )
     with translate_spark_errors("reading a load"):
-        parts = [read_lines(session, paths).mapInArrow(orders.read_records, REPORT_COLUMNS)] if paths else []
-        parts += _map_frames(session, intake, orders)
-        receipts = reduce(lambda some, others: some.unionByName(others), parts).collect() if parts else []
-    told = _LoadReport()
-    for _, kind, body in sorted(cast("list[tuple[int, str, str]]", receipts), key=lambda each: each[0]):
-        told.add(ReportKind(kind), orjson.loads(body))
-    return told
+        parts = [read_lines(session, paths).mapInArrow(task.read_records, REPORT_COLUMNS)] if paths else []
+        parts += _map_frames(session, context, task)
+        rows = reduce(lambda some, others: some.unionByName(others), parts).collect() if parts else []
+    report = _LoadReport()
+    for _, kind, body in sorted(cast("list[tuple[int, str, str]]", rows), key=lambda each: each[0]):
+        report.add(ReportKind(kind), orjson.loads(body))
+    return report
 
 
-def _map_frames(session: SparkSession, intake: LoadContext, orders: LoadTask) -> list[DataFrame]:
+def _map_frames(session: SparkSession, context: LoadContext, task: LoadTask) -> list[DataFrame]:
     from omnigraph.spark.source import arrow_schema_of
 
     found: list[DataFrame] = []
-    for type_, name, frame in resolve_frame_types(intake.catalog, intake.input.nodes, intake.input.edges):
+    for type_, name, frame in resolve_frame_types(context.catalog, context.input.nodes, context.input.edges):
         rows = to_dataframe(session, name, frame)
-        map_columns(intake.catalog, type_, name, arrow_schema_of(rows.schema))
+        map_columns(context.catalog, type_, name, arrow_schema_of(rows.schema))
         numbered, files = with_file_numbers(rows)
-        found.append(numbered.mapInArrow(partial(orders.read_frame, type_.table_key, name, files), REPORT_COLUMNS))
+        found.append(numbered.mapInArrow(partial(task.read_frame, type_.table_key, name, files), REPORT_COLUMNS))
     return found
 
 
-# --------------------------------------------------------------------------------------------- what tasks tell
+# --------------------------------------------------------------------------------------------- reports of tasks
 
 
 @dataclass
 class _TableReport:
-    """The rows of one table, as all tasks tell."""
+    """The rows of one table that all tasks wrote."""
 
     count: int = 0
     fresh: bool = True
@@ -195,7 +195,7 @@ class _TableReport:
 
 
 class _LoadReport:
-    """What all tasks tell, in the order of their partitions."""
+    """The reports of all tasks, in the order of their partitions."""
 
     def __init__(self) -> None:
         self.rows: dict[str, _TableReport] = {}
@@ -206,7 +206,7 @@ class _LoadReport:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def add(self, kind: ReportKind, body: Mapping[str, object]) -> None:
-        """Take note of one receipt."""
+        """Add one report."""
         match kind:
             case ReportKind.ROWS:
                 rows = self.rows.setdefault(cast(str, body["table_key"]), _TableReport())
@@ -228,16 +228,16 @@ class _LoadReport:
 
     @property
     def blocks(self) -> BlockLines:
-        """The lines of all blocks."""
+        """The number of lines in all blocks."""
         return BlockLines(self._lines)
 
     @property
     def counts(self) -> ViolationCounts:
-        """How often each rule was broken."""
+        """The number of violations of each rule."""
         return self._counts
 
     def violations(self, limit: int | None) -> list[Violation]:
-        """Examples of what is wrong with single rows, with their lines in their files."""
+        """Return examples of violations of row rules, with line numbers in their files."""
         blocks = self.blocks
         found = (
             replace(each, line=blocks.line_in_file(each.file, cast("int | None", sample["block"]), each.line))
@@ -247,17 +247,21 @@ class _LoadReport:
 
 
 def _incoming_tables(
-    session: SparkSession, intake: LoadContext, homes: Mapping[str, FragmentTarget], scratch: Table, told: _LoadReport
+    session: SparkSession,
+    context: LoadContext,
+    targets: Mapping[str, FragmentTarget],
+    scratch: Table,
+    report: _LoadReport,
 ) -> Mapping[str, IncomingRows]:
-    """The rows of each table that the input touches; a frame touches its table even without rows."""
-    frames = resolve_frame_types(intake.catalog, intake.input.nodes, intake.input.edges)
-    keys = sorted({*told.rows, *(type_.table_key for type_, _, _ in frames)})
+    """Return the rows of each table that the input touches; a frame touches its table even if it is empty."""
+    frames = resolve_frame_types(context.catalog, context.input.nodes, context.input.edges)
+    keys = sorted({*report.rows, *(type_.table_key for type_, _, _ in frames)})
     found: dict[str, IncomingRows] = {}
     for key in keys:
-        type_, rows = type_of_table(intake.catalog, key), told.rows.get(key, _TableReport())
-        places = StagedPlaces(scratch, rows.runs, tuple(rows.places), told.blocks)
+        type_, rows = type_of_table(context.catalog, key), report.rows.get(key, _TableReport())
+        places = StagedPlaces(scratch, rows.runs, tuple(rows.places), report.blocks)
         if rows.count:
-            source = DistributedRows(type_, homes[key], tuple(rows.fragments), session=session)
+            source = DistributedRows(type_, targets[key], tuple(rows.fragments), session=session)
         else:
             source = InMemoryRows(arrow_schema(type_).empty_table())
         found[key] = IncomingRows(type_, rows.fresh and bool(rows.count), places, source)

@@ -1,10 +1,9 @@
-"""A table next to the graph that lives as long as one load on Spark: what many tasks write and no graph ever shows.
+"""The scratch table of one load on Spark: temporary fragments beside the graph.
 
-Executors share no folder with this process, except where the graph itself lies. So what a load cannot keep in the
-graph lies beside it, in ``<graph>.loading/<id>``: rows of tables that may not be written to yet, where each row stood,
-and rejected records. A load that is killed leaves its folder there, and the next load on Spark takes it away once a
-day has passed in which nothing was written to it. A load that lives writes a line there every hour, so that its folder
-is never as old, however long a job takes.
+The only place that executors share with this process is where the graph is stored. So a load keeps temporary data
+beside it, in ``<graph>.loading/<id>``: rows of tables that cannot be written yet, the positions of rows, and rejected
+records. A killed load leaves its folder behind; a later load on Spark removes folders that nothing was written to for a
+day. A running load writes a heartbeat every hour, so its folder never gets that old.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ _ALIVE: Final = "alive"
 _HEARTBEAT: Final = timedelta(hours=1)
 _ABANDONED: Final = timedelta(days=1)
 _FOLDER_NAME: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
-"""What the folder of a load is called. Nothing else is ours to delete."""
+"""The name of the folder of a load. Nothing else may be deleted."""
 _log = logging.getLogger("omnigraph")
 
 
 @contextmanager
 def create_scratch_table(manifest: Manifest) -> Generator[Table]:
-    """An empty table whose folder takes fragments of any columns."""
+    """Create an empty table whose folder accepts fragments with any columns, and delete it after the block."""
     location, name = manifest.location.beside(FOLDER), str(ULID())
     objects = Objects(location)
     table = tables.create_empty(location.join(name), PLACES, "load", manifest.access)
@@ -50,7 +49,7 @@ def create_scratch_table(manifest: Manifest) -> Generator[Table]:
         _remove(objects, name)
         if location.is_local:
             with suppress(OSError):
-                # Other loads may have theirs in it.
+                # It may still hold the folders of other loads.
                 Path(location.base).rmdir()
 
 
@@ -58,21 +57,21 @@ def _remove(objects: Objects, name: str) -> None:
     try:
         objects.delete_prefix(name)
     except OmniGraphError as error:
-        # A task that was given up may still be writing to it.
-        _log.warning("what a load wrote to %s stays for now: %s", objects.location.join(name), error)
+        # An abandoned task may still be writing to it.
+        _log.warning("temporary files of a load in %s are not deleted yet: %s", objects.location.join(name), error)
 
 
-# --------------------------------------------------------------------------------------------- who died, who lives
+# --------------------------------------------------------------------------------------------- abandoned folders
 
 
 def _remove_abandoned(objects: Objects, own: str) -> None:
-    """Remove what loads that died left here."""
+    """Remove the folders of loads that died."""
     try:
         written = _last_written(objects)
     except OmniGraphError as error:
-        _log.warning("what loads left in %s stays for now: %s", objects.location, error)
+        _log.warning("abandoned files of loads in %s could not be listed: %s", objects.location, error)
         return
-    # The store dates what it holds by a clock of its own, and what was written to last is this load's.
+    # Compare with the clock of the store: the folder of this load was just written.
     now = written.pop(own)
     for name, last in written.items():
         if now - last > _ABANDONED:
@@ -80,7 +79,7 @@ def _remove_abandoned(objects: Objects, own: str) -> None:
 
 
 def _last_written(objects: Objects) -> dict[str, datetime]:
-    """When something was last written to the folder of each load."""
+    """Return the time of the last write to the folder of each load."""
     found: dict[str, datetime] = {}
     for info in objects.list():
         name = info.path.partition("/")[0]
@@ -98,7 +97,7 @@ def _keep_alive(objects: Objects, name: str) -> Generator[None]:
             try:
                 objects.put(f"{name}/{_ALIVE}", b"")
             except OmniGraphError as error:
-                _log.warning("a load could not say that it lives: %s", error)
+                _log.warning("the heartbeat of a load could not be written: %s", error)
 
     thread = Thread(target=beat, name=f"omnigraph-load-{name}", daemon=True)
     thread.start()

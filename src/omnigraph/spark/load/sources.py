@@ -1,4 +1,4 @@
-"""What a load on Spark reads: files of graph records and frames of anything, as DataFrames that know their files."""
+"""Read the input of a load as DataFrames: the lines of record files, and frames, with the file of each row."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _HIDDEN: Final = ("_", ".")
 
 
 def names_by_path(paths: Iterable[str]) -> dict[str, str]:
-    """Files of this machine as the user named them, by their absolute paths."""
+    """Return the names of local files as the user gave them, by absolute path."""
     return {os.path.abspath(path): path for path in paths if not _SCHEME.match(path)}  # noqa: PTH100  as Spark has them
 
 
 def read_lines(session: SparkSession, paths: Iterable[str]) -> DataFrame:
-    """The lines of files as they are, each with its file and the block of it that a task reads."""
+    """Read the raw lines of files, each with its file and the block that it belongs to."""
     from pyspark.sql import functions
 
     read = session.read.option("lineSep", "\n").text([_to_spark_path(path) for path in paths])
@@ -43,12 +43,12 @@ def read_lines(session: SparkSession, paths: Iterable[str]) -> DataFrame:
 
 
 def _to_spark_path(path: str) -> str:
-    """A path as Spark takes it: what is a file here is that file, whatever its name looks like."""
+    """Return a path for Spark; special characters in the name of a local file are escaped."""
     if _SCHEME.match(path) or not os.path.lexists(path):
         return path
     name = os.path.basename(path)  # noqa: PTH119  as Spark has it
     if name.startswith(_HIDDEN):
-        # Spark would read nothing, and say nothing.
+        # Spark would silently read nothing.
         raise ParameterError(f"'{name}' begins with '{name[0]}'", hint='Spark skips such files; use engine="local"')
     return "file://" + _PATTERN.sub(r"\\\1", os.path.abspath(path))  # noqa: PTH100  as above
 
@@ -57,16 +57,16 @@ def _to_spark_path(path: str) -> str:
 
 
 def to_dataframe(session: SparkSession, name: str, frame: ArrowStream) -> DataFrame:
-    """A frame as Spark has it."""
+    """Convert a frame to a DataFrame, if it is not one."""
     if is_spark_frame(frame):
         return frame
     rows = open_frame(name, frame).read_all()
-    known = [(name, _supported_type(type_)) for name, type_ in zip(rows.schema.names, rows.schema.types, strict=True)]
-    return session.createDataFrame(rows.cast(pa.schema(known)))
+    columns = [(name, _supported_type(type_)) for name, type_ in zip(rows.schema.names, rows.schema.types, strict=True)]
+    return session.createDataFrame(rows.cast(pa.schema(columns)))
 
 
 def _supported_type(type_: pa.DataType) -> pa.DataType:
-    """The type that Spark has for a column."""
+    """Return the nearest type that Spark supports."""
     if isinstance(type_, pa.DictionaryType):
         return _supported_type(cast("pa.DataType", type_.value_type))
     if pa.types.is_unsigned_integer(type_):
@@ -79,9 +79,9 @@ def _supported_type(type_: pa.DataType) -> pa.DataType:
 
 
 def with_file_numbers(frame: DataFrame) -> tuple[DataFrame, dict[int, str]]:
-    """A frame whose rows know the file that they were read from, where Spark can tell; files by their numbers.
+    """Add the number of the file that each row was read from, if Spark knows it; return the names of files by number.
 
-    A number for each row costs Spark less than a name: the names are known here.
+    Numbers are cheaper than names for Spark; the names are resolved here.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions
@@ -93,7 +93,7 @@ def with_file_numbers(frame: DataFrame) -> tuple[DataFrame, dict[int, str]]:
     try:
         numbered = frame.withColumn(FILE, functions.xxhash64(functions.input_file_name()))
     except AnalysisException:
-        # Rows that were joined from several sources stand in no one file.
+        # Rows that are joined from several sources belong to no single file.
         return unknown, {}
     listed = frame.sparkSession.createDataFrame(pa.table({"file": files}))
     found = listed.select(functions.xxhash64("file"), "file").collect()

@@ -1,4 +1,4 @@
-"""Staging rows on Spark: the fragments are there already; what they replace is found and removed by executors."""
+"""Stage rows on Spark: their fragments are written already; executors find and delete the rows that they replace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.spark.executor import ROWS_PER_TASK, map_fragments
 from omnigraph.spark.load.changed_table import FragmentRows
-from omnigraph.spark.load.incoming import DistributedRows
+from omnigraph.spark.load.incoming_rows import DistributedRows
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.storage.staging import FragmentText, Staged
@@ -28,55 +28,57 @@ _REMAINING: Final = pa.schema([pa.field("fragment", pa.int64()), pa.field("left"
 
 
 def stage_rows(
-    session: SparkSession, table: Table, coming: IncomingTable, removed: FragmentRows | None = None
+    session: SparkSession, table: Table, incoming: IncomingTable, removed: FragmentRows | None = None
 ) -> Staged | None:
-    """Stage incoming rows on a pinned table. On another pin the fragments stay, and the removals are made anew.
+    """Stage incoming rows on a pinned table. On a later pin only the deletions are repeated.
 
-    ``removed`` are the ids of rows that only go.
+    ``removed`` are the ids of rows that are deleted without a replacement.
     """
-    upserts = coming.mode is IncomingMode.UPSERT and table.count_rows() > 0
-    if not upserts or not (coming.rows.count or removed):
-        return loads.stage_rows(table, coming)
-    fragments = coming.rows.write_fragments(table, "append", coming.excluded_ids) if coming.rows.count else ()
-    left = _remove_replaced(session, table, coming, removed)
-    if not left:
+    upserts = incoming.mode is IncomingMode.UPSERT and table.count_rows() > 0
+    if not upserts or not (incoming.rows.count or removed):
+        return loads.stage_rows(table, incoming)
+    fragments = incoming.rows.write_fragments(table, "append", incoming.excluded_ids) if incoming.rows.count else ()
+    changed = _remove_replaced(session, table, incoming, removed)
+    if not changed:
         return tables.append_fragments(table, fragments)
-    gone = [fragment for fragment, text in left.items() if text is None]
-    shrunk = [text for text in left.values() if text is not None]
-    return tables.update_fragments(table, gone, shrunk, fragments)
+    emptied = [fragment for fragment, text in changed.items() if text is None]
+    shrunk = [text for text in changed.values() if text is not None]
+    return tables.update_fragments(table, emptied, shrunk, fragments)
 
 
 def _remove_replaced(
-    session: SparkSession, table: Table, coming: IncomingTable, removed: FragmentRows | None
+    session: SparkSession, table: Table, incoming: IncomingTable, removed: FragmentRows | None
 ) -> dict[int, FragmentText | None]:
-    """The fragments that lose the rows whose ids come in, or only go; None for those that have no other."""
+    """Delete the rows that are replaced or removed; return the fragments that lose rows, None if they lose all."""
     from pyspark.sql import functions
 
-    work = partial(_scan_ids, without=coming.excluded_ids)
+    task = partial(_scan_ids, excluded_ids=incoming.excluded_ids)
     parts = [(each.table, each.fragments) for each in (removed,) if each is not None]
-    if coming.rows.count:
-        incoming = cast("DistributedRows", coming.rows.storage)
-        parts.append((incoming.detached, incoming.own_fragments))
+    if incoming.rows.count:
+        rows = cast("DistributedRows", incoming.rows.storage)
+        parts.append((rows.detached, rows.own_fragments))
     ids = reduce(
         lambda some, others: some.unionByName(others),
-        (map_fragments(session, each, group_evenly(own, ROWS_PER_TASK), work, "id string") for each, own in parts),
+        (map_fragments(session, each, group_evenly(own, ROWS_PER_TASK), task, "id string") for each, own in parts),
     )
-    there = map_fragments(
+    existing = map_fragments(
         session,
         table,
         group_evenly(table.fragment_rows(), ROWS_PER_TASK),
         _scan_addresses,
         "id string, fragment long, offset long",
     )
-    met = there.join(ids, "id", "left_semi").groupBy("fragment").agg(functions.collect_list("offset").alias("offsets"))
-    # Evaluated once: each time it writes files.
-    told = met.mapInArrow(partial(_remove_rows, table), "fragment long, left string").collect()
-    return dict(cast("list[tuple[int, FragmentText | None]]", told))
+    deleted = (
+        existing.join(ids, "id", "left_semi").groupBy("fragment").agg(functions.collect_list("offset").alias("offsets"))
+    )
+    # Collected once: tasks write files each time they run.
+    reports = deleted.mapInArrow(partial(_remove_rows, table), "fragment long, left string").collect()
+    return dict(cast("list[tuple[int, FragmentText | None]]", reports))
 
 
-def _scan_ids(table: Table, fragments: Sequence[int], *, without: Values) -> Iterator[pa.RecordBatch]:
+def _scan_ids(table: Table, fragments: Sequence[int], *, excluded_ids: Values) -> Iterator[pa.RecordBatch]:
     for batch in table.scan(["id"], in_fragments=fragments):
-        yield batch.filter(is_not_among(column_of(batch, "id"), without)) if len(without) else batch
+        yield batch.filter(is_not_among(column_of(batch, "id"), excluded_ids)) if len(excluded_ids) else batch
 
 
 def _scan_addresses(table: Table, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:

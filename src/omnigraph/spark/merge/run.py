@@ -73,7 +73,7 @@ from omnigraph.write.merge import (
     find_tables_to_merge,
     is_long_staging,
 )
-from omnigraph.write.row_values import may_have_legacy_ids, refuse_legacy_ids
+from omnigraph.write.row_values import can_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.rules import IncomingMode, type_of_table
 
 if TYPE_CHECKING:
@@ -100,13 +100,15 @@ class _SparkMergeEngine:
     scratch: Callable[[], Table]
     """The table beside the graph, made when it is first asked for."""
 
-    def merge_tables(self, sides: MergeSnapshots, base: MergeBase, by: MergeBy, choices: ConflictResolver) -> MergePlan:
+    def merge_tables(
+        self, sides: MergeSnapshots, base: MergeBase, by: MergeBy, resolver: ConflictResolver
+    ) -> MergePlan:
         """Bring the sides together on the executors; in this process, if there is little to do or a rule is broken."""
         job = _MergeCandidates(sides, base)
         if job.num_rows <= LOCAL_MERGE_ROWS:
-            return LOCAL_MERGE_ENGINE.merge_tables(sides, base, by, choices)
+            return LOCAL_MERGE_ENGINE.merge_tables(sides, base, by, resolver)
         with translate_spark_errors("merging"):
-            receipts = self._run_merge_job(job, by, choices)
+            receipts = self._run_merge_job(job, by, resolver)
         changed: dict[str, _MergedTable] = {}
         for number, key in enumerate(job.keys):
             told = tuple(each for each in receipts if each.table == number)
@@ -117,7 +119,7 @@ class _SparkMergeEngine:
         with translate_spark_errors("checking a merge"):
             reads = self._check_rules(sides, changed)
         if reads is None:
-            return LOCAL_MERGE_ENGINE.merge_tables(sides, base, by, choices)
+            return LOCAL_MERGE_ENGINE.merge_tables(sides, base, by, resolver)
         brought = {
             key: TableMergePlan(
                 table.counts,
@@ -161,7 +163,7 @@ def _sort_conflicts(receipts: Sequence[TableMergeReport]) -> tuple[Conflict, ...
 
 
 def _refuse_legacy_ids(sides: MergeSnapshots, type_: NodeType | EdgeType) -> None:
-    if isinstance(type_, NodeType) and may_have_legacy_ids(type_):
+    if isinstance(type_, NodeType) and can_have_legacy_ids(type_):
         refuse_legacy_ids(type_, sides.ours.table(type_.table_key))
 
 

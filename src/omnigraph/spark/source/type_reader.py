@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from omnigraph.errors import Json, ParameterError
 from omnigraph.language.schema import EdgeType, NodeType, TableKey
 from omnigraph.language.source import suggest_similar
-from omnigraph.manifest import opening, references
+from omnigraph.manifest import contract, opening, references
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin
@@ -103,11 +103,11 @@ class TypeReadOptions:
         manifest = Manifest(location, Access(location.options()), LockSettings())
         opening.check(manifest)
         if self.pin is not None:
-            type_ = require_type(opening.schema_of(manifest, self.pin.schema_hash).catalog, self.pin.table_key)
+            type_ = require_type(contract.schema_of(manifest, self.pin.schema_hash).catalog, self.pin.table_key)
             table = None if self.pin.pin is None else open_pin(manifest, self.pin.pin).without(self.pin.hidden)
             return TypeRows(type_, table)
         snapshot = references.take_snapshot(manifest, self.branch, self.at)
-        catalog = opening.schema_of(manifest, snapshot.schema_ir_hash).catalog
+        catalog = contract.schema_of(manifest, snapshot.schema_ir_hash).catalog
         return open_type_rows(snapshot, require_type(catalog, cast("str", self.type)))
 
     def spark_schema(self, type_: NodeType | EdgeType) -> StructType:

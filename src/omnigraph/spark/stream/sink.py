@@ -21,8 +21,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from omnigraph.errors import OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.source import suggest_similar
+from omnigraph.manifest.contract import current_schema
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.opening import current_schema
 from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load import load
 from omnigraph.spark.spark_errors import translate_spark_errors

@@ -1,4 +1,4 @@
-"""Rejected records of a load on Spark: tasks write them to the scratch table, and one Parquet file gets them all."""
+"""Collect the rejected records of a load on Spark from the scratch table into one Parquet file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.spark.load.incoming import BlockLines
+from omnigraph.spark.load.incoming_rows import BlockLines
 from omnigraph.spark.load.load_task import REJECTED
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.columns import column_of, to_list
@@ -30,7 +30,7 @@ _ROWS_AT_ONCE: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ParquetQuarantine:
-    """The rejected records of all tasks, which go to one file in the end."""
+    """The rejected records of all tasks, in fragments of the scratch table."""
 
     scratch: Table
     fragments: tuple[FragmentText, ...]
@@ -39,7 +39,7 @@ class ParquetQuarantine:
     target: RejectsTarget
 
     def deliver(self, more: Iterable[RejectedRecord]) -> str:
-        """Write them, and these besides, in place of an earlier delivery."""
+        """Write them and ``more`` to the target file, which replaces an earlier delivery."""
         with TemporaryDirectory(prefix="omnigraph-load-") as folder:
             file = Path(folder, "rejected.parquet")
             with pq.ParquetWriter(str(file), _FILE) as writer:
@@ -63,11 +63,11 @@ class ParquetQuarantine:
 
 
 def _batch_rows(rows: Iterable[RejectsLine]) -> Iterator[list[dict[str, object]]]:
-    held: list[dict[str, object]] = []
+    batch_: list[dict[str, object]] = []
     for row in rows:
-        held.append(dict(row))
-        if len(held) == _ROWS_AT_ONCE:
-            yield held
-            held = []
-    if held:
-        yield held
+        batch_.append(dict(row))
+        if len(batch_) == _ROWS_AT_ONCE:
+            yield batch_
+            batch_ = []
+    if batch_:
+        yield batch_

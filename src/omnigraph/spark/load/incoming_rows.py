@@ -1,4 +1,4 @@
-"""The rows of one type on their way in, once the executors wrote them; and where each of them stood."""
+"""The incoming rows of one table after executors wrote them as fragments, and the position of each row in the input."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_LOAD_ROWS: Final = 100
-"""So few incoming rows this process handles itself, in less time than a job takes to begin. More are not looked up by
-their values in every case, and then whole columns of the tables would have to come here."""
+"""Up to this many rows are handled in this process, which takes less time than starting a job. More rows are not always
+looked up by value, and then whole columns of the tables would be read into this process."""
 _WRITTEN: Final = pa.schema(
     [pa.field("fragment", pa.int64()), pa.field("kept", pa.bool_()), pa.field("fragments", pa.string())]
 )
@@ -36,13 +36,13 @@ _WRITTEN: Final = pa.schema(
 
 @dataclass
 class DistributedRows(StagedRows):
-    """Rows in fragments that executors wrote, and write again where they have to lie elsewhere."""
+    """Rows in fragments that executors wrote, and rewrite if they are needed in another table's folder."""
 
     session: SparkSession | None = field(default=None, repr=False)
 
     @property
     def own_fragments(self) -> Mapping[int, int]:
-        """The fragments of these rows in the detached version, and how many rows each has."""
+        """The fragments of these rows in the detached version, with their row counts."""
         found = self.detached.fragment_rows()
         return {
             id_: rows
@@ -50,65 +50,67 @@ class DistributedRows(StagedRows):
             if self.last_other_fragment is None or id_ > self.last_other_fragment
         }
 
-    def written_on(self, table: Table, mode: WriteMode, without: Values) -> tuple[FragmentText, ...]:
-        """The rows but those of some ids, in the folder of a table. Fragments that lie there and lose none stay."""
+    def write_to(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
+        """Write the rows but those ids to the folder of a table; keep fragments that are there and lose no row."""
         if self.session is None or sum(self.own_fragments.values()) <= LOCAL_LOAD_ROWS:
-            return super().write_to(table, mode, without)
-        at_home = self.target.is_usable_by(table, mode)
+            return super().write_to(table, mode, excluded_ids)
+        in_place = self.target.is_usable_by(table, mode)
         schema = arrow_schema(self.type)
-        work = partial(_rewrite_fragments, schema=schema, target=table, mode=mode, without=without, at_home=at_home)
+        task = partial(
+            _rewrite_fragments, schema=schema, target=table, mode=mode, excluded_ids=excluded_ids, in_place=in_place
+        )
         columns = "fragment long, kept boolean, fragments string"
         groups = [[fragment] for fragment in sorted(self.own_fragments)]
-        # Evaluated once: each time it writes files.
-        told = map_fragments(self.session, self.detached, groups, work, columns).collect()
+        # Collected once: tasks write files each time they run.
+        reports = map_fragments(self.session, self.detached, groups, task, columns).collect()
         known = dict(zip(sorted(self.own_fragments), self.fragments, strict=True))
         return tuple(
             text
-            for fragment, kept, texts in sorted(cast("list[tuple[int, bool, str]]", told))
+            for fragment, kept, texts in sorted(cast("list[tuple[int, bool, str]]", reports))
             for text in ([known[fragment]] if kept else cast("list[FragmentText]", orjson.loads(texts)))
         )
 
 
 def _rewrite_fragments(
-    audit: Table,
+    detached: Table,
     fragments: Sequence[int],
     *,
     schema: pa.Schema,
     target: Table,
     mode: WriteMode,
-    without: Values,
-    at_home: bool,
+    excluded_ids: Values,
+    in_place: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """The task of one fragment."""
+    """Task over fragments: rewrite those that are not in the target's folder or lose rows."""
     for fragment in fragments:
-        kept = at_home and not _contains_any(audit, fragment, without)
+        kept = in_place and not _contains_any(detached, fragment, excluded_ids)
         written: Sequence[FragmentText] = ()
         if not kept:
-            read = audit.scan(with_row_address=True, in_fragments=[fragment])
+            read = detached.scan(with_row_address=True, in_fragments=[fragment])
             pieces = (pa.Table.from_batches([batch]) for batch in read)
-            rows = to_reader(schema, attach_blobs(audit, schema, pieces), without)
+            rows = to_reader(schema, attach_blobs(detached, schema, pieces), excluded_ids)
             written = tables.write_rows(target, rows, mode)
         columns = [pa.array([fragment], pa.int64()), pa.array([kept]), pa.array([orjson.dumps(written).decode()])]
         yield pa.RecordBatch.from_arrays(columns, schema=_WRITTEN)
 
 
-def _contains_any(audit: Table, fragment: int, ids: Values) -> bool:
-    read = audit.scan(["id"], in_fragments=[fragment])
+def _contains_any(detached: Table, fragment: int, ids: Values) -> bool:
+    read = detached.scan(["id"], in_fragments=[fragment])
     return any(cast("bool", is_among(column_of(batch, "id"), ids).true_count) for batch in read)
 
 
-# --------------------------------------------------------------------------------------------- where rows stood
+# --------------------------------------------------------------------------------------------- positions of rows
 
 
 @dataclass(frozen=True)
 class BlockLines:
-    """How many lines the blocks of files have: tasks count the lines of theirs, and know of no other."""
+    """The number of lines in each block of each file. A task only counts the lines of its own blocks."""
 
     lines: Mapping[tuple[str, int], int]
 
     @cached_property
     def _lines_before(self) -> Mapping[tuple[str, int], int]:
-        """For each block the number of lines of its file that come before it."""
+        """For each block, the number of lines before it in its file."""
         found: dict[tuple[str, int], int] = {}
         for file in {file for file, _ in self.lines}:
             blocks = sorted(block for name, block in self.lines if name == file)
@@ -117,7 +119,7 @@ class BlockLines:
         return found
 
     def line_in_file(self, file: str | None, block: int | None, line: int | None) -> int | None:
-        """The line of a file, for a line of one of its blocks."""
+        """Convert a line number in a block to a line number in the file."""
         if file is None or block is None or line is None:
             return line
         return self._lines_before[file, block] + line
@@ -125,7 +127,7 @@ class BlockLines:
 
 @dataclass(frozen=True, slots=True)
 class SourceRun:
-    """Rows that came one after the other: of one file, or with places of their own in the scratch table."""
+    """Consecutive rows that come from one file, or whose places are in the scratch table."""
 
     count: int
     file: str | None = None
@@ -134,7 +136,7 @@ class SourceRun:
 
 @dataclass
 class StagedPlaces:
-    """Where rows stood: runs of them, and fragments of a scratch table in the order of those that are noted there."""
+    """The positions of rows in the input: runs, and the fragments of the scratch table with the places of some runs."""
 
     scratch: Table
     runs: Sequence[SourceRun]
@@ -143,41 +145,41 @@ class StagedPlaces:
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return int(self._run_ends[-1]) if self.runs else 0
 
     def find(self, numbers: RowNumbers) -> list[RecordPosition]:
-        """Where these rows stood."""
+        """Return the positions of these rows."""
         found: list[RecordPosition] = []
-        noted: list[int] = []
+        with_places: list[int] = []
         at = np.searchsorted(self._run_ends, numbers, side="right")
         for run, number in zip(cast("list[int]", at.tolist()), cast("list[int]", numbers.tolist()), strict=True):
             found.append((self.runs[run].file, None))
             if self.runs[run].has_places:
-                noted.append(number - int(self._rows_without_places[run]))
-        places = iter(self._read_places(noted))
+                with_places.append(number - int(self._rows_without_places[run]))
+        places = iter(self._read_places(with_places))
         return [next(places) if self.runs[run].has_places else place for run, place in zip(at, found, strict=True)]
 
     @cached_property
     def _run_ends(self) -> RowNumbers:
-        """For each run the number of the row after its last."""
+        """For each run, the number of the row after its last."""
         return np.cumsum([run.count for run in self.runs], dtype=np.int64)
 
     @cached_property
     def _rows_without_places(self) -> RowNumbers:
-        """For each run how many rows up to it are not in the scratch table."""
+        """For each run, the number of rows up to its end that have no place in the scratch table."""
         return np.cumsum([0 if run.has_places else run.count for run in self.runs], dtype=np.int64)
 
     def _read_places(self, rows: Sequence[int]) -> list[RecordPosition]:
         if not rows:
             return []
-        with translated(self._audit.subject):
-            found = self._audit.dataset.take(list(rows))
+        with translated(self._places.subject):
+            found = self._places.dataset.take(list(rows))
         columns = [to_list(column_of(found, name)) for name in PLACES.names]
         places = cast("Iterator[tuple[str | None, int | None, int | None]]", zip(*columns, strict=True))
         return [(file, self.blocks.line_in_file(file, block, line)) for file, block, line in places]
 
     @cached_property
-    def _audit(self) -> Table:
+    def _places(self) -> Table:
         staged = tables.overwrite_fragments(self.scratch, PLACES, self.fragments)
         return tables.audit_version(self.scratch, staged)
