@@ -1,4 +1,4 @@
-"""A graph gets another schema: what each step does to the rows, and that the past stays as it was."""
+"""Schema changes: what each step does to the rows, and that older commits stay unchanged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.failpoints import recording
 from omnigraph.storage.locks import LockSettings, branch_lock, refs_lock
 from tests.graphs import written
-from tests.write.evolve.evolving import BEFORE, head, load, make, people, with_change
+from tests.write.evolve.people_graph import BEFORE, head, load, make, people, with_change
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_a_type_gets_another_name_and_keeps_rows_and_ids(graph: Graph) -> None:
     found = graph.query("query q() { match { $a: Human $a knows $b } return { $b.name } order { $b.name } }")
     assert [row["b.name"] for row in found.to_arrow().to_pylist()] == ["bob", "cid"]
     assert people(graph, at=before)["ann"]["age"] == 30
-    # And back: the old folder is there, with versions that a tombstone hides.
+    # And back: the old folder still has versions that a tombstone hides.
     assert kinds(graph, BEFORE.replace("node Person", 'node Person @rename_from("Human")')) == ["rename_type"]
     assert people(graph)["ann"]["age"] == 30
 
@@ -293,7 +293,7 @@ def size_of(graph: Graph, location: str) -> int:
 
 @pytest.mark.parametrize("hard", [False, True])
 def test_the_rows_of_a_dropped_type_go_when_no_commit_shows_them(graph: Graph, hard: bool) -> None:
-    """Without data loss they go with the last commit that shows them; with it, at once."""
+    """Without data loss they are deleted with the last commit that shows them; with data loss, at once."""
     records = tuple({"type": "City", "data": {"name": f"{number:0>200}"}} for number in range(500))
     load(graph, *records)
     before, location = head(graph), graph.snapshot().pins["node:City"].location
@@ -350,8 +350,8 @@ def test_release_0_8_finds_the_schema_and_no_lock(graph: Graph) -> None:
     assert omnigraph.open(graph.uri, "ro").schema.text == wanted
 
 
-def test_a_schema_that_release_0_8_applied_is_taken_over(graph: Graph) -> None:
-    """That release writes the files at the root and commits without a word of the schema."""
+def test_a_schema_that_release_0_8_applied_is_adopted(graph: Graph) -> None:
+    """That release writes the files at the root and commits without a schema row."""
     manifest = graph._manifest
     theirs = parse_schema(with_change("age: I32?", "age: I32?\n  note: String?"))
     pin = graph.snapshot().pins["node:Person"]
@@ -375,8 +375,8 @@ def test_files_at_the_root_that_nobody_applied_are_put_right(graph: Graph) -> No
     assert contract.root_schema(graph._manifest.objects).text == BEFORE
 
 
-def test_ids_of_an_older_release_are_written_anew_with_the_edges_that_name_them(tmp_path: Path) -> None:
-    """That release took the first property of a key, and nothing else, as the id."""
+def test_ids_of_an_older_release_are_rewritten_with_the_edges_that_name_them(tmp_path: Path) -> None:
+    """That release used only the first property of a key as the id."""
     schema = "node Room { house: String  number: I32  @key(house, number) }\nedge Next: Room -> Room\n"
     graph = omnigraph.init(tmp_path / "graph.og", schema)
     make_legacy(graph)
@@ -394,7 +394,7 @@ def test_ids_of_an_older_release_are_written_anew_with_the_edges_that_name_them(
     assert graph.verify().findings == ()
 
 
-def test_ids_are_written_anew_while_the_key_gets_another_name(tmp_path: Path) -> None:
+def test_ids_are_rewritten_while_the_key_gets_another_name(tmp_path: Path) -> None:
     schema = "node Room { house: String  number: I32  @key(house, number) }\nedge Next: Room -> Room\n"
     graph = omnigraph.init(tmp_path / "graph.og", schema)
     make_legacy(graph)
@@ -414,7 +414,7 @@ def test_ids_are_written_anew_while_the_key_gets_another_name(tmp_path: Path) ->
 
 
 def make_legacy(graph: Graph) -> None:
-    """Rows with such ids."""
+    """Create rows with such ids."""
     manifest = graph._manifest
     rows = {
         "node:Room": pa.table({"id": ["a", "b"], "house": ["a", "b"], "number": pa.array([1, 2], pa.int32())}),

@@ -1,4 +1,4 @@
-"""Branches that lag behind the schema: how each step looks there, how they catch up, and how they are merged."""
+"""Lagging branches: how each step looks there, how they catch up, and how they are merged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from omnigraph.errors import ConflictError, MergeConflicts, PreconditionFailed
 from omnigraph.graph import Graph
 from omnigraph.write.commit.section import CATCH_UP_MESSAGE
-from tests.write.evolve.evolving import BEFORE, head, load, make, people, with_change
+from tests.write.evolve.people_graph import BEFORE, head, load, make, people, with_change
 
 OTHER = {
     "note": with_change("age: I32?", "age: I32?\n  note: String?"),

@@ -1,4 +1,4 @@
-"""Whoever changes a schema dies by SIGKILL before and after every durable write; the graph has the old one or the new.
+"""A schema change dies by SIGKILL before and after every durable write; the graph has the old schema or the new one.
 
 The next process makes no special call. It finds the schema and the tables together, writes, applies the schema again,
 and nothing is left behind: no lock for release 0.8, no other files at the root, nothing that ``verify`` finds.
@@ -19,7 +19,7 @@ from omnigraph.write.commit.section import CommitOptions
 from omnigraph.write.commit.sidecars import list_sidecars
 from omnigraph.write.evolve.apply import SchemaChangeOptions, apply_schema
 from tests.crash import every_crash, fresh_copy, kill_at, record, run
-from tests.write.evolve.evolving import BEFORE, load, make, people, with_change
+from tests.write.evolve.people_graph import BEFORE, load, make, people, with_change
 from tests.write.writers import open_manifest
 
 WITHOUT_CITIES = with_change("edge LivesIn: Person -> City\n", "").replace("node City { name: String @key }\n", "")
@@ -39,7 +39,7 @@ PLANS = {
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph = make(tmp_path_factory.mktemp("evolve_crashes"))
-    # A type that was there before, so that its folder is there, and a tombstone that hides what it holds.
+    # A type that existed before, so that its folder exists, and a tombstone hides its versions.
     graph.apply_schema(BEFORE + "node Boat { name: String @key }\n")
     load(graph, {"type": "Boat", "data": {"name": "ark"}})
     graph.apply_schema(BEFORE)
@@ -47,17 +47,17 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def apply_at(root: str, schema: str) -> None:
-    """Change the schema, in a process that heals nothing before."""
+    """Change the schema in a process that heals nothing before."""
     apply_schema(open_manifest(root), schema, SchemaChangeOptions(), CommitOptions(MAIN, actor="tests"))
 
 
 def exported(root: str) -> list[str]:
-    """Everything that the graph shows."""
+    """Return everything that the graph shows."""
     return sorted(omnigraph.open(root, "ro").export())
 
 
 def go_on(found: list[tuple[str, str]], new: str, states: dict[str, list[str]]) -> None:
-    """What the next process does, for every death."""
+    """Run the next process after every death."""
     for root, place in found:
         try:
             _go_on(root, new, states)
@@ -133,7 +133,7 @@ def _killed(template: Path, new: str, number: int) -> str:
 
 @pytest.fixture(scope="module")
 def lagging(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A graph with a branch that lags: a property was dropped and came again, a type is new."""
+    """A graph with a lagging branch: a property was dropped and added again, a type is new."""
     graph = make(tmp_path_factory.mktemp("lagging"))
     graph.create_branch("dev")
     load(graph, {"type": "Person", "data": {"name": "dev", "nick": "d"}}, branch="dev")
@@ -143,12 +143,12 @@ def lagging(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_to_branch(root: str) -> None:
-    """The first write to the branch since: its tables catch up before."""
+    """Write to the branch for the first time since; its tables catch up first."""
     load(omnigraph.open(root), {"type": "Person", "data": {"name": "eve", "nick": "e"}}, branch="dev")
 
 
 def go_on_there(found: list[tuple[str, str]]) -> None:
-    """What is seen of the branch, and what the next process does."""
+    """Check what the branch shows, and run the next process."""
     for root, place in found:
         try:
             graph = omnigraph.open(root, "ro")

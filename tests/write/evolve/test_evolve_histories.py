@@ -1,7 +1,6 @@
-"""Random schemas one after the other, beside a model: rows as it says, on main and a branch, now and at every commit.
+"""Random schema changes beside a model: the rows agree, on main and on a branch, now and at every commit.
 
-The model knows rows by property. What a schema does to them is one line for each property: it stays, has another name,
-or is new, and then null or filled.
+The model holds rows by property. For each property, a schema change keeps it, renames it, or adds it as null or filled.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import omnigraph
 from omnigraph.errors import SchemaError, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import MAIN
-from tests.write.evolve.evolving import load
+from tests.write.evolve.people_graph import load
 
 NAMES: Final = ("p", "q", "r")
 TYPES: Final = ("Ant", "Bee")
@@ -31,13 +30,13 @@ Rows = dict[str, dict[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A node type: the form of each of its properties, and what one of them was called."""
+    """A node type: the form of each property, and the previous name of one of them."""
 
     properties: Mapping[str, str]
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def text(self, name: str) -> str:
-        """It in a schema."""
+        """Return its text in a schema."""
         lines = [
             f"  {each}: {form}" + (f' @rename_from("{self.renamed[each]}")' if each in self.renamed else "")
             for each, form in self.properties.items()
@@ -49,12 +48,12 @@ Kinds = Mapping[str, Kind]
 
 
 def text_of(kinds: Kinds) -> str:
-    """The schema. One type stays always, so that no schema is taken for that of another graph."""
+    """Return the schema text. One type always stays, so that the schema is not refused as unrelated."""
     return "\n".join(["node Root { code: String @key }", *(kind.text(name) for name, kind in kinds.items())])
 
 
 def moved(rows: Mapping[str, Rows], old: Kinds, new: Kinds) -> dict[str, Rows]:
-    """What becomes of rows when the schema changes, where nothing stands in the way."""
+    """Return the rows after a schema change that has no obstacle."""
     found: dict[str, Rows] = {}
     for name, kind in new.items():
         known = old[name].properties if name in old else dict[str, str]()
@@ -71,18 +70,18 @@ def _moved(row: Mapping[str, object], known: Mapping[str, str], name: str, kind:
 
 
 def default_of(form: str) -> int | None:
-    """What a row has that nobody gave a value."""
+    """Return the value of a row that has none."""
     return {"I32 @d": 7, "I64 @d": 8}.get(form[:6])
 
 
 def is_required(form: str) -> bool:
-    """Whether it may not be null."""
+    """Whether a property may not be null."""
     return not form.endswith("?")
 
 
 @st.composite
 def next_kinds(draw: st.DrawFn, old: Kinds) -> Kinds:
-    """A schema that differs from another in a few places."""
+    """Draw a schema that differs from another in a few places."""
     found: dict[str, Kind] = {}
     for name in TYPES:
         if not draw(st.integers(0, 5)):
@@ -109,7 +108,7 @@ def next_kinds(draw: st.DrawFn, old: Kinds) -> Kinds:
 
 
 def shown(graph: Graph, kinds: Kinds, branch: str = MAIN, at: str | None = None) -> dict[str, Rows]:
-    """All rows by type and key."""
+    """Return all rows by type and key."""
     found: dict[str, Rows] = {}
     for name in kinds:
         rows = graph.nodes(name, branch=branch, at=at).to_arrow().to_pylist()
@@ -118,7 +117,7 @@ def shown(graph: Graph, kinds: Kinds, branch: str = MAIN, at: str | None = None)
 
 
 def add(data: st.DataObject, graph: Graph, kinds: Kinds, rows: dict[str, Rows], branch: str) -> None:
-    """One more row on a branch, of some type."""
+    """Add one row of some type on a branch."""
     draw = data.draw
     if not kinds:
         return
@@ -137,7 +136,7 @@ def add(data: st.DataObject, graph: Graph, kinds: Kinds, rows: dict[str, Rows], 
 
 
 def history(data: st.DataObject, folder: Path, length: int) -> None:
-    """Schemas and writes in turn; everything is compared after each of them."""
+    """Change schemas and write rows in turn; compare everything after each step."""
     draw = data.draw
     kinds: Kinds = draw(next_kinds({}))
     kinds = {name: replace(kind, renamed={}) for name, kind in kinds.items()}
@@ -169,13 +168,13 @@ def history(data: st.DataObject, folder: Path, length: int) -> None:
     for commit, then, had in past:
         assert shown(graph, then, at=commit) == had
     if on_branch is not None:
-        # Rules that came since may be broken there.
+        # Rows there may break rules that were added later.
         graph.delete_branch("dev")
     assert graph.verify().findings == ()
 
 
 def _applied(graph: Graph, new: Kinds, wanted: Mapping[str, Rows]) -> bool:
-    """Apply a schema; it is refused exactly if it is not supported, or a row is null that must not be."""
+    """Apply a schema. It is refused exactly if it is unsupported, or a required value is null."""
     source = text_of(new)
     lacking = any(
         row[each] is None

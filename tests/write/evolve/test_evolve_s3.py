@@ -1,4 +1,4 @@
-"""A new schema on an object store, where locks are leases: the same result, and who is at it is named."""
+"""Schema changes on an object store, where locks are leases: the same result, and the holder is named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from omnigraph.graph import Graph
 from omnigraph.manifest.opening import SCHEMA_APPLY_LOCK
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import LockSettings, refs_lock
-from tests.write.evolve.evolving import BEFORE, RECORDS, load, people, with_change
+from tests.write.evolve.people_graph import BEFORE, RECORDS, load, people, with_change
 
 FILLED = with_change("age: I32?", 'age: I64?\n  rank: I32 @default("7")')
 
@@ -40,7 +40,7 @@ def test_a_schema_is_applied_and_a_branch_catches_up(graph: Graph) -> None:
     assert graph.verify().findings == ()
 
 
-def test_while_one_applies_another_is_told_who(graph: Graph) -> None:
+def test_while_one_applies_another_learns_who(graph: Graph) -> None:
     other = omnigraph.open(graph.uri, storage_options=dict(graph._manifest.location.storage_options))
     other._manifest.locks = LockSettings(timeout=0.2)
     with refs_lock(graph._manifest.location), ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,4 @@
-"""Schemas that changed more than once: names that come again, moments before a rename, and what followers see of it."""
+"""Several schema changes: reused names, commits before a rename, and what change feeds show."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from omnigraph.errors import ConflictError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.read.changes.compare_rows import Op
 from omnigraph.write.commit.section import CATCH_UP_MESSAGE
-from tests.write.evolve.evolving import BEFORE, head, load, make, people, with_change
+from tests.write.evolve.people_graph import BEFORE, head, load, make, people, with_change
 
 WITHOUT_NICK = with_change("  nick: String?\n", "")
 WITHOUT_CITIES = with_change("edge LivesIn: Person -> City\n", "").replace("node City { name: String @key }\n", "")
@@ -29,16 +29,16 @@ def graph(tmp_path: Path) -> Graph:
 
 
 def nicks(graph: Graph, branch: str = "main") -> dict[object, object]:
-    """The nicknames by both ways to read: a query, which keeps columns in memory, and a stream of rows."""
+    """Return the nicknames by both ways to read: a query, which caches columns, and a stream of rows."""
     asked = {row["p.name"]: row["p.nick"] for row in graph.query(NICKS, branch=branch).rows}
     assert asked == {name: row["nick"] for name, row in people(graph, branch).items()}
     return asked
 
 
-# --------------------------------------------------------------------------------------------- names that come again
+# --------------------------------------------------------------------------------------------- reused names
 
 
-def test_a_property_that_was_dropped_and_came_again_is_empty_on_a_branch(graph: Graph) -> None:
+def test_a_property_that_was_dropped_and_added_again_is_empty_on_a_branch(graph: Graph) -> None:
     assert nicks(graph, "dev")["dev"] == "d"
     graph.apply_schema(WITHOUT_NICK)
     graph.apply_schema(BEFORE)
@@ -65,18 +65,18 @@ def test_a_branch_that_is_merged_at_once_does_not_bring_the_old_property_back(gr
     assert people(graph)["ann"]["age"] == 31
 
 
-def test_a_required_property_that_came_again_has_its_default_on_a_branch(graph: Graph) -> None:
+def test_a_required_property_that_was_added_again_has_its_default_on_a_branch(graph: Graph) -> None:
     graph.apply_schema(WITHOUT_NICK)
     for default in ("x", "y"):
         graph.apply_schema(with_change("nick: String?", f'nick: String @default("{default}")'))
-        # Asked often enough, a column stays in memory.
+        # A column that is read often enough stays in memory.
         for _ in range(50):
             assert set(nicks(graph, "dev").values()) == {default}
         graph.apply_schema(WITHOUT_NICK)
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_a_type_that_was_dropped_and_came_again_is_empty_on_a_branch(graph: Graph, own: bool) -> None:
+def test_a_type_that_was_dropped_and_added_again_is_empty_on_a_branch(graph: Graph, own: bool) -> None:
     if own:
         load(graph, {"type": "City", "data": {"name": "bonn"}}, branch="dev")
     graph.apply_schema(WITHOUT_CITIES)
@@ -176,7 +176,7 @@ def test_a_branch_begins_before_a_schema_without_renames(tmp_path: Path) -> None
     assert set(nicks(graph, "old").values()) == {None}
 
 
-def test_what_was_done_before_a_rename_is_not_taken_back(tmp_path: Path) -> None:
+def test_what_was_done_before_a_rename_is_not_reverted(tmp_path: Path) -> None:
     graph = make(tmp_path)
     graph.mutate('query q() { update Person set { age: 31 } where name = "ann" }')
     done = head(graph)
@@ -191,7 +191,7 @@ def test_what_was_done_before_a_rename_is_not_taken_back(tmp_path: Path) -> None
     assert graph.nodes("City").to_arrow()["id"].to_pylist() == ["oslo"]
 
 
-def test_a_commit_before_other_changes_of_the_schema_is_taken_back(tmp_path: Path) -> None:
+def test_a_commit_before_other_changes_of_the_schema_is_reverted(tmp_path: Path) -> None:
     graph = make(tmp_path)
     graph.mutate('query q() { update Person set { age: 31, nick: "z" } where name = "ann" }')
     done = head(graph)
@@ -234,11 +234,11 @@ def test_a_diff_over_a_change_of_the_schema(tmp_path: Path) -> None:
     assert (back["ann"].before, back["ann"].after) == (ann.after, ann.before)
 
 
-# --------------------------------------------------------------------------------------------- followers
+# --------------------------------------------------------------------------------------------- change feeds
 
 
 def test_followers_see_of_a_new_schema_what_it_did_to_rows(tmp_path: Path) -> None:
-    """Columns that only came or went are no change of rows; those that were filled are one."""
+    """Columns that were only added or dropped change no rows; filled columns do."""
     graph = make(tmp_path)
     after = f"after:{head(graph)}"
     for schema in (

@@ -1,4 +1,4 @@
-"""Loads: each mode on main and on a branch, one commit each, beside others, again after a crash, and not at all."""
+"""Loads: each mode on main and on a branch, concurrent loads, retries after a crash, and checks that load nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def names(graph: Graph, branch: str = "main") -> dict[str, str]:
     return {row["code"]: row["name"] for row in rows}
 
 
-# Every load here is done twice: with its rows in memory, and staged while they are read.
+# Every load runs twice: with its rows in memory, and staged while they are read.
 pytestmark = pytest.mark.usefixtures("staged_at")
 
 FLEET = {"v1": "Aurora", "v2": "Boreas", "v3": "Cetus"}
@@ -49,7 +49,7 @@ FLEET = {"v1": "Aurora", "v2": "Boreas", "v3": "Cetus"}
 
 @pytest.fixture(params=["main", "owned", "inherited"])
 def branch(request: pytest.FixtureRequest, fleet: Graph) -> str:
-    """Main, a branch that has its own version of the table, and one that has not."""
+    """Main, a branch with its own version of the table, and one without."""
     name: str = request.param
     if name != "main":
         fleet.create_branch(name)
@@ -73,7 +73,7 @@ def test_each_mode_on_each_branch(fleet: Graph, branch: str, mode: LoadMode, exp
     other = "v9" if mode == "append" else "v2"
     records = [vessel("v8", "eight"), vessel(other, "nine" if mode == "append" else "new")]
     if mode == "overwrite":
-        # What names the old vessels has to go with them.
+        # Rows that refer to the old vessels must be replaced with them.
         records += [tow("v8", "v2"), {"edge": "CallsAt", "from": "v8", "to": "p1"}]
     own = {"v0": "own"} if branch == "owned" and mode != "overwrite" else {}
     before = written(fleet)
@@ -303,7 +303,7 @@ def test_no_row_of_a_load_that_fails_stays_in_the_graph(fleet: Graph, staged_at:
     with pytest.raises(ValidationError):
         fleet.load([vessel("v9"), tow("v9", "nobody")])
     left = {path.parent.name for path in _files(fleet) - before}
-    # The version through which rules look at staged rows stays, for cleanup; the rows do not.
+    # The detached version that rules read through stays for cleanup; the rows do not.
     assert left == (set() if staged_at == "table.stage" else {"_versions", "_transactions"})
 
 

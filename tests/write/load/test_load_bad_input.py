@@ -1,4 +1,4 @@
-"""Files that are not what they should be: the place is right in every dress, and nothing is ever half-loaded."""
+"""Bad input: the position in the error is right for every kind of file, and nothing is ever half-loaded."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_byte_that_is_no_text(fleet: Graph, tmp_path: Path) -> None:
     assert [each.line for each in refused(fleet, path).violations] == [2]
 
 
-def test_ten_megabytes_that_are_wrong_are_told_in_a_few_words(fleet: Graph, tmp_path: Path) -> None:
+def test_ten_megabytes_that_are_wrong_are_reported_in_a_few_words(fleet: Graph, tmp_path: Path) -> None:
     large = "x" * 10_000_000
     path = tmp_path / "large.jsonl"
     path.write_text(

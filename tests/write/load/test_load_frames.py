@@ -1,4 +1,4 @@
-"""Frames: Arrow, pandas and polars tables per type, their columns, and the rows that do not fit."""
+"""Data frames: Arrow, pandas and polars frames per type, their columns, and rows that do not fit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WIDE = parse_schema(
 
 
 def wide(**columns: Values | Sequence[object]) -> pa.Table:
-    """Rows of the wide type from the columns of a frame; whatever is wrong with one fails the test."""
+    """Read rows of the wide type from the columns of a frame; fail on any error."""
     count = len(next(iter(columns.values())))
     table = pa.table({"key": list(range(count)), **columns})
     (draft,) = read_frame(WIDE, WIDE.nodes["Wide"], "nodes['Wide']", table)

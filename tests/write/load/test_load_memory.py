@@ -1,4 +1,4 @@
-"""A file that is loaded is never in memory as a whole."""
+"""A load never holds a whole file in memory."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MEGABYTE = 1024 * 1024
 
 
 def _private_memory() -> int:
-    """The memory of this process that no file stands for."""
+    """Return the memory of this process that is not backed by a file."""
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("RssAnon"))
 
 
 def load_and_watch(graph: str, source: str) -> int:
-    """How much memory a load took at most, beyond what was in use before it."""
+    """Return how much memory a load took at most, beyond what was in use before."""
     opened = omnigraph.open(graph)
     opened.load([{"type": "Page", "data": {"text": "warm"}}])
     opened.load([person(0), person(1), knows(0, 1)], check=True)
@@ -54,7 +54,7 @@ def knows(one: int, other: int) -> dict[str, object]:
 
 
 def write_people(path: Path, count: int) -> None:
-    """People, and five edges for each, some to people that come later."""
+    """Write people, and five edges for each, some to people that come later in the file."""
     with path.open("wb") as file:
         for number in range(count):
             ends = [(number * 7 + step * 1_003) % count for step in range(5)]
@@ -79,7 +79,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows_that_rules_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Six million rows take their time.
+    # Six million rows take long.
     monkeypatch.setattr(crash, "_PATIENCE", 900.0)
     used: list[int] = []
     for people in (250_000, 1_000_000):

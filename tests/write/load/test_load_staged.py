@@ -31,7 +31,7 @@ MODES: tuple[LoadMode, ...] = ("append", "merge", "overwrite")
 
 @pytest.fixture(autouse=True)
 def every_record_is_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each record is staged by itself, as if it were a block of a large file."""
+    """Stage each record by itself, as if it were a block of a large file."""
     monkeypatch.setattr(gathering, "MAX_BUFFERED_BYTES", 0)
     monkeypatch.setattr(sources, "BLOCK_RECORDS", 1)
 
@@ -47,7 +47,7 @@ def ports(graph: Graph, branch: str = "main") -> dict[str, str]:
 
 
 def data_files(graph: Graph) -> set[Path]:
-    """What holds rows of the graph's tables, whether a version shows them or not."""
+    """Return the files with rows of the graph's tables, whether a version shows them or not."""
     found = (path for kind in ("nodes", "edges") for path in Path(graph.uri, kind).rglob("*"))
     return {path for path in found if path.is_file() and "data" in path.parts}
 
@@ -76,7 +76,7 @@ def test_rows_are_staged_while_the_input_is_read(fleet: Graph) -> None:
             seen.append(len(data_files(fleet) - before))
 
     fleet.load(read())
-    # One may still be on its way.
+    # One write may still be in flight.
     assert [count >= number for number, count in enumerate(seen)] == [True] * 4
     assert len(data_files(fleet) - before) == 4
     assert len(fleet.snapshot().table("Port").fragment_rows()) == 5
@@ -175,7 +175,7 @@ def test_a_missing_branch_is_made_when_the_rows_are_known_to_be_good(fleet: Grap
     assert ports(fleet, "june") == {**PORTS, "a": "n"}
 
 
-def test_a_branch_that_is_made_anew_while_rows_are_staged_is_a_conflict(fleet: Graph) -> None:
+def test_a_branch_that_is_re_created_while_rows_are_staged_is_a_conflict(fleet: Graph) -> None:
     fleet.create_branch("june")
     fleet.load([port("a")], branch="june")
 
@@ -192,7 +192,7 @@ def test_a_branch_that_is_made_anew_while_rows_are_staged_is_a_conflict(fleet: G
 
 
 def load_a_lot(uri: str, branch: str) -> LoadResult:
-    """A load for a process that may die."""
+    """Load many rows, in a process that may die."""
     gathering.MAX_BUFFERED_BYTES = 0  # pyright: ignore[reportConstantRedefinition]  the process is made for this call
     records = [port("a"), port("p1", "new"), {"edge": "CallsAt", "from": "v1", "to": "a"}]
     return omnigraph.open(uri).load(records, mode="merge", branch=branch, txn=("import", 1))
@@ -219,7 +219,7 @@ def load_what_is_good(uri: str) -> LoadResult:
 
 
 def test_what_a_dead_load_committed_is_not_in_the_way_of_its_retry(fleet: Graph) -> None:
-    """The retry comes from a handle that was open all the time, so that nobody else has finished the dead one."""
+    """The retry uses a handle that was open all the time, so that nobody else has healed the branch."""
     steps = crash.record(load_what_is_good, str(crash.fresh_copy(Path(fleet.uri))))
     committed = next(number for number, step in enumerate(steps, 1) if step.name == "table.commit")
     crash.kill_at(load_what_is_good, (fleet.uri,), committed, "after")
@@ -231,7 +231,7 @@ def test_what_a_dead_load_committed_is_not_in_the_way_of_its_retry(fleet: Graph)
 # --------------------------------------------------------------------------------------------- object stores
 
 
-# With DynamoDB rows are kept on this machine until they are good, and then written in one piece.
+# With DynamoDB, rows are kept locally until they are checked, and then written at once.
 @pytest.mark.parametrize(("store", "fragments"), [("s3_location", 2), ("ddb_location", 1)])
 def test_many_rows_on_an_object_store(store: str, fragments: int, request: pytest.FixtureRequest) -> None:
     location = cast(Location, request.getfixturevalue(store))

@@ -1,4 +1,4 @@
-"""The problems of a load come in one order, whichever rule finds them first: by file and line, then by type and id."""
+"""The violations of a load are sorted by file and line, then by type and id, whichever rule finds them first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from omnigraph.graph import Graph
 from omnigraph.write.load.quarantine import build_load_error
 from tests.graphs import written
 
-# Unique values, cardinality and ends are three rules, on three types, and each is broken in both files.
+# Uniqueness, cardinality and ends are rules on three types; both files break all of them.
 FIRST = """\
 {"edge": "HomePort", "from": "v3", "to": "p1"}
 {"edge": "Tows", "from": "v1", "to": "nobody", "data": {"id": "t9"}}

@@ -1,4 +1,4 @@
-"""Quarantine: what breaks a rule is written down with the reason, the rest is loaded, and no rule is broken."""
+"""Quarantine: records that break a rule are written to a file with the reason, and the rest is loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LINES = [
     '{"type": "Vessel", "data": {"code": "v1", "name": "taken", "kind": "tug"}}',
 ]
 
-# Once with the rows in memory, once with rows that were staged before they were turned away.
+# Once with the rows in memory, once with rows that were staged before they were rejected.
 pytestmark = pytest.mark.usefixtures("staged_at")
 
 
@@ -119,7 +119,7 @@ def test_a_record_with_two_reasons_is_rejected_once(fleet: Graph) -> None:
 def test_what_no_rejection_can_mend_fails(fleet: Graph) -> None:
     before = written(fleet)
     with pytest.raises(ValidationError, match="no such Vessel"):
-        # The tow and the call that are there would lose their vessels.
+        # The existing tow and call would lose their vessels.
         fleet.load([json.loads(LINES[0])], mode="overwrite", on_error="quarantine")
     assert written(fleet) == before
 

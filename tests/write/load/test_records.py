@@ -1,4 +1,4 @@
-"""Graph records: every form they may come in, and everything that can be wrong with one."""
+"""Graph records: every form that is accepted, and every error in a record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ node Wide { key: I64 @key  b: Bool?  i: I32?  u: U64?  f: F32?  d: F64?  day: Da
 
 
 def problems(graph: Graph, source: object) -> list[Violation]:
-    """What is wrong with a source; nothing may be written."""
+    """Return the violations of a source; nothing may be written."""
     before = written(graph)
     with pytest.raises(ValidationError) as caught:
         graph.load(source)  # pyright: ignore[reportArgumentType]  some sources are wrong on purpose
@@ -220,7 +220,7 @@ def test_everything_wrong_with_a_file_comes_together_and_in_order(fleet: Graph, 
         '{"type": "Vessel", "data": {"code": "v1", "name": "again", "kind": "tug"}}\n'
     )
     found = [(each.line, each.type, each.id, each.property, each.value) for each in problems(fleet, path)]
-    # The edge on line 1 is not mentioned: it is wrong only because the vessel on line 3 is.
+    # The edge on line 1 is not reported: it is invalid only because the vessel on line 3 is.
     tow = found.pop(0)
     assert (tow[0], tow[1], tow[3], tow[4]) == (2, "Tows", "dst", "nobody")
     assert found == [
@@ -260,7 +260,7 @@ def test_type_wins_over_edge_and_edges_are_named_in_any_case(fleet: Graph) -> No
 
 
 def wide(*data: dict[str, object] | str) -> pa.Table:
-    """Rows of the wide type; whatever is wrong with one fails the test."""
+    """Read rows of the wide type; fail on any error."""
     catalog = parse_schema(WIDE).catalog
     lines = [each if isinstance(each, str) else json.dumps({"type": "Wide", "data": each}) for each in data]
     drafts = list(read_records(catalog, io.BytesIO("\n".join(lines).encode())))

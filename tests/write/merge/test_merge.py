@@ -1,4 +1,4 @@
-"""Merging branches: what becomes of rows, of history, of rules, and of those who write meanwhile."""
+"""Merging branches: rows, history, rules and concurrent writers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from omnigraph.write.merge import engine as merge_means
 from omnigraph.write.merge.deltas import Counts
 from omnigraph.write.merge.run import MergeResult
 from tests.graphs import written
-from tests.write.merge.merging import conflicts_of, edit, knows, make, person, state
+from tests.write.merge.social_graph import conflicts_of, edit, knows, make, person, state
 from tests.write.writers import fail_at, run_right_after
 
 PEOPLE = {name: person(30) for name in ("ann", "bob", "cid")}
@@ -96,7 +96,7 @@ def test_a_table_that_a_branch_only_inherited_is_adopted_from_main(graph: Graph)
     assert graph.snapshot("dev").pin("Person") == graph.snapshot().pin("Person")
     assert graph.snapshot("dev").pin("Knows").branch == "dev"
     assert ("Person", "dan") not in state(graph, "child")
-    # The branch makes its fork from there, and goes on.
+    # The branch forks the table from there, and continues.
     edit(graph, "dev", people={"dan": person(5)})
     assert graph.merge("dev").outcome == "fast-forward"
     assert state(graph) == state(graph, "dev")
@@ -174,7 +174,7 @@ def test_what_both_took_from_a_deleted_branch_is_no_conflict_as_long_as_it_is_th
         graph.merge("third", branch)
     graph.delete_branch("third")
     edit(graph, "dev", people={"zed": person(2)})
-    # Its commits are gone, so that both seem to have inserted the two themselves.
+    # Its commits are unknown, so both sides seem to have inserted the two.
     (found,) = conflicts_of(graph)
     assert (found.kind, found.id, found.base) == ("DivergentInsert", "zed", None)
 
@@ -247,7 +247,7 @@ def test_the_sidecar_of_a_merge_names_its_source_and_confirms_every_table(graph:
 
 
 def test_a_sidecar_with_adopted_tables_is_never_confirmed(graph: Graph) -> None:
-    """Release 0.8 does not know of them, and would publish the rest alone."""
+    """Release 0.8 does not know adopted tables, and would publish the rest alone."""
     graph.create_branch("dev")
     edit(graph, "dev", knows={"b-c": knows("bob", "cid")})
     edit(graph, people={"dan": person(4)}, knows={"a-b": None})
@@ -326,7 +326,7 @@ def test_a_merge_of_no_table_is_found_if_its_answer_is_lost_and_unknown_if_it_fa
 
 
 @pytest.mark.parametrize("held", [2, 1_000_000])
-def test_many_stretches_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+def test_many_ranges_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int) -> None:
     monkeypatch.setattr(compare_rows, "ROWS_AT_ONCE", 3)
     monkeypatch.setattr(merge_deltas, "MAX_ROWS_IN_MEMORY", held)
     names = [f"p{number:02}" for number in range(60)]

@@ -1,4 +1,4 @@
-"""What a merge asks of the storage, counted: it follows the rows that changed, not those that are there."""
+"""The storage calls of a merge, counted: they grow with the changed rows, not with the tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZE = 200_000
 
 
 def large_graph(folder: Path) -> Graph:
-    """Two tables of so many rows that they cannot be read unnoticed."""
+    """Create two tables with so many rows that reading them all would be noticed."""
     graph = omnigraph.init(folder / "large.og", SCHEMA)
     codes = [f"p{number}" for number in range(SIZE)]
     texts = [sha256(code.encode()).hexdigest() for code in codes]
@@ -30,7 +30,7 @@ def large_graph(folder: Path) -> Graph:
 
 
 def ten(first: int, n: int) -> pa.Table:
-    """Ten rows far apart, with another number."""
+    """Return ten rows far apart, with another number."""
     codes = [f"p{number}" for number in range(first, SIZE, SIZE // 10)]
     return pa.table({"code": codes, "n": pa.array([n] * 10, pa.int32()), "text": [None] * 10})
 
@@ -56,7 +56,7 @@ def test_ten_rows_are_merged_without_reading_the_tables(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("into", ["main", "a branch", "a branch that has the table of main"])
 def test_many_rows_are_merged_without_a_search_for_them(tmp_path: Path, into: str) -> None:
-    """More than a filter lists, without an index, beside other changes of ours: no scan grows with the table."""
+    """More rows than a filter lists, without an index, beside other changes of ours: no scan grows with the table."""
     scanned: list[int] = []
     for size in (6_000, 24_000):
         graph = omnigraph.init(tmp_path / f"{size}.og", "node P { code: String @key  n: I32? }")
@@ -79,7 +79,7 @@ def test_many_rows_are_merged_without_a_search_for_them(tmp_path: Path, into: st
 
 @pytest.mark.parametrize("compacted", [False, True])
 def test_rows_that_ours_has_moved_are_found_all_the_same(tmp_path: Path, compacted: bool) -> None:
-    """Some were written again as they were, and perhaps all moved to another file: none of them comes twice."""
+    """Some rows were rewritten unchanged, and perhaps all moved to another file: none appears twice."""
     graph = omnigraph.init(tmp_path / "moved.og", "node P { code: String @key  n: I32? }")
     for begin in (0, 2_000):
         graph.load(nodes={"P": numbered(range(begin, begin + 2_000), 0)})
@@ -99,7 +99,7 @@ def test_rows_that_ours_has_moved_are_found_all_the_same(tmp_path: Path, compact
 
 
 def numbered(numbers: range, n: int) -> pa.Table:
-    """Rows by their numbers."""
+    """Return rows by their numbers."""
     codes = [f"p{number}" for number in numbers]
     return pa.table({"code": codes, "n": pa.array([n] * len(codes), pa.int32())})
 

@@ -1,7 +1,7 @@
 """Merges and reverts die by SIGKILL before and after every durable write; the next writer finds all of it or nothing.
 
 As in ``test_crashes.py`` the matrix is complete by construction: a clean run numbers the writes, and every number is
-killed twice. What recovery finishes has both parents, like the commit that its writer meant to make.
+killed twice. A commit that recovery finishes has both parents, like the one its writer would have made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.sidecars import list_sidecars
 from tests.crash import every_crash, fresh_copy, kill_at, record, run
 from tests.model.merge_model import Entity
-from tests.write.merge.merging import edit, knows, make, person, state
+from tests.write.merge.social_graph import edit, knows, make, person, state
 from tests.write.writers import LEASE, assert_settled, open_manifest
 
 if TYPE_CHECKING:
@@ -34,15 +34,15 @@ LAST = {"last": person(2)}
 
 
 def graph_at(root: str, locks: LockSettings | None = None) -> Graph:
-    """A graph as a writer has it that finds what a dead one left: nothing is healed by opening it."""
+    """Open a graph as a writer that finds the traces of a dead one: opening heals nothing."""
     return Graph(open_manifest(root, locks or LockSettings()), "rw", "tests")
 
 
-# --------------------------------------------------------------------------------------------- what dies
+# --------------------------------------------------------------------------------------------- scenarios
 
 
 def changed_people_and_edges(graph: Graph) -> None:
-    """Both sides changed both tables."""
+    """Both sides change both tables."""
     graph.create_branch("dev")
     edit(graph, "dev", people={"eve": person(5)}, knows={"a-c": knows("ann", "cid")})
     edit(graph, people={"dan": person(4)}, knows={"a-b": knows("ann", "bob", 1999)})
@@ -62,20 +62,20 @@ def changed_nothing_on_the_branch(graph: Graph) -> None:
 
 
 def changed_to_and_fro(graph: Graph) -> None:
-    """The branch shows what it began with."""
+    """The branch shows what it started with."""
     graph.create_branch("dev")
     edit(graph, "dev", people={"bob": person(31)})
     edit(graph, "dev", people={"bob": person(30)})
 
 
 def changed_people(graph: Graph) -> None:
-    """A commit to take back."""
+    """Make a commit to revert."""
     edit(graph, people={"dan": person(4), "ann": person(99)})
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A writer on a graph: it merges a branch into another, or takes the last commit back."""
+    """A writer on a graph: it merges one branch into another, or reverts the last commit."""
 
     given: Callable[[Graph], None]
     branch: str
@@ -92,13 +92,13 @@ SCENARIOS = {
 
 
 def act(root: str, scenario: Scenario, locks: LockSettings | None = None) -> None:
-    """What dies."""
+    """Run the scenario in a process that dies."""
     graph = graph_at(root, locks)
     do(graph, graph, scenario)
 
 
 def do(graph: Graph, by: Graph | SparkGraph, scenario: Scenario) -> None:
-    """What the writer of a scenario does, by this process or by executors."""
+    """Run the scenario, in this process or on executors."""
     if scenario.source is None:
         by.revert(graph.commits(limit=1)[0].id)
     else:
@@ -115,7 +115,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fresh(template: Path, scenario: Scenario) -> str:
-    """A graph with branches; a copy of one that has them already would share their files with it."""
+    """Create a graph with branches. A copy of a graph with branches would share files with it."""
     root = str(fresh_copy(template))
     scenario.given(graph_at(root))
     return root
@@ -126,7 +126,7 @@ def fresh(template: Path, scenario: Scenario) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A graph whose writer died, what it may show, and which of the two is right."""
+    """A graph whose writer died, the two states it may show, and which one is right."""
 
     root: str
     scenario: Scenario
@@ -138,7 +138,7 @@ class Death:
 def deaths(
     template: Path, scenario: Scenario, locks: LockSettings | None = None, acting: Acting = act
 ) -> Iterator[Death]:
-    """Kill the writer everywhere."""
+    """Kill the writer at every durable write."""
     clean = fresh(template, scenario)
     before = state(graph_at(clean), scenario.branch)
     steps = record(acting, clean, scenario, locks)
@@ -152,7 +152,7 @@ def deaths(
 
 
 def _decides(steps: list[Step]) -> list[int]:
-    """The commits of tables; without any, the publish."""
+    """Return the steps that decide the outcome: the commits of tables, or else the publish."""
     commits = [step.number for step in steps if step.name == "table.commit"]
     return commits or [step.number for step in steps if step.name == "table.merge" and "__manifest" in step.detail]
 
@@ -162,7 +162,7 @@ def _place(steps: list[Step], number: int, when: When) -> str:
 
 
 def go_on_after_each(found: list[Death], locks: LockSettings | None = None) -> None:
-    """What the next process does, for every death."""
+    """Run the next process after every death."""
     for death in found:
         try:
             go_on(death, locks)
@@ -172,7 +172,7 @@ def go_on_after_each(found: list[Death], locks: LockSettings | None = None) -> N
 
 
 def go_on(death: Death, locks: LockSettings | None) -> None:
-    """Read, write to the same branch, look at what was left, and merge what is not merged yet."""
+    """Read, write to the same branch, check what is left, and merge again if needed."""
     graph, branch = graph_at(death.root, locks), death.scenario.branch
     landed = {commit.id for commit in graph.commits(branch)}
     left = [each for each in list_sidecars(graph._manifest.objects) if each.commit_id not in landed]
@@ -211,14 +211,14 @@ def test_killed_anywhere_the_next_writer_goes_on(template: Path, name: str, caps
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["two tables into main", "one table into a fork, one adopted"])
 def test_killed_anywhere_under_a_lease(template: Path, name: str) -> None:
-    # Nobody may wait for the lease of the dead: whoever comes next has another kind of lock.
+    # The next writer uses another kind of lock, so that it need not wait for the dead writer's lease.
     run(go_on_after_each, list(deaths(template, SCENARIOS[name], LEASE)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["two tables into main", "one table into a fork, one adopted"])
 def test_killed_again_inside_the_recovery(template: Path, name: str) -> None:
-    """Once for each state on disk that a dead merge can leave: after its sidecar, a commit, the word, the publish."""
+    """Once for each state that a dead merge can leave: after its sidecar, a commit, the confirmation, the publish."""
     scenario = SCENARIOS[name]
     clean = fresh(template, scenario)
     steps = record(act, clean, scenario)
@@ -234,12 +234,12 @@ def test_killed_again_inside_the_recovery(template: Path, name: str) -> None:
 
 
 def write_next(root: str, branch: str) -> None:
-    """A small write, which first finishes what is left."""
+    """Run a small write, which heals first."""
     edit(graph_at(root), branch, people=NEXT)
 
 
 def go_on_after_two(root: str, scenario: Scenario, merged: State) -> None:
-    """The merge is all there or not at all, and so is the second write; what is not there can be merged."""
+    """Check that the merge and the second write are each complete or absent, and that the merge can be repeated."""
     graph = graph_at(root)
     edit(graph, scenario.branch, people=LAST)
     assert_settled(graph._manifest, scenario.branch)

@@ -1,4 +1,4 @@
-"""Conflicts decided from a file: written by a dry run, filled in, read again; and files that cannot be used."""
+"""Resolution files: written by a dry run, filled in, read again; and files that cannot be used."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from omnigraph.graph import Graph
 from omnigraph.write.merge.resolution_file import read_resolution, write_resolution
 from omnigraph.write.merge.three_way import MergeBy
 from tests.graphs import written
-from tests.write.merge.merging import edit, knows, make, person, state
+from tests.write.merge.social_graph import edit, knows, make, person, state
 
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Graph:
-    """Two sides that are at odds about two people and an edge."""
+    """Two sides that conflict in two people and an edge."""
     people = {name: person(30) for name in ("ann", "bob", "cid")}
     graph = make(tmp_path, people, {"a-b": knows("ann", "bob", 1)})
     graph.create_branch("dev")
@@ -29,7 +29,7 @@ def graph(tmp_path: Path) -> Graph:
 
 
 def dry_run(graph: Graph, path: Path, by: MergeBy = "row", known: Path | None = None) -> Path:
-    """The file of a dry run."""
+    """Return the file of a dry run."""
     found = graph.merge("dev", by=by, dry_run=True, resolve=known)
     with path.open("w") as file:
         known_already = None if known is None else read_resolution(known)
@@ -38,7 +38,7 @@ def dry_run(graph: Graph, path: Path, by: MergeBy = "row", known: Path | None = 
 
 
 def decided(path: Path, choices: Mapping[str, object]) -> Path:
-    """The same file, filled in by id."""
+    """Return the same file, filled in by id."""
     found = cast("dict[str, list[dict[str, object]]]", yaml.safe_load(path.read_text()))
     for entry in found["conflicts"]:
         if entry["id"] in choices:
@@ -48,7 +48,7 @@ def decided(path: Path, choices: Mapping[str, object]) -> Path:
 
 
 def wrong(graph: Graph, path: Path | Mapping[str, object]) -> list[tuple[int | None, str]]:
-    """The problems with a file, each with its line; nothing is written."""
+    """Return the problems of a file with their lines; nothing is written."""
     before = written(graph)
     with pytest.raises(ValidationError) as raised:
         graph.merge("dev", resolve=path)
@@ -97,7 +97,7 @@ def test_the_rest_goes_to_the_preferred_side(graph: Graph, tmp_path: Path) -> No
     assert ("Knows", "a-b") not in state(graph)
 
 
-def test_what_is_left_open_is_told_with_its_line(graph: Graph, tmp_path: Path) -> None:
+def test_an_undecided_entry_is_reported_with_its_line(graph: Graph, tmp_path: Path) -> None:
     path = decided(dry_run(graph, tmp_path / "june.yaml"), {"bob": "ours"})
     lines = path.read_text().splitlines()
     at = [number for number, line in enumerate(lines, 1) if line.startswith("- kind:")]
@@ -105,7 +105,7 @@ def test_what_is_left_open_is_told_with_its_line(graph: Graph, tmp_path: Path) -
         (at[0], "it is undecided: ours deleted Knows 'a-b', theirs changed it"),
         (at[1], "it is undecided: both sides changed 'age' of Person 'ann'"),
     ]
-    # A dry run takes it as it is, and keeps what was decided.
+    # A dry run accepts it and keeps the decisions.
     again = dry_run(graph, tmp_path / "again.yaml", known=path)
     assert wrong(graph, again)
     decided(again, {"ann": "ours", "a-b": "ours"})
@@ -133,7 +133,7 @@ def test_a_choice_that_another_one_makes_needless_is_fine(tmp_path: Path) -> Non
     edit(graph, "dev", people={"bob": person(2)}, knows={"a-b": knows("ann", "bob")})
     edit(graph, people={"bob": None})
     path = dry_run(graph, tmp_path / "june.yaml")
-    # With the person the edge has its end again.
+    # With the person, the end of the edge exists again.
     decided(path, {"bob": "theirs", "a-b": "theirs"})
     graph.merge("dev", resolve=path)
     assert state(graph) == state(graph, "dev")
@@ -155,7 +155,7 @@ def test_new_conflicts_that_follow_from_the_choices_are_reported(graph: Graph) -
     assert [found.kind for found in raised.value.conflicts] == ["UniqueViolation"]
 
 
-def test_everything_that_is_wrong_is_told_at_once(graph: Graph, tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(graph: Graph, tmp_path: Path) -> None:
     head = f"source: {graph.commits('dev')[0].id}\ntarget: {graph.commits()[0].id}\n"
     path = tmp_path / "june.yaml"
     path.write_text(
@@ -206,6 +206,6 @@ def test_a_file_of_another_form_is_refused(
     assert any(found == line and message in said for found, said in wrong(graph, path))
 
 
-def test_a_file_that_is_not_there_is_told(graph: Graph) -> None:
+def test_a_missing_file_is_reported(graph: Graph) -> None:
     with pytest.raises(NotFound, match=r"no such file: nowhere\.yaml"):
         graph.merge("dev", resolve="nowhere.yaml")

@@ -1,8 +1,8 @@
 """Random histories: branches that are edited, merged in every direction and reverted, beside a model of plain dicts.
 
-After every step all branches show what the model says, and the conflicts of a merge are those of the model. Where two
-histories met is found here by comparing all ancestors. What a merge comes to is what a dry run in this process says,
-whoever brings the sides together: ``tests/spark/merge/test_spark_merge_histories.py`` has executors do it.
+After every step all branches show what the model says, and the conflicts of a merge are those of the model. The model
+finds common ancestors by comparing all ancestors. The result equals that of a dry run in this process, whichever engine
+merges: ``tests/spark/merge/test_spark_merge_histories.py`` does the same on executors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from omnigraph.write.merge.run import MergeResult
 from tests.model.ancestry_model import bases as met
 from tests.model.ancestry_model import common
 from tests.model.merge_model import By, Entity, merge, orphans, preferred
-from tests.write.merge.merging import edit, knows, make, person, state
+from tests.write.merge.social_graph import edit, knows, make, person, state
 
 if TYPE_CHECKING:
     from omnigraph.spark.graph import SparkGraph
@@ -38,16 +38,16 @@ PREFER: tuple[Side | None, ...] = (None, "ours", "theirs")
 
 
 Merging: TypeAlias = "Callable[[Graph], Graph | SparkGraph]"
-"""Who merges and reverts."""
+"""The graph that merges and reverts: local or on Spark."""
 
 
 def here(graph: Graph) -> Graph:
-    """This process does."""
+    """Merge in this process."""
     return graph
 
 
 class History:
-    """A graph and its model: what every commit shows, and what it follows."""
+    """A graph and its model: what every commit shows, and its parents."""
 
     def __init__(self, folder: Path, merging: Merging = here) -> None:
         self.graph: Graph = make(folder, {name: person(0) for name in NAMES[:2]}, {"p0": knows("p0", "p1", 0)})
@@ -61,24 +61,24 @@ class History:
             self.know(commit, state(self.graph, at=commit.id))
 
     def know(self, commit: Commit, shows: State) -> None:
-        """A new commit."""
+        """Record a new commit."""
         self.shown[commit.id] = shows
         self.parents[commit.id] = commit.parents
         self.versions[commit.id] = commit.manifest_version
 
     def head(self, branch: str) -> str:
-        """The newest commit of a branch."""
+        """Return the newest commit of a branch."""
         return self.graph.commits(branch, limit=1)[0].id
 
     def check(self) -> None:
-        """All branches show what they should."""
+        """Check that all branches show what the model says."""
         for branch in BRANCHES:
             assert state(self.graph, branch) == self.shown[self.head(branch)], branch
 
     # ----------------------------------------------------------------------------------------- steps
 
     def edit(self, branch: str, put: Mapping[str, Entity | None], ends: Mapping[str, int | None]) -> None:
-        """Put and remove people, and edges from each of them to the next one; no edge may lack an end."""
+        """Upsert and delete people, and edges from each of them to the next one. No edge may lack an end."""
         now = self.shown[self.head(branch)]
         wanted = {**now, **{("Person", name): row for name, row in put.items()}}
         for name, since in ends.items():
@@ -112,7 +112,7 @@ class History:
     def compare(
         self, source: str, into: str, by: By, prefer: Side | None, theirs: str, bases: list[str]
     ) -> MergeResult | None:
-        """Merge, and hold what comes of it against the model."""
+        """Merge, and compare the result with the model."""
         target = self.head(into)
         tried = self.graph.merge(source, into, by=by, dry_run=True)
         assert tried.base == bases[0]
@@ -143,7 +143,7 @@ class History:
         return result
 
     def revert(self, branch: str, back: int, side: int) -> None:
-        """Take back one of the last commits of a branch."""
+        """Revert one of the last commits of a branch."""
         commits = self.graph.commits(branch)
         undone = commits[min(back, len(commits) - 1)]
         if not undone.parents:
@@ -165,12 +165,12 @@ class History:
             self.know(result.commit, expected)
 
 
-# --------------------------------------------------------------------------------------------- what happens
+# --------------------------------------------------------------------------------------------- random steps
 
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """Somebody edits a branch."""
+    """Edits a branch."""
 
     branch: str
     people: Mapping[str, Entity | None]
@@ -182,7 +182,7 @@ class Edits:
 
 @dataclass(frozen=True, slots=True)
 class Merges:
-    """Somebody merges a branch, as it is or as it was some commits ago."""
+    """Merges a branch, at its head or some commits before."""
 
     source: str
     into: str
@@ -200,7 +200,7 @@ class Merges:
 
 @dataclass(frozen=True, slots=True)
 class Reverts:
-    """Somebody takes a commit back."""
+    """Reverts a commit."""
 
     branch: str
     back: int
@@ -212,7 +212,7 @@ class Reverts:
 
 @dataclass(frozen=True, slots=True)
 class Crosses:
-    """Two branches merge what the other one had before: afterwards they have met twice."""
+    """Two branches merge each other's earlier state, so that they have two common ancestors."""
 
     one: str
     other: str
@@ -243,7 +243,7 @@ steps: st.SearchStrategy[Step] = edits | edits | merges | reverts | crosses
 
 
 def play(happenings: Iterable[Step], merging: Merging = here) -> None:
-    """Do all steps, and look at all branches after each."""
+    """Run all steps, and check all branches after each."""
     with TemporaryDirectory() as folder:
         history = History(Path(folder), merging)
         for step in happenings:

@@ -1,4 +1,4 @@
-"""Rules over what a merge gives: what each side keeps alone and both break together, and how it is decided."""
+"""Rules in a merge: what holds on each side but breaks in the merge, and how it is decided."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from omnigraph.errors import MergeConflicts
 from omnigraph.graph import Graph
 from omnigraph.write.merge.deltas import Counts
-from tests.write.merge.merging import conflicts_of, edit, knows, make, person, state
+from tests.write.merge.social_graph import conflicts_of, edit, knows, make, person, state
 
 
 @pytest.fixture

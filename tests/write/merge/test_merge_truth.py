@@ -14,7 +14,7 @@ from omnigraph.errors import MergeConflicts
 from omnigraph.graph import Graph
 from tests.graphs import written
 from tests.model.merge_model import By, Entity, State, merge, preferred
-from tests.write.merge.merging import edit, knows, make, person, state
+from tests.write.merge.social_graph import edit, knows, make, person, state
 
 NODES: dict[str, Entity | None] = {
     "insert same": person(1, None),
@@ -41,12 +41,12 @@ PAIRS = [*(("fresh", *pair) for pair in product(FRESH, FRESH)), *(("known", *pai
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    """Everything at once."""
+    """Merge all pairs at once."""
     return truth_graph(tmp_path_factory.mktemp("truth"))
 
 
 def truth_graph(folder: Path) -> Graph:
-    """A person and an edge for each pair, and two people at the ends of all edges. The edges leave many of them."""
+    """Create a person and an edge for each pair, and two people at the ends of all edges."""
     names = [f"{number:02}" for number in range(len(PAIRS))]
     known = [name for name, (kind, _, _) in zip(names, PAIRS, strict=True) if kind == "known"]
     sources = {f"from-{name}": person(0) for name in names}
@@ -68,17 +68,17 @@ def truth_graph(folder: Path) -> Graph:
 
 
 def _mailed(name: str, found: Entity | None) -> Entity | None:
-    """Mails are unique."""
+    """Replace a mail by one of its own, since mails are unique."""
     return found if found is None or found["mail"] is None else {**found, "mail": name}
 
 
 def _edge(name: str, found: Entity | None) -> Entity | None:
-    """Each node may have two edges at most."""
+    """Give the edge a source of its own, since a node may have two edges at most."""
     return None if found is None else {**found, "from": f"from-{name}"}
 
 
 def three(graph: Graph) -> tuple[State, State, State]:
-    """The three sides."""
+    """Return the three sides."""
     base = graph.commits()[1]
     return state(graph, at=base.id), state(graph), state(graph, "dev")
 
@@ -106,7 +106,7 @@ def test_every_pair_gives_what_the_model_says(table: Graph, by: By) -> None:
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
 @pytest.mark.parametrize("by", ["row", "property"])
-def test_one_side_is_right_wherever_both_are_at_odds(table: Graph, by: By, side: Literal["ours", "theirs"]) -> None:
+def test_one_side_is_preferred_wherever_both_conflict(table: Graph, by: By, side: Literal["ours", "theirs"]) -> None:
     base, ours, theirs = three(table)
     table.create_branch(f"{by}-{side}")
     result = table.merge("dev", f"{by}-{side}", by=by, prefer=side)

@@ -1,4 +1,4 @@
-"""Values of every type go through a merge as they are: compared by value, taken from one side, given in a decision."""
+"""Values of every type in a merge: compared by value, taken from one side, given in a resolution."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ OTHER = {
 
 
 def load(graph: Graph, branch: str, **data: object) -> None:
-    """One thing, put in place of the one that is there."""
+    """Load one thing in place of the existing one."""
     record = {"type": "Thing", "data": {"code": "t", **data}}
     graph.load([record], mode="merge", branch=branch)
 
@@ -67,7 +67,7 @@ def graph(tmp_path: Path) -> Graph:
 
 
 def shown(graph: Graph, branch: str = "main") -> dict[str, object]:
-    """The thing with its bytes."""
+    """Return the thing with its bytes."""
     found = graph.get("Thing", "t", branch=branch)
     assert found is not None
     return {**found, "body": graph.blob("Thing", "t", "body", branch=branch)}

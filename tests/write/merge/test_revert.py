@@ -1,4 +1,4 @@
-"""Taking back a commit: the inverse as a new commit, with conflicts where things went on since."""
+"""Reverting a commit: the inverse as a new commit, with conflicts where later commits changed the same rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from omnigraph.errors import MergeConflicts, NotFound, ParameterError
 from omnigraph.graph import Graph
 from omnigraph.write.merge.deltas import Counts
 from tests.graphs import written
-from tests.write.merge.merging import edit, knows, make, person, state
+from tests.write.merge.social_graph import edit, knows, make, person, state
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_merge_is_reverted_to_one_of_its_sides(graph: Graph) -> None:
     assert state(graph, "other") == theirs
 
 
-def test_a_commit_of_another_branch_can_be_taken_back_here(graph: Graph) -> None:
+def test_a_commit_of_another_branch_can_be_reverted_here(graph: Graph) -> None:
     graph.create_branch("dev")
     undone = edit(graph, "dev", people={"dan": person(4), "ann": person(31)})
     graph.merge("dev")

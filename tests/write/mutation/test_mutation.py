@@ -1,4 +1,4 @@
-"""Mutations through the public interface: their commits, their terms, and the values that cases cannot show."""
+"""Mutations through the public interface: commits, commit options, and values that case files cannot show."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def names(graph: Graph, branch: str = "main") -> dict[str, str]:
     return {cast(str, row["id"]): cast(str, row["name"]) for row in rows_of(graph, "Vessel", branch)}
 
 
-# ------------------------------------------------------------------------------------------------ commits and terms
+# --------------------------------------------------------------------------------------------- commit options
 
 
 def test_a_mutation_is_one_commit(fleet: Graph) -> None:
@@ -247,7 +247,7 @@ def test_every_type_is_stored_as_it_is_given(tmp_path: Path) -> None:
     assert (row["day"], row["moment"]) == ("0001-01-01", "9999-12-31T23:59:59.999000+00:00")
     assert rows["moments"][0].values.cast(pa.int64()).to_pylist() == [1704096000123]
     assert (row["flag"], row["words"], row["vector"]) == (True, [], [0.5, 1.0])
-    # Each of them is found again by its value, where it can be compared.
+    # Each row is found again by its value, if it can be compared.
     for name in ("flag", "small", "large", "usmall", "ularge", "double", "day", "moment"):
         touch = TOUCH.replace("TYPE", str(types[name].type)).replace("NAME", name)
         assert graph.mutate(touch, params={"value": values[name]}).affected_nodes == 1, name
@@ -270,7 +270,7 @@ def test_many_ids_are_not_listed(fleet: Graph, monkeypatch: pytest.MonkeyPatch) 
 
 
 class OldRows:
-    """Rows as a release before this one left them."""
+    """Rows as an older release left them."""
 
     kind = WriterKind.LOAD
     strict = False

@@ -1,4 +1,4 @@
-"""Blobs in mutations: inline or by reference, and still there when another property of their row changes."""
+"""Blobs in mutations: inline or by reference, and kept when another property of their row changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZES = {"empty": 0, "small": 10, "large": 200_000, "huge": 5_000_000}
 
 @pytest.fixture
 def files(tmp_path: Path) -> Graph:
-    """One file of each size, one that lies elsewhere, and one without a body."""
+    """Create one file of each size, one outside of the graph, and one without content."""
     graph = omnigraph.init(tmp_path / "files.og", SCHEMA)
     outside = tmp_path / "outside.bin"
     outside.write_bytes(b"elsewhere")
@@ -62,7 +62,7 @@ def test_blobs_are_stored(files: Graph) -> None:
 def test_an_update_of_something_else_keeps_them(files: Graph, tmp_path: Path) -> None:
     assert files.mutate('query grow() { update File set { size: 1 } where name >= "a" }').affected_nodes == 6
     assert bodies(files) == EXPECTED
-    # What lies elsewhere was not copied.
+    # A blob by reference was not copied.
     (tmp_path / "outside.bin").write_bytes(b"elsewhere too"[:9])
     scanned = files.snapshot().table("File").scan(["id", "body"]).read_all().to_pylist()
     (outside,) = [row["body"] for row in scanned if row["id"] == "outside"]

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of a mutation: a real signal, at every durable write, to a process that goes on afterwards."""
+"""Ctrl-C in the middle of a mutation: a real signal at every durable write, to a process that continues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.write.fleet import (
 )
 from tests.write.writers import assert_settled
 
-# A lock that was not let go of would be waited for, and then be an error.
+# A lock that was not released would make the next writer wait, and then fail.
 IMPATIENT = LockSettings(timeout=5.0)
 _EIGHT_DAYS = 8 * 24 * 3600
 _FOR_EVER = timedelta(days=3650)
@@ -40,7 +40,7 @@ Point: TypeAlias = tuple[str, int, When]
 
 
 def cancel_at(point: Point, text: str, branch: str) -> tuple[Fleet, bool]:
-    """What the graph shows right after a mutation was cancelled, and whether it was. Then the process writes on."""
+    """Return what the graph shows right after a mutation was cancelled, and whether it was. Then write again."""
     uri, number, when = point
 
     def act(now: When, step: Step) -> None:
@@ -61,12 +61,12 @@ def cancel_at(point: Point, text: str, branch: str) -> tuple[Fleet, bool]:
 
 
 def cancel_at_each(points: Sequence[Point], text: str, branch: str) -> list[tuple[Fleet, bool]]:
-    """One process that is interrupted again and again."""
+    """Interrupt one process again and again."""
     return [cancel_at(point, text, branch) for point in points]
 
 
 def mutate(uri: str, text: str, branch: str) -> None:
-    """The same mutation, undisturbed."""
+    """Run the same mutation undisturbed."""
     open_unhealed(uri).mutate(text, branch=branch)
 
 
@@ -118,7 +118,7 @@ def test_what_a_cancelled_mutation_staged_is_reclaimed_by_its_age(fleet_template
         long_ago = file.stat().st_mtime - _EIGHT_DAYS
         os.utime(file, (long_ago, long_ago))
     for table in tables_of(uri):
-        # Removes no version: only what no version has shown for a week.
+        # Deletes no version, only files that no version has shown for a week.
         lance.dataset(str(table)).cleanup_old_versions(older_than=_FOR_EVER)
     assert needed < data_files(uri)
     assert len(data_files(uri) - needed) == 2

@@ -1,4 +1,4 @@
-"""What a small mutation asks of the storage, counted: a call more is a millisecond more in every write."""
+"""The storage calls of a small mutation, counted: each further call costs a millisecond in every write."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def graph(tmp_path: Path) -> Graph:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often the libraries below were asked, by what they were asked."""
+    """Count the calls to the libraries below, by kind."""
     calls: Counter[str] = Counter()
     for owner, name in ((lance, "dataset"), (LanceDataset, "scanner"), (obstore, "list")):
         monkeypatch.setattr(owner, name, _counting(getattr(owner, name), name, calls))
@@ -57,13 +57,13 @@ def _counting(call: Callable[..., object], name: str, calls: Counter[str]) -> Ca
 
 
 def test_each_table_is_opened_once_and_looked_into_once(graph: Graph, counted: Counter[str]) -> None:
-    """Ann is looked for as an end, and bob as a row to replace, in one scan. Sidecars are listed twice."""
+    """One scan looks for ann as an end and for bob as a row to replace. Sidecars are listed twice."""
     graph.mutate(ADD, params={"name": "bob"})
     assert counted == {"dataset": 2, "scanner": 1, "list": 2}
 
 
 def test_several_rules_on_one_column_share_a_scan(graph: Graph, counted: Counter[str]) -> None:
-    """One scan in each of the node tables, and one for the homes that bob has already."""
+    """One scan in each node table, and one for the homes that bob already has."""
     graph.mutate(MOVE, params={"name": "bob"})
     assert counted == {"dataset": 4, "scanner": 3, "list": 2}
 

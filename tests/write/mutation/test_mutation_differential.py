@@ -70,7 +70,7 @@ MUTATIONS: st.SearchStrategy[Mutation] = st.one_of(
     st.lists(st.one_of(INSERTS, INSERTS, UPDATES), min_size=1, max_size=4),
     st.lists(DELETES, min_size=1, max_size=2),
 ).map(lambda statements: cast(Mutation, statements))
-# A list of several is a transaction.
+# A list of several mutations is a transaction.
 PROGRAMS = st.lists(st.lists(MUTATIONS, min_size=1, max_size=3), min_size=1, max_size=5)
 
 
@@ -86,7 +86,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_graph_does_what_the_language_says(template: Path, program: list[list[Mutation]]) -> None:
     with TemporaryDirectory() as folder:
         graph = omnigraph.open(shutil.copytree(template, Path(folder) / "items.og"))
-        # A node with a self-link, so that deletes and cardinality have something to work on.
+        # A node with a self-link, to test deletes and cardinality.
         model = Model()
         start: Mutation = [Insert("Item", {"key": "a", "size": 0}), Insert("Link", {"from": "a", "to": "a"})]
         for mutations in [[start], *program]:
@@ -95,7 +95,7 @@ def test_a_graph_does_what_the_language_says(template: Path, program: list[list[
 
 
 def step(graph: Graph, model: Model, mutations: list[Mutation]) -> Model:
-    """Run mutations as one commit on both; the model after it."""
+    """Run mutations as one commit on both, and return the model after it."""
     after = model.copy()
     expected = [[after.apply(statement) for statement in mutation] for mutation in mutations]
     counts = [(sum(nodes for nodes, _ in each), sum(edges for _, edges in each)) for each in expected]

@@ -1,4 +1,4 @@
-"""Mutations that are interrupted, or whose process dies: nothing is half there, and the next one just works."""
+"""Mutations that are interrupted, or whose process dies: nothing is half-written, and the next mutation works."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_interrupt_leaves_all_or_nothing(fleet_template: Path, text: str, whe
 
 
 def killed(template: Path, name: str, when: When, branch: str = "main") -> Graph:
-    """A graph, opened for reading, whose last writer died at its first durable write of a kind."""
+    """Return a graph, opened for reading, whose last writer died at its first durable write of a kind."""
     steps = crash.record(mutate, copy_fleet(template, branch), MOVE, branch)
     number = next(step.number for step in steps if step.name == name)
     uri = copy_fleet(template, branch)
@@ -62,7 +62,7 @@ def test_what_was_complete_is_rolled_forward(fleet_template: Path) -> None:
 
 def test_deleting_a_branch_finishes_what_was_left_on_it(fleet_template: Path) -> None:
     reader = killed(fleet_template, "table.commit", "after", "review")
-    # Opened as it is: a read-write open would finish it by itself.
+    # Opened read-only: a read-write open would heal it.
     graph = Graph(reader._manifest, "rw", None)
     assert list(graph._manifest.objects.list("__recovery")) != []
     graph.delete_branch("review")

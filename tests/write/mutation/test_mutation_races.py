@@ -1,4 +1,4 @@
-"""Threads and processes that write to one graph: whoever wins, no rule is broken and nothing that was told is lost."""
+"""Threads and processes that write to one graph: no rule is broken, and no acknowledged commit is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ edge Road: Place -> Place @card(0..4)
 """
 CODES = [f"c{number}" for number in range(5)]
 NAMES = [f"n{number}" for number in range(4)]
-# Each of them can break a rule together with another: keys, unique names, ends and the number of roads.
+# Any two of them can break a rule together: keys, unique names, ends or the number of roads.
 WRITES = {
     "add": "query add($code: String, $name: String) { insert Place { code: $code, name: $name } }",
     "name": "query name($code: String, $name: String) { update Place set { name: $name } where code = $code }",
@@ -35,7 +35,7 @@ COMMITS = 20
 
 
 def write_at_random(uri: str, seed: int) -> list[tuple[str, str]]:
-    """Write until so many commits were acknowledged; the kind of each and its id. What is refused is tried no more."""
+    """Write until so many commits are acknowledged; return the kind and id of each. Refused writes are not retried."""
     graph, random = omnigraph.open(uri), Random(seed)  # noqa: S311  no secret
     values: dict[str, Callable[[], str]] = {
         "code": lambda: random.choice(CODES),

@@ -1,4 +1,4 @@
-"""The staging area of one table: what is pending, what is found, and the one change that comes of it."""
+"""The staging area of one table: pending rows, searches, and the resulting change."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def names(table: pa.Table) -> dict[str, str]:
 
 
 def committed(ports: PendingTable) -> dict[str, str]:
-    """The rows of the table once the change is committed."""
+    """Commit the change and return the rows of the table."""
     staged = ports.to_change().stage(ports.pinned)
     table = ports.pinned if staged is None else tables.commit(ports.pinned, staged, "test")
     return names(table.scan().read_all())

@@ -84,7 +84,7 @@ def test_rules_look_at_the_end_only(fleet: Graph) -> None:
         tx.mutate(ADD, params={"code": "v9"})
         tx.mutate(HOME, params={"from": "v9"})
     with fleet.transaction() as tx:
-        # For a moment the vessel has no home, which its minimum of 1 forbids.
+        # For a moment the vessel has no home, which breaks its minimum of 1.
         tx.mutate(MOVE_OUT, params={"from": "v9"})
         tx.mutate(HOME, params={"from": "v9"})
     assert [row["src"] for row in rows_of(fleet, "HomePort")] == ["v9"]
@@ -189,11 +189,11 @@ def test_it_is_open_in_its_block_only(fleet: Graph) -> None:
         pass
     with pytest.raises(ParameterError, match="not open"):
         tx.mutate(ADD, params={"code": "v9"})
-    with pytest.raises(ParameterError, match="begun already"), tx:
+    with pytest.raises(ParameterError, match="already used"), tx:
         pass
 
 
-# --------------------------------------------------------------------------------------------- asking inside of one
+# --------------------------------------------------------------------------------------------- queries inside
 
 TOWED = "query towed() { match { $a: Vessel  $a tows $b } return { $a, $b } order { $a.code, $b.code } }"
 NAMES = "query names() { match { $v: Vessel } return { $v, $v.name as name } order { $v.code } }"

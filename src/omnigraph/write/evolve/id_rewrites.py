@@ -85,7 +85,8 @@ def _refuse_ambiguous(type_: NodeType, ids: pa.Table) -> None:
         counts = ids.group_by(column).aggregate([([], "count_all")])
         repeated = counts.filter(pc.field("count_all") > 1)[column].to_pylist()
         if repeated:
-            message = f"{format_key(type_)} on {type_.name}: {len(repeated)} ids belong to several rows, such as '{repeated[0]}'"
+            shared = f"{len(repeated)} ids belong to several rows, such as '{repeated[0]}'"
+            message = f"{format_key(type_)} on {type_.name}: {shared}"
             violations = [Violation(type_.name, format_key(type_), message, id=str(each)) for each in repeated]
             raise ValidationError(message, violations, hint="delete or correct the rows that share an id first")
 

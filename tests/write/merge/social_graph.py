@@ -1,4 +1,4 @@
-"""A small social graph that is edited by id on any branch, and shown as plain dicts."""
+"""A small social graph that tests edit by id on any branch and read as plain dicts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ENDS = {"from": "src", "to": "dst"}
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Entities put and removed by id, as one commit, checked by all rules."""
+    """Upserts and deletes entities by id as one commit, checked by all rules."""
 
     catalog: Catalog
     people: Rows
@@ -50,7 +50,7 @@ class Edit:
     strict: bool = False
 
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[AffectedCounts]:
-        """As a mutation would."""
+        """Stage the changes as a mutation does."""
         staging = StagingArea(snapshot)
         for type_, rows in ((self.catalog.nodes["Person"], self.people), (self.catalog.edges["Knows"], self.knows)):
             gone = [id_ for id_, row in rows.items() if row is None]
@@ -69,19 +69,19 @@ def _row(type_: str, id_: str, row: Mapping[str, object]) -> dict[str, object]:
 
 
 def make(folder: Path, people: Rows, knows: Rows | None = None) -> Graph:
-    """A graph with these entities on main."""
+    """Create a graph with these entities on main."""
     graph = omnigraph.init(folder / "merge.og", SCHEMA)
     edit(graph, people=people, knows=knows)
     return graph
 
 
 def edit(graph: Graph, branch: str = MAIN, *, people: Rows | None = None, knows: Rows | None = None) -> Commit:
-    """Put and remove entities."""
+    """Upsert and delete entities."""
     return edit_at(graph._manifest, branch, people or {}, knows or {})
 
 
 def edit_at(manifest: Manifest, branch: str, people: Rows, knows: Rows) -> Commit:
-    """The same on a graph that is open as a writer has it."""
+    """Upsert and delete entities through an open manifest."""
     schema = current_schema(manifest)
     made = commit_operation(manifest, Edit(schema.catalog, people, knows), CommitOptions(branch, schema.hash)).commit
     assert made is not None
@@ -89,7 +89,7 @@ def edit_at(manifest: Manifest, branch: str, people: Rows, knows: Rows) -> Commi
 
 
 def state(graph: Graph, branch: str = MAIN, at: Reference | None = None) -> dict[tuple[str, str], Entity]:
-    """All that a branch shows, or showed."""
+    """Return everything that a branch shows, or showed at a commit."""
     found: dict[tuple[str, str], Entity] = {}
     for name, scan in (
         ("Person", graph.nodes("Person", branch=branch, at=at)),
@@ -103,22 +103,22 @@ def state(graph: Graph, branch: str = MAIN, at: Reference | None = None) -> dict
 
 
 def person(age: int | None = None, mail: str | None = None) -> dict[str, object]:
-    """A person."""
+    """Return the values of a person."""
     return {"age": age, "mail": mail}
 
 
 def knows(source: str, target: str, since: int | None = None, note: str | None = None) -> dict[str, object]:
-    """An edge."""
+    """Return the values of an edge."""
     return {"from": source, "to": target, "since": since, "note": note}
 
 
 def without(rows: Rows) -> Rows:
-    """The same entities, gone."""
+    """Return the deletion of these entities."""
     return dict.fromkeys(rows)
 
 
 def conflicts_of(graph: Graph, source: str = "dev", into: str = "main") -> list[Conflict]:
-    """The conflicts of a merge that changes nothing."""
+    """Return the conflicts of a merge, and check that it changes nothing."""
     before = written(graph, into)
     with pytest.raises(MergeConflicts) as raised:
         graph.merge(source, into)

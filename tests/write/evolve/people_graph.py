@@ -1,4 +1,4 @@
-"""Graphs whose schema changes: a small one to begin with, and what it shows."""
+"""A small graph of people whose schema the tests change."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ RECORDS: tuple[dict[str, object], ...] = (
 
 
 def make(folder: Path, schema: str = BEFORE, records: Sequence[Mapping[str, object]] = RECORDS) -> Graph:
-    """A graph with some rows."""
+    """Create a graph with some rows."""
     graph = omnigraph.init(folder / "graph.og", schema)
     load(graph, *records)
     return graph
 
 
 def load(graph: Graph, *records: Mapping[str, object], branch: str = MAIN) -> None:
-    """Load some records, in place of those with the same ids."""
+    """Load some records, replacing those with the same ids."""
     graph.load(io.BytesIO(b"\n".join(map(orjson.dumps, records))), mode="merge", branch=branch)
 
 
 def people(graph: Graph, branch: str = MAIN, at: str | None = None) -> dict[str, dict[str, object]]:
-    """The people by id, as the schema of that moment has them."""
+    """Return the people by id, in the schema of that moment."""
     rows = graph.nodes("Person", branch=branch, at=at).to_arrow().to_pylist()
     return {row.pop("id"): row for row in rows}
 
 
 def head(graph: Graph, branch: str = MAIN) -> str:
-    """The newest commit."""
+    """Return the newest commit."""
     return graph.commits(branch)[0].id
 
 
 def with_change(old: str, new: str, schema: str = BEFORE) -> str:
-    """The schema with one part of its text replaced."""
+    """Return the schema with one part of its text replaced."""
     assert schema.count(old) == 1, old
     return schema.replace(old, new)
