@@ -12,8 +12,9 @@ import omnigraph
 from omnigraph.errors import ReadOnly, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.spark.load import incoming_rows as load_incoming
+from omnigraph.storage.table import Table
 from omnigraph.write.commit.section import CATCH_UP_MESSAGE
-from tests.write.evolve.evolving import BEFORE, load, make, people, with_change
+from tests.write.evolve.people_graph import BEFORE, load, make, people, with_change
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +40,7 @@ def test_rows_are_written_anew_by_executors(spark: SparkSession, graph: Graph, m
     before = graph.commits()[0].id
     with monkeypatch.context() as here:
         # Nothing is read in this process: what executors do, they do elsewhere.
-        here.setattr(pinned.Table, "scan", _refused)
+        here.setattr(Table, "scan", _refused)
         applied = graph.spark(spark).apply_schema(HUMAN, actor="ann", message="people are human")
     assert applied.applied
     assert applied.commit is not None

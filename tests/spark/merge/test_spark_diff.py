@@ -12,7 +12,7 @@ import omnigraph
 from omnigraph.errors import Json, NotFound
 from omnigraph.read.changes.diff import Diff
 from omnigraph.spark.merge import shuffle
-from tests.write.merge.merging import edit, knows, make, person
+from tests.write.merge.social_graph import edit, knows, make, person
 from tests.write.merge.test_merge_truth import truth_graph
 from tests.write.merge.test_merge_types import ONE, OTHER
 from tests.write.merge.test_merge_types import SCHEMA as THINGS

@@ -33,9 +33,9 @@ from omnigraph.write.merge.run import MergeResult
 from omnigraph.write.rules.check import RuleCheckResult
 from tests.graphs import written
 from tests.model.merge_model import By
-from tests.write.evolve import evolving
+from tests.write.evolve import people_graph
 from tests.write.evolve.test_evolve_branches import OTHER as OTHER_SCHEMAS
-from tests.write.merge.merging import Rows, edit, knows, make, person, state
+from tests.write.merge.social_graph import Rows, edit, knows, make, person, state
 from tests.write.merge.test_merge_truth import truth_graph
 from tests.write.merge.test_merge_types import ONE, OTHER
 from tests.write.merge.test_merge_types import SCHEMA as THINGS
@@ -239,16 +239,16 @@ def test_a_table_that_was_only_inherited_is_adopted_or_forked(
 @pytest.mark.slow
 @pytest.mark.parametrize("change", OTHER_SCHEMAS)
 def test_a_branch_that_lags_behind_the_schema_is_merged_alike(spark: SparkSession, tmp_path: Path, change: str) -> None:
-    graph = evolving.make(tmp_path)
-    evolving.load(graph, {"type": "Person", "data": {"name": "cid", "age": 1}})
+    graph = people_graph.make(tmp_path)
+    people_graph.load(graph, {"type": "Person", "data": {"name": "cid", "age": 1}})
     graph.create_branch("dev")
-    evolving.load(graph, {"type": "Person", "data": {"name": "dev", "age": 5, "nick": "d"}}, branch="dev")
+    people_graph.load(graph, {"type": "Person", "data": {"name": "dev", "age": 5, "nick": "d"}}, branch="dev")
     graph.apply_schema(OTHER_SCHEMAS[change])
-    evolving.load(graph, {"type": "Person", "data": {"name": "eve", "age": 6}})
+    people_graph.load(graph, {"type": "Person", "data": {"name": "eve", "age": 6}})
     assert merged(spark, graph).nodes == {"Person": Counts(1, 0, 0)}
     # The branch catches up first, in a commit of its own.
     assert graph.spark(spark).merge("main", "dev").nodes == {"Person": Counts(1, 0, 0)}
-    assert evolving.people(graph, "dev") == evolving.people(graph)
+    assert people_graph.people(graph, "dev") == people_graph.people(graph)
     assert graph.verify().findings == ()
 
 

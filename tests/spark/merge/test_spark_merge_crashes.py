@@ -20,7 +20,7 @@ from tests.crash import run, start
 from tests.spark.cluster_load import die_at
 from tests.spark.drivers import Java
 from tests.spark.merge.test_spark_merge import NOBODY
-from tests.write.merge.merging import knows, make, person, state
+from tests.write.merge.social_graph import knows, make, person, state
 from tests.write.merge.test_merge_crashes import (
     SCENARIOS,
     Death,

@@ -16,7 +16,7 @@ from omnigraph.graph import Graph
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.merge import run as merge
 from omnigraph.spark.merge import shuffle
-from tests.write.merge.merging import person
+from tests.write.merge.social_graph import person
 from tests.write.merge.test_merge_histories import QUIET, Crosses, Edits, Merges, Reverts, Step, play, steps
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from omnigraph.spark.source.change_stream import (
 )
 from omnigraph.storage import table_writes as tables
 from tests.spark.stream.spark_streams import ended
-from tests.write.merge.merging import edit, knows, make, person
+from tests.write.merge.social_graph import edit, knows, make, person
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -271,7 +271,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 import omnigraph
 from tests.spark.source.test_spark_changes import follow, keep
-from tests.write.merge.merging import edit, person
+from tests.write.merge.social_graph import edit, person
 
 folder = Path(sys.argv[1])
 graph = omnigraph.open(folder / "merge.og")

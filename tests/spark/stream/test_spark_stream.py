@@ -172,7 +172,7 @@ def test_what_cannot_be_streamed_is_refused_before(
 
 def test_what_does_not_stream_and_what_cannot_be_written_to(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
     sg, frame = graph.spark(spark), _batch(spark, tmp_path / "in")
-    with pytest.raises(ParameterError, match="does not stream"):
+    with pytest.raises(ParameterError, match="is not streaming"):
         sg.stream(frame, node="Ship", checkpoint=tmp_path / "check")
     with pytest.raises(ParameterError, match="the frame is dict"):
         sg.stream(cast("DataFrame", {}), node="Ship", checkpoint=tmp_path / "check")
@@ -252,7 +252,7 @@ def test_the_checkpoint_of_another_query_or_one_that_was_damaged(
     manifest, check = graph.spark(spark).manifest, tmp_path / "check"
     check.mkdir()
     (check / "omnigraph.json").write_text('{"graph": 1}')
-    with pytest.raises(ParameterError, match="does not say where its rows went"):
+    with pytest.raises(ParameterError, match="does not record where its rows went"):
         bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream"))
     (check / "omnigraph.json").unlink()
     (check / "metadata").write_text('{"id": "another"}')
@@ -290,5 +290,5 @@ def test_a_checkpoint_that_was_set_back(spark: SparkSession, graph: Graph, tmp_p
     assert batches(graph) == [0, 1, 2]
     shutil.rmtree(check)
     shutil.copytree(before, check)
-    assert "the checkpoint is behind the graph: batch 1 comes, and batch 2 was loaded" in str(start())
+    assert "the checkpoint is behind the graph: it is at batch 1, but batch 2 was loaded" in str(start())
     assert codes(graph) == {"a": "A", "b": "B", "c": "C"}

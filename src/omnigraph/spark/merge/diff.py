@@ -1,4 +1,4 @@
-"""What changed between two moments of the graph as a DataFrame: executors find and show it, and no row comes here."""
+"""A diff as a DataFrame: executors compare the rows, and no row passes through this process."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class _DiffStream(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _ComparedTable:
-    """One table, on both sides."""
+    """One table, and the source of its rows on each side."""
 
     table_key: str
     sources: Mapping[_DiffStream, StreamSource]
 
 
 def diff_to_dataframe(session: SparkSession, diff: Diff) -> DataFrame:
-    """The entities of a diff. Which rows to look at is found here, in metadata; nothing else before it is asked for."""
+    """Return the changed entities of a diff. Candidate rows are found now, from metadata; rows are compared lazily."""
     tables: list[_ComparedTable] = []
     rows: list[CandidateInput] = []
     sides: list[DiffSide] = []
@@ -54,33 +54,33 @@ def diff_to_dataframe(session: SparkSession, diff: Diff) -> DataFrame:
         found = find_table_candidates(diff.before, diff.after, key)
         sides += found.sides()
         pairs = zip(_DiffStream, (found.before, found.after), found.types, strict=True)
-        origins: dict[_DiffStream, StreamSource] = {}
-        for stream, touched, type_ in pairs:
-            origins[stream] = StreamSource(None if touched is None else touched.table, type_)
-            rows += (CandidateInput(number, stream, DiffSide(few, type_)) for few in split_candidates(touched))
-        tables.append(_ComparedTable(key, origins))
+        sources: dict[_DiffStream, StreamSource] = {}
+        for stream, candidates, type_ in pairs:
+            sources[stream] = StreamSource(None if candidates is None else candidates.table, type_)
+            rows += (CandidateInput(number, stream, DiffSide(piece, type_)) for piece in split_candidates(candidates))
+        tables.append(_ComparedTable(key, sources))
     if not rows:
         return session.createDataFrame([], DIFF_SCHEMA)
-    parts = choose_partition_count(sides, session.sparkContext.defaultParallelism)
-    return shuffle_rows(session, rows, parts).mapInArrow(partial(_compare_partition, tables), DIFF_SCHEMA)
+    partitions = choose_partition_count(sides, session.sparkContext.defaultParallelism)
+    return shuffle_rows(session, rows, partitions).mapInArrow(partial(_compare_partition, tables), DIFF_SCHEMA)
 
 
 def _compare_partition(tables: Sequence[_ComparedTable], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The task of one part: what differs in it."""
+    """Task over one partition: yield the entities that differ."""
     with TemporaryDirectory(prefix="omnigraph-diff-") as folder:
-        here = receive_rows(Path(folder), batches)
-        for number in sorted({table for table, _ in here}):
-            yield from _compare_table(tables[number], number, here)
+        received = receive_rows(Path(folder), batches)
+        for number in sorted({table for table, _ in received}):
+            yield from _compare_table(tables[number], number, received)
 
 
 def _compare_table(
-    table: _ComparedTable, number: int, here: Mapping[tuple[int, int], ReceivedRows]
+    table: _ComparedTable, number: int, received: Mapping[tuple[int, int], ReceivedRows]
 ) -> Iterator[pa.RecordBatch]:
-    before, after = (table.sources[stream].to_side(here.get((number, stream))) for stream in _DiffStream)
-    held: list[dict[str, object]] = []
+    before, after = (table.sources[stream].to_side(received.get((number, stream))) for stream in _DiffStream)
+    batch: list[dict[str, object]] = []
     for record in read_diff_records(table.table_key, before, after):
-        held.append(dict(zip(CHANGE_ARROW_SCHEMA.names, to_change_row(record), strict=True)))
-        if len(held) == _ROWS_AT_ONCE:
-            yield pa.RecordBatch.from_pylist(held, CHANGE_ARROW_SCHEMA)
-            held = []
-    yield pa.RecordBatch.from_pylist(held, CHANGE_ARROW_SCHEMA)
+        batch.append(dict(zip(CHANGE_ARROW_SCHEMA.names, to_change_row(record), strict=True)))
+        if len(batch) == _ROWS_AT_ONCE:
+            yield pa.RecordBatch.from_pylist(batch, CHANGE_ARROW_SCHEMA)
+            batch = []
+    yield pa.RecordBatch.from_pylist(batch, CHANGE_ARROW_SCHEMA)

@@ -1,7 +1,7 @@
-"""What executors do of a merge: they bring the rows of a part together, and write what comes of them.
+"""The task of a merge on an executor: merge the rows of one partition and write the result.
 
-A part holds all that the three sides may have changed of its ids, of every table (see ``meeting.py``). What comes of
-the rows is written as fragments that nobody sees, beside the graph; only receipts and what is at odds travel on.
+A partition holds all candidate rows of its ids, of the three sides and of every table (see ``shuffle.py``). The merged
+rows are written to fragments beside the graph that nobody sees; only a report with the conflicts goes to the driver.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from omnigraph.write.rules import check_rows
 
 MERGE_REPORT_COLUMNS: Final = "body binary"
 IDS: Final = pa.schema([pa.field("id", pa.string())])
-"""Rows that go, as they lie in fragments."""
+"""The columns of fragments that hold deleted rows."""
 
 
 class MergeStream(IntEnum):
-    """Which rows of a table these are: what theirs changed, before and after; what ours changed; the overlay."""
+    """Which rows of a table these are: the changes of theirs, before and after; those of ours; the overlay."""
 
     BEFORE_THEIRS = 0
     THEIRS = 1
@@ -57,30 +57,31 @@ class MergeStream(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class OverlayInput:
-    """What the base of a table has over its snapshot."""
+    """Shuffle input: the overlay of a merge base, which are the rows that differ from its snapshot."""
 
     table: int
     overlay: RowImages
 
-    def pack(self, parts: int) -> Iterator[pa.RecordBatch]:
-        """The rows, divided by their ids."""
+    def pack(self, partitions: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, packed by hash partition of their ids."""
         ids = pa.Table.from_arrays([self.overlay.ids], schema=IDS)
         for stream, rows in (
             (MergeStream.OVERLAID, ids),
             (MergeStream.BEFORE_OVERLAY, self.overlay.before),
             (MergeStream.OVERLAY, self.overlay.after),
         ):
-            yield from pack_rows(self.table, stream, rows, parts)
+            yield from pack_rows(self.table, stream, rows, partitions)
 
 
-# --------------------------------------------------------------------------------------------- in a part
+# --------------------------------------------------------------------------------------------- in a partition
 
 
 @dataclass(frozen=True, slots=True)
 class TableMergeReport:
-    """What has come of the ids of one part in one table.
+    """The result of one partition for one table.
 
-    ``rows`` and ``removed`` lie in fragments, the latter only as ids. ``broken``: a row breaks a rule by itself.
+    ``rows`` and ``removed`` are fragments, the latter with ids only. ``decided``: a conflict was resolved.
+    ``breaks_rule``: a row breaks a row rule. ``open`` are the unresolved conflicts.
     """
 
     table: int
@@ -94,7 +95,7 @@ class TableMergeReport:
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """What has come of one part, and what was noted of the choices."""
+    """The result of one partition, and the notes of its conflict resolver."""
 
     tables: tuple[TableMergeReport, ...]
     notes: ResolverNotes
@@ -102,7 +103,7 @@ class MergeReport:
 
 @dataclass(frozen=True, slots=True)
 class MergeTaskTable:
-    """One table: its type, and where the rows of each stream of a side come from."""
+    """One table: its type, and the source of the rows of each stream."""
 
     type: NodeType | EdgeType
     sources: Mapping[MergeStream, StreamSource]
@@ -110,42 +111,43 @@ class MergeTaskTable:
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """What every part is told."""
+    """What every task of a merge needs."""
 
     tables: tuple[MergeTaskTable, ...]
     by: MergeBy
-    choices: ConflictResolver
+    resolver: ConflictResolver
     scratch: Table
 
     def merge_partition(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The task of one part."""
+        """Merge the rows of one partition; yield the pickled report."""
         with TemporaryDirectory(prefix="omnigraph-merge-") as folder:
-            here = receive_rows(Path(folder), batches)
-            found = tuple(self._merge_table(table, here) for table in sorted({table for table, _ in here}))
-            receipt = MergeReport(found, self.choices.notes())
-            yield pa.record_batch({"body": pa.array([pickle.dumps(receipt)], pa.binary())})
+            received = receive_rows(Path(folder), batches)
+            merged = tuple(self._merge_table(table, received) for table in sorted({table for table, _ in received}))
+            report = MergeReport(merged, self.resolver.to_notes())
+            yield pa.record_batch({"body": pa.array([pickle.dumps(report)], pa.binary())})
 
-    def _merge_table(self, number: int, here: Mapping[tuple[int, int], ReceivedRows]) -> TableMergeReport:
-        orders = self.tables[number]
-        key, type_ = orders.type.table_key, orders.type
-        sides = {stream: origin.to_side(here.get((number, stream))) for stream, origin in orders.sources.items()}
-        came = compare_sides(key, sides[MergeStream.BEFORE_THEIRS], sides[MergeStream.THEIRS])
-        mine = compare_sides(key, sides[MergeStream.BEFORE_OURS], sides[MergeStream.OURS])
-        merger = TableMerger(self.by, self.choices.choose)
-        written = _MergedTableWriter(type_, self.scratch)
-        for settled in merger.merge_ranges(type_, align_ranges(came, mine, _read_overlay(type_, number, here), type_)):
-            written.add(settled)
-        return written.finish(number, merger.sorted_conflicts())
+    def _merge_table(self, number: int, received: Mapping[tuple[int, int], ReceivedRows]) -> TableMergeReport:
+        table = self.tables[number]
+        key, type_ = table.type.table_key, table.type
+        sides = {stream: source.to_side(received.get((number, stream))) for stream, source in table.sources.items()}
+        theirs = compare_sides(key, sides[MergeStream.BEFORE_THEIRS], sides[MergeStream.THEIRS])
+        ours = compare_sides(key, sides[MergeStream.BEFORE_OURS], sides[MergeStream.OURS])
+        ranges = align_ranges(theirs, ours, _read_overlay(type_, number, received), type_)
+        merger = TableMerger(self.by, self.resolver.choose)
+        writer = _MergedTableWriter(type_, self.scratch)
+        for delta in merger.merge_ranges(type_, ranges):
+            writer.add(delta)
+        return writer.finish(number, merger.sort_conflicts())
 
 
 def _read_overlay(
-    type_: NodeType | EdgeType, table: int, here: Mapping[tuple[int, int], ReceivedRows]
+    type_: NodeType | EdgeType, table: int, received: Mapping[tuple[int, int], ReceivedRows]
 ) -> RowImages | None:
-    """What the base has over its snapshot of the ids of this part."""
-    if (table, MergeStream.OVERLAID) not in here:
+    """Return the part of the overlay that belongs to the ids of this partition."""
+    if (table, MergeStream.OVERLAID) not in received:
         return None
     ids, before, after = (
-        _to_table(schema, here.get((table, stream)))
+        _to_table(schema, received.get((table, stream)))
         for stream, schema in (
             (MergeStream.OVERLAID, IDS),
             (MergeStream.BEFORE_OVERLAY, arrow_schema(type_)),
@@ -155,13 +157,13 @@ def _read_overlay(
     return RowImages(column_of(ids, "id"), before, after)
 
 
-def _to_table(schema: pa.Schema, here: ReceivedRows | None) -> pa.Table:
-    return schema.empty_table() if here is None else pa.Table.from_batches(here.batches(), schema)
+def _to_table(schema: pa.Schema, received: ReceivedRows | None) -> pa.Table:
+    return schema.empty_table() if received is None else pa.Table.from_batches(received.batches(), schema)
 
 
 @dataclass(slots=True)
 class _MergedTableWriter:
-    """What comes of the rows of one table, written as soon as it is much."""
+    """Buffers the merged rows of one table, and writes them when the buffer is full."""
 
     type: NodeType | EdgeType
     scratch: Table
@@ -173,28 +175,30 @@ class _MergedTableWriter:
     _fragments: list[FragmentText] = field(default_factory=list[FragmentText])
     _removed: list[Values] = field(default_factory=list[Values])
 
-    def add(self, settled: RangeDelta) -> None:
-        """Take what has come of a stretch."""
-        inserted, removed = int(settled.is_new.sum()), len(settled.deleted_ids)
-        self.counts = self.counts + Counts(inserted, settled.rows.num_rows - inserted, removed)
-        self.decided = self.decided or settled.is_decided
-        self.breaks_rule = self.breaks_rule or bool(check_rows(self.type, settled.rows, 1))
-        if settled.rows.num_rows:
-            self._rows.append(settled.rows)
-            self._bytes += settled.rows.nbytes
+    def add(self, delta: RangeDelta) -> None:
+        """Add the merged rows of an id range."""
+        inserted, removed = int(delta.is_new.sum()), len(delta.deleted_ids)
+        self.counts = self.counts + Counts(inserted, delta.rows.num_rows - inserted, removed)
+        self.decided = self.decided or delta.is_decided
+        self.breaks_rule = self.breaks_rule or bool(check_rows(self.type, delta.rows, 1))
+        if delta.rows.num_rows:
+            self._rows.append(delta.rows)
+            self._bytes += delta.rows.nbytes
         if removed:
-            self._removed.append(settled.deleted_ids)
+            self._removed.append(delta.deleted_ids)
         if self._bytes > MAX_BUFFERED_BYTES:
             self._write()
 
     def finish(self, table: int, open_: tuple[Conflict, ...]) -> TableMergeReport:
-        """Write what is left; what there is to tell."""
+        """Write the remaining rows and return the report."""
         self._write()
-        gone: tuple[FragmentText, ...] = ()
+        deleted: tuple[FragmentText, ...] = ()
         if self._removed:
             ids = pa.Table.from_arrays([pa.concat_arrays(self._removed)], schema=IDS)
-            gone = tables.write_rows(self.scratch, ids, "overwrite")
-        return TableMergeReport(table, tuple(self._fragments), gone, self.counts, self.decided, self.breaks_rule, open_)
+            deleted = tables.write_rows(self.scratch, ids, "overwrite")
+        return TableMergeReport(
+            table, tuple(self._fragments), deleted, self.counts, self.decided, self.breaks_rule, open_
+        )
 
     def _write(self) -> None:
         if self._rows:

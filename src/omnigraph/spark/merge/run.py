@@ -1,12 +1,12 @@
-"""Merges on Spark: the executors compare the rows and bring them together, and this process makes one commit of it.
+"""Merge on Spark: executors compare and merge the rows, and this process makes one commit of the result.
 
-Which rows may have changed at all is found here, in metadata. One job sends these to parts by their ids, where they
-are decided about as everywhere else and written to a table beside the graph. Set rules, and the rows that are replaced
-or go, are found by jobs as for a load. In this process are what is at odds, and the places of the rows to look at (see
-``read/changes/candidates.py``), but no row.
+This process finds the rows that may have changed, from metadata. One job partitions these rows by id, merges them with
+the same code as in one process, and writes the result to a table beside the graph. Jobs like those of a load check set
+rules and find the rows that are replaced or deleted. This process holds the conflicts and the locations of candidate
+rows (see ``read/changes/candidates.py``), but no rows.
 
-A merge that breaks a rule is brought together once more in this process, which says what is broken and does what was
-decided about it. So is one of few rows.
+A merge that breaks a rule runs again in this process, which finds the violations and applies the decisions about them.
+A merge of few rows runs in this process from the start.
 """
 
 from __future__ import annotations
@@ -80,39 +80,38 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_MERGE_ROWS: Final = 100_000
-"""So few rows, counted on all sides, this process brings together itself: until then jobs take longer to begin than it
-takes to end."""
+"""Up to this many rows, counted on all sides, this process merges: starting jobs would take longer."""
 _NONE: Final[Values] = cast("Values", pa.array([], pa.string()))
 
 
 @contextmanager
 def open_merge_engine(session: SparkSession, manifest: Manifest) -> Generator[MergeEngine]:
-    """The executors of a session, as long as one merge takes."""
+    """Open the Spark engine of one merge; its temporary files are deleted after the block."""
     with ExitStack() as stack:
         yield _SparkMergeEngine(session, cache(lambda: stack.enter_context(create_scratch_table(manifest))))
 
 
 @dataclass(frozen=True, slots=True)
 class _SparkMergeEngine:
-    """The executors do the work on all rows, unless they are few."""
+    """Merges rows on executors, or in this process if there are few."""
 
     session: SparkSession
     scratch: Callable[[], Table]
-    """The table beside the graph, made when it is first asked for."""
+    """Returns the scratch table, which the first call creates."""
 
     def merge_tables(
         self, sides: MergeSnapshots, base: MergeBase, by: MergeBy, resolver: ConflictResolver
     ) -> MergePlan:
-        """Bring the sides together on the executors; in this process, if there is little to do or a rule is broken."""
-        job = _MergeCandidates(sides, base)
-        if job.num_rows <= LOCAL_MERGE_ROWS:
+        """Merge the sides on executors; in this process if there are few rows or a rule is broken."""
+        candidates = _MergeCandidates(sides, base)
+        if candidates.num_rows <= LOCAL_MERGE_ROWS:
             return LOCAL_MERGE_ENGINE.merge_tables(sides, base, by, resolver)
         with translate_spark_errors("merging"):
-            receipts = self._run_merge_job(job, by, resolver)
+            reports = self._run_merge_job(candidates, by, resolver)
         changed: dict[str, _MergedTable] = {}
-        for number, key in enumerate(job.keys):
-            told = tuple(each for each in receipts if each.table == number)
-            table = _MergedTable(self.session, self.scratch(), type_of_table(sides.catalog, key), told)
+        for number, key in enumerate(candidates.keys):
+            own = tuple(each for each in reports if each.table == number)
+            table = _MergedTable(self.session, self.scratch(), type_of_table(sides.catalog, key), own)
             if table.changes_anything:
                 _refuse_legacy_ids(sides, table.type)
                 changed[key] = table
@@ -120,7 +119,7 @@ class _SparkMergeEngine:
             reads = self._check_rules(sides, changed)
         if reads is None:
             return LOCAL_MERGE_ENGINE.merge_tables(sides, base, by, resolver)
-        brought = {
+        merged = {
             key: TableMergePlan(
                 table.counts,
                 table.decided,
@@ -128,37 +127,39 @@ class _SparkMergeEngine:
             )
             for key, table in changed.items()
         }
-        return MergePlan(brought, _sort_conflicts(receipts), reads | {*job.keys})
+        return MergePlan(merged, _sort_conflicts(reports), reads | {*candidates.keys})
 
-    def _run_merge_job(self, job: _MergeCandidates, by: MergeBy, choices: ConflictResolver) -> list[TableMergeReport]:
-        """Do the work on all rows, once: each time the tasks run they write files."""
-        parts = choose_partition_count(job.sides, self.session.sparkContext.defaultParallelism)
-        orders = MergeTask(tuple(job.task_tables()), by, choices, self.scratch())
-        told = (
-            shuffle_rows(self.session, list(job.shuffle_inputs()), parts)
-            .mapInArrow(orders.merge_partition, MERGE_REPORT_COLUMNS)
+    def _run_merge_job(
+        self, candidates: _MergeCandidates, by: MergeBy, resolver: ConflictResolver
+    ) -> list[TableMergeReport]:
+        """Merge all candidate rows in one job. It is collected once: tasks write files each time they run."""
+        partitions = choose_partition_count(candidates.sides, self.session.sparkContext.defaultParallelism)
+        task = MergeTask(tuple(candidates.task_tables()), by, resolver, self.scratch())
+        rows = (
+            shuffle_rows(self.session, list(candidates.shuffle_inputs()), partitions)
+            .mapInArrow(task.merge_partition, MERGE_REPORT_COLUMNS)
             .collect()
         )
-        found: list[TableMergeReport] = []
-        for (body,) in cast("list[tuple[bytes]]", told):
-            receipt = cast("MergeReport", pickle.loads(bytes(body)))  # noqa: S301  made by our own tasks
-            choices.add_notes(receipt.notes)
-            found += receipt.tables
-        return found
+        tables: list[TableMergeReport] = []
+        for (body,) in cast("list[tuple[bytes]]", rows):
+            report = cast("MergeReport", pickle.loads(bytes(body)))  # noqa: S301  pickled by our own tasks
+            resolver.add_notes(report.notes)
+            tables += report.tables
+        return tables
 
     def _check_rules(self, sides: MergeSnapshots, changed: Mapping[str, _MergedTable]) -> frozenset[str] | None:
-        """The tables that were read to know that no rule is broken; None if one is."""
+        """Check the rules; return the tables that the check read, or None if a rule is broken."""
         if any(table.breaks_rule for table in changed.values()):
             return None
-        coming = [table.incoming for table in changed.values()]
+        incoming = [table.incoming for table in changed.values()]
         removed = {key: table.removed for key, table in changed.items() if table.removed is not None}
-        checked = check_changes(self.session, sides.catalog, sides.ours, coming, 1, removed)
+        checked = check_changes(self.session, sides.catalog, sides.ours, incoming, 1, removed)
         return None if checked.violations else checked.reads
 
 
-def _sort_conflicts(receipts: Sequence[TableMergeReport]) -> tuple[Conflict, ...]:
-    """All conflicts, table by table and by id."""
-    found = [(each.table, conflict) for each in receipts for conflict in each.open]
+def _sort_conflicts(reports: Sequence[TableMergeReport]) -> tuple[Conflict, ...]:
+    """Return all conflicts, by table and id."""
+    found = [(each.table, conflict) for each in reports for conflict in each.open]
     return tuple(conflict for _, conflict in sorted(found, key=lambda each: (each[0], each[1].id)))
 
 
@@ -172,11 +173,11 @@ def _stage_table(session: SparkSession, changed: _MergedTable, table: Table) -> 
         return stage_rows(session, table, changed.incoming, changed.removed)
 
 
-# --------------------------------------------------------------------------------------------- what is to be done
+# --------------------------------------------------------------------------------------------- rows to merge
 
 
 class _MergeCandidates:
-    """The rows of all tables that may have changed, on either side."""
+    """The rows of all tables that may have changed on either side."""
 
     def __init__(self, sides: MergeSnapshots, base: MergeBase) -> None:
         self.keys = find_tables_to_merge(sides.catalog, base, sides.theirs)
@@ -187,32 +188,32 @@ class _MergeCandidates:
 
     @property
     def sides(self) -> list[DiffSide]:
-        """The rows of both, before and after."""
+        """The candidate rows of both sides, before and after."""
         return [side for pair in (*self._theirs, *self._ours) for side in pair.sides()]
 
     @property
     def num_rows(self) -> int:
-        """How many rows there are."""
+        """The number of candidate rows."""
         overlaid = sum(len(overlay.ids) for overlay in self._overlays if overlay is not None)
         return overlaid + sum(side.num_rows for side in self.sides)
 
     def shuffle_inputs(self) -> Iterator[CandidateInput | OverlayInput]:
-        """The rows, as tasks read them."""
+        """Yield the inputs of the shuffle, one for each task that reads rows."""
         for number, overlay in enumerate(self._overlays):
-            for stream, (touched, type_) in self._streams(number).items():
-                for few in split_candidates(touched):
-                    yield CandidateInput(number, stream, DiffSide(few, type_))
+            for stream, (candidates, type_) in self._streams(number).items():
+                for piece in split_candidates(candidates):
+                    yield CandidateInput(number, stream, DiffSide(piece, type_))
             if overlay is not None:
                 yield OverlayInput(number, overlay)
 
     def task_tables(self) -> Iterator[MergeTaskTable]:
-        """What the parts have to know of each table."""
+        """Yield what the merge tasks need to know of each table."""
         for number, type_ in enumerate(self._types):
             streams = self._streams(number).items()
-            origins = {
+            sources = {
                 stream: StreamSource(None if each is None else each.table, known) for stream, (each, known) in streams
             }
-            yield MergeTaskTable(type_, origins)
+            yield MergeTaskTable(type_, sources)
 
     def _streams(self, number: int) -> dict[MergeStream, tuple[CandidateRows | None, NodeType | EdgeType]]:
         theirs, ours = self._theirs[number], self._ours[number]
@@ -224,12 +225,12 @@ class _MergeCandidates:
         }
 
 
-# --------------------------------------------------------------------------------------------- what came of it
+# --------------------------------------------------------------------------------------------- the result
 
 
 @dataclass(frozen=True)
 class _MergedTable:
-    """What one table gets, as all parts tell."""
+    """The changes of one table, from the reports of all tasks."""
 
     session: SparkSession
     scratch: Table
@@ -238,32 +239,32 @@ class _MergedTable:
 
     @property
     def counts(self) -> Counts:
-        """How many rows come, change and go."""
+        """The numbers of inserted, updated and deleted rows."""
         return sum((each.counts for each in self.reports), Counts())
 
     @property
     def num_rows(self) -> int:
-        """How many rows are written."""
+        """The number of rows to write."""
         return self.counts.inserted + self.counts.updated
 
     @property
     def changes_anything(self) -> bool:
-        """Whether there is something to write."""
+        """Whether the table changes."""
         return self.counts != Counts()
 
     @property
     def decided(self) -> bool:
-        """Whether it is not simply what theirs changed."""
+        """Whether a conflict was resolved, so that the table gets more than the changes of theirs."""
         return any(each.decided for each in self.reports)
 
     @property
     def breaks_rule(self) -> bool:
-        """Whether a row breaks a rule by itself."""
+        """Whether a row breaks a row rule."""
         return any(each.breaks_rule for each in self.reports)
 
     @cached_property
     def incoming(self) -> IncomingTable:
-        """The rows that are written, as loads have them."""
+        """The inserted and updated rows, like those of a load."""
         fragments = tuple(text for each in self.reports for text in each.rows)
         source = (
             DistributedRows(self.type, FragmentTarget(self.scratch, "overwrite"), fragments, session=self.session)
@@ -279,7 +280,7 @@ class _MergedTable:
 
     @cached_property
     def removed(self) -> FragmentRows | None:
-        """The ids of the rows that go."""
+        """The ids of the deleted rows."""
         fragments = tuple(text for each in self.reports for text in each.removed)
         if not fragments:
             return None

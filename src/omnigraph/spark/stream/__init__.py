@@ -1,4 +1,4 @@
-"""Streams into the graph: every micro-batch is one load, and so one commit, exactly once."""
+"""Stream into a graph: every micro-batch is loaded as one commit, exactly once."""
 
 from omnigraph.spark.stream.sink import (
     OutputMode,

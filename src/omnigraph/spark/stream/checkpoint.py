@@ -1,7 +1,7 @@
-"""The checkpoint of a stream: Spark keeps there how far it read, and we keep beside it where the rows went.
+"""Bind the checkpoint of a stream to its target: Spark records there how far it read, we record where the rows went.
 
-What Spark keeps says nothing about that. A checkpoint that goes on with another graph, branch or type would leave out
-there what it has read before, so it is used for one target only. It lies wherever Spark can write files.
+A stream that continued from a checkpoint into another graph, branch or type would skip everything that was read before.
+So a checkpoint is used for one target only. It can be on any file system that Spark can write to.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from omnigraph.spark.spark_errors import translate_spark_errors
 from omnigraph.storage.location import Location
 
 _BINDING_FILE: Final = "omnigraph.json"
-"""The file of a checkpoint that says where the rows go."""
+"""The file in a checkpoint that records where the rows go."""
 _SPARK_FILE: Final = "metadata"
-"""The file that Spark writes to a checkpoint first."""
+"""The first file that Spark writes to a checkpoint."""
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
 _S3: Final = ("s3", "s3a", "s3n")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamBinding:
-    """Where the rows of a checkpoint go, and as whose transactions."""
+    """Where the rows of a checkpoint go, and the name of their transactions."""
 
     branch: str
     target: str
@@ -40,7 +40,7 @@ class StreamBinding:
 
 @dataclass(frozen=True, slots=True)
 class _CheckpointRecord:
-    """What a checkpoint says about its stream. ``incarnation`` and ``begun_on`` tell a branch from one made anew."""
+    """What a checkpoint records. ``incarnation`` and ``begun_on`` tell a branch from a re-created one."""
 
     graph: str
     branch: str
@@ -51,9 +51,9 @@ class _CheckpointRecord:
 
 
 def resolve_checkpoint(graph: Location, checkpoint: str | Path | None) -> str:
-    """The place of a checkpoint as Spark takes it. Without a scheme it is taken from the folder of this process."""
+    """Return the path of a checkpoint for Spark. Without a scheme it is relative to the working directory."""
     if not checkpoint:
-        raise ParameterError("no checkpoint is given", hint="give a folder that outlives the stream, one for each")
+        raise ParameterError("no checkpoint is given", hint="give each stream a folder of its own, which outlives it")
     place = os.fspath(checkpoint)
     uri = _URI.fullmatch(place)
     if uri is None:
@@ -73,40 +73,42 @@ def _is_inside(graph: Location, uri: re.Match[str] | None, place: str) -> bool:
 
 
 def bind_checkpoint(session: SparkSession, manifest: Manifest, checkpoint: str, binding: StreamBinding) -> None:
-    """Write down where the rows of a checkpoint go; refuse one whose rows went elsewhere."""
+    """Record where the rows of a checkpoint go; refuse a checkpoint whose rows went elsewhere."""
     view = manifest.view(binding.branch, with_lineage=True)
     head = view.history.head()
-    ours = _CheckpointRecord(
+    current = _CheckpointRecord(
         manifest.location.objects, **asdict(binding), incarnation=view.incarnation, begun_on=head.id if head else None
     )
-    with translate_spark_errors("looking at a checkpoint"):
+    with translate_spark_errors("reading a checkpoint"):
         folder = _CheckpointFolder(session, checkpoint)
         data = folder.read(_BINDING_FILE)
         if data is None:
             if folder.read(_SPARK_FILE) is not None:
-                raise _checkpoint_error(checkpoint, "is that of a query that writes elsewhere")
-            folder.write(_BINDING_FILE, orjson.dumps(asdict(ours)))
-            # What stands there now, if somebody else was first.
+                raise _checkpoint_error(checkpoint, "belongs to a query that writes elsewhere")
+            folder.write(_BINDING_FILE, orjson.dumps(asdict(current)))
+            # Another stream may have written it first.
             data = folder.read(_BINDING_FILE)
-    known = _parse_record(checkpoint, data or b"")
+    recorded = _parse_record(checkpoint, data or b"")
     for name, then, now in (
-        ("graph", known.graph, ours.graph),
-        ("branch", known.branch, ours.branch),
-        ("target", known.target, ours.target),
-        ("app", known.app, ours.app),
+        ("graph", recorded.graph, current.graph),
+        ("branch", recorded.branch, current.branch),
+        ("target", recorded.target, current.target),
+        ("app", recorded.app, current.app),
     ):
         if then != now:
-            raise _checkpoint_error(checkpoint, f"is that of a stream whose {name} is {then}, not {now}")
-    is_there = known.begun_on is None or view.history.find(known.begun_on) is not None
-    if not is_there or known.incarnation != ours.incarnation:
-        raise _checkpoint_error(checkpoint, f"is older than branch '{binding.branch}', which was made anew since")
+            raise _checkpoint_error(checkpoint, f"belongs to a stream whose {name} is {then}, not {now}")
+    has_start = recorded.begun_on is None or view.history.find(recorded.begun_on) is not None
+    if not has_start or recorded.incarnation != current.incarnation:
+        raise _checkpoint_error(checkpoint, f"is older than branch '{binding.branch}', which was re-created since")
 
 
 def _parse_record(checkpoint: str, data: bytes) -> _CheckpointRecord:
     try:
         return _CheckpointRecord(**cast("dict[str, str]", orjson.loads(data)))
     except (orjson.JSONDecodeError, TypeError) as error:
-        raise _checkpoint_error(checkpoint, f"does not say where its rows went: {_BINDING_FILE} is damaged") from error
+        raise _checkpoint_error(
+            checkpoint, f"does not record where its rows went: {_BINDING_FILE} is damaged"
+        ) from error
 
 
 def _checkpoint_error(checkpoint: str, why: str) -> ParameterError:
@@ -114,7 +116,7 @@ def _checkpoint_error(checkpoint: str, why: str) -> ParameterError:
     return ParameterError(f"the checkpoint '{checkpoint}' {why}", hint="give a new folder", details=details)
 
 
-# --------------------------------------------------------------------------------------------- files, as Spark has them
+# --------------------------------------------------------------------------------------------- files on any file system
 
 
 class _JavaStream(Protocol):
@@ -130,29 +132,29 @@ class _JavaPath(Protocol):
 
 
 class _JavaFiles(Protocol):
-    """What we use of ``org.apache.hadoop.fs.FileSystem``."""
+    """The methods of ``org.apache.hadoop.fs.FileSystem`` that are used here."""
 
     def exists(self, path: _JavaPath) -> bool: ...
 
     def open(self, path: _JavaPath) -> _JavaStream: ...
 
-    def create(self, path: _JavaPath, overwrite: bool) -> _JavaStream: ...  # noqa: FBT001  Java knows no names
+    def create(self, path: _JavaPath, overwrite: bool) -> _JavaStream: ...  # noqa: FBT001  Java has no keyword arguments
 
     def rename(self, path: _JavaPath, to: _JavaPath) -> bool: ...
 
 
 class _CheckpointFolder:
-    """A folder on any file system that Spark can write to; Python knows only some of them."""
+    """A folder on any file system that Spark can write to, through Spark's own file access."""
 
     def __init__(self, session: SparkSession, place: str) -> None:
-        # PySpark has no other way to the files that Spark itself uses.
+        # PySpark has no public interface to the file systems of Spark.
         java = cast("Any", session.sparkContext)
         self._place = place
         self._path = cast("Callable[[str, str], _JavaPath]", java._jvm.org.apache.hadoop.fs.Path)  # noqa: SLF001
         self._files = self._path(place, _BINDING_FILE).getFileSystem(java._jsc.hadoopConfiguration())  # noqa: SLF001
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None if there is none."""
+        """Return the content of a file, or None if it does not exist."""
         path = self._path(self._place, name)
         if not self._files.exists(path):
             return None
@@ -163,9 +165,9 @@ class _CheckpointFolder:
             stream.close()
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file that appears whole. Who died while writing left no more than a file that nobody reads."""
+        """Write a file atomically: write another file and rename it. A crash leaves a file that nobody reads."""
         unfinished = self._path(self._place, f".{name}.unfinished")
-        stream = self._files.create(unfinished, True)  # noqa: FBT003  Java knows no names
+        stream = self._files.create(unfinished, True)  # noqa: FBT003  Java has no keyword arguments
         try:
             stream.write(bytearray(data))
         finally:

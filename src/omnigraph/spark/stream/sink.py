@@ -1,9 +1,9 @@
-"""Streams into the graph: every micro-batch of a streaming query is one load, and so one commit, exactly once.
+"""Stream into a graph: load every micro-batch of a streaming query as one commit, exactly once.
 
-Spark writes down in the checkpoint which rows a batch has before it hands the batch over, and that the batch is done
-after. A driver that dies in between is handed the same batch again. So a batch is loaded as a transaction, named after
-the query and numbered like the batch: one that is in the graph already changes nothing. What Spark keeps of a query
-says nothing about where its rows went; that is written down beside it, and a checkpoint is used for no other target.
+Spark records in the checkpoint which rows a batch has before it passes the batch on, and that it is done afterwards. A
+driver that dies in between gets the same batch again. So a batch is loaded with a transaction id, the query and the
+number of the batch; a batch that the graph already has changes nothing. Spark does not record where the rows went.
+``checkpoint.py`` does, so that a checkpoint is never used for another target.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ StreamMode: TypeAlias = Literal["append", "merge"]
 OutputMode: TypeAlias = Literal["append", "update", "complete"]
 
 AVAILABLE_NOW: Final = "availableNow"
-"""The trigger of a query that ends when it has read what was there when it began."""
+"""The trigger of a query that stops after the data that exists when it starts."""
 _MAX_VIOLATION_NOTES: Final = 20
-"""So many violations are told in the text of a failed query."""
+"""The most violations that are listed in the error of a failed query."""
 
 
 class RoutedFrames(TypedDict, total=False):
-    """What a routing function makes of a batch: frames by type, as ``load`` takes them."""
+    """What a routing function returns for a batch: frames by type, like the arguments of ``load``."""
 
     nodes: Mapping[str, ArrowStream]
     edges: Mapping[str, ArrowStream]
@@ -51,12 +51,12 @@ Route: TypeAlias = Callable[[DataFrame], RoutedFrames]
 
 @dataclass(frozen=True, slots=True)
 class StreamTarget:
-    """Where the rows go: to one type, or where a function sends them."""
+    """The types that rows go to: one type, or those that a routing function returns."""
 
     name: str
     route: Route
     is_user_function: bool = False
-    """Whether the function is the user's, who may use a batch as often as it takes."""
+    """Whether ``route`` is a function of the user, which may read a batch several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamDestination:
-    """Where the rows of a stream go: the graph, the types in it, and how each batch is loaded."""
+    """Where the rows of a stream go: the graph, the types, and how each batch is loaded."""
 
     session: SparkSession
     manifest: Manifest
@@ -93,15 +93,25 @@ class StreamDestination:
         nodes, edges = split_routed(routed)
         if not (nodes or edges):
             return
-        terms = self.options
+        options = self.options
         load(
             self.session,
             self.manifest,
             current_schema(self.manifest),
             LoadInput(None, nodes, edges),
-            LoadOptions(terms.mode, terms.on_error, rejects, "spark", check),
-            CommitOptions(terms.branch, actor=terms.actor, message=terms.message, txn=txn),
+            LoadOptions(options.mode, options.on_error, rejects, "spark", check),
+            CommitOptions(options.branch, actor=options.actor, message=options.message, txn=txn),
         )
+
+    def bind(self, checkpoint: str) -> None:
+        """Finish what a dead driver left on the branch, and bind the checkpoint to this destination.
+
+        Only after that is it known whether the graph has the batch that the dead driver was loading.
+        """
+        branch = self.options.branch
+        heal_branch(self.manifest, branch)
+        binding = StreamBinding(branch, self.target.name, self.options.app)
+        bind_checkpoint(self.session, self.manifest, checkpoint, binding)
 
 
 def start_stream(
@@ -111,29 +121,21 @@ def start_stream(
     trigger: str | None,
     output_mode: OutputMode,
 ) -> StreamingQuery:
-    """Start a query whose batches become commits. Everything that can be known to be wrong is refused before."""
-    session, manifest, target, terms = (
-        destination.session,
-        destination.manifest,
-        destination.target,
-        destination.options,
-    )
-    _check_mode(terms.mode)
+    """Start a query whose batches become commits. All problems that can be found before it starts are refused."""
+    _check_mode(destination.options.mode)
     _check_frame(frame)
-    place = resolve_checkpoint(manifest.location, checkpoint)
+    folder = resolve_checkpoint(destination.manifest.location, checkpoint)
     _dry_run(destination, frame)
-    # What a dead driver left has to be finished, so that it is known whether the graph has the batch that it was at.
-    heal_branch(manifest, terms.branch)
-    bind_checkpoint(session, manifest, place, StreamBinding(terms.branch, target.name, terms.app))
+    destination.bind(folder)
     query_id: Future[str] = Future()
-    batches = BatchLoader(destination, query_id)
+    loader = BatchLoader(destination, query_id)
     try:
-        writer = frame.writeStream.outputMode(output_mode).option("checkpointLocation", place)
-        writer = _set_trigger(writer.foreachBatch(batches.load), trigger)
+        writer = frame.writeStream.outputMode(output_mode).option("checkpointLocation", folder)
+        writer = _set_trigger(writer.foreachBatch(loader.load), trigger)
         with translate_spark_errors("starting a stream"):
             query = writer.start()
     except BaseException as error:
-        # A batch may have begun already, and waits for the name of its query.
+        # A batch may have started already; it waits for the id of the query.
         query_id.set_exception(error)
         raise
     query_id.set_result(query.id)
@@ -141,7 +143,7 @@ def start_stream(
 
 
 def choose_stream_target(node: str | None, edge: str | None, route: Route | None) -> StreamTarget:
-    """The one target that was given."""
+    """Return the target of the one argument that is given; refuse none or several."""
     given = {name: value for name, value in (("node", node), ("edge", edge), ("route", route)) if value is not None}
     if len(given) != 1:
         found = f"{' and '.join(given)} are given" if given else "no target is given"
@@ -159,13 +161,13 @@ def choose_stream_target(node: str | None, edge: str | None, route: Route | None
 
 @dataclass(frozen=True, slots=True)
 class BatchLoader:
-    """What is done with each batch. ``query_id`` is known once the query has started, and stays with its checkpoint."""
+    """Loads each batch. ``query_id`` is known once the query has started; it belongs to the checkpoint."""
 
     destination: StreamDestination
     query_id: Future[str]
 
     def load(self, batch: DataFrame, number: int) -> None:
-        """Load one batch, unless the graph has it already."""
+        """Load one batch, unless the graph already has it."""
         try:
             if self._is_loaded(number):
                 return
@@ -179,7 +181,7 @@ class BatchLoader:
             finally:
                 batch.unpersist()
         except OmniGraphError as error:
-            # The text of the error is what is left of it on the other side of Spark.
+            # Only the text of the error survives the way through Spark.
             error.add_note(f"batch {number} was not loaded")
             if isinstance(error, ValidationError):
                 for each in error.violations[:_MAX_VIOLATION_NOTES]:
@@ -187,12 +189,12 @@ class BatchLoader:
             raise
 
     def _is_loaded(self, number: int) -> bool:
-        """Whether a batch is in the graph. Only the newest can be: Spark begins none before the last one is done."""
+        """Return whether the graph has a batch. Only the newest can be loaded already: Spark runs one at a time."""
         known = self.destination.manifest.view(self.destination.options.branch).tables.txns.get(self._app)
         if known is not None and known.number > number:
             raise ParameterError(
-                f"the checkpoint is behind the graph: batch {number} comes, and batch {known.number} was loaded",
-                hint="a checkpoint cannot be set back; begin with a new one, in mode merge",
+                f"the checkpoint is behind the graph: it is at batch {number}, but batch {known.number} was loaded",
+                hint="a checkpoint cannot be set back; start with a new one, in mode merge",
             )
         return known is not None and known.number == number
 
@@ -206,28 +208,28 @@ class BatchLoader:
         return f"{self.destination.options.app}:{self.query_id.result()}"
 
     def _rejects_file(self, folder: Path, number: int) -> Path:
-        """The file of a batch's rejected records. An attempt that was never committed may have left one."""
+        """Return the file for the rejected records of a batch, after deleting the one of a failed attempt."""
         file = folder / f"{self.query_id.result()}-{number:08}.parquet"
         file.unlink(missing_ok=True)
         return file
 
 
 def split_routed(routed: object) -> tuple[Mapping[str, ArrowStream], Mapping[str, ArrowStream]]:
-    """The frames of nodes and of edges that a routing function gave."""
+    """Check the result of a routing function; return its frames of nodes and of edges."""
     if not isinstance(routed, Mapping):
-        raise _routing_error(f"the routing function gave {type(routed).__name__}")
+        raise _routing_error(f"the routing function returned {type(routed).__name__}")
     parts = ("nodes", "edges")
     for name, frames in cast("Mapping[str, object]", routed).items():
         if name not in parts:
-            raise _routing_error(f"the routing function gave '{name}'", suggest_similar(name, parts))
+            raise _routing_error(f"the routing function returned '{name}'", suggest_similar(name, parts))
         if not isinstance(frames, Mapping):
-            raise _routing_error(f"the routing function gave {name} as {type(frames).__name__}")
+            raise _routing_error(f"the routing function returned {name} as {type(frames).__name__}")
     given = cast("RoutedFrames", routed)
     return given.get("nodes", {}), given.get("edges", {})
 
 
 def _routing_error(message: str, hint: str | None = None) -> ParameterError:
-    return ParameterError(message, hint=hint or 'let it give {"nodes": {"Person": df}, "edges": {"Knows": df2}}')
+    return ParameterError(message, hint=hint or 'return {"nodes": {"Person": df}, "edges": {"Knows": df2}}')
 
 
 # --------------------------------------------------------------------------------------------- before the first batch
@@ -236,19 +238,19 @@ def _routing_error(message: str, hint: str | None = None) -> ParameterError:
 def _check_mode(mode: str) -> None:
     if mode not in ("append", "merge"):
         raise ParameterError(
-            f"mode is {mode!r}", hint="a stream uses append or merge: each batch would overwrite the one before"
+            f"mode is {mode!r}", hint="use append or merge: with overwrite each batch would replace the one before"
         )
 
 
 def _check_frame(frame: object) -> None:
     if not is_spark_frame(frame):
-        raise ParameterError(f"the frame is {type(frame).__name__}", hint="give what session.readStream reads")
+        raise ParameterError(f"the frame is {type(frame).__name__}", hint="give a DataFrame of session.readStream")
     if not frame.isStreaming:
-        raise ParameterError("the frame does not stream", hint="use load for it, or read it with session.readStream")
+        raise ParameterError("the frame is not streaming", hint="use load, or read it with session.readStream")
 
 
 def _dry_run(destination: StreamDestination, frame: DataFrame) -> None:
-    """Load no rows of the same columns, without a commit: what is wrong with types, columns and words shows."""
+    """Check a load of an empty frame with the same columns: this finds problems with types, columns and options."""
     routed = destination.target.route(destination.session.createDataFrame([], frame.schema))
     folder = destination.options.rejects
     destination.load(routed, rejects=folder and folder / "batch.parquet", check=True)
