@@ -18,11 +18,11 @@ from typing import TypeVar
 
 from omnigraph.errors import QueryError
 from omnigraph.language.query.ast import QueryDocument
-from omnigraph.language.query.check.checker import check_query
+from omnigraph.language.query.check.queries import check_query
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.query.plan.operators import ReadPlan
 from omnigraph.language.query.plan.planner import plan_read
-from omnigraph.language.query.typed import TypedQuery, TypedRead
+from omnigraph.language.query.typed_tree import TypedQuery, TypedRead
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.schema.catalog import Catalog
 from omnigraph.language.source import Source

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import StorageError
 from omnigraph.graph import Graph
-from omnigraph.language.query.typed import TraversalDirection
+from omnigraph.language.query.typed_tree import TraversalDirection
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.match import topology
 from omnigraph.read.match.topology import Adjacency, find_edges, is_adjacency_loaded, load_adjacency

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.language.query.typed import TraversalDirection
+from omnigraph.language.query.typed_tree import TraversalDirection
 from omnigraph.read.frames.frame import Positions
 from omnigraph.read.match import topology
 from omnigraph.read.match.topology import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.language.query.typed import TraversalDirection
+from omnigraph.language.query.typed_tree import TraversalDirection
 from omnigraph.read.match.topology import build_adjacency, orient_edges, walk
 
 

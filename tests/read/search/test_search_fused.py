@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
 from omnigraph.language.query.plan.operators import Fuse, NodeScan, TopRanked
-from omnigraph.language.query.typed import Constant, FusedScore
+from omnigraph.language.query.typed_tree import Constant, FusedScore
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.frames.entity_sets import FullTable, PartialTable
 from omnigraph.read.frames.frame import EntityColumn, Frame

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from omnigraph.errors import ParameterError
 from omnigraph.graph import Graph
 from omnigraph.language.query.ast import TextFunction
-from omnigraph.language.query.typed import ParameterValue, TextMatch
+from omnigraph.language.query.typed_tree import ParameterValue, TextMatch
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.contents import read_contents
 from omnigraph.storage.columns import to_list

@@ -16,7 +16,7 @@ from omnigraph.errors import EmbeddingError
 from omnigraph.graph import Graph
 from omnigraph.language.query.ast import ComparisonOperator
 from omnigraph.language.query.plan.operators import NodeScan, TopRanked
-from omnigraph.language.query.typed import Compare, Constant, ParameterValue, PropertyValue
+from omnigraph.language.query.typed_tree import Compare, Constant, ParameterValue, PropertyValue
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.search import scores as search_module
 from omnigraph.read.search import vectors as vector_search

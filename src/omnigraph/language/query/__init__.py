@@ -1,7 +1,7 @@
 """The query language `.gq`: grammar, parser, type checker, parameters, lint, logical plan.
 
-A query goes from text to a syntax tree (``ast``), is checked against a catalog (``typed``) and becomes a logical plan
-(``plan``). :func:`compile_query` runs these steps; each has a module of its own. Nothing here reads data.
+A query goes from text to a syntax tree (``ast``), is checked against a catalog (``typed_tree``) and becomes a logical
+plan (``plan``). :func:`compile_query` runs these steps; each has a module of its own. Nothing here reads data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from omnigraph.language.query.lint_report import LintFinding, LintReport, Schema
 from omnigraph.language.query.parameters import bind_parameters, check_counts, parse_parameter_text
 from omnigraph.language.query.parser import SYNTAX_CODE, parse_query_text
 from omnigraph.language.query.plan import ReadPlan, plan_read, print_plan
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     Aggregate,
     AssignedValue,
     ColumnValue,

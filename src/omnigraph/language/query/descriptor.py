@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from omnigraph.errors import Json
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     Clause,
     DeleteEdges,
     DeleteNodes,

@@ -13,7 +13,7 @@ from omnigraph.language.query.descriptor import describe_operation
 from omnigraph.language.query.lint_report import LintFinding, LintReport, QueryLint, SchemaSource, Severity
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.query.plan import variables_of
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     Clause,
     TypedBinding,
     TypedMutation,
@@ -175,7 +175,7 @@ def _find_connected_parts(clauses: Iterable[Clause]) -> list[set[str]]:
     """Return the sets of variables that traversals, comparisons and negations connect, in order of appearance."""
     part_of: dict[str, set[str]] = {}
     for clause in clauses:
-        joined = _linked_variables(clause)
+        joined = _variables_in(clause)
         touched = {id(part_of[name]): part_of[name] for name in joined if name in part_of}.values()
         # Merge the smaller parts into the largest: a long match stays cheap.
         largest = max(touched, key=len, default=set[str]())
@@ -185,7 +185,7 @@ def _find_connected_parts(clauses: Iterable[Clause]) -> list[set[str]]:
     return list({id(part): part for part in part_of.values()}.values())
 
 
-def _linked_variables(clause: Clause) -> frozenset[str]:
+def _variables_in(clause: Clause) -> frozenset[str]:
     match clause:
         case TypedBinding():
             return frozenset({clause.variable}).union(*map(variables_of, clause.predicates))

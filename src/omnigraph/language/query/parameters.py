@@ -13,7 +13,7 @@ from typing import NoReturn, cast
 
 from omnigraph.errors import Json, ParameterError
 from omnigraph.language.query.plan import Fuse, Limit, ReadPlan, TopRanked, expressions_of, walk_expression, walk_plan
-from omnigraph.language.query.typed import Expression, FusedScore, ParameterValue, TextMatch
+from omnigraph.language.query.typed_tree import Expression, FusedScore, ParameterValue, TextMatch
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value

@@ -23,10 +23,10 @@ from omnigraph.language.query.plan import (
     Sort,
     TopRanked,
     Without,
-    bound_variables,
     expressions_of,
-    used_variables,
+    variables_bound_by,
     variables_of,
+    variables_used_by,
     walk_plan,
 )
 
@@ -57,14 +57,14 @@ def build_spine(plan: MatchPlan, needed: Variables) -> MatchSpine:
     steps: list[SpineStep] = []
     while not isinstance(plan, Leaf):
         steps.append(SpineStep(plan, needed))
-        needed |= used_variables(plan)
+        needed |= variables_used_by(plan)
         plan = plan.left if isinstance(plan, Cross) else plan.input
     return MatchSpine(plan, needed, tuple(reversed(steps)))
 
 
 def all_bound_variables(plan: MatchPlan) -> Variables:
     """The variables that a match binds."""
-    return frozenset[str]().union(*map(bound_variables, walk_plan(plan, into_negations=False)))
+    return frozenset[str]().union(*map(variables_bound_by, walk_plan(plan, into_negations=False)))
 
 
 def needed_variables(plan: Project | Group | Sort | Limit) -> Variables:

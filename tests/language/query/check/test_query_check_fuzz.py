@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import Problem
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.checker import check_query
 from omnigraph.language.query.check.codes import CODES
+from omnigraph.language.query.check.queries import check_query
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.query.plan.planner import plan_read
-from omnigraph.language.query.typed import TypedRead
+from omnigraph.language.query.typed_tree import TypedRead
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.source import Source
 from tests.language.query.query_printer import print_queries

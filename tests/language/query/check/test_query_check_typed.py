@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from omnigraph.language.query import ast, lint_queries
-from omnigraph.language.query.check.checker import check_query
+from omnigraph.language.query.check.queries import check_query
 from omnigraph.language.query.parser import parse_query_text
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     AssignedValue,
     Clause,
     ColumnValue,

@@ -33,7 +33,7 @@ from omnigraph.language.query.plan.operators import (
     TopRanked,
     Without,
 )
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     Aggregate,
     ColumnValue,
     Compare,

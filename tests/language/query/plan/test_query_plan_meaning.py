@@ -18,7 +18,7 @@ from omnigraph.errors import QueryError
 from omnigraph.language.query import compile_query
 from omnigraph.language.query.plan.operators import Project
 from omnigraph.language.query.plan.planner import plan_read
-from omnigraph.language.query.typed import Clause, TypedBinding, TypedNegation, TypedRead, TypedTraversal
+from omnigraph.language.query.typed_tree import Clause, TypedBinding, TypedNegation, TypedRead, TypedTraversal
 from omnigraph.language.schema import parse_schema
 from tests.language.query.plan.plan_evaluator import Edges, Entity, Graph, Row, Value, holds, incident, run, walk
 

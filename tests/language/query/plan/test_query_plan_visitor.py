@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from omnigraph.language.query import typed
+from omnigraph.language.query import typed_tree
 from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator, TextFunction
 from omnigraph.language.query.plan import operators
 from omnigraph.language.query.plan.operators import (
@@ -36,16 +36,16 @@ from omnigraph.language.query.plan.visitor import (
     EXPRESSIONS,
     OPERATORS,
     ExpressionPart,
-    bound_variables,
     expressions_of,
     inputs_of,
     operands_of,
-    used_variables,
+    variables_bound_by,
     variables_of,
+    variables_used_by,
     walk_expression,
     walk_plan,
 )
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     Aggregate,
     ColumnValue,
     Compare,
@@ -67,19 +67,19 @@ from omnigraph.language.types import Scalar, ValueType
 
 NO_OPERATORS = {ByRank}
 NO_EXPRESSIONS = {
-    typed.TypedBinding,
-    typed.TypedTraversal,
-    typed.TypedNegation,
-    typed.ResultColumn,
-    typed.TypedOrderKey,
-    typed.TypedRead,
-    typed.AssignedValue,
-    typed.InsertNode,
-    typed.InsertEdge,
-    typed.UpdateNodes,
-    typed.DeleteNodes,
-    typed.DeleteEdges,
-    typed.TypedMutation,
+    typed_tree.TypedBinding,
+    typed_tree.TypedTraversal,
+    typed_tree.TypedNegation,
+    typed_tree.ResultColumn,
+    typed_tree.TypedOrderKey,
+    typed_tree.TypedRead,
+    typed_tree.AssignedValue,
+    typed_tree.InsertNode,
+    typed_tree.InsertEdge,
+    typed_tree.UpdateNodes,
+    typed_tree.DeleteNodes,
+    typed_tree.DeleteEdges,
+    typed_tree.TypedMutation,
 }
 TEXT, NUMBER = ValueType(Scalar.STRING), ValueType(Scalar.I64)
 OUT = TraversalDirection.OUT
@@ -144,7 +144,7 @@ def test_every_operator_is_known() -> None:
 
 
 def test_every_expression_is_known() -> None:
-    assert set(_declared(typed)) - NO_EXPRESSIONS == EXPRESSIONS
+    assert set(_declared(typed_tree)) - NO_EXPRESSIONS == EXPRESSIONS
     assert {type(part) for part, *_ in PARTS} == EXPRESSIONS, "add the new expression to PARTS"
 
 
@@ -156,8 +156,8 @@ def test_the_parts_of_an_operator(
 ) -> None:
     assert inputs_of(plan) == tuple(inputs)
     assert expressions_of(plan) == tuple(expressions)
-    assert bound_variables(plan) == set(bound)
-    assert used_variables(plan) == set(used)
+    assert variables_bound_by(plan) == set(bound)
+    assert variables_used_by(plan) == set(used)
     held = [value for field in fields(plan) for value in _flat(getattr(plan, field.name))]
     assert [value for value in held if type(value) in OPERATORS] == inputs
     assert [value for value in held if type(value) in EXPRESSIONS] == expressions

@@ -1,6 +1,6 @@
 """The type checker of ``.gq``: resolves the names of a syntax tree and finds the type of every expression."""
 
-from omnigraph.language.query.check.checker import check_query, find_duplicate_names
+from omnigraph.language.query.check.queries import check_query, find_duplicate_names
 
 __all__ = [
     "check_query",

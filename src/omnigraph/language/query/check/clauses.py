@@ -11,7 +11,7 @@ from omnigraph.language.query.check.literals import are_comparable, fit_literal
 from omnigraph.language.query.check.report import list_names, suggest_name
 from omnigraph.language.query.check.scope import UNKNOWN, Entity, QueryScope
 from omnigraph.language.query.check.traversal import check_traversal, to_edge_word
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     Clause,
     Compare,
     Expression,

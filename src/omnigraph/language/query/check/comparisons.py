@@ -6,7 +6,7 @@ from omnigraph.language.query import ast
 from omnigraph.language.query.check.expressions import check_expression
 from omnigraph.language.query.check.literals import align_literal, are_comparable
 from omnigraph.language.query.check.scope import QueryScope
-from omnigraph.language.query.typed import Compare, Constant, Expression, IsNull
+from omnigraph.language.query.typed_tree import Compare, Constant, Expression, IsNull
 from omnigraph.language.schema import NodeType
 from omnigraph.language.types import Scalar, ValueType
 

@@ -12,7 +12,7 @@ from omnigraph.language.query import ast
 from omnigraph.language.query.check.literals import fit_literal, type_literal
 from omnigraph.language.query.check.report import ProblemReport, suggest_name
 from omnigraph.language.query.check.scope import UNKNOWN, QueryScope
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     Aggregate,
     Constant,
     Distance,

@@ -8,7 +8,7 @@ from typing import cast
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.report import ProblemReport
-from omnigraph.language.query.typed import Constant
+from omnigraph.language.query.typed_tree import Constant
 from omnigraph.language.source import Span
 from omnigraph.language.syntax import quote_string
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, NUMBERS, Scalar, ValueType

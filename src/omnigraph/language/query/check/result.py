@@ -10,7 +10,7 @@ from omnigraph.language.query.advice import GROUP_INSTEAD
 from omnigraph.language.query.check.expressions import LITERALS, check_expression, check_ranking, is_count, refuse_blob
 from omnigraph.language.query.check.report import suggest_name
 from omnigraph.language.query.check.scope import QueryScope
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     Aggregate,
     ColumnValue,
     Constant,

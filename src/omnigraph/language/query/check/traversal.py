@@ -5,7 +5,7 @@ from __future__ import annotations
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.report import suggest_name
 from omnigraph.language.query.check.scope import UNKNOWN, Entity, QueryScope
-from omnigraph.language.query.typed import TraversalDirection, TypedTraversal
+from omnigraph.language.query.typed_tree import TraversalDirection, TypedTraversal
 from omnigraph.language.schema import EdgeType, NodeType
 
 

@@ -25,12 +25,12 @@ from omnigraph.language.query.plan.operators import (
 from omnigraph.language.query.plan.planner import plan_read
 from omnigraph.language.query.plan.printer import print_operator, print_plan
 from omnigraph.language.query.plan.visitor import (
-    bound_variables,
     expressions_of,
     inputs_of,
     operands_of,
-    used_variables,
+    variables_bound_by,
     variables_of,
+    variables_used_by,
     walk_expression,
     walk_plan,
 )
@@ -56,15 +56,15 @@ __all__ = [
     "Sort",
     "TopRanked",
     "Without",
-    "bound_variables",
     "expressions_of",
     "inputs_of",
     "operands_of",
     "plan_read",
     "print_operator",
     "print_plan",
-    "used_variables",
+    "variables_bound_by",
     "variables_of",
+    "variables_used_by",
     "walk_expression",
     "walk_plan",
 ]

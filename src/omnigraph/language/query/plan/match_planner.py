@@ -35,7 +35,7 @@ from omnigraph.language.query.plan.operators import (
     Without,
 )
 from omnigraph.language.query.plan.visitor import variables_of
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     Clause,
     Distance,
     Predicate,

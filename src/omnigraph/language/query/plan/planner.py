@@ -28,7 +28,7 @@ from omnigraph.language.query.plan.operators import (
     ReadPlan,
     Sort,
 )
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     Aggregate,
     ColumnValue,
     Distance,
@@ -90,17 +90,17 @@ def _plan_ranked(query: TypedRead, ranking: RankingExpression) -> MatchPlan:
     if not isinstance(ranking, FusedScore):
         return plan_match(query.clauses, PendingRanking(ranking, query.limit))
     return Fuse(
-        first=plan_match(query.clauses, _ranking_of_arm(ranking.first, query.limit)),
-        second=plan_match(query.clauses, _ranking_of_arm(ranking.second, query.limit)),
-        variable=_ranked_variable(ranking),
+        first=plan_match(query.clauses, _plan_arm(ranking.first, query.limit)),
+        second=plan_match(query.clauses, _plan_arm(ranking.second, query.limit)),
+        variable=_variable_of(ranking),
         k=ranking.k,
         limit=query.limit,
     )
 
 
-def _ranking_of_arm(ranking: Distance | TextScore, limit: Count | None) -> PendingRanking:
+def _plan_arm(ranking: Distance | TextScore, limit: Count | None) -> PendingRanking:
     return PendingRanking(ranking, limit if isinstance(ranking, Distance) else None)
 
 
-def _ranked_variable(ranking: RankingExpression) -> str:
-    return _ranked_variable(ranking.first) if isinstance(ranking, FusedScore) else ranking.target.variable
+def _variable_of(ranking: RankingExpression) -> str:
+    return _variable_of(ranking.first) if isinstance(ranking, FusedScore) else ranking.target.variable

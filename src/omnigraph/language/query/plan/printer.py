@@ -29,7 +29,7 @@ from omnigraph.language.query.plan.operators import (
     Without,
 )
 from omnigraph.language.query.plan.visitor import inputs_of
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     Aggregate,
     AssignedValue,
     ColumnValue,

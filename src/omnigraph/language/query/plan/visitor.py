@@ -13,7 +13,14 @@ from functools import cache
 from typing import Annotated, TypeAlias, cast, get_args, get_origin, get_type_hints
 
 from omnigraph.language.query.plan.operators import BoundVariable, ByRank, PlanOperator, UsedVariable, Without
-from omnigraph.language.query.typed import Expression, Identity, Predicate, PropertyValue, ResultColumn, TypedOrderKey
+from omnigraph.language.query.typed_tree import (
+    Expression,
+    Identity,
+    Predicate,
+    PropertyValue,
+    ResultColumn,
+    TypedOrderKey,
+)
 
 ExpressionPart: TypeAlias = Expression | Predicate
 
@@ -42,15 +49,15 @@ def operands_of(part: ExpressionPart) -> tuple[ExpressionPart, ...]:
     return tuple(_expressions(part))
 
 
-def bound_variables(operator: PlanOperator) -> frozenset[str]:
+def variables_bound_by(operator: PlanOperator) -> frozenset[str]:
     """Return the variables that an operator adds to the rows of its inputs."""
     return frozenset(_names(operator, _shape(type(operator)).bound))
 
 
-def used_variables(operator: PlanOperator) -> frozenset[str]:
+def variables_used_by(operator: PlanOperator) -> frozenset[str]:
     """Return the variables of its inputs that an operator needs."""
     used = frozenset(_names(operator, _shape(type(operator)).used))
-    return used.union(*map(variables_of, _expressions(operator))) - bound_variables(operator)
+    return used.union(*map(variables_of, _expressions(operator))) - variables_bound_by(operator)
 
 
 # ------------------------------------------------------------------------------------------------ all levels

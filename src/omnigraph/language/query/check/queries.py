@@ -14,7 +14,7 @@ from omnigraph.language.query.check.mutation import check_statements
 from omnigraph.language.query.check.report import ProblemReport
 from omnigraph.language.query.check.result import OrderScope, check_columns, check_limit, check_order, has_aggregate
 from omnigraph.language.query.check.scope import UNKNOWN, open_scope
-from omnigraph.language.query.typed import TypedMutation, TypedQuery, TypedRead
+from omnigraph.language.query.typed_tree import TypedMutation, TypedQuery, TypedRead
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source
 from omnigraph.language.types import ValueType
