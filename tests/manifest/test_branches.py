@@ -12,8 +12,8 @@ import pytest
 import omnigraph
 from omnigraph.errors import AlreadyExists, ConflictError, NotFound, ParameterError, ReadOnly
 from omnigraph.graph import Graph
+from omnigraph.manifest.branches import MAX_BYTES, check_free, check_name
 from omnigraph.manifest.handle import DIRECTORY
-from omnigraph.manifest.names import MAX_BYTES, check_free, check_name
 from omnigraph.manifest.rows import HeadPointer, encode
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import Location

@@ -17,7 +17,7 @@ from omnigraph.manifest.snapshot import pins_of
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import BranchRef, Table
 from tests.manifest.fence import intent, send
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
@@ -39,7 +39,7 @@ def fork(graph: Graph, branch: str, type_name: str = "Person") -> Table:
         return fork_table(manifest, held, branch, pins_of(manifest.view(branch))[f"node:{type_name}"])
 
 
-def more_people(table: Table) -> Staged:
+def more_people(table: Table) -> StagedChange:
     """Stage the same rows once more."""
     staged = tables.append(table, table.scan().read_all())
     assert staged is not None

@@ -21,7 +21,7 @@ from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import COMPACT_AT_FRAGMENTS
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import pins_of
-from omnigraph.storage.failpoints import Step, When
+from omnigraph.storage.failpoints import When, WriteStep
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import branch_lock
 from tests.crash import every_crash, fresh_copy, kill_at, record, run
@@ -35,7 +35,7 @@ OTHER_SCHEMA = "node Other { name: String @key }\n"
 class Death:
     """Where in its writes an operation died."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[WriteStep, ...]
     number: int
     when: When
 
@@ -273,7 +273,7 @@ OPERATIONS = {
 
 
 def go_on_after_each(
-    go_on: Callable[[str, Death], None], steps: tuple[Step, ...], killed: dict[tuple[int, When], str]
+    go_on: Callable[[str, Death], None], steps: tuple[WriteStep, ...], killed: dict[tuple[int, When], str]
 ) -> None:
     """What the next process does, for every death."""
     for (number, when), uri in killed.items():

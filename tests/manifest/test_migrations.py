@@ -16,7 +16,7 @@ from omnigraph.manifest import migrations
 from omnigraph.manifest.rows import HeadPointer, encode
 from omnigraph.storage import failpoints
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.failpoints import Step, When
+from omnigraph.storage.failpoints import When, WriteStep
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.table import open_table
@@ -203,14 +203,14 @@ def test_four_processes_that_open_at_once_all_succeed(tmp_path: Path) -> None:
     assert_whole(legacy.root)
 
 
-def interrupted(work: Callable[[], object], at: Callable[[Step], bool], by: Callable[[], object]) -> None:
+def interrupted(work: Callable[[], object], at: Callable[[WriteStep], bool], by: Callable[[], object]) -> None:
     """Do the work, and let somebody else act right before each write that is asked for."""
 
-    def act(when: When, step: Step) -> None:
+    def act(when: When, step: WriteStep) -> None:
         if when == "before" and at(step):
             by()
 
-    with failpoints._arming(act):
+    with failpoints._arm(act):
         work()
 
 

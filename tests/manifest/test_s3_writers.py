@@ -17,7 +17,7 @@ from omnigraph.graph import Graph
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.storage import failpoints
-from omnigraph.storage.failpoints import Step, When
+from omnigraph.storage.failpoints import When, WriteStep
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import LockSettings, branch_lock
 from omnigraph.storage.locks.leases import Deadline
@@ -66,11 +66,11 @@ def commit_many(line: Pipe, location: Location, type_name: str, prefix: str) -> 
 def commit_and_die(location: Location, branch: str, phase: str) -> None:
     """Commit a row to a branch and die by SIGKILL after one phase of it."""
 
-    def die(when: When, step: Step) -> None:
+    def die(when: When, step: WriteStep) -> None:
         if (when, step.name) == ("after", phase):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with failpoints._arming(die):
+    with failpoints._arm(die):
         commit_rows(short_leased(location), {"Person": ["bob"]}, branch)
 
 

@@ -26,7 +26,7 @@ from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import Registration, Tombstone
 from omnigraph.manifest.snapshot import Pin, entry_of, pins_of
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.failpoints import InjectedFault, When, failing
+from omnigraph.storage.failpoints import InjectedFault, When, fail_at
 from omnigraph.storage.locks import branch_lock
 from omnigraph.write.commit.recovery import RECOVERY_ACTOR
 from tests import crash
@@ -228,7 +228,7 @@ class GraphMachine(RuleBasedStateMachine):
     def failed(self, handle: int, branch: str, write: Write, at: Place) -> bool:
         """Let a durable step of a write fail; whether the write was acknowledged all the same."""
         try:
-            with failing(at.number, at.when):
+            with fail_at(at.number, at.when):
                 write.run(self.graphs[handle], branch)
         except (InjectedFault, OutcomeUnknown):
             return False

@@ -8,15 +8,24 @@ state: one that no row of a live branch names is nobody's and may be made anew.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
-from omnigraph.errors import ConflictError, NotFound, OmniGraphError, ParameterError, RecoveryError, StorageError
-from omnigraph.manifest.handle import DIRECTORY, Manifest
+from omnigraph.errors import (
+    AlreadyExists,
+    ConflictError,
+    NotFound,
+    OmniGraphError,
+    ParameterError,
+    RecoveryError,
+    StorageError,
+)
+from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names, public_names
 from omnigraph.manifest.lagging import lag_of
-from omnigraph.manifest.names import check_free, check_name
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.manifest.snapshot import Pin
 from omnigraph.manifest.state import View
@@ -38,25 +47,16 @@ class Branch:
     created_at: datetime | None
 
 
-def branch_names(manifest: Manifest) -> list[str]:
-    """Main first, then the others by name."""
-    return [MAIN, *_shown(manifest.refs())]
-
-
 def list_branches(manifest: Manifest) -> list[Branch]:
     """Every branch with its head."""
     refs = manifest.refs()
     found = [Branch(MAIN, _head(manifest, MAIN), None, None)]
-    for name in _shown(refs):
+    for name in public_names(refs):
         # One that was deleted since the refs were read is no branch any more.
         with suppress(NotFound):
             created_at = datetime.fromtimestamp(refs[name].created_at, UTC)
             found.append(Branch(name, _head(manifest, name), refs[name].parent or MAIN, created_at))
     return found
-
-
-def _shown(refs: Iterable[str]) -> list[str]:
-    return sorted(name for name in refs if not name.startswith("__"))
 
 
 def _head(manifest: Manifest, branch: str) -> str | None:
@@ -228,3 +228,71 @@ def _dead_forks(forks: Mapping[str, BranchRef], branch: str, live: Collection[st
             yield from _dead_forks(forks, fork.name, live)
     if branch in forks:
         yield branch
+
+
+# --------------------------------------------------------------------------------------------- names
+
+MAX_BYTES = 200
+COMMIT_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+VERSION = re.compile(r"v(\d+)")
+DATE_LIKE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ].*)?")
+_SEGMENT = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that a branch or tag may not have, and say which rule it breaks."""
+    reason = _why_not(name)
+    if reason is not None:
+        raise ParameterError(
+            f"'{name}' cannot be the name of a branch or tag: {reason}",
+            hint="use letters, digits, '.', '_' and '-', in segments split by '/', for example review/june",
+            details={"name": name},
+        )
+
+
+def is_name(text: str) -> bool:
+    """Whether a branch or tag may have this name."""
+    return _why_not(text) is None
+
+
+def check_free(name: str, live: Iterable[str], kind: Literal["branch", "tag"] = "branch") -> None:
+    """Refuse the name of what is there, and one whose folder would lie inside that of what is there, or around it.
+
+    Two tags may stand in each other's folder; a branch and anything else may not.
+    """
+    for other in live:
+        if other == name:
+            raise AlreadyExists(f"there is a {kind} '{name}' already", details={"name": name})
+        if other.startswith(f"{name}/") or name.startswith(f"{other}/"):
+            raise ParameterError(
+                f"'{name}' cannot stand beside the {kind} '{other}': one is a path prefix of the other",
+                hint=f"choose another name, for example {name.replace('/', '-')}-2",
+                details={"name": name, kind: other},
+            )
+
+
+def _why_not(name: str) -> str | None:  # noqa: C901  one rule per line reads better than any split
+    if not name:
+        return "it is empty"
+    if len(name.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        return f"it is longer than {MAX_BYTES} bytes"
+    if name == MAIN:
+        return "every graph has a 'main' already"
+    if name.startswith("__"):
+        return "names that begin with '__' are reserved"
+    if COMMIT_ID.fullmatch(name.upper()):
+        return "it looks like a commit id"
+    if VERSION.fullmatch(name):
+        return "it looks like a manifest version"
+    if DATE_LIKE.fullmatch(name):
+        return "it looks like a date"
+    for segment in name.split("/"):
+        if not segment:
+            return "a segment between '/' is empty"
+        if not _SEGMENT.fullmatch(segment):
+            return f"'{segment}' has a character that is not allowed"
+        if segment.startswith("."):
+            return f"the segment '{segment}' begins with '.'"
+        if segment.endswith(".lock"):
+            return f"the segment '{segment}' ends in '.lock'"
+    return None

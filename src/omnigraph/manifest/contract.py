@@ -7,6 +7,8 @@ know only those; whoever may write repairs them from the head.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from omnigraph.errors import FormatError, NotFound, SchemaError, StorageError
 from omnigraph.language.schema import (
     STRICTER_THAN_0_8,
@@ -20,6 +22,9 @@ from omnigraph.language.schema import (
 )
 from omnigraph.language.source import Source
 from omnigraph.storage.objects import Objects
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.handle import Manifest
 
 SOURCE_FILE = "_schema.pg"
 IR_FILE = "_schema.ir.json"
@@ -90,3 +95,18 @@ def _checked(schema: Schema, schema_hash: str) -> Schema:
     if schema.hash != schema_hash:
         raise StorageError(f"the stored schema {schema_hash} was changed: it is {schema.hash} now")
     return schema
+
+
+def current_schema(manifest: Manifest) -> Schema:
+    """The schema that the graph has now."""
+    return schema_of(manifest, manifest.schema_hash())
+
+
+def schema_of(manifest: Manifest, schema_hash: str | None) -> Schema:
+    """The schema of a hash, such as a snapshot names; None: the graph never kept its schema, and has only one."""
+    if schema_hash is None:
+        return root_schema(manifest.objects)
+    known = manifest.schemas.get(schema_hash)
+    if known is None:
+        known = manifest.schemas[schema_hash] = load_schema(manifest.objects, schema_hash)
+    return known

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from omnigraph.errors import NotFound, OmniGraphError, ParameterError, PublishContention, StorageError
 from omnigraph.language.schema import Schema
-from omnigraph.manifest import legacy, migrations
+from omnigraph.manifest import migrations
 from omnigraph.manifest.lineage import lineage_from
 from omnigraph.manifest.rows import MAIN, Row, encode
 from omnigraph.manifest.state import View, extend_view, newest_fragment, read_view
@@ -109,7 +109,7 @@ class Manifest:
         known = view.newest if view.lineage is None else view.lineage.rows
         if len(known) or migrations.stamp_of(table) >= migrations.LINEAGE_IN_MANIFEST:
             return view
-        commits = legacy.read_commits(self, view.branch)
+        commits = migrations.read_legacy_commits(self, view.branch)
         shown = [commit for commit in commits if commit.manifest_version <= view.version]
         lineage = lineage_from(shown)
         return replace(view, newest=lineage.rows, lineage=lineage)
@@ -219,6 +219,16 @@ class Manifest:
         if version is None:
             return NotFound(f"no branch '{branch}' in {self.location}", hint="`omnigraph branch list` shows them")
         return NotFound(f"branch '{branch}' has no manifest version {version}")
+
+
+def branch_names(manifest: Manifest) -> list[str]:
+    """Return the names of all branches: main first, then the others by name."""
+    return [MAIN, *public_names(manifest.refs())]
+
+
+def public_names(refs: Iterable[str]) -> list[str]:
+    """Return the names of refs that are branches of the graph, sorted."""
+    return sorted(name for name in refs if not name.startswith("__"))
 
 
 def refuse_file(location: Location) -> None:

@@ -21,8 +21,8 @@ from omnigraph.language.schema import (
     TableKey,
     plan_migration,
 )
+from omnigraph.manifest.contract import schema_of
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.rows import MAIN, SchemaHead
 
 Shown = TypeVar("Shown")

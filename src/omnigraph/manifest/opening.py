@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Final
 
 from ulid import ULID
 
+from omnigraph.errors import LockTimeout
 from omnigraph.language.schema import EdgeType, NodeType, Schema
 from omnigraph.manifest import contract, genesis, migrations
-from omnigraph.manifest.handle import Manifest, refuse_file, unfinished
+from omnigraph.manifest.handle import DIRECTORY, Manifest, refuse_file, unfinished
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.schema_lock import remove_stale_lock
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.locks import branch_lock, refs_lock
+from omnigraph.storage.lance_internals import branch_ref_path
+from omnigraph.storage.locks import Held, branch_lock, refs_lock
 from omnigraph.storage.table import open_table
 
 ADOPTED: Final = "schema taken over from release 0.8"
@@ -55,7 +60,7 @@ def repair_for_0_8(manifest: Manifest) -> None:
     with refs_lock(manifest.location, manifest.locks):
         theirs = _applied_by_0_8(manifest)
         if theirs is None:
-            contract.project_root_files(manifest.objects, current_schema(manifest))
+            contract.project_root_files(manifest.objects, contract.current_schema(manifest))
         else:
             _adopt(manifest, theirs)
 
@@ -90,16 +95,36 @@ def _adopt(manifest: Manifest, theirs: Schema) -> None:
     contract.project_root_files(manifest.objects, theirs)
 
 
-def current_schema(manifest: Manifest) -> Schema:
-    """The schema that the graph has now."""
-    return schema_of(manifest, manifest.schema_hash())
+# --------------------------------------------------------------------------------------------- the lock of release 0.8
+
+SCHEMA_APPLY_LOCK: Final = "__schema_apply_lock__"
+_REF: Final = f"{DIRECTORY}/{branch_ref_path(SCHEMA_APPLY_LOCK)}"
 
 
-def schema_of(manifest: Manifest, schema_hash: str | None) -> Schema:
-    """The schema of a hash, such as a snapshot names; None: the graph never kept its schema, and has only one."""
-    if schema_hash is None:
-        return contract.root_schema(manifest.objects)
-    known = manifest.schemas.get(schema_hash)
-    if known is None:
-        known = manifest.schemas[schema_hash] = contract.load_schema(manifest.objects, schema_hash)
-    return known
+@contextmanager
+def lock_for_0_8(manifest: Manifest, refs: Held) -> Generator[None]:
+    """Keep writers of release 0.8 out, under the refs lock."""
+    _remove(manifest, refs)
+    refs.check()
+    tables.create_branch(manifest.open(MAIN), SCHEMA_APPLY_LOCK)
+    try:
+        yield
+    finally:
+        _remove(manifest, refs)
+
+
+def remove_stale_lock(manifest: Manifest) -> None:
+    """Remove the branch if somebody died who had made it; one that is in use is left alone."""
+    if manifest.objects.head(_REF) is None:
+        return
+    with suppress(LockTimeout), refs_lock(manifest.location, replace(manifest.locks, timeout=0.0)) as refs:
+        _remove(manifest, refs)
+
+
+def _remove(manifest: Manifest, refs: Held) -> None:
+    main = manifest.open(MAIN)
+    refs.check()
+    tables.delete_branch(main, SCHEMA_APPLY_LOCK)
+    if main.has_branch_storage(SCHEMA_APPLY_LOCK):
+        refs.check()
+        manifest.objects.delete_prefix(f"{DIRECTORY}/tree/{SCHEMA_APPLY_LOCK}")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from omnigraph.errors import HistoryGone, NotFound
 from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.language.source import suggest_similar
+from omnigraph.manifest.contract import schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.lagging import Lag
-from omnigraph.manifest.opening import schema_of
 from omnigraph.manifest.rows import SchemaHead, TableVersion, manifest_file
 from omnigraph.manifest.state import View
 from omnigraph.storage.table import Table, open_table
