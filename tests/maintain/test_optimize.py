@@ -15,10 +15,10 @@ from omnigraph.maintain import optimize as module
 from omnigraph.maintain.optimize import CompactionOperation, optimize
 from omnigraph.read.search.vectors import find_nearest_rows, has_vector_index
 from omnigraph.storage.location import Location
-from omnigraph.storage.row_search import vectors_near
+from omnigraph.storage.row_search import search_vectors
 from omnigraph.write.commit.section import CommitOptions, commit_operation
 from tests.maintain.ports import add, append_by_another_program, fragments, remove, shown
-from tests.write.writers import fail_at, run_right_after
+from tests.write.writers import fail_first_write, run_right_after
 
 
 def test_the_same_rows_in_fewer_pieces_with_whole_indexes(ports: Graph) -> None:
@@ -145,7 +145,7 @@ def test_what_another_program_did_is_left_for_repair(ports: Graph) -> None:
 
 def test_a_failed_compaction_is_taken_back(ports: Graph) -> None:
     before = shown(ports)
-    with fail_at("table.commit", "before", "edges"), pytest.raises(StorageError, match="injected"):
+    with fail_first_write("table.commit", "before", "edges"), pytest.raises(StorageError, match="injected"):
         ports.optimize()
     assert shown(ports) == before
     assert fragments(ports) == {"edge:Near": 12, "node:Port": 12}
@@ -172,7 +172,7 @@ def test_deleted_vectors_do_not_take_the_places_of_others(tmp_path: Path) -> Non
     assert commit_operation(graph._manifest, CompactionOperation(("node:Spot",)), terms).commit is not None
     table, origin = graph.snapshot().table("Spot"), np.zeros(2, np.float32)
     assert has_vector_index(table, "at"), "it is older than the compaction"
-    assert vectors_near(table, "at", origin, 19).num_rows < 19
+    assert search_vectors(table, "at", origin, 19).num_rows < 19
     found = find_nearest_rows(table, "at", origin, 3, None)
     assert found is not None
     assert {"s30", "s31", "s32"} <= set(found["id"].to_pylist())

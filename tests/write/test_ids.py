@@ -16,7 +16,7 @@ from omnigraph.language.schema import parse_schema
 from omnigraph.language.schema.catalog import NodeType
 from omnigraph.language.values import ConstantValue
 from omnigraph.storage.arrow_schema import arrow_values
-from omnigraph.storage.keys import ids_of
+from omnigraph.storage.keys import make_ids
 from omnigraph.write.row_values import generate_ids
 
 TEXTS = st.text(st.characters(codec="utf-8"))
@@ -28,7 +28,7 @@ def keyed(type_: str) -> NodeType:
 
 def ids(type_: str, values: Sequence[ConstantValue]) -> list[str | None]:
     node_type = keyed(type_)
-    return ids_of(node_type, pa.table({"k": arrow_values(node_type.properties["k"].type, values)})).to_pylist()
+    return make_ids(node_type, pa.table({"k": arrow_values(node_type.properties["k"].type, values)})).to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_a_key_of_several_properties_is_an_array_by_property_name() -> None:
     rows = pa.table(
         {"seq": pa.array([7, 8, None], pa.int32()), "line": ["N1", 'a"b\\c\n\x1b/é', "x"], "at": [-0.0, 1.5, 2.0]}
     )
-    assert ids_of(leg, rows).to_pylist() == ['["0","N1","7"]', '["1.5","a\\"b\\\\c\\n\\u001b/é","8"]', None]
+    assert make_ids(leg, rows).to_pylist() == ['["0","N1","7"]', '["1.5","a\\"b\\\\c\\n\\u001b/é","8"]', None]
 
 
 def test_a_type_without_a_key_has_no_ids_to_compute() -> None:
     with pytest.raises(ValueError, match="T has no key"):
-        ids_of(parse_schema("node T { a: String }").catalog.nodes["T"], pa.table({"a": ["x"]}))
+        make_ids(parse_schema("node T { a: String }").catalog.nodes["T"], pa.table({"a": ["x"]}))
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS)))
@@ -74,7 +74,7 @@ def test_an_array_of_any_texts_reads_back(keys: list[tuple[str, str]]) -> None:
     rows = pa.table(
         {"a": pa.array([a for a, _ in keys], pa.string()), "b": pa.array([b for _, b in keys], pa.string())}
     )
-    found = ids_of(pair, rows).to_pylist()
+    found = make_ids(pair, rows).to_pylist()
     assert [tuple(json.loads(str(text))) for text in found] == keys
     assert found == [json.dumps(key, ensure_ascii=False, separators=(",", ":")) for key in keys]
 
@@ -96,8 +96,8 @@ def test_a_single_float_is_as_short_as_its_width_allows(values: list[float]) -> 
 
 def test_slices_and_chunks_are_read_as_what_they_show() -> None:
     rows = pa.concat_tables([pa.table({"k": ["a", "b", "c"]}).slice(1, 1), pa.table({"k": ["d"]})])
-    assert ids_of(keyed("String"), rows).to_pylist() == ["b", "d"]
-    assert ids_of(keyed("String"), rows.to_batches()[0]).to_pylist() == ["b"]
+    assert make_ids(keyed("String"), rows).to_pylist() == ["b", "d"]
+    assert make_ids(keyed("String"), rows.to_batches()[0]).to_pylist() == ["b"]
 
 
 def test_fresh_ids_are_ulids_that_ascend() -> None:

@@ -22,10 +22,10 @@ from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.failpoints import Step, When, _arming
+from omnigraph.storage.failpoints import When, WriteStep, _arm
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Access, Table, open_table
 from omnigraph.write.commit.audit import list_recoveries
 from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, WriteOperation, commit_operation
@@ -140,7 +140,7 @@ def append_edges(edges: Iterable[Knows]) -> TableChange:
     return TableChange(KNOWS, lambda table: tables.append(table, pa.Table.from_pylist(rows, schema=table.schema)))
 
 
-def _stage_overwrite(table: Table, names: Sequence[str]) -> Staged:
+def _stage_overwrite(table: Table, names: Sequence[str]) -> StagedChange:
     return tables.overwrite(table, _make_nodes(table, names))
 
 
@@ -194,26 +194,26 @@ def run_right_after(name: str, detail: str, other: Callable[[], object]) -> Gene
     """Run ``other`` once, inside a writer's section, right after its first durable write of a kind."""
     waiting = [other]
 
-    def act(when: When, step: Step) -> None:
+    def act(when: When, step: WriteStep) -> None:
         if when == "after" and (step.name, detail in step.detail) == (name, True) and waiting:
             waiting.pop()()
 
-    with _arming(act):
+    with _arm(act):
         yield
     assert not waiting, f"no {name} {detail} in this block"
 
 
 @contextmanager
-def fail_at(name: str, when: When, detail: str = "") -> Generator[None]:
+def fail_first_write(name: str, when: When, detail: str = "") -> Generator[None]:
     """Make the first durable write of a kind fail, or lose its answer."""
-    failed: list[Step] = []
+    failed: list[WriteStep] = []
 
-    def act(now: When, step: Step) -> None:
+    def act(now: When, step: WriteStep) -> None:
         if (now, step.name) == (when, name) and detail in step.detail and not failed:
             failed.append(step)
             raise OSError("injected")
 
-    with _arming(act):
+    with _arm(act):
         yield
     assert failed, f"no {name} {detail} in this block"
 

@@ -23,8 +23,8 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.search import Embedder, EmbeddingSettings, create_embedder
 from omnigraph.storage.arrow_schema import arrow_field
-from omnigraph.storage.columns import Values, column_of, compute, places, to_list
-from omnigraph.storage.filters import AnyOf, quoted_name
+from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
+from omnigraph.storage.filters import ValueIn, quote_name
 from omnigraph.write.commit import CommitOptions, PreparedWrite, WriterKind, commit_operation
 from omnigraph.write.mutation import StagingArea
 
@@ -87,8 +87,8 @@ def embed(
     snapshot = take_snapshot(manifest, options.branch)
     filled = (
         piece
-        for target, by in zip(targets, embedders, strict=True)
-        for piece in _embed_missing(target, snapshot, by, batch, whole=not commit_each)
+        for target, embedder in zip(targets, embedders, strict=True)
+        for piece in _embed_missing(target, snapshot, embedder, batch, whole=not commit_each)
     )
     result = EmbedResult(type_name, options.branch, {target.vector.name: 0 for target in targets}, 0, ())
     for pieces in ((piece,) for piece in filled) if commit_each else (tuple(filled),):
@@ -124,13 +124,13 @@ class EmbeddedRows:
 
 
 def _embed_missing(
-    target: EmbedTarget, snapshot: Snapshot, by: Embedder, batch: int, *, whole: bool
+    target: EmbedTarget, snapshot: Snapshot, embedder: Embedder, batch: int, *, whole: bool
 ) -> Iterator[EmbeddedRows]:
     """Embed the texts of rows without a vector; yield the vectors of each batch, or of all batches together."""
     pieces: list[pa.Table] = []
     for rows in _scan_missing(target, snapshot, batch):
         texts = [str(text) for text in to_list(column_of(rows, "text"))]
-        vectors = by.vectors(texts, target.dimension)
+        vectors = embedder.vectors(texts, target.dimension)
         flat = pa.array(vectors.reshape(-1), pa.float32())
         column = cast("Values", pa.FixedSizeListArray.from_arrays(flat, target.dimension))
         pieces.append(rows.append_column("vector", column))
@@ -149,11 +149,11 @@ def _scan_missing(target: EmbedTarget, snapshot: Snapshot, batch: int) -> Iterat
     if not {source, vector} <= set(table.schema.names):
         # A table that lags behind the schema has no column for the vector yet.
         return
-    lacking = f"{quoted_name(vector)} IS NULL AND {quoted_name(source)} IS NOT NULL"
+    lacking = f"{quote_name(vector)} IS NULL AND {quote_name(source)} IS NOT NULL"
     for piece in table.scan(["id", source], filter=lacking):
         rows = pa.Table.from_batches([piece]).rename_columns(["id", "text"])
         blank = compute("equal", compute("utf8_trim_whitespace", column_of(rows, "text")), "")
-        rows = rows.take(places(compute("invert", blank)))
+        rows = rows.take(find_true(compute("invert", blank)))
         for begin in range(0, rows.num_rows, batch):
             yield rows.slice(begin, batch)
 
@@ -175,7 +175,7 @@ class EmbedOperation:
         counts: dict[str, int] = {}
         for piece in self.pieces:
             ids = cast("pa.StringArray", column_of(piece.rows, "id"))
-            rows = _set_vectors(staging.read_matching(piece.target.type, AnyOf(("id",), ids)), piece)
+            rows = _set_vectors(staging.read_matching(piece.target.type, ValueIn(("id",), ids)), piece)
             counts[piece.target.vector.name] = rows.num_rows
             if rows.num_rows:
                 staging.table(piece.target.type).upsert(rows)
@@ -191,7 +191,7 @@ def _set_vectors(rows: pa.Table, piece: EmbeddedRows) -> pa.Table:
     filled = piece.rows.take(compute("index_in", column_of(rows, "id"), options=among).to_numpy())
     waits = compute("is_null", column_of(rows, declared.name))
     has_its_text = compute("equal", column_of(rows, piece.target.embedding.source), column_of(filled, "text"))
-    kept = places(compute("and", waits, has_its_text))
+    kept = find_true(compute("and", waits, has_its_text))
     field = arrow_field(declared.name, declared.type)
     vectors = column_of(filled, "vector").take(kept).cast(field.type)
     return rows.take(kept).set_column(rows.column_names.index(declared.name), field, vectors)

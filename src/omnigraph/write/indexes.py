@@ -27,8 +27,8 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table_upkeep
 from omnigraph.storage.columns import column_of, compute
-from omnigraph.storage.filters import quoted_name
-from omnigraph.storage.staging import IndexKind, Staged
+from omnigraph.storage.filters import quote_name
+from omnigraph.storage.staging import IndexKind, StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_upkeep import has_any
 from omnigraph.write.commit import CommitOptions, PreparedWrite, TableChange, WriterKind, commit_operation
@@ -205,7 +205,7 @@ class _SegmentTask:
     is_all: bool
 
 
-def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], executor: Executor) -> Staged | None:
+def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], executor: Executor) -> StagedChange | None:
     """Stage an index for each column, all in one change. A column without values is left out.
 
     The index of a large table is built in segments, which are then joined. A vector index is built as a whole, because
@@ -233,8 +233,8 @@ def _plan_segments(table: Table, column: str, kind: IndexKind, executor: Executo
 def _build_segment(table: Table, piece: _SegmentTask) -> table_upkeep.Segment:
     segment = table_upkeep.build_segment(table, piece.column, piece.kind, piece.fragments)
     # No query can read a single inverted segment before it is joined.
-    alone = piece.is_all and piece.kind is IndexKind.INVERTED
-    return table_upkeep.join_segments(table, (segment,)) if alone else segment
+    must_join = piece.is_all and piece.kind is IndexKind.INVERTED
+    return table_upkeep.join_segments(table, (segment,)) if must_join else segment
 
 
 # --------------------------------------------------------------------------------------------- the present indexes
@@ -283,7 +283,7 @@ def _find_vector_obstacle(table: Table, column: str) -> str | None:
     """Return why Lance would refuse to index vectors: there are none, or a distance is not a finite F32."""
     max_component: float | None = None
     dimension = cast("pa.FixedSizeListType[pa.DataType, int]", table.schema.field(column).type).list_size
-    for batch in table.scan([column], filter=f"{quoted_name(column)} IS NOT NULL"):
+    for batch in table.scan([column], filter=f"{quote_name(column)} IS NOT NULL"):
         numbers = compute("list_flatten", column_of(batch, column)).to_numpy(zero_copy_only=False)
         max_component = max(max_component or 0.0, float(np.abs(numbers).max(initial=0.0)))
     if max_component is None:

@@ -23,7 +23,7 @@ from omnigraph.language.types import INTEGERS, Scalar
 from omnigraph.language.values import now_milliseconds
 from omnigraph.read.rows import INLINE_PREFIX, BlobValue, make_blob_value, read_writable_blobs
 from omnigraph.storage.columns import column_of, to_list
-from omnigraph.storage.keys import ids_of
+from omnigraph.storage.keys import make_ids
 from omnigraph.storage.table import Table
 
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -77,7 +77,7 @@ def refuse_legacy_ids(node_type: NodeType, table: Table) -> None:
 
 def find_legacy_id(node_type: NodeType, rows: pa.Table) -> tuple[str, str] | None:
     """Return the first stored id that is not the id of its key, together with the latter."""
-    ids = zip(to_list(column_of(rows, "id")), to_list(ids_of(node_type, rows)), strict=True)
+    ids = zip(to_list(column_of(rows, "id")), to_list(make_ids(node_type, rows)), strict=True)
     return next(((str(stored), str(given)) for stored, given in ids if stored != given), None)
 
 

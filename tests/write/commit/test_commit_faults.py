@@ -17,7 +17,7 @@ import pytest
 
 from omnigraph.errors import OmniGraphError, OutcomeUnknown
 from omnigraph.manifest.handle import Manifest
-from omnigraph.storage.failpoints import Step, When, _arming
+from omnigraph.storage.failpoints import When, WriteStep, _arm
 from omnigraph.storage.locks import LockSettings
 from omnigraph.write.commit.section import WriteOperation
 from tests.selection import daily
@@ -47,17 +47,17 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def inject_faults(faults: Collection[Fault]) -> Generator[list[Step]]:
+def inject_faults(faults: Collection[Fault]) -> Generator[list[WriteStep]]:
     """Fail at these writes as a full disk or a broken connection does, and record all of them."""
-    steps: list[Step] = []
+    steps: list[WriteStep] = []
 
-    def act(when: When, step: Step) -> None:
+    def act(when: When, step: WriteStep) -> None:
         if when == "before":
             steps.append(step)
         if (step.number, when) in faults:
             raise OSError(f"injected {when} {step.name}")
 
-    with _arming(act):
+    with _arm(act):
         yield steps
 
 

@@ -16,7 +16,7 @@ from typing import TypeAlias, cast
 import pytest
 
 from omnigraph.manifest.rows import MAIN
-from omnigraph.storage.failpoints import Step, When
+from omnigraph.storage.failpoints import When, WriteStep
 from omnigraph.storage.table import open_table
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.section import WriteOperation
@@ -79,7 +79,7 @@ def list_deaths(template: Path, work: WriteOperation[None], branch: str) -> Iter
         yield Death(root, work, branch, number, when, states, complete, _place(steps, number, when))
 
 
-def _place(steps: list[Step], number: int, when: When) -> str:
+def _place(steps: list[WriteStep], number: int, when: When) -> str:
     return f"killed {when} write {number} of {len(steps)}: {steps[number - 1].name}"
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.manifest.rows import MAIN
-from omnigraph.storage.failpoints import Step, When, _arming
+from omnigraph.storage.failpoints import When, WriteStep, _arm
 from omnigraph.storage.locks import LockSettings
 from omnigraph.write.commit.audit import RecoveryKind
 from omnigraph.write.commit.sidecars import list_sidecars
@@ -38,23 +38,23 @@ def move(uri: str, branch: str) -> None:
 
 
 @contextmanager
-def _watch_own_writes(act: Callable[[int, When, Step], None]) -> Generator[None]:
+def _watch_own_writes(act: Callable[[int, When, WriteStep], None]) -> Generator[None]:
     """Number the writes of a writer. The renewals of its lease come when they come, and have no number."""
     numbers: dict[int, int] = {}
 
-    def only_own(when: When, step: Step) -> None:
+    def only_own(when: When, step: WriteStep) -> None:
         if threading.current_thread().name != _RENEWER:
             act(numbers.setdefault(step.number, len(numbers) + 1), when, step)
 
-    with _arming(only_own):
+    with _arm(only_own):
         yield
 
 
-def record_move(uri: str, branch: str) -> list[Step]:
+def record_move(uri: str, branch: str) -> list[WriteStep]:
     """The writes of one clean run."""
-    steps: list[Step] = []
+    steps: list[WriteStep] = []
 
-    def act(_number: int, when: When, step: Step) -> None:
+    def act(_number: int, when: When, step: WriteStep) -> None:
         if when == "before":
             steps.append(step)
 
@@ -66,7 +66,7 @@ def record_move(uri: str, branch: str) -> list[Step]:
 def die_moving(uri: str, branch: str, number: int, when: When) -> None:
     """Die before or after one of them."""
 
-    def act(own: int, now: When, _step: Step) -> None:
+    def act(own: int, now: When, _step: WriteStep) -> None:
         if (own, now) == (number, when):
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -86,7 +86,7 @@ class LeaseDeath:
 
 
 def list_lease_deaths(
-    template: Path, branch: str, steps: Sequence[Step], points: Iterable[tuple[int, When]]
+    template: Path, branch: str, steps: Sequence[WriteStep], points: Iterable[tuple[int, When]]
 ) -> list[LeaseDeath]:
     """Kill the writer at these points."""
     states = read_fleets_around(template, MOVE, branch)

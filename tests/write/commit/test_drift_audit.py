@@ -14,7 +14,7 @@ from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import open_pin
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.failpoints import Step
+from omnigraph.storage.failpoints import WriteStep
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.recovery import RECOVERY_ACTOR
 from omnigraph.write.commit.sidecars import Sidecar, SidecarPin, WriterKind, put_sidecar
@@ -31,7 +31,7 @@ from tests.write.writers import (
     append_nodes,
     assert_settled,
     copy_template,
-    fail_at,
+    fail_first_write,
     head_id,
     make_template,
     open_manifest,
@@ -68,7 +68,7 @@ def _drift(root: str, branch: str) -> None:
         tables.commit(table, staged, "a dead operation")
 
 
-def is_repair(step: Step) -> bool:
+def is_repair(step: WriteStep) -> bool:
     return step.name == "table.merge" and "__manifest" in step.detail
 
 
@@ -130,7 +130,7 @@ def test_a_row_that_cannot_be_written_is_written_later(template: Path) -> None:
     root = make_drifted(template, MAIN)
     manifest = open_manifest(root)
     for when in ("before", "after"):
-        with fail_at("table.merge", when, "_recoveries"), pytest.raises(StorageError):
+        with fail_first_write("table.merge", when, "_recoveries"), pytest.raises(StorageError):
             write_commit(manifest, NEXT)
     write_commit(manifest, NEXT)
     assert list_audited(manifest) == [(RecoveryKind.DRIFT_DISCARDED, set(DRIFTED))]
@@ -139,7 +139,7 @@ def test_a_row_that_cannot_be_written_is_written_later(template: Path) -> None:
 
 def test_a_roll_back_by_its_own_writer_is_no_drift(template: Path) -> None:
     root = copy_template(template)
-    with fail_at("table.merge", "before", "__manifest"), pytest.raises(StorageError):
+    with fail_first_write("table.merge", "before", "__manifest"), pytest.raises(StorageError):
         write_commit(open_manifest(root), NEXT)
     head = open_manifest(root).view(MAIN, with_lineage=True).history.head()
     assert head is not None

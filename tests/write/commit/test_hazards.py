@@ -48,7 +48,7 @@ from tests.write.writers import (
     append_nodes,
     assert_settled,
     copy_template,
-    fail_at,
+    fail_first_write,
     head_id,
     make_template,
     open_manifest,
@@ -243,7 +243,7 @@ def test_foreign_drift_is_refused_and_kept(root: Path) -> None:
 
 def test_a_publish_whose_answer_was_lost_is_found(root: Path) -> None:
     manifest = open_manifest(root)
-    with fail_at("table.merge", "after"):
+    with fail_first_write("table.merge", "after"):
         made = write_commit(manifest, InsertPeople(("cid",)))
     assert made is not None
     assert head_id(open_manifest(root)) == made.id
@@ -255,7 +255,7 @@ def test_a_publish_whose_answer_was_lost_is_found(root: Path) -> None:
 
 def test_a_sidecar_that_cannot_be_deleted_is_a_warning(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     manifest = open_manifest(root)
-    with caplog.at_level(logging.WARNING, "omnigraph"), fail_at("objects.delete", "before", "__recovery"):
+    with caplog.at_level(logging.WARNING, "omnigraph"), fail_first_write("objects.delete", "before", "__recovery"):
         made = write_commit(manifest, InsertPeople(("cid",)))
     assert made is not None
     assert made.id in caplog.text
@@ -268,7 +268,7 @@ def test_a_sidecar_that_cannot_be_deleted_is_a_warning(root: Path, caplog: pytes
 def test_a_failed_sidecar_moves_nothing(root: Path) -> None:
     manifest = open_manifest(root)
     before = read_versions(manifest)
-    with fail_at("objects.put", "before", "__recovery"), pytest.raises(StorageError):
+    with fail_first_write("objects.put", "before", "__recovery"), pytest.raises(StorageError):
         write_commit(manifest, InsertPeople(("cid",)))
     assert read_versions(manifest) == before
     assert_settled(manifest)

@@ -12,7 +12,7 @@ import pytest
 from omnigraph.errors import ConflictError, LockTimeout, OutcomeUnknown
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import pins_of
-from omnigraph.storage.failpoints import Step, When, _arming
+from omnigraph.storage.failpoints import When, WriteStep, _arm
 from omnigraph.storage.locks import LockSettings
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.sidecars import list_sidecars
@@ -48,7 +48,7 @@ def write_until(end: Pipe, root: str, name: str, detail: str, *, asleep: bool) -
     """Write, and stand still right after the first durable write of a kind: as a whole, or just not go on."""
     manifest, waiting = open_manifest(root, SHORT), [True]
 
-    def act(when: When, step: Step) -> None:
+    def act(when: When, step: WriteStep) -> None:
         if when == "after" and step.name == name and detail in step.detail and waiting:
             waiting.pop()
             end.send("there")
@@ -57,7 +57,7 @@ def write_until(end: Pipe, root: str, name: str, detail: str, *, asleep: bool) -
             else:
                 assert end.recv() == "go on"
 
-    with _arming(act):
+    with _arm(act):
         try:
             made = write_commit(manifest, LOAD)
         except (OutcomeUnknown, ConflictError) as error:

@@ -25,7 +25,7 @@ from tests.write.writers import (
     PERSON,
     assert_settled,
     copy_template,
-    fail_at,
+    fail_first_write,
     make_template,
     open_manifest,
     read_state,
@@ -149,7 +149,7 @@ def test_a_stale_sidecar_is_only_audited(root: Path) -> None:
 @pytest.mark.parametrize(("pinned", "outcome"), [(Pinned(1), FORWARD), (Pinned(2), BACK)])
 def test_the_audit_is_the_same_after_an_interruption(root: Path, pinned: Pinned, outcome: RecoveryKind) -> None:
     leave_sidecar(root, "Load", [pinned])
-    with fail_at("table.create", "before", "_recoveries"), pytest.raises(StorageError):
+    with fail_first_write("table.create", "before", "_recoveries"), pytest.raises(StorageError):
         omnigraph.open(root)
     manifest = open_healed(root)
     assert [found.kind for found in list_recoveries(manifest)] == [outcome]

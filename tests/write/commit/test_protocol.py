@@ -22,7 +22,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import open_pin, pins_of
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.failpoints import Step, When, _arming
+from omnigraph.storage.failpoints import When, WriteStep, _arm
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.table import open_table
 from omnigraph.write.commit.section import WriteOperation
@@ -166,7 +166,7 @@ def run_real(manifest: Manifest, work: WriteOperation[None], fault: Fault | None
 def _observe(manifest: Manifest, observed: list[str], fault: Fault | None) -> Generator[None]:
     places: dict[int, int] = {}
 
-    def act(when: When, step: Step) -> None:
+    def act(when: When, step: WriteStep) -> None:
         if when == "before":
             name = _real_name(manifest, step)
             if name is None:
@@ -178,11 +178,11 @@ def _observe(manifest: Manifest, observed: list[str], fault: Fault | None) -> Ge
                 observed[-1] = f"unlanded {observed[-1]}"
             raise OSError("injected")
 
-    with _arming(act):
+    with _arm(act):
         yield
 
 
-def _real_name(manifest: Manifest, step: Step) -> str | None:
+def _real_name(manifest: Manifest, step: WriteStep) -> str | None:
     match step.name:
         case "locks.flock":
             return "acquire"

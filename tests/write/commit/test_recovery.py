@@ -20,7 +20,7 @@ from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.contract import current_schema
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import pins_of
-from omnigraph.storage.failpoints import Step, When, _arming, failing, recording
+from omnigraph.storage.failpoints import When, WriteStep, _arm, fail_at, record_writes
 from omnigraph.storage.locks import LockSettings, branch_lock
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.recovery import heal
@@ -43,7 +43,7 @@ from tests.write.writers import (
     OverwriteCities,
     assert_settled,
     copy_template,
-    fail_at,
+    fail_first_write,
     head_id,
     make_template,
     open_manifest,
@@ -78,15 +78,15 @@ def kill(commits: int, function: Callable[[*Args], object], *args: *Args) -> Non
 
 
 def _die_after(commits: int, function: Callable[[*Args], object], args: tuple[*Args]) -> None:
-    done: list[Step] = []
+    done: list[WriteStep] = []
 
-    def act(when: When, step: Step) -> None:
+    def act(when: When, step: WriteStep) -> None:
         if when == "after" and step.name in ("objects.put", "table.commit"):
             done.append(step)
             if len(done) == commits + 1:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    with _arming(act):
+    with _arm(act):
         function(*args)
 
 
@@ -197,11 +197,11 @@ def test_a_fault_anywhere_in_a_recovery_does_not_turn_it_round(
     grave = make_dead_write(template, TWO_TABLES, commits)
     outcome = read_states_around(template, TWO_TABLES, MAIN)[commits == 2]
     kind = RecoveryKind.ROLLED_FORWARD if commits == 2 else RecoveryKind.ROLLED_BACK
-    with recording() as steps:
+    with record_writes() as steps:
         write_commit(open_manifest(crash.fresh_copy(grave), locks), NEXT)
     for number, when in crash.every_fault(step for step in steps if not step.detail.startswith("__locks/")):
         manifest = open_manifest(crash.fresh_copy(grave), locks)
-        with failing(number, when, OSError("injected")), suppress(OmniGraphError):
+        with fail_at(number, when, OSError("injected")), suppress(OmniGraphError):
             write_commit(manifest, NEXT)
         write_commit(manifest, LAST)
         assert read_state(manifest) in (outcome + BY_LAST, outcome + BY_NEXT + BY_LAST), (when, steps[number - 1])
@@ -227,7 +227,7 @@ def test_an_audit_that_fails_is_written_once_later(template: Path, commits: int)
     manifest = open_manifest(root)
     failures: list[tuple[str, When]] = [("table.create", "before"), ("table.merge", "before"), ("table.merge", "after")]
     for step, when in failures:
-        with fail_at(step, when, "_recoveries"), pytest.raises(StorageError):
+        with fail_first_write(step, when, "_recoveries"), pytest.raises(StorageError):
             write_commit(manifest, NEXT)
         assert len(list_sidecars(manifest.objects)) == 1
     write_commit(manifest, NEXT)

@@ -27,7 +27,7 @@ from omnigraph.write.merge.deltas import Counts
 from omnigraph.write.merge.run import MergeResult
 from tests.graphs import written
 from tests.write.merge.social_graph import conflicts_of, edit, knows, make, person, state
-from tests.write.writers import fail_at, run_right_after
+from tests.write.writers import fail_first_write, run_right_after
 
 PEOPLE = {name: person(30) for name in ("ann", "bob", "cid")}
 
@@ -311,7 +311,7 @@ def test_a_merge_of_no_table_is_found_if_its_answer_is_lost_and_unknown_if_it_fa
     graph.create_branch("dev")
     edit(graph, "dev", people={"dan": person(4)})
     theirs = edit(graph, "dev", people={"dan": None})
-    with fail_at("table.merge", when, "__manifest"):
+    with fail_first_write("table.merge", when, "__manifest"):
         if when == "after":
             result = graph.merge("dev")
             assert result.commit == graph.commits()[0]

@@ -64,7 +64,7 @@ class _Append:
         return PreparedWrite(changes, frozenset(), None)
 
 
-def _append(table: tables.Table, rows: pa.Table) -> tables.Staged | None:
+def _append(table: tables.Table, rows: pa.Table) -> tables.StagedChange | None:
     return tables.append(table, rows.select(table.schema.names).cast(table.schema))
 
 

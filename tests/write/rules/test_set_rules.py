@@ -9,7 +9,7 @@ from omnigraph.graph import Graph
 from omnigraph.language.values import ConstantValue, round_to_f32
 from omnigraph.storage import row_search
 from omnigraph.storage.arrow_schema import arrow_values
-from omnigraph.storage.filters import MOST_LISTED
+from omnigraph.storage.filters import MAX_LISTED_VALUES
 from omnigraph.storage.location import Location
 from omnigraph.storage.table import ROW_ADDRESS
 from omnigraph.write.rules import changed_table as images
@@ -253,9 +253,11 @@ def test_a_check_returns_the_addresses_of_replaced_rows(graph: Graph) -> None:
 
 
 def test_many_values_are_found_by_a_scan_as_few_are_by_a_filter(graph: Graph) -> None:
-    filler: list[Row] = [{"code": f"s{n}", "name": f"n{n}", "flag": "xx", "hull": n} for n in range(MOST_LISTED + 1)]
+    filler: list[Row] = [
+        {"code": f"s{n}", "name": f"n{n}", "flag": "xx", "hull": n} for n in range(MAX_LISTED_VALUES + 1)
+    ]
     wrong: list[Row] = [{"code": "x", "name": "Aurora"}, {"code": "y", "flag": "no", "hull": 2}]
-    tows = [edge(f"e{n}", f"s{n}", "nobody" if n == 7 else "a") for n in range(MOST_LISTED + 1)]
+    tows = [edge(f"e{n}", f"s{n}", "nobody" if n == 7 else "a") for n in range(MAX_LISTED_VALUES + 1)]
     images = make_changes(graph, "node:Ship", [*filler, *wrong]), make_changes(graph, "edge:Tows", tows)
     assert find_messages(graph, *images) == [
         ("Ship", "@unique(flag, hull)", '["no","2"]', ("b", "y")),

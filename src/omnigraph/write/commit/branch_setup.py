@@ -25,7 +25,7 @@ from omnigraph.manifest.snapshot import Pin, Snapshot, entry_of, open_pin, pins_
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.locks import Held, branch_lock
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write.commit.operation import PreparedWrite, SchemaChange, TableChange, TableCreation
 from omnigraph.write.commit.recovery import heal
@@ -89,7 +89,7 @@ class CatchUpOperation:
         return fork_table(self.manifest, held, self.branch, pin)
 
 
-def _stage_empty(type_: NodeType | EdgeType, table: Table) -> Staged:
+def _stage_empty(type_: NodeType | EdgeType, table: Table) -> StagedChange:
     return tables.overwrite(table, arrow_schema(type_).empty_table())
 
 

@@ -13,7 +13,7 @@ from omnigraph.language.schema import TableKey
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot
 from omnigraph.storage.locks import Held
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write.commit.sidecars import WriterKind
 
@@ -31,7 +31,7 @@ class TableChange:
     """
 
     table_key: str
-    stage: Callable[[Table], Staged | None]
+    stage: Callable[[Table], StagedChange | None]
     is_long: bool = False
     is_small: bool = False
     is_upkeep: bool = False
@@ -49,7 +49,7 @@ class TableCreation:
     table_key: TableKey
     location: str
     open_home: Callable[[Held | None], Table]
-    stage: Callable[[Table], Staged]
+    stage: Callable[[Table], StagedChange]
     can_stage_early: bool = False
 
 

@@ -23,7 +23,7 @@ from omnigraph.manifest.state import View
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
 from omnigraph.storage.locks import Held, LeaseLost
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write.commit.operation import CommitOptions, CommitResult, Outcome, PreparedWrite, WriteOperation
 from omnigraph.write.commit.recovery import roll_back
@@ -65,7 +65,7 @@ class CommitSection(Generic[Outcome]):
     held: Held
     basis: Snapshot
     prepared: PreparedWrite[Outcome]
-    staged: Mapping[str, Staged | None]
+    staged: Mapping[str, StagedChange | None]
 
     @property
     def written_tables(self) -> list[str]:
@@ -93,7 +93,7 @@ class _StagedTable:
 
     pin: Pin
     table: Table
-    staged: Staged
+    staged: StagedChange
     is_new: bool = False
 
 
@@ -151,7 +151,7 @@ def _stage_tables(section: CommitSection[Outcome], view: View, owned: Mapping[st
     return staged_tables
 
 
-def _find_staged(section: CommitSection[Outcome], table_key: str, table: Table) -> Staged | None:
+def _find_staged(section: CommitSection[Outcome], table_key: str, table: Table) -> StagedChange | None:
     """Return what was staged before the lock, if it was staged on this very version."""
     staged = section.staged.get(table_key)
     is_current = staged is not None and (staged.branch, staged.version) == (table.branch, table.version)

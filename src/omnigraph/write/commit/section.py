@@ -22,7 +22,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot, open_pin, pins_of
 from omnigraph.manifest.state import View
 from omnigraph.storage.locks import branch_lock
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.staging import StagedChange
 from omnigraph.write.commit.branch_setup import CatchUpOperation, find_newer_schema, publish_handoff
 from omnigraph.write.commit.drift import audit_discarded_drift, discard_drift
 from omnigraph.write.commit.operation import (
@@ -144,7 +144,7 @@ def _hand_over_long_tables(
 
 def _stage_owned_tables(
     attempt: CommitAttempt[Outcome], basis: Snapshot, prepared: PreparedWrite[Outcome]
-) -> dict[str, Staged | None]:
+) -> dict[str, StagedChange | None]:
     """Stage the tables that the branch owns. The others are forked first, under the lock."""
     owned = [
         change for change in prepared.changes if (basis.pins[change.table_key].branch or MAIN) == attempt.options.branch
@@ -152,7 +152,7 @@ def _stage_owned_tables(
 
     created = {each.table_key: each.stage(each.open_home(None)) for each in prepared.created if each.can_stage_early}
 
-    def stage(change: TableChange) -> Staged | None:
+    def stage(change: TableChange) -> StagedChange | None:
         return change.stage(basis.table(change.table_key))
 
     # On an object store even a small change waits for requests, so threads pay there.

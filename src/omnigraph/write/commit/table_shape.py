@@ -19,7 +19,7 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values
 from omnigraph.storage.lagging_columns import read_renamed_column
 from omnigraph.storage.lance_internals import can_reshape, is_blob
-from omnigraph.storage.staging import FragmentText, Staged
+from omnigraph.storage.staging import FragmentText, StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write.executor import LOCAL, Executor, group_evenly
 
@@ -45,18 +45,18 @@ class TableShape:
             return False
         return all(_is_same_column(stored.get(column.name), column) for column in declared)
 
-    def stage(self, table: Table, executor: Executor = LOCAL) -> Staged:
+    def stage(self, table: Table, executor: Executor = LOCAL) -> StagedChange:
         """Give the table these columns."""
         return self._stage_columns(table, arrow_schema(self.type), executor)
 
-    def stage_nullable(self, table: Table) -> Staged:
+    def stage_nullable(self, table: Table) -> StagedChange:
         """Give the table these columns, but keep nullable columns nullable: nobody has checked them for nulls."""
         nullable = {column.name for column in _fields_of(table.schema) if column.nullable}
         declared = _fields_of(arrow_schema(self.type))
         columns = (column.with_nullable(column.nullable or column.name in nullable) for column in declared)
         return self._stage_columns(table, pa.schema(list(columns)), LOCAL)
 
-    def _stage_columns(self, table: Table, columns: pa.Schema, executor: Executor) -> Staged:
+    def _stage_columns(self, table: Table, columns: pa.Schema, executor: Executor) -> StagedChange:
         if can_reshape(table.schema, columns, self.old_names):
             return tables.reshape(table, columns, self.old_names)
         return TableRewrite(self, table, table, columns).stage(executor)
@@ -104,7 +104,7 @@ class TableRewrite:
     columns: pa.Schema
     transform: Callable[[pa.RecordBatchReader], pa.RecordBatchReader] | None = None
 
-    def stage(self, executor: Executor) -> Staged:
+    def stage(self, executor: Executor) -> StagedChange:
         """Write the rows and stage them as an overwrite."""
         rows = self.source.fragment_rows()
         share = -(-sum(rows.values()) // executor.parallelism)

@@ -25,16 +25,16 @@ from omnigraph.storage.columns import (
     Values,
     column_of,
     compute,
+    find_true,
     is_among,
     is_not_among,
     normalize_zero,
-    places,
     to_list,
 )
-from omnigraph.storage.filters import Compared, listing
-from omnigraph.storage.fragments import same_places
+from omnigraph.storage.filters import ValueCondition, list_filter
+from omnigraph.storage.fragments import have_same_layout
 from omnigraph.storage.lagging_columns import read_declared_column
-from omnigraph.storage.row_search import addresses_of, can_be_listed, listings
+from omnigraph.storage.row_search import can_list_values, find_addresses, split_for_filters
 from omnigraph.storage.staging import Addresses
 from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.write.rules.set_rules import TablePart
@@ -94,7 +94,7 @@ class RowLocations:
         """Whether the addresses hold in another table: the same version, or a fresh fork of it."""
         if table.version != self.table.version or table.uri != self.table.uri:
             return False
-        return table.branch == self.table.branch or same_places(table, self.table)
+        return table.branch == self.table.branch or have_same_layout(table, self.table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class ChangedTable:
         if found is None or pinned is None or not found.has_all_rows((), self._superseded_ids):
             return None
         is_superseded = is_among(column_of(found.rows, "id"), self._superseded_ids)
-        return RowLocations(pinned, found.addresses[places(cast("Values", is_superseded))])
+        return RowLocations(pinned, found.addresses[find_true(cast("Values", is_superseded))])
 
     @property
     def _incoming_ids(self) -> Values:
@@ -237,7 +237,7 @@ class ChangedTable:
     def _look_up(self, columns: Sequence[str], column: str, values: Values) -> _LookupResult:
         assert self._pinned is not None
         stored, pinned = self._list_stored(columns), self._pinned
-        filters = [self._build_filter(column, each) for each in listings(values)] or ["false"]
+        filters = [self._build_filter(column, each) for each in split_for_filters(values)] or ["false"]
         found = pa.concat_tables(pinned.scan(stored, filter=each, with_row_address=True).read_all() for each in filters)
         return _LookupResult(values, self._to_schema(found, columns), found[ROW_ADDRESS].to_numpy())
 
@@ -247,14 +247,16 @@ class ChangedTable:
             return False
         if not pa.types.is_string(values.type):
             return len(values) <= _MOST_COMPARED
-        return can_be_listed(self._pinned, column, len(values))
+        return can_list_values(self._pinned, column, len(values))
 
     def _build_filter(self, column: str, values: Values) -> str:
         """Build the SQL filter for rows with one of the values."""
         if pa.types.is_string(values.type):
-            return listing(column, cast("pa.StringArray", values))
+            return list_filter(column, cast("pa.StringArray", values))
         type_ = self._type.properties[column].type
-        compared = (Compared(column, type_, ComparisonOperator.EQUAL, value).sql() for value in _to_constants(values))
+        compared = (
+            ValueCondition(column, type_, ComparisonOperator.EQUAL, value).sql() for value in _to_constants(values)
+        )
         return " OR ".join(compared) or "false"
 
     def _list_stored(self, columns: Sequence[str]) -> list[str]:
@@ -316,7 +318,7 @@ class LargeChangedTable(ChangedTable):
         removed, incoming = pa.table({"id": self._changes.removed}), self._changes.incoming.select(["id"])
         replaces = self._changes.mode in (IncomingMode.UPSERT, IncomingMode.OVERWRITE)
         ids = pa.concat_tables([removed, incoming.cast(removed.schema)]) if replaces else removed
-        return np.zeros(0, np.uint64) if self._pinned is None else np.sort(addresses_of(self._pinned, ids))
+        return np.zeros(0, np.uint64) if self._pinned is None else np.sort(find_addresses(self._pinned, ids))
 
 
 def _drop_ids(rows: pa.Table, ids: Values) -> pa.Table:
@@ -335,7 +337,7 @@ def subtract_values(values: Values, others: Values) -> Values:
 def _to_constants(values: Values) -> list[ConstantValue]:
     """Convert values to constants of a filter: dates to days, times to milliseconds; drop what is not finite."""
     if pa.types.is_floating(values.type):
-        values = values.take(places(compute("is_finite", values)))
+        values = values.take(find_true(compute("is_finite", values)))
     if pa.types.is_date32(values.type):
         values = values.cast(pa.int32())
     elif pa.types.is_date64(values.type):

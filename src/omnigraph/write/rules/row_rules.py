@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from omnigraph.language.schema import EdgeType, NodeType, PatternRule, Property, RangeRule
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, Scalar, ValueType
 from omnigraph.storage.arrow_schema import arrow_field
-from omnigraph.storage.columns import Rows, Values, absent, column_of, compute, joined, places
-from omnigraph.storage.keys import canonical_text, value_text
+from omnigraph.storage.columns import Rows, Values, make_nulls, column_of, compute, join_texts, find_true
+from omnigraph.storage.keys import to_canonical_text, to_key_text
 from omnigraph.write.rules.rule_texts import (
     FINITE,
     ID,
@@ -45,7 +45,7 @@ ROW_VIOLATIONS: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class _RowBreaches:
-    """Rows of a batch that break one rule. The message is ``says``, followed by the value if valid is one."""
+    """Rows of a batch that break one rule. The message is ``says``, followed by the value if it has one."""
 
     property: str
     rule: str
@@ -56,7 +56,7 @@ class _RowBreaches:
 
 
 @dataclass(frozen=True, slots=True)
-class _ListItems:
+class _CheckedValues:
     """The values that a rule looks at: one for each row, or the elements of lists with the row of each."""
 
     values: Values
@@ -90,7 +90,7 @@ def _describe(type_name: str, broken: _RowBreaches, first: int) -> pa.Table:
         values, messages = pa.nulls(count, pa.string()), pa.array([before] * count, pa.string())
     else:
         values = pa.array([shorten(str(text)) for text in broken.values.to_pylist()], pa.string())
-        messages = joined(f"{before} {broken.quote}", values, broken.quote)
+        messages = join_texts(f"{before} {broken.quote}", values, broken.quote)
     named = [pa.array([text] * count, pa.string()) for text in (broken.property, broken.rule)]
     return pa.table([pa.array(broken.rows + first), *named, values, messages], schema=ROW_VIOLATIONS)
 
@@ -114,63 +114,63 @@ def _check_batch(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[
 def _get_column(batch: pa.RecordBatch, each: Property) -> Values:
     if each.name in batch.schema.names:
         return column_of(batch, each.name)
-    return absent(batch.num_rows, arrow_field(each.name, each.type).type)
+    return make_nulls(batch.num_rows, arrow_field(each.name, each.type).type)
 
 
 def _check_ids(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[_RowBreaches]:
     for name in ("id", "src", "dst") if isinstance(type_, EdgeType) else ("id",):
         values = column_of(batch, name)
-        missing = places(compute("is_null", values))
+        missing = find_true(compute("is_null", values))
         if len(missing) and isinstance(type_, NodeType) and type_.key is not None:
             # A key that gives no id breaks another rule already.
-            keyless = canonical_text(batch, type_.key).is_null()
-            missing = np.setdiff1d(missing, places(cast("Values", keyless)))
+            keyless = to_canonical_text(batch, type_.key).is_null()
+            missing = np.setdiff1d(missing, find_true(cast("Values", keyless)))
         yield from _report_rows(name, ID if name == "id" else REQUIRED, missing, "is missing")
         empty = compute("equal", values, pa.scalar(""))
-        yield from _report_rows(name, ID if name == "id" else REQUIRED, places(empty), "is empty")
+        yield from _report_rows(name, ID if name == "id" else REQUIRED, find_true(empty), "is empty")
 
 
 def _check_property(each: Property, values: Values) -> Iterator[_RowBreaches]:
     name, type_ = each.name, each.type
     if values.null_count and not type_.nullable:
-        yield from _report_rows(name, REQUIRED, places(compute("is_null", values)), "is missing")
+        yield from _report_rows(name, REQUIRED, find_true(compute("is_null", values)), "is missing")
     if type_.is_list or type_.scalar is Scalar.VECTOR:
         if type_.dimension is not None:
             yield from _check_vector_length(name, type_, values)
         items = _flatten_lists(values)
         if items.values.null_count:
-            nulls = items.rows_at(places(compute("is_null", items.values)))
+            nulls = items.rows_at(find_true(compute("is_null", items.values)))
             yield from _report_rows(name, NO_NULL_ITEMS, np.unique(nulls), "holds a null")
     else:
-        items = _ListItems(values)
+        items = _CheckedValues(values)
     yield from _check_scalars(name, type_, items)
 
 
-def _check_scalars(name: str, type_: ValueType, items: _ListItems) -> Iterator[_RowBreaches]:
+def _check_scalars(name: str, type_: ValueType, items: _CheckedValues) -> Iterator[_RowBreaches]:
     """Check single values: of a property, or of the elements of its lists."""
     if type_.enum_values is not None:
         allowed = pa.array(type_.enum_values, pa.string())
         known = compute("is_in", items.values, options=pc.SetLookupOptions(allowed, skip_nulls=False))
         unknown = compute("and", compute("invert", known), compute("is_valid", items.values))
-        yield from _report_values(name, str(type_.item), items, places(unknown), "is")
+        yield from _report_values(name, str(type_.item), items, find_true(unknown), "is")
     if type_.scalar in FLOATS or type_.scalar is Scalar.VECTOR:
         yield from _report_values(
-            name, FINITE, items, places(compute("invert", compute("is_finite", items.values))), "is"
+            name, FINITE, items, find_true(compute("invert", compute("is_finite", items.values))), "is"
         )
 
 
 def _check_vector_length(name: str, type_: ValueType, values: Values) -> Iterator[_RowBreaches]:
     assert type_.dimension is not None
     lengths = compute("list_value_length", values)
-    wrong = places(compute("not_equal", lengths, pa.scalar(type_.dimension)))
-    yield from _report_values(name, str(type_.item), _ListItems(lengths), wrong, "has this many elements:")
+    wrong = find_true(compute("not_equal", lengths, pa.scalar(type_.dimension)))
+    yield from _report_values(name, str(type_.item), _CheckedValues(lengths), wrong, "has this many elements:")
 
 
 def _check_comparable(type_: NodeType | EdgeType, columns: dict[str, Values]) -> Iterator[_RowBreaches]:
     for names in type_.unique:
         for name in names:
             if name in type_.properties and not is_comparable(type_.properties[name].type):
-                valid = places(compute("is_valid", columns[name]))
+                valid = find_true(compute("is_valid", columns[name]))
                 yield from _report_rows(
                     name, format_unique(names), valid, "is a list or vector, which cannot be compared"
                 )
@@ -183,7 +183,7 @@ def is_comparable(type_: ValueType) -> bool:
 
 def _check_range(rule: RangeRule, type_: ValueType, values: Values) -> Iterator[_RowBreaches]:
     yield from _report_values(
-        rule.property, format_range(rule), _ListItems(values), places(_find_outside(rule, type_, values)), "is"
+        rule.property, format_range(rule), _CheckedValues(values), find_true(_find_outside(rule, type_, values)), "is"
     )
 
 
@@ -214,8 +214,8 @@ def _round_up_to_float(bound: float) -> float:
 
 def _check_pattern(rule: PatternRule, values: Values) -> Iterator[_RowBreaches]:
     found = compute("match_substring_regex", values, options=pc.MatchSubstringOptions(rule.pattern))
-    unlike = places(compute("invert", found))
-    yield from _report_values(rule.property, format_pattern(rule), _ListItems(values), unlike, "is")
+    unmatched = find_true(compute("invert", found))
+    yield from _report_values(rule.property, format_pattern(rule), _CheckedValues(values), unmatched, "is")
 
 
 # --------------------------------------------------------------------------------------------- reports
@@ -227,18 +227,18 @@ def _report_rows(name: str, rule: str, rows: npt.NDArray[np.int64], says: str) -
 
 
 def _report_values(
-    name: str, rule: str, items: _ListItems, at: npt.NDArray[np.int64], says: str
+    name: str, rule: str, items: _CheckedValues, at: npt.NDArray[np.int64], says: str
 ) -> Iterator[_RowBreaches]:
     if len(at):
-        values = value_text(items.values.take(at))
+        values = to_key_text(items.values.take(at))
         quote = "'" if pa.types.is_string(items.values.type) else ""
         yield _RowBreaches(name, rule, items.rows_at(at), says, values, quote)
 
 
-def _flatten_lists(lists: Values) -> _ListItems:
+def _flatten_lists(lists: Values) -> _CheckedValues:
     """Return the elements of all lists that are not null."""
-    valid = places(compute("is_valid", lists))
+    valid = find_true(compute("is_valid", lists))
     # Arrow's functions differ on whether values under a null list count; they must not.
     whole = lists if len(valid) == len(lists) else lists.drop_null()
     lengths = compute("list_value_length", whole).to_numpy(zero_copy_only=False)
-    return _ListItems(compute("list_flatten", whole), np.repeat(valid, lengths))
+    return _CheckedValues(compute("list_flatten", whole), np.repeat(valid, lengths))

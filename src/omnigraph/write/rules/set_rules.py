@@ -18,7 +18,7 @@ import pyarrow as pa
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Cardinality, Catalog, EdgeType, NodeType, TableKey
 from omnigraph.storage.columns import Rows
-from omnigraph.storage.keys import canonical_text
+from omnigraph.storage.keys import to_canonical_text
 from omnigraph.write.rules.row_rules import is_comparable
 from omnigraph.write.rules.rule_texts import format_cardinality, format_ends, format_key, format_unique, shorten
 
@@ -72,7 +72,7 @@ class Relation:
 
     def encode(self, rows: Rows) -> pa.RecordBatch:
         """Convert rows of the table to the string columns of the relation."""
-        return pa.record_batch({name: canonical_text(rows, columns) for name, columns in self.columns.items()})
+        return pa.record_batch({name: to_canonical_text(rows, columns) for name, columns in self.columns.items()})
 
 
 class RuleKind(StrEnum):
