@@ -32,7 +32,7 @@ from omnigraph.manifest.rows import MAIN, TableVersion
 from omnigraph.manifest.snapshot import entry_of
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.failpoints import recording
+from omnigraph.storage.failpoints import record_writes
 from omnigraph.storage.locks import LockSettings, branch_lock, refs_lock
 from tests.graphs import written
 from tests.write.evolve.people_graph import BEFORE, head, load, make, people, with_change
@@ -53,7 +53,7 @@ def kinds(graph: Graph, schema: str) -> list[str]:
 
 
 def data_files_written(graph: Graph, schema: str) -> int:
-    with recording() as steps:
+    with record_writes() as steps:
         graph.apply_schema(schema)
     return sum(step.name == "table.stage" for step in steps)
 
@@ -341,7 +341,7 @@ def test_a_hard_drop_is_refused_while_somebody_shows_the_data(graph: Graph, hold
 
 def test_release_0_8_finds_the_schema_and_no_lock(graph: Graph) -> None:
     wanted = with_change("age: I32?", "age: I64?")
-    with recording() as steps:
+    with record_writes() as steps:
         graph.apply_schema(wanted)
     assert [step.name for step in steps if "branch" in step.name] == ["table.branch.create", "table.branch.delete"]
     assert SCHEMA_APPLY_LOCK not in graph._manifest.refs()

@@ -13,7 +13,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import ConflictError, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.storage.failpoints import recording
+from omnigraph.storage.failpoints import record_writes
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
@@ -117,7 +117,7 @@ def test_a_load_that_is_interrupted_while_it_reads_removes_what_it_staged(fleet:
 
 def test_a_check_of_many_rows_writes_nothing(fleet: Graph) -> None:
     before = {path: path.stat().st_mtime_ns for path in Path(fleet.uri).rglob("*") if path.is_file()}
-    with recording() as steps:
+    with record_writes() as steps:
         assert fleet.load([port("a"), port("b")], check=True).nodes == {"Port": 2}
         with pytest.raises(ValidationError):
             fleet.load([port("a"), port("p1")], check=True)

@@ -16,7 +16,7 @@ import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.manifest.history import Commit
-from omnigraph.storage.failpoints import Step, When
+from omnigraph.storage.failpoints import When, WriteStep
 from omnigraph.storage.locks import LockSettings
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.sidecars import list_sidecars
@@ -151,13 +151,13 @@ def deaths(
         yield Death(root, scenario, states, complete, _place(steps, number, when))
 
 
-def _decides(steps: list[Step]) -> list[int]:
+def _decides(steps: list[WriteStep]) -> list[int]:
     """Return the steps that decide the outcome: the commits of tables, or else the publish."""
     commits = [step.number for step in steps if step.name == "table.commit"]
     return commits or [step.number for step in steps if step.name == "table.merge" and "__manifest" in step.detail]
 
 
-def _place(steps: list[Step], number: int, when: When) -> str:
+def _place(steps: list[WriteStep], number: int, when: When) -> str:
     return f"killed {when} write {number} of {len(steps)}: {steps[number - 1].name}"
 
 

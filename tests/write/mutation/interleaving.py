@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from omnigraph.storage.failpoints import Step, When, _arming
+from omnigraph.storage.failpoints import When, WriteStep, _arm
 
 
 @contextmanager
@@ -16,10 +16,10 @@ def meanwhile(other: Callable[[], object], step_name: str = "table.stage") -> Ge
     """
     waiting = [other]
 
-    def act(when: When, step: Step) -> None:
+    def act(when: When, step: WriteStep) -> None:
         if when == "after" and step.name == step_name and waiting:
             waiting.pop()()
 
-    with _arming(act):
+    with _arm(act):
         yield
     assert not waiting, "nothing was staged in this block"

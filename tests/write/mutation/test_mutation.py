@@ -23,7 +23,7 @@ from omnigraph.errors import (
 from omnigraph.graph import Graph
 from omnigraph.storage import filters, row_search
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, commit_operation
 from omnigraph.write.commit.sidecars import WriterKind
@@ -282,7 +282,7 @@ class OldRows:
         del snapshot
         return PreparedWrite((TableChange(self._table_key, self._stage),), frozenset(), None)
 
-    def _stage(self, table: Table) -> Staged | None:
+    def _stage(self, table: Table) -> StagedChange | None:
         return tables.append(table, pa.Table.from_pylist(self._rows, schema=table.schema))
 
 

@@ -14,7 +14,7 @@ import lance
 import pytest
 
 from omnigraph.manifest.rows import MAIN
-from omnigraph.storage.failpoints import Step, When, _arming
+from omnigraph.storage.failpoints import When, WriteStep, _arm
 from omnigraph.storage.locks import LockSettings
 from tests import crash
 from tests.write.fleet import (
@@ -43,12 +43,12 @@ def cancel_at(point: Point, text: str, branch: str) -> tuple[Fleet, bool]:
     """Return what the graph shows right after a mutation was cancelled, and whether it was. Then write again."""
     uri, number, when = point
 
-    def act(now: When, step: Step) -> None:
+    def act(now: When, step: WriteStep) -> None:
         if (step.number, now) == (number, when):
             os.kill(os.getpid(), signal.SIGINT)
 
     graph, cancelled = open_unhealed(uri, IMPATIENT), False
-    with _arming(act):
+    with _arm(act):
         try:
             graph.mutate(text, branch=branch)
         except KeyboardInterrupt:

@@ -9,7 +9,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import OmniGraphError
 from omnigraph.graph import Graph
-from omnigraph.storage.failpoints import When, failing
+from omnigraph.storage.failpoints import When, fail_at
 from omnigraph.write.commit.audit import RecoveryKind
 from tests import crash
 from tests.write.fleet import DROP, MOVE, NEXT, copy_fleet, mutate, read_fleet, read_fleets_around
@@ -22,7 +22,7 @@ def test_an_interrupt_leaves_all_or_nothing(fleet_template: Path, text: str, whe
     states = read_fleets_around(fleet_template, text)
     for step in steps:
         graph = omnigraph.open(crash.fresh_copy(fleet_template))
-        with pytest.raises(KeyboardInterrupt), failing(step.number, when, KeyboardInterrupt()):
+        with pytest.raises(KeyboardInterrupt), fail_at(step.number, when, KeyboardInterrupt()):
             graph.mutate(text)
         assert read_fleet(graph) in states, step
         graph.mutate(NEXT)

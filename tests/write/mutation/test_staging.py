@@ -12,8 +12,8 @@ from omnigraph.graph import Graph
 from omnigraph.language.query.ast import ComparisonOperator
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.filters import AnyOf, Condition, comparison
-from omnigraph.storage.staging import Kind
+from omnigraph.storage.filters import Condition, ValueIn, compare_column
+from omnigraph.storage.staging import ChangeKind
 from omnigraph.storage.table import ROW_ADDRESS
 from omnigraph.write.mutation.staging import PendingTable, StagingArea
 from omnigraph.write.rules.changed_table import RowLocations
@@ -41,7 +41,7 @@ def ids(*values: str) -> pa.StringArray:
 
 
 def named(name: str, word: ComparisonOperator = ComparisonOperator.EQUAL) -> Condition:
-    condition = comparison("name", ValueType(Scalar.STRING), word, name)
+    condition = compare_column("name", ValueType(Scalar.STRING), word, name)
     assert condition is not None
     return condition
 
@@ -77,7 +77,7 @@ def test_removed_rows_are_not_found(ports: PendingTable) -> None:
     ports.upsert(rows(ports, p8="eight"))
     ports.delete(ids("p1", "p8"))
     assert ports.find_ids(named("A", ComparisonOperator.GREATER)).to_pylist() == ["p2"]
-    assert ports.find_ids(AnyOf(("id",), ids("p1", "p2", "p8"))).to_pylist() == ["p2"]
+    assert ports.find_ids(ValueIn(("id",), ids("p1", "p2", "p8"))).to_pylist() == ["p2"]
     assert committed(ports) == {"p2": "Kiel"}
 
 
@@ -100,11 +100,11 @@ def test_a_row_that_is_read_whole_is_written_as_it_was(ports: PendingTable) -> N
 @pytest.mark.parametrize(
     ("removed", "added", "put", "kind", "rows_after"),
     [
-        ([], {"p8": "eight"}, {}, Kind.APPEND, 3),
-        ([], {}, {"p8": "eight"}, Kind.APPEND, 3),
-        ([], {}, {"p1": "one"}, Kind.UPSERT, 2),
-        (["p1"], {}, {}, Kind.DELETE, 1),
-        (["p1"], {"p8": "eight"}, {}, Kind.UPSERT, 2),
+        ([], {"p8": "eight"}, {}, ChangeKind.APPEND, 3),
+        ([], {}, {"p8": "eight"}, ChangeKind.APPEND, 3),
+        ([], {}, {"p1": "one"}, ChangeKind.UPSERT, 2),
+        (["p1"], {}, {}, ChangeKind.DELETE, 1),
+        (["p1"], {"p8": "eight"}, {}, ChangeKind.UPSERT, 2),
         (["p9"], {}, {}, None, 2),
     ],
 )
@@ -113,7 +113,7 @@ def test_one_change_is_one_lance_operation(
     removed: list[str],
     added: Mapping[str, str],
     put: Mapping[str, str],
-    kind: Kind | None,
+    kind: ChangeKind | None,
     rows_after: int,
 ) -> None:
     if removed:
@@ -147,13 +147,13 @@ def test_where_rows_were_seen_counts_for_that_version_only(ports: PendingTable) 
     change = ports.to_change(RowLocations(ports.pinned, lying))
     staged = change.stage(ports.pinned)
     assert staged is not None
-    assert (staged.kind, staged.updated) == (Kind.UPSERT, 1)
+    assert (staged.kind, staged.updated) == (ChangeKind.UPSERT, 1)
     gone = delete_where(ports.pinned, "id = 'p1'")
     assert gone is not None
     newer = tables.commit(ports.pinned, gone, "test")
     staged = change.stage(newer)
     assert staged is not None
-    assert (staged.kind, staged.inserted) == (Kind.APPEND, 1)
+    assert (staged.kind, staged.inserted) == (ChangeKind.APPEND, 1)
     assert names(tables.commit(newer, staged, "test").scan().read_all()) == {"p1": "Bergen", "p2": "Kiel"}
 
 

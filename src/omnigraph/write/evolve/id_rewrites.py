@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import ValidationError, Violation
 from omnigraph.language.schema import NodeType, TableKey
 from omnigraph.storage.columns import Values, column_of
-from omnigraph.storage.keys import ids_of
+from omnigraph.storage.keys import make_ids
 from omnigraph.storage.table import Table
 from omnigraph.write.row_values import SAMPLE_ROWS, can_have_legacy_ids, find_legacy_id
 from omnigraph.write.rules import format_key
@@ -73,7 +73,7 @@ def _read_keys(migration: SchemaMigration, type_: NodeType, table: Table, limit:
 
 def _map_ids(migration: SchemaMigration, type_: NodeType, table: Table) -> pa.Table:
     rows = _read_keys(migration, type_, table)
-    new = cast("Values", ids_of(type_, rows))
+    new = cast("Values", make_ids(type_, rows))
     ids = pa.table({"old": column_of(rows, "id"), "new": new})
     _refuse_ambiguous(type_, ids)
     return ids

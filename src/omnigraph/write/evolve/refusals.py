@@ -70,7 +70,7 @@ def refuse_unrelated_schema(plan: MigrationPlan, old: Schema) -> None:
 
 def refuse_renames(manifest: Manifest, plan: MigrationPlan) -> None:
     """Refuse a rename while a branch has rows under the old name: they would not be found under the new one."""
-    renamed = {_old_key(step): step for step in plan.steps if isinstance(step, RenameType | RenameProperty)}
+    renamed = {_old_key_of(step): step for step in plan.steps if isinstance(step, RenameType | RenameProperty)}
     # If the type is renamed too, its properties are still in the table of the old type name.
     new_names = {s.new_key: s.old_key for s in plan.steps if isinstance(s, RenameType)}
     for branch in branch_names(manifest)[1:] if renamed else []:
@@ -85,7 +85,7 @@ def refuse_renames(manifest: Manifest, plan: MigrationPlan) -> None:
                 )
 
 
-def _old_key(step: RenameType | RenameProperty) -> TableKey:
+def _old_key_of(step: RenameType | RenameProperty) -> TableKey:
     return step.old_key if isinstance(step, RenameType) else step.table_key
 
 

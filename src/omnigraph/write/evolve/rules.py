@@ -25,8 +25,8 @@ from omnigraph.language.schema import (
 )
 from omnigraph.language.types import Scalar
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, compute, places, to_list
-from omnigraph.storage.keys import ids_of
+from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
+from omnigraph.storage.keys import make_ids
 from omnigraph.write.rules import (
     IncomingMode,
     RowChanges,
@@ -67,8 +67,8 @@ def _find_violations(migration: SchemaMigration, table_key: str, steps: list[Mig
     table = migration.source_of(type_)
     if table is None:
         return
-    properties = {name for step in steps for name in _checked_properties(step)}
-    set_rules = {text for step in steps for text in _checked_set_rules(type_, step)}
+    properties = {name for step in steps for name in _list_properties(step)}
+    set_rules = {text for step in steps for text in _list_set_rules(type_, step)}
     found: list[Violation] = []
     table_schema = arrow_schema(type_)
     blobs = [name for name, each in type_.properties.items() if each.type.scalar is Scalar.BLOB]
@@ -94,7 +94,7 @@ def _name_row(violation: Violation) -> Violation:
     return replace(violation, message=f"{violation.message}, in the row '{violation.id}'")
 
 
-def _checked_properties(step: MigrationStep) -> Iterator[str]:
+def _list_properties(step: MigrationStep) -> Iterator[str]:
     match step:
         case NarrowEnum() | RequireProperty():
             yield step.property_name
@@ -104,7 +104,7 @@ def _checked_properties(step: MigrationStep) -> Iterator[str]:
             pass
 
 
-def _checked_set_rules(type_: NodeType | EdgeType, step: MigrationStep) -> Iterator[str]:
+def _list_set_rules(type_: NodeType | EdgeType, step: MigrationStep) -> Iterator[str]:
     match step:
         case AddConstraint(constraint=ColumnRule(kind=ColumnRuleKind.UNIQUE, columns=columns)):
             yield format_unique(columns)
@@ -127,8 +127,8 @@ def _find_wrong_ids(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterat
     if not isinstance(type_, NodeType) or not type_.key:
         return
     ids = column_of(batch, "id")
-    expected = cast("Values", ids_of(type_, batch))
-    wrong = places(compute("coalesce", compute("not_equal", ids, expected), pa.scalar(value=True)))
+    expected = cast("Values", make_ids(type_, batch))
+    wrong = find_true(compute("coalesce", compute("not_equal", ids, expected), pa.scalar(value=True)))
     for id_, required in zip(to_list(ids.take(wrong)), to_list(expected.take(wrong)), strict=True):
         message = f"{format_key(type_)} on {type_.name}: the row '{id_}' must have the id '{required}'"
         yield Violation(

@@ -29,7 +29,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.locks import Held
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table, open_table, version_numbers
 from omnigraph.write.commit import TableChange, TableCreation, TableRewrite, TableShape
 from omnigraph.write.evolve.id_rewrites import IdRewrites, find_id_rewrites
@@ -98,10 +98,10 @@ class SchemaMigration:
             elif not self.shape_of(type_).is_shape_of(table):
                 yield TableChange(type_.table_key, partial(self.shape_of(type_).stage, executor=self.executor))
 
-    def _rewrite_in_place(self, type_: NodeType | EdgeType, table: Table) -> Staged:
+    def _rewrite_in_place(self, type_: NodeType | EdgeType, table: Table) -> StagedChange:
         return self._rewrite(type_, table, table)
 
-    def _rewrite(self, type_: NodeType | EdgeType, source: Table, target: Table) -> Staged:
+    def _rewrite(self, type_: NodeType | EdgeType, source: Table, target: Table) -> StagedChange:
         """Stage the rows of a type in the new shape as the content of ``target``."""
         ids = self.id_rewrites.get(type_.table_key)
         changed = None if ids is None else ids.apply
@@ -147,7 +147,7 @@ class SchemaMigration:
             table = tables.commit(table, _stage_empty(table), _OPERATION)
         return table
 
-    def _stage_first_rows(self, type_: NodeType | EdgeType, target: Table) -> Staged:
+    def _stage_first_rows(self, type_: NodeType | EdgeType, target: Table) -> StagedChange:
         source = self.source_of(type_)
         if source is None:
             return tables.overwrite(target, arrow_schema(type_).empty_table())
@@ -162,7 +162,7 @@ def find_hard_drops(plan: MigrationPlan) -> set[str]:
     return {each.table_key for each in hard_drops}
 
 
-def _stage_empty(table: Table) -> Staged:
+def _stage_empty(table: Table) -> StagedChange:
     return tables.overwrite(table, table.schema.empty_table())
 
 

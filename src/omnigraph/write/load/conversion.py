@@ -33,7 +33,7 @@ from omnigraph.language.values import (
 )
 from omnigraph.read.rows import BlobValue, to_blob_array
 from omnigraph.storage.arrow_schema import arrow_field, arrow_type, arrow_values
-from omnigraph.storage.columns import Values, absent, compute, places, to_list
+from omnigraph.storage.columns import Values, make_nulls, compute, find_true, to_list
 from omnigraph.write.row_values import NotBase64, parse_blob
 
 _TEMPORAL: Final = {
@@ -107,7 +107,7 @@ def _convert_plain(values: Sequence[object], scalar: Scalar) -> Values | None:
 
 def _convert_temporal(values: Sequence[object], kinds: set[type], scalar: Scalar) -> Values | None:
     if not kinds:
-        return absent(len(values), arrow_type(ValueType(scalar)))
+        return make_nulls(len(values), arrow_type(ValueType(scalar)))
     try:
         if kinds == {int}:
             return _from_numbers(cast("Values", pa.array(values, pa.int64())), scalar)
@@ -260,7 +260,7 @@ def convert_arrow(column: Values, type_: ValueType) -> ConvertedColumn:
     if isinstance(column, pa.DictionaryArray):
         column = _copy_view(cast("Values", column.dictionary)).take(cast("pa.Int64Array", column.indices))
     if pa.types.is_null(column.type):
-        return ConvertedColumn(absent(len(column), _arrow_target(type_)))
+        return ConvertedColumn(make_nulls(len(column), _arrow_target(type_)))
     if type_.is_list or type_.scalar is Scalar.VECTOR:
         return _from_arrow_lists(column, type_)
     if type_.scalar is Scalar.BLOB:
@@ -332,7 +332,7 @@ def _to_days(milliseconds: Values, days: Values, type_: ValueType) -> ConvertedC
             to_list(milliseconds.slice(row, 1))[0],
             f"expected {type_.scalar}, found a time of day; remove it",
         )
-        for row in places(compute("invert", whole)).tolist()
+        for row in find_true(compute("invert", whole)).tolist()
     )
     return ConvertedColumn(kept.values, tuple(sorted([*kept.mismatches, *timed], key=lambda each: each.row)))
 

@@ -122,7 +122,9 @@ class ColumnMapping:
             yield "a column occurs twice"
         known = {"id": _TEXT, **{name: each.type for name, each in self.type.properties.items()}}
         ends = {
-            part for column, node in self.ends.items() for part in [PUBLIC_NAMES[column], *_key_columns(column, node)]
+            part
+            for column, node in self.ends.items()
+            for part in [PUBLIC_NAMES[column], *_list_key_columns(column, node)]
         }
         for name, found in zip(names, self.schema.types, strict=True):
             if name in known and not can_convert(found, known[name]):
@@ -142,7 +144,7 @@ class ColumnMapping:
             if not can_be_end(found, node):
                 yield f"column '{name}' is {found}, which is neither an id nor a key of {node.name}"
             return
-        parts = _key_columns(column, node)
+        parts = _list_key_columns(column, node)
         if not parts or not set(parts) <= set(self.schema.names):
             yield f"column '{name}' is missing" + (f"; give it, or {', '.join(parts)}" if parts else "")
             return
@@ -181,7 +183,7 @@ def _repeat_default(each: Property, count: int) -> Values:
 # --------------------------------------------------------------------------------------------- ends of edges
 
 
-def _key_columns(column: str, node: NodeType) -> dict[str, Property]:
+def _list_key_columns(column: str, node: NodeType) -> dict[str, Property]:
     """Return the columns that can replace an end: ``to.line`` and ``to.seq`` for a key of line and seq."""
     return {f"{PUBLIC_NAMES[column]}.{part}": node.properties[part] for part in node.key or ()}
 
@@ -201,7 +203,7 @@ def _read_end_ids(batch: pa.RecordBatch, column: str, node: NodeType, errors: li
     """Return the node ids at one end, as given or computed from the key values."""
     name = PUBLIC_NAMES[column]
     if name not in batch.schema.names:
-        parts = {each.name: column_of(batch, part) for part, each in _key_columns(column, node).items()}
+        parts = {each.name: column_of(batch, part) for part, each in _list_key_columns(column, node).items()}
     else:
         given = column_of(batch, name)
         if can_convert(given.type, _TEXT):

@@ -21,11 +21,11 @@ from omnigraph.errors import OmniGraphError
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, is_among, is_not_among, places
-from omnigraph.storage.filters import AnyOf
+from omnigraph.storage.columns import Values, column_of, find_true, is_among, is_not_among
+from omnigraph.storage.filters import ValueIn
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.staging import discard as discard_files
+from omnigraph.storage.staging import delete_fragments as discard_files
 from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.storage.table_writes import WriteMode
 from omnigraph.write.load.positions import RowNumbers, RowPositions
@@ -138,7 +138,7 @@ class InMemoryRows:
 
     def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[tuple[RowNumbers, pa.Table]]:
         """Yield the rows of some ids with their row numbers."""
-        numbers = places(cast("Values", is_among(column_of(self.rows, "id"), ids)))
+        numbers = find_true(cast("Values", is_among(column_of(self.rows, "id"), ids)))
         rows = self.rows if names is None else self.rows.select(list(names))
         yield numbers, rows.take(numbers)
 
@@ -169,7 +169,7 @@ class StagedRows:
 
     def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[tuple[RowNumbers, pa.Table]]:
         """Yield the rows of some ids with their row numbers."""
-        for piece in self._scan(names, AnyOf(("id",), cast("pa.StringArray", ids)).sql()):
+        for piece in self._scan(names, ValueIn(("id",), cast("pa.StringArray", ids)).sql()):
             found = piece.filter(is_among(column_of(piece, "id"), ids))
             yield self._number_rows(found), self._load_blobs(found) if names is None else found.select(list(names))
 

@@ -1,4 +1,4 @@
-"""A load as the commit path takes it: incoming rows, held against a snapshot, and staged table by table."""
+"""A load as a write operation: check incoming rows against a snapshot, and stage them table by table."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, to_list
-from omnigraph.storage.row_search import addresses_of
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.row_search import find_addresses
+from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import Addresses
 from omnigraph.write.commit import PreparedWrite, TableChange, WriterKind
@@ -81,7 +81,7 @@ class LoadEngine(Protocol):
         """Run the set rules that the incoming rows could break. Return at most ``limit`` violations."""
         ...
 
-    def stage(self, table: Table, incoming: IncomingTable) -> Staged | None:
+    def stage(self, table: Table, incoming: IncomingTable) -> StagedChange | None:
         """Stage the rows on a pinned table. A retry on another pin looks up the replaced rows again."""
         ...
 
@@ -95,7 +95,7 @@ class LocalLoadEngine:
         """Run the set rules on this machine."""
         return check_changes(catalog, snapshot, (_to_row_changes(catalog, each) for each in incoming), limit)
 
-    def stage(self, table: Table, incoming: IncomingTable) -> Staged | None:
+    def stage(self, table: Table, incoming: IncomingTable) -> StagedChange | None:
         """Stage the rows on this machine."""
         return stage_rows(table, incoming)
 
@@ -135,7 +135,7 @@ class LoadOperation:
         counts = {key: rows.count - rejected_ids[key].count for key, rows in self.tables.items()}
         return PreparedWrite(changes, reads, self._deliver_rejects(counts, rejected_ids))
 
-    def _stage(self, incoming: IncomingTable, table: Table) -> Staged | None:
+    def _stage(self, incoming: IncomingTable, table: Table) -> StagedChange | None:
         return self.engine.stage(table, incoming)
 
     def _refuse_legacy_ids(self, snapshot: Snapshot) -> None:
@@ -207,7 +207,7 @@ class LoadOperation:
         rejected = self.quarantine.count + sum(each.count for each in rejected_ids.values())
         if self.check_only or not rejected:
             return LoadOutcome(counts, rejected)
-        path = self.quarantine.deliver(record for each in rejected_ids.values() for record in each.records())
+        path = self.quarantine.deliver(record for each in rejected_ids.values() for record in each.to_records())
         return LoadOutcome(counts, rejected, path)
 
 
@@ -245,7 +245,7 @@ class _RejectedIds:
                 handled.add(at)
         return handled
 
-    def records(self) -> Iterator[RejectedRecord]:
+    def to_records(self) -> Iterator[RejectedRecord]:
         """Yield each rejected row as a record with its violations."""
         with_id = not self._rows.has_generated_ids and getattr(self._rows.type, "key", None) is None
         for numbers, found in _find_incoming(self._rows, self._reasons, None):
@@ -304,7 +304,7 @@ def _to_row_changes(catalog: Catalog, incoming: IncomingTable) -> RowChanges:
     return RowChanges(incoming.table_key, columns, mode=incoming.mode)
 
 
-def stage_rows(table: Table, incoming: IncomingTable) -> Staged | None:
+def stage_rows(table: Table, incoming: IncomingTable) -> StagedChange | None:
     """Stage incoming rows on a pinned table.
 
     A retry on another pin reuses the fragments and looks up again which rows they replace.
@@ -325,4 +325,4 @@ def _find_replaced(table: Table, rows: IncomingRows, excluded_ids: Values) -> Ad
     """Return the addresses of the existing rows that have the id of an incoming row."""
     if not table.count_rows():
         return np.zeros(0, np.uint64)
-    return addresses_of(table, rows.storage.read_columns(["id"], excluded_ids))
+    return find_addresses(table, rows.storage.read_columns(["id"], excluded_ids))

@@ -78,10 +78,10 @@ def build_load_error(
     """Build the error of a load that changed nothing. Violations are sorted by file and line."""
     found = sorted(violations, key=_sort_key)
     first = found[0]
-    place = f"{first.file or 'record'}:{first.line}: " if first.line is not None else ""
+    position = f"{first.file or 'record'}:{first.line}: " if first.line is not None else ""
     others = f" (and {len(found) - 1}{' or more' if more else ''} more)" if len(found) > 1 else ""
     hint = 'nothing was loaded; correct the records, or load the others with on_error "quarantine"'
-    error = kind(f"{place}{first.message}{others}", found, hint=hint)
+    error = kind(f"{position}{first.message}{others}", found, hint=hint)
     error.details["more"] = more
     if counts:
         error.details["counts"] = [

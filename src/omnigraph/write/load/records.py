@@ -85,7 +85,7 @@ def parse_block(catalog: Catalog, block: Block) -> Iterator[ParsedRecords]:
         except _InvalidRecord as error:
             violation = Violation(error.type, error.rule, error.message, file, block.first + number)
             yield RejectedRecord(_format_record(each), (violation,))
-    for group in groups.groups():
+    for group in groups.list_groups():
         yield _to_raw_batch(catalog, block, file, group)
 
 
@@ -140,7 +140,7 @@ class _RecordGroups:
         self._nodes: dict[str, _RecordGroup] = {}
         self._edges: dict[str, _RecordGroup] = {}
 
-    def groups(self) -> Iterable[_RecordGroup]:
+    def list_groups(self) -> Iterable[_RecordGroup]:
         """Return each group once."""
         return {group.type.table_key: group for group in (*self._nodes.values(), *self._edges.values())}.values()
 
@@ -216,10 +216,10 @@ def _to_raw_batch(catalog: Catalog, block: Block, file: str | None, group: _Reco
         columns["src"] = _convert_ends(type_, catalog.nodes[type_.from_type], "src", group.sources, errors)
         columns["dst"] = _convert_ends(type_, catalog.nodes[type_.to_type], "dst", group.targets, errors)
     lines = compute("add", pa.array(group.numbers, pa.int64()), pa.scalar(block.first))
-    return RawBatch(type_, columns, errors, file, lines, _text_of_rows(block, group.numbers))
+    return RawBatch(type_, columns, errors, file, lines, _make_formatter(block, group.numbers))
 
 
-def _text_of_rows(block: Block, numbers: Sequence[int]) -> Callable[[int], str]:
+def _make_formatter(block: Block, numbers: Sequence[int]) -> Callable[[int], str]:
     records = block.lines if isinstance(block, LineBlock) else block.records
     return lambda row: _format_record(records[numbers[row]])
 

@@ -109,7 +109,7 @@ class _TypeBuffer:
         self._folder = folder
         self._batches: list[pa.RecordBatch] = []
         self._fresh = True
-        self._positions = open_.enter_context(PositionFile(folder / "places"))
+        self._positions = open_.enter_context(PositionFile(folder / "positions"))
 
     def add(self, batch: ValidatedBatch) -> None:
         """Buffer rows."""

@@ -148,7 +148,7 @@ def load(
         return replayed
     if not (is_new_branch or options.check):
         catch_up(manifest, commit_options)
-    # DynamoDB manages the versions, so a detached version cannot show fragments that lie in the table's folder.
+    # DynamoDB manages the versions, so a detached version cannot show fragments in the table's folder.
     closed = options.check or is_new_branch or manifest.location.scheme == "s3+ddb"
     targets = FragmentTargets(manifest, commit_options.branch, options.mode, closed=closed)
     context = LoadContext(manifest, schema.catalog, load_input, options, targets)

@@ -17,8 +17,8 @@ from omnigraph.errors import Json, Violation
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, absent, column_of, compute, places, to_list
-from omnigraph.storage.keys import ids_of
+from omnigraph.storage.columns import Values, make_nulls, column_of, compute, find_true, to_list
+from omnigraph.storage.keys import make_ids
 from omnigraph.write.load.conversion import ConvertedColumn
 from omnigraph.write.row_values import generate_ids
 from omnigraph.write.rules import REQUIRED, find_row_violations, format_key, shorten
@@ -86,7 +86,7 @@ def resolve_end_ids(node: NodeType, name: str, parts: Mapping[str, ConvertedColu
         for error in to_row_errors(part, str(node.properties[part].type), converted)
     ]
     columns = {part: converted.values for part, converted in parts.items()}
-    return cast("Values", ids_of(node, pa.record_batch(columns))) if columns else absent(0, pa.string()), errors
+    return cast("Values", make_ids(node, pa.record_batch(columns))) if columns else make_nulls(0, pa.string()), errors
 
 
 def format_value(value: object) -> str | None:
@@ -114,12 +114,12 @@ def _assign_ids(batch: RawBatch) -> tuple[pa.RecordBatch, bool, list[RowError]]:
     """Return the rows with their ids, whether all ids were generated, and the errors of given ids."""
     type_, count, schema = batch.type, len(batch.lines), arrow_schema(batch.type)
     columns = {
-        name: batch.columns[name] if name in batch.columns else absent(count, column_type)
+        name: batch.columns[name] if name in batch.columns else make_nulls(count, column_type)
         for name, column_type in zip(schema.names, schema.types, strict=True)
     }
     given = columns["id"]
     if isinstance(type_, NodeType) and type_.key is not None:
-        columns["id"] = cast("Values", ids_of(type_, pa.record_batch(columns)))
+        columns["id"] = cast("Values", make_ids(type_, pa.record_batch(columns)))
         fresh, errors = False, _find_wrong_ids(type_, given, columns["id"])
     else:
         generated = cast("Values", generate_ids(count))
@@ -131,7 +131,7 @@ def _assign_ids(batch: RawBatch) -> tuple[pa.RecordBatch, bool, list[RowError]]:
 def _find_wrong_ids(type_: NodeType, given: Values, ids: Values) -> list[RowError]:
     rule = format_key(type_)
     found: list[RowError] = []
-    for row in places(compute("not_equal", given, ids)).tolist():
+    for row in find_true(compute("not_equal", given, ids)).tolist():
         stated, right = to_list(given.slice(row, 1))[0], to_list(ids.slice(row, 1))[0]
         message = f"{rule} on {type_.name}: the id is '{stated}', but the key gives '{right}'"
         found.append(RowError(row, "id", rule, message, format_value(stated)))

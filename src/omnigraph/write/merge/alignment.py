@@ -19,7 +19,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.changes import ChangedRows, find_changed_tables, read_changes
 from omnigraph.read.frames import Mask
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, is_among, to_list, truths
+from omnigraph.storage.columns import Values, column_of, is_among, to_list, to_bool_array
 from omnigraph.write.merge.three_way import (
     Decision,
     MergeBy,
@@ -40,9 +40,9 @@ class RowImages:
     before: pa.Table
     after: pa.Table
 
-    def changed_mask(self, ids: Values) -> Mask:
+    def mark_changed(self, ids: Values) -> Mask:
         """Return for each id whether its row changed."""
-        return truths(is_among(ids, self.ids))
+        return to_bool_array(is_among(ids, self.ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def align_ranges(
     if overlay is None:
         for parts in changed_in_theirs:
             theirs = _collect_changes(parts, schema)
-            yield _align_range(theirs, ours.read_up_to(_last_id(theirs.ids)), None)
+            yield _align_range(theirs, ours.read_up_to(_find_last_id(theirs.ids)), None)
         return
     # Common ancestors are few and close together, so their differences fit in memory.
     theirs = _collect_changes((part for parts in changed_in_theirs for part in parts), schema)
@@ -120,15 +120,15 @@ def _build_overlay(aligned: AlignedRange) -> RowImages:
     decision = aligned.decide("property")
     changed = np.flatnonzero(decision.taken | decision.conflicts)
     disputed = np.flatnonzero(decision.conflicts & aligned.base.exists)
-    merged = decision.merge_rows(decision.upserted())
+    merged = decision.merge_rows(decision.find_upserts())
     return RowImages(
         aligned.ids.take(changed),
-        _existing_rows(aligned.ours, changed),
+        _take_existing(aligned.ours, changed),
         pa.concat_tables([merged, aligned.base.rows.take(disputed)]),
     )
 
 
-def _existing_rows(side: SideRows, indexes: RowIndexes) -> pa.Table:
+def _take_existing(side: SideRows, indexes: RowIndexes) -> pa.Table:
     return side.rows.take(indexes[side.exists[indexes]])
 
 
@@ -136,7 +136,7 @@ def _concat_changes(changes: Iterable[RowImages], schema: pa.Schema) -> RowImage
     """Combine several changes. If two contain the same row, the first one wins."""
     known = RowImages(pa.array([], pa.string()), schema.empty_table(), schema.empty_table())
     for each in changes:
-        new_ids = each.ids.filter(pa.array(~known.changed_mask(each.ids)))
+        new_ids = each.ids.filter(pa.array(~known.mark_changed(each.ids)))
         rows = (
             pa.concat_tables([one, other.filter(is_among(column_of(other, "id"), new_ids))])
             for one, other in ((known.before, each.before), (known.after, each.after))
@@ -156,7 +156,9 @@ class _ChangeCursor:
 
     def read_up_to(self, last: str | None) -> RowImages:
         """Return all changes with ids up to ``last``, or all if it is None. The next call drops them from memory."""
-        while not self._is_exhausted and (last is None or not self._buffer or _last_id(self._buffer[-1].ids) <= last):
+        while not self._is_exhausted and (
+            last is None or not self._buffer or _find_last_id(self._buffer[-1].ids) <= last
+        ):
             parts = next(self._source, None)
             self._is_exhausted = parts is None
             if parts is not None:
@@ -166,7 +168,7 @@ class _ChangeCursor:
             pa.concat_tables([self._schema.empty_table(), *(each.before for each in self._buffer)]),
             pa.concat_tables([self._schema.empty_table(), *(each.after for each in self._buffer)]),
         )
-        self._buffer = [each for each in self._buffer if last is not None and _last_id(each.ids) > last]
+        self._buffer = [each for each in self._buffer if last is not None and _find_last_id(each.ids) > last]
         return found
 
 
@@ -184,21 +186,21 @@ def _collect_changes(parts: Iterable[ChangedRows], schema: pa.Schema) -> RowImag
     return RowImages(pa.concat_arrays(ids), *(pa.concat_tables(rows) for rows in images))
 
 
-def _last_id(ids: Values) -> str:
+def _find_last_id(ids: Values) -> str:
     return max(cast("list[str]", to_list(ids)))
 
 
 def _align_range(theirs: RowImages, ours: RowImages, overlay: RowImages | None) -> AlignedRange:
     ids = theirs.ids
     if overlay is not None:
-        new_ids = overlay.ids.filter(pa.array(~theirs.changed_mask(overlay.ids)))
+        new_ids = overlay.ids.filter(pa.array(~theirs.mark_changed(overlay.ids)))
         ids = pa.concat_arrays([ids, new_ids])
     before = align_rows(ids, theirs.before)
     if overlay is not None:
-        before = overlay_rows(before, align_rows(ids, overlay.before), ~theirs.changed_mask(ids))
+        before = overlay_rows(before, align_rows(ids, overlay.before), ~theirs.mark_changed(ids))
     base = before if overlay is None else _apply_changes(before, ids, overlay)
     return AlignedRange(ids, base, _apply_changes(before, ids, ours), _apply_changes(before, ids, theirs))
 
 
 def _apply_changes(before: SideRows, ids: Values, changed: RowImages) -> SideRows:
-    return overlay_rows(before, align_rows(ids, changed.after), changed.changed_mask(ids))
+    return overlay_rows(before, align_rows(ids, changed.after), changed.mark_changed(ids))

@@ -74,9 +74,9 @@ class _CommitLookup:
                 self._histories[branch] = history, history.places()
 
     def _find(self, commit_id: str) -> CommitRecord | None:
-        for history, places in self._histories.values():
-            if commit_id in places:
-                return history.at(places[commit_id])
+        for history, positions in self._histories.values():
+            if commit_id in positions:
+                return history.at(positions[commit_id])
         return None
 
 

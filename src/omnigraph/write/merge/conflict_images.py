@@ -22,7 +22,7 @@ from omnigraph.read.rows import (
     value_columns_of,
 )
 from omnigraph.storage.columns import column_of, to_list
-from omnigraph.storage.filters import AnyOf
+from omnigraph.storage.filters import ValueIn
 from omnigraph.write.merge.three_way import SideRows
 from omnigraph.write.mutation import PendingTable
 from omnigraph.write.row_values import BlobValue
@@ -40,7 +40,7 @@ def to_column_name(name: str) -> str:
 
 def build_images(type_: NodeType | EdgeType, side: SideRows) -> list[dict[str, object] | None]:
     """Return the image of each row as a dict; None where the row does not exist."""
-    images_or_none: list[dict[str, object] | None] = [None] * len(side.exists)
+    by_index: list[dict[str, object] | None] = [None] * len(side.exists)
     indexes = np.flatnonzero(side.exists)
     rows = side.rows.take(indexes)
     columns = value_columns_of(type_)
@@ -54,8 +54,8 @@ def build_images(type_: NodeType | EdgeType, side: SideRows) -> list[dict[str, o
         for image, blob in zip(images, cast("list[BlobValue | None]", to_list(column_of(rows, name))), strict=True):
             image[name] = _describe_blob(blob)
     for index, image in zip(indexes.tolist(), images, strict=True):
-        images_or_none[index] = image
-    return images_or_none
+        by_index[index] = image
+    return by_index
 
 
 def _describe_blob(blob: BlobValue | None) -> str | None:
@@ -68,7 +68,7 @@ def read_stored_rows(
     snapshot: Snapshot, type_: NodeType | EdgeType, ids: Iterable[str], column: str = "id"
 ) -> pa.Table:
     """Read the whole rows of a snapshot whose column has one of some values. They can be written again."""
-    condition = AnyOf((column,), pa.array(sorted(set(ids)), pa.string()))
+    condition = ValueIn((column,), pa.array(sorted(set(ids)), pa.string()))
     return PendingTable(type_, snapshot).read_matching(condition)
 
 

@@ -17,7 +17,7 @@ from omnigraph.errors import Conflict
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.frames import Mask
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, is_among, to_list, truths
+from omnigraph.storage.columns import Values, column_of, is_among, to_list, to_bool_array
 from omnigraph.write.merge.alignment import AlignedRange
 from omnigraph.write.merge.conflict_images import build_images, to_public_name
 from omnigraph.write.merge.three_way import ConflictKind, Decision, MergeBy, RowIndexes
@@ -73,8 +73,8 @@ class TableDelta:
 
     def without(self, ids: Values) -> TableDelta:
         """Return the delta without the rows of these ids: they stay as in ours."""
-        kept = ~truths(is_among(column_of(self.rows, "id"), ids))
-        left = self.deleted_ids.filter(pa.array(~truths(is_among(self.deleted_ids, ids))))
+        kept = ~to_bool_array(is_among(column_of(self.rows, "id"), ids))
+        left = self.deleted_ids.filter(pa.array(~to_bool_array(is_among(self.deleted_ids, ids))))
         return TableDelta(self.type, self.rows.filter(pa.array(kept)), self.is_new[kept], left, is_decided=True)
 
     def with_rows(self, rows: pa.Table, new: Mask) -> TableDelta:
@@ -148,7 +148,7 @@ class TableMerger:
                 merge.is_decided,
             )
 
-    def sorted_conflicts(self) -> tuple[Conflict, ...]:
+    def sort_conflicts(self) -> tuple[Conflict, ...]:
         """Return the unresolved conflicts sorted by id, however the rows were divided."""
         return tuple(sorted(self.open, key=lambda conflict: conflict.id))
 
@@ -180,13 +180,13 @@ class _RangeMerge:
     @property
     def rows(self) -> Iterator[tuple[pa.Table, RowIndexes]]:
         """The rows to write, and their indexes in the range."""
-        indexes = self._decision.upserted()
+        indexes = self._decision.find_upserts()
         return iter([(self._decision.merge_rows(indexes), indexes), *self._added])
 
     @property
     def deleted(self) -> RowIndexes:
         """The indexes of the rows to delete."""
-        return np.concatenate([self._decision.deleted(), np.array(self._deleted, np.int64)])
+        return np.concatenate([self._decision.find_deletes(), np.array(self._deleted, np.int64)])
 
     def find_conflicts(self) -> list[tuple[int, Conflict]]:
         """Return the conflicts with their indexes."""
@@ -210,7 +210,7 @@ class _RangeMerge:
         theirs: Mapping[str, object] | None,
     ) -> Conflict:
         kind = self._decision.kinds[index]
-        properties = tuple(to_public_name(name) for name in self._decision.open_columns(index))
+        properties = tuple(to_public_name(name) for name in self._decision.list_open_columns(index))
         name = f"{self.type.name} '{id_}'"
         match kind:
             case ConflictKind.DIVERGENT_INSERT:

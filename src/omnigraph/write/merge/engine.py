@@ -17,8 +17,8 @@ from omnigraph.errors import Conflict
 from omnigraph.read.changes import ChangedRows, read_changes
 from omnigraph.read.frames import find_positions
 from omnigraph.storage.columns import Values, column_of
-from omnigraph.storage.fragments import carried_over
-from omnigraph.storage.row_search import addresses_of
+from omnigraph.storage.fragments import map_addresses
+from omnigraph.storage.row_search import find_addresses
 from omnigraph.storage.staging import Addresses
 from omnigraph.write.commit import TableChange
 from omnigraph.write.merge.alignment import MergeBase, align_ranges, find_tables_to_merge
@@ -94,12 +94,12 @@ class BaseAddresses:
         replaced_ids = pa.concat_arrays(
             [column_of(delta.rows, "id").filter(pa.array(~delta.is_new)), delta.deleted_ids]
         )
-        addresses, is_kept = carried_over(np.concatenate(self._addresses), base, ours)
+        addresses, is_kept = map_addresses(np.concatenate(self._addresses), base, ours)
         positions = find_positions(replaced_ids, pa.concat_arrays(self._ids).filter(pa.array(is_kept)))
         found = addresses[is_kept][positions[positions >= 0]]
         moved = replaced_ids.filter(pa.array(positions < 0))
         if len(moved):
-            found = np.concatenate([found, addresses_of(ours, pa.table({"id": moved}))])
+            found = np.concatenate([found, find_addresses(ours, pa.table({"id": moved}))])
         return RowLocations(ours, found)
 
 
@@ -123,7 +123,7 @@ class LocalMergeEngine:
                 base_addresses[key].record(changed_in_theirs), changed_in_ours, base.overlays.get(key), type_
             )
             deltas[key] = combine_deltas(type_, merger.merge_ranges(type_, rows))
-            unresolved += merger.sorted_conflicts()
+            unresolved += merger.sort_conflicts()
         ruled = apply_rules(sides, deltas, resolver.choose)
         tables: dict[str, TableMergePlan] = {}
         for pending in ruled.pending:

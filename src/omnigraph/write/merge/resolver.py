@@ -101,7 +101,7 @@ class ConflictResolver:
         if self._problems:
             raise build_resolution_error(list(self._problems.values()))
 
-    def notes(self) -> ResolverNotes:
+    def to_notes(self) -> ResolverNotes:
         """Return what was matched and found so far."""
         return ResolverNotes(frozenset(self._matched), dict(self._problems))
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from omnigraph.errors import Conflict, Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage.columns import Values, column_of, is_among, to_list, truths
+from omnigraph.storage.columns import Values, column_of, is_among, to_list, to_bool_array
 from omnigraph.write.merge.conflict_images import build_images_by_id, read_images, read_stored_rows, to_public_name
 from omnigraph.write.merge.deltas import Choice, Choose, TableDelta, empty_delta
 from omnigraph.write.merge.three_way import ConflictKind
@@ -222,7 +222,7 @@ def _take_theirs(sides: MergeSnapshots, type_: NodeType | EdgeType, delta: Table
     rows = read_stored_rows(sides.theirs, type_, cast("list[str]", to_list(ids)))
     their_ids = column_of(rows, "id")
     in_ours = _exists_in(sides.ours, type_, ids)
-    deleted = ids.filter(pa.array(in_ours & ~truths(is_among(ids, their_ids))))
+    deleted = ids.filter(pa.array(in_ours & ~to_bool_array(is_among(ids, their_ids))))
     return delta.with_rows(rows, ~_exists_in(sides.ours, type_, their_ids)).with_deleted(deleted)
 
 
@@ -230,4 +230,4 @@ def _exists_in(
     snapshot: Snapshot, type_: NodeType | EdgeType, ids: Values
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     existing = column_of(read_stored_rows(snapshot, type_, cast("list[str]", to_list(ids))), "id")
-    return truths(is_among(ids, existing))
+    return to_bool_array(is_among(ids, existing))

@@ -114,10 +114,10 @@ def revert(
 ) -> MergeResult:
     """Undo the changes of a commit with a new commit on a branch."""
     resolution = _check_options(options)
-    place = resolve(manifest, commit_options.branch, ref)
-    if place.commit is None:
+    resolved = resolve(manifest, commit_options.branch, ref)
+    if resolved.commit is None:
         raise NotFound(f"no commit at {ref}")
-    reverted = place.commit
+    reverted = resolved.commit
     parent = find_commit(manifest, reverted.branch or MAIN, _choose_parent(reverted, side))
     commit_options = replace(
         commit_options,
@@ -198,12 +198,12 @@ def _capture_source(manifest: Manifest, source: Reference, into: str, *, dry_run
     if branch is not None and not dry_run:
         heal_branch(manifest, branch)
     with nullcontext() if dry_run else refs_lock(manifest.location, manifest.locks):
-        place = resolve(manifest, branch or MAIN, source if branch is None else None)
-        if place.commit is None:
+        resolved = resolve(manifest, branch or MAIN, source if branch is None else None)
+        if resolved.commit is None:
             raise NotFound(f"there is no commit at '{source}' to merge")
-        snapshot = take_snapshot(manifest, place.branch, None if branch else place.commit.id)
+        snapshot = take_snapshot(manifest, resolved.branch, None if branch else resolved.commit.id)
         if branch is None or snapshot.commit is None:
-            return _MergeSource(place.commit, snapshot, branch)
+            return _MergeSource(resolved.commit, snapshot, branch)
         return _MergeSource(find_commit(manifest, branch, snapshot.commit.id), snapshot, branch)
 
 

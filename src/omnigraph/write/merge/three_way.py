@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.read.changes import compare_values
 from omnigraph.read.frames import Mask, find_positions
-from omnigraph.storage.columns import Rows, Values, column_of, compute, truths
+from omnigraph.storage.columns import Rows, Values, column_of, compute, to_bool_array
 
 MergeBy: TypeAlias = Literal["row", "property"]
 RowIndexes: TypeAlias = npt.NDArray[np.int64]
@@ -65,15 +65,15 @@ class Decision:
     open: Mapping[str, Mask]
     kinds: Mapping[int, ConflictKind]
 
-    def open_columns(self, index: int) -> tuple[str, ...]:
+    def list_open_columns(self, index: int) -> tuple[str, ...]:
         """Return the columns of a conflict whose values differ."""
         return tuple(name for name, mask in self.open.items() if mask[index])
 
-    def upserted(self) -> RowIndexes:
+    def find_upserts(self) -> RowIndexes:
         """Return the indexes of the rows to write."""
         return np.flatnonzero(self.taken & self.theirs.exists)
 
-    def deleted(self) -> RowIndexes:
+    def find_deletes(self) -> RowIndexes:
         """Return the indexes of the rows to delete."""
         return np.flatnonzero(self.taken & ~self.theirs.exists)
 
@@ -93,14 +93,14 @@ class Decision:
 def align_rows(ids: Values, rows: Rows) -> SideRows:
     """Align rows with ids. Rows with other ids are left out."""
     if not rows.num_rows:
-        return SideRows(_null_rows(rows.schema, len(ids)), np.zeros(len(ids), np.bool_))
+        return SideRows(_build_null_rows(rows.schema, len(ids)), np.zeros(len(ids), np.bool_))
     positions = find_positions(ids, column_of(rows, "id")).astype(np.int64)
     exists = positions >= 0
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
     return SideRows(table.take(np.maximum(positions, 0)), exists)
 
 
-def _null_rows(schema: pa.Schema, count: int) -> pa.Table:
+def _build_null_rows(schema: pa.Schema, count: int) -> pa.Table:
     columns = [pa.nulls(count, cast("pa.StructType", type_)) for type_ in schema.types]
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -169,7 +169,7 @@ def _compare_values(one: Values, other: Values) -> Mask:
     """Return for each row whether two columns hold the same value. Blobs are compared by content or location."""
     if not pa.types.is_struct(one.type):
         return compare_values(one, other)
-    missing, other_missing = truths(compute("is_null", one)), truths(compute("is_null", other))
+    missing, other_missing = to_bool_array(compute("is_null", one)), to_bool_array(compute("is_null", other))
     same = ~(missing | other_missing)
     for name in ("data", "uri", "position", "size"):
         parts = (compute("struct_field", each, options=pc.StructFieldOptions([name])) for each in (one, other))

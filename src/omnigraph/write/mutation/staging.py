@@ -19,8 +19,8 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.filters import Condition
-from omnigraph.storage.row_search import addresses_of, in_large_pieces
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.row_search import combine_batches, find_addresses
+from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write.commit import TableChange
 from omnigraph.write.row_values import can_have_legacy_ids, load_blobs, refuse_legacy_ids
@@ -177,7 +177,7 @@ class PendingTable:
 
 def _stage(
     table: Table, *, rows: pa.Table, deleted_ids: pa.StringArray, has_only_new_ids: bool, locations: LocationSource
-) -> Staged | None:
+) -> StagedChange | None:
     """Stage the change on a version of the table. Locations that belong to another version are looked up again."""
     if has_only_new_ids and not len(deleted_ids):
         return tables.append(table, rows)
@@ -185,7 +185,7 @@ def _stage(
     if known is not None and known.is_valid_in(table):
         addresses = known.addresses
     else:
-        addresses = addresses_of(table, pa.table({"id": _unite_ids(_to_one_array(rows["id"]), deleted_ids)}))
+        addresses = find_addresses(table, pa.table({"id": _unite_ids(_to_one_array(rows["id"]), deleted_ids)}))
     if not len(addresses):
         return tables.append(table, rows)
     return tables.replace_rows(table, addresses, rows) if rows.num_rows else tables.delete_at(table, addresses)
@@ -198,7 +198,7 @@ def _scan(table: Table, condition: Condition, columns: list[str] | None, *, with
         return table.scan(columns, filter=sql, with_row_address=with_row_address).read_all()
     scanned = None if columns is None else list(dict.fromkeys([*columns, *condition.columns]))
     reader = table.scan(scanned, with_row_address=with_row_address)
-    pieces = in_large_pieces(reader.schema, reader)
+    pieces = combine_batches(reader.schema, reader)
     return pa.concat_tables([reader.schema.empty_table(), *(rows.filter(condition.mask(rows)) for rows in pieces)])
 
 

@@ -37,8 +37,8 @@ from omnigraph.language.values import ConstantValue, ValueMismatch, convert_valu
 from omnigraph.read.rows import to_blob_array
 from omnigraph.storage.arrow_schema import arrow_schema, arrow_values
 from omnigraph.storage.columns import Values
-from omnigraph.storage.filters import AnyOf, Compared, comparison
-from omnigraph.storage.keys import ids_of
+from omnigraph.storage.filters import ValueCondition, ValueIn, compare_column
+from omnigraph.storage.keys import make_ids
 from omnigraph.write.mutation.staging import StagingArea
 from omnigraph.write.row_values import NotBase64, generate_ids, parse_blob
 
@@ -104,7 +104,7 @@ def _insert_node(
 ) -> AffectedCounts:
     row = _build_row(node_type, statement.values, context)
     if node_type.key:
-        staging.table(node_type).upsert(replace_columns(row, {"id": ids_of(node_type, row)}))
+        staging.table(node_type).upsert(replace_columns(row, {"id": make_ids(node_type, row)}))
     else:
         staging.table(node_type).insert(replace_columns(row, {"id": generate_ids(1)}))
     return AffectedCounts(nodes=1)
@@ -151,7 +151,7 @@ def _delete_nodes(
     for edge_type in (catalog.edges[name] for name in statement.cascades):
         types = {"src": edge_type.from_type, "dst": edge_type.to_type}
         ends = tuple(end for end, type_ in types.items() if type_ == node_type.name)
-        edges += _remove_edges(staging, edge_type, AnyOf(ends, nodes))
+        edges += _remove_edges(staging, edge_type, ValueIn(ends, nodes))
     return AffectedCounts(len(nodes), edges)
 
 
@@ -162,7 +162,7 @@ def _delete_edges(
     return AffectedCounts() if condition is None else AffectedCounts(edges=_remove_edges(staging, edge_type, condition))
 
 
-def _remove_edges(staging: StagingArea, edge_type: EdgeType, condition: Compared | AnyOf) -> int:
+def _remove_edges(staging: StagingArea, edge_type: EdgeType, condition: ValueCondition | ValueIn) -> int:
     edges = staging.find_ids(edge_type, condition)
     if len(edges):
         staging.table(edge_type).delete(edges)
@@ -172,14 +172,16 @@ def _remove_edges(staging: StagingArea, edge_type: EdgeType, condition: Compared
 # --------------------------------------------------------------------------------------------- conditions
 
 
-def _to_condition(type_: NodeType | EdgeType, predicate: Predicate, context: ExpressionContext) -> Compared | None:
+def _to_condition(
+    type_: NodeType | EdgeType, predicate: Predicate, context: ExpressionContext
+) -> ValueCondition | None:
     """Return the condition of a ``where``; None if no row can match."""
     assert isinstance(predicate, Compare)
     assert isinstance(predicate.left, PropertyValue)
     column, type_of_property = predicate.left.name, predicate.left.type
     if predicate.operator is ComparisonOperator.EQUAL and isinstance(type_, NodeType) and _equals_id(type_, column):
         column = "id"
-    return comparison(column, type_of_property, predicate.operator, context.evaluate(predicate.right))
+    return compare_column(column, type_of_property, predicate.operator, context.evaluate(predicate.right))
 
 
 def _equals_id(node_type: NodeType, column: str) -> bool:
