@@ -1,4 +1,4 @@
-"""Entities with properties of every type, in memory: as a population, and as the plain evaluator of plans has them.
+"""Entities with properties of every type, in memory: as a entities, and as the plain evaluator of plans has them.
 
 The values are few and awkward, so that they are often equal, nearly equal, or equal only after rounding.
 """
@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from omnigraph.language.query.typed import PropertyValue
+from omnigraph.language.query.typed_tree import PropertyValue
 from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
 from omnigraph.language.values import ConstantValue, parse_date, parse_datetime, round_to_f32
-from omnigraph.read.frames.expressions import EvaluationContext, SearchExpression
+from omnigraph.read.frames.evaluation import EvaluationContext, SearchExpression
 from omnigraph.read.frames.frame import EntityColumn, Frame, Positions
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values, column_of, to_list
@@ -73,7 +73,7 @@ class NoSearch:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A population that is a table in memory."""
+    """A set of entities that is a table in memory."""
 
     rows: pa.Table
     table_key: str = "node:Thing"
@@ -102,9 +102,9 @@ class Things:
 
     @property
     def frame(self) -> Frame:
-        population = loaded(self.entities)
+        entities = loaded(self.entities)
         ends = np.array(self.pairs, np.int64).reshape(-1, 2)
-        bindings = {"a": EntityColumn(population, ends[:, 0].copy()), "b": EntityColumn(population, ends[:, 1].copy())}
+        bindings = {"a": EntityColumn(entities, ends[:, 0].copy()), "b": EntityColumn(entities, ends[:, 1].copy())}
         return Frame(len(ends), bindings, None if self.weights is None else np.array(self.weights, np.int64))
 
     @property

@@ -1,4 +1,4 @@
-"""Populations: positions, ids and properties, of whole tables as they grow and of rows that a query came across."""
+"""Sets of entities: positions, ids and properties of full tables as they grow, and of partial tables."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def ids_in(table: FullTable) -> list[object]:
     return to_list(table.load_column("id"))
 
 
-# --------------------------------------------------------------------------------------------- whole tables
+# --------------------------------------------------------------------------------------------- full tables
 
 
 def test_ids_properties_and_places(graph: Graph, cache: Cache) -> None:
@@ -312,7 +312,7 @@ def test_what_rows_bring_is_not_fetched_again(graph: Graph, scans: Scans) -> Non
 def test_many_rows_are_fetched_in_lists_or_by_one_scan(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, listed: int
 ) -> None:
-    monkeypatch.setattr(entity_sets, "MOST_LISTED", listed)
+    monkeypatch.setattr(entity_sets, "MAX_LISTED_VALUES", listed)
     seen = seen_people(graph)
     seen.intern(rows(NAMES[::-1]))
     assert to_list(seen.take_values("age", np.arange(40))) == list(range(40))[::-1]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.language.query.ast import ComparisonOperator, TextFunction
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     Compare,
     Constant,
     Expression,
@@ -26,12 +26,12 @@ from omnigraph.language.query.typed import (
 )
 from omnigraph.language.types import NUMBERS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue
-from omnigraph.read.frames.expressions import EvaluationContext, SearchExpression
+from omnigraph.read.frames.evaluation import EvaluationContext, SearchExpression
 from omnigraph.read.frames.frame import EntityColumn, Frame
 from omnigraph.read.frames.predicates import evaluate_predicate, to_condition
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.columns import Values
-from omnigraph.storage.filters import MOST_LISTED, AnyOf
+from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueIn
 from tests.language.query.plan import plan_evaluator
 from tests.language.query.plan.plan_evaluator import Entity
 from tests.language.query.query_strategies import fuzzing
@@ -140,7 +140,7 @@ def test_nothing_but_inequality_holds_beside_a_float_that_is_no_number() -> None
 
 
 class Rows:
-    """A population that remembers how many values it was asked for."""
+    """A set of entities that remembers how many values it was asked for."""
 
     table_key = "node:Thing"
 
@@ -166,14 +166,14 @@ REQUEST = EvaluationContext({}, 0, NoSearch())
 
 
 def test_an_entity_of_many_rows_is_asked_about_once() -> None:
-    population = Rows(pa.table({"id": ["x", "y", "z"], "n": pa.array([1, 2, 3], pa.int64())}))
-    frame = Frame(1_000, {"v": EntityColumn(population, np.arange(1_000) % 2)})
+    entities = Rows(pa.table({"id": ["x", "y", "z"], "n": pa.array([1, 2, 3], pa.int64())}))
+    frame = Frame(1_000, {"v": EntityColumn(entities, np.arange(1_000) % 2)})
     integer = ValueType(Scalar.I64)
     mask = evaluate_predicate(
         Compare(PropertyValue("v", "n", integer), ComparisonOperator.GREATER, Constant(1, integer)), frame, REQUEST
     )
     assert mask.tolist() == [False, True] * 500
-    assert population.asked == 2
+    assert entities.asked == 2
 
 
 class Sometimes:
@@ -187,8 +187,8 @@ class Sometimes:
 def test_a_text_predicate_is_answered_by_the_search_also_inside_a_comparison() -> None:
     text, flag = ValueType(Scalar.STRING), ValueType(Scalar.BOOL)
     match = TextMatch(TextFunction.SEARCH, PropertyValue("v", "t", text), Constant("word", text), None, flag)
-    population = Rows(pa.table({"id": ["x", "y", "z"]}))
-    frame = Frame(3, {"v": EntityColumn(population, np.arange(3))})
+    entities = Rows(pa.table({"id": ["x", "y", "z"]}))
+    frame = Frame(3, {"v": EntityColumn(entities, np.arange(3))})
     request = EvaluationContext({}, 0, Sometimes())
     assert evaluate_predicate(match, frame, request).tolist() == [True, False, False]
     assert evaluate_predicate(
@@ -239,10 +239,10 @@ def fixed_comparisons() -> list[Predicate]:
 
 
 def test_lance_decides_what_is_pushed_as_a_mask_does(tmp_path: Path) -> None:
-    population = loaded(everything())
-    table = tables.create(str(tmp_path / "table"), population.rows, "test")
-    ids = cast("list[str]", population.rows["id"].to_pylist())
-    frame = Frame(len(population), {"a": EntityColumn(population, np.arange(len(population)))})
+    entities = loaded(everything())
+    table = tables.create(str(tmp_path / "table"), entities.rows, "test")
+    ids = cast("list[str]", entities.rows["id"].to_pylist())
+    frame = Frame(len(entities), {"a": EntityColumn(entities, np.arange(len(entities)))})
     pushed = 0
     for predicate in fixed_comparisons():
         condition = to_condition(predicate, "a", REQUEST)
@@ -274,7 +274,7 @@ NAME = PropertyValue("a", "name", STRING)
     ],
 )
 def test_what_a_scan_cannot_decide_is_not_pushed(predicate: Predicate) -> None:
-    many = tuple(str(number) for number in range(MOST_LISTED + 1))
+    many = tuple(str(number) for number in range(MAX_LISTED_VALUES + 1))
     assert to_condition(predicate, "a", EvaluationContext({"many": many}, 0, NoSearch())) is None
 
 
@@ -288,7 +288,7 @@ def test_a_list_of_texts_is_pushed_as_a_set(items: Sequence[str] | None) -> None
     if items is None:
         assert condition.sql() == "false"
     else:
-        assert isinstance(condition, AnyOf)
+        assert isinstance(condition, ValueIn)
 
 
 def test_the_time_of_the_request_is_pushed() -> None:

@@ -1,4 +1,4 @@
-"""Steps along edges on frames: by arrays and by lookups the same rows, which are those of the plain evaluator."""
+"""The operators that follow edges: arrays and lookups find the same rows as the plain evaluator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from omnigraph.errors import StorageError
 from omnigraph.graph import Graph
 from omnigraph.language.query.plan.operators import Connect, ConnectEdges, Cross, Expand, ExpandEdges, NodeScan
-from omnigraph.language.query.typed import TraversalDirection
+from omnigraph.language.query.typed_tree import TraversalDirection
 from omnigraph.read.frames import entity_sets
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.entity_sets import PartialTable, QueryTables, Strategy
@@ -25,7 +25,7 @@ from omnigraph.read.match import walk_context
 from omnigraph.read.match.expand import EntityFilter, connect, connect_edges, expand, expand_edges
 from omnigraph.read.match.strategy import EdgeSizes, choose_strategy, edge_walk_of, estimate_lookup
 from omnigraph.read.match.walk_context import load_walk_context
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import table_writes
 from omnigraph.storage.columns import Values, to_list
 from tests.language.query.plan import plan_evaluator
 from tests.read.match.walked_graphs import Links, evaluated, ids_of, new_graph, people, random_graph
@@ -68,24 +68,24 @@ def execute(frame: Frame, plan: Operator, tables: QueryTables, entity_filter: En
             return connect_edges(frame, plan, edges, entity_filter)
 
 
-def reaching(graph: Graph, strategy: Strategy, kept: Cache | None = None) -> QueryTables:
+def open_tables(graph: Graph, strategy: Strategy, kept: Cache | None = None) -> QueryTables:
     return QueryTables(graph.snapshot(), graph.schema.catalog, kept or Cache(2**30), strategy)
 
 
-def scanned(plan: NodeScan | Cross, reach: QueryTables, *, seen: bool = False) -> Frame:
+def scan(plan: NodeScan | Cross, tables: QueryTables, *, partial: bool = False) -> Frame:
     """All nodes that scans find, or all pairs of them."""
     if isinstance(plan, Cross):
         assert isinstance(plan.left, NodeScan)
         assert isinstance(plan.right, NodeScan)
-        left, right = scanned(plan.left, reach, seen=seen), scanned(plan.right, reach, seen=not seen)
+        left, right = scan(plan.left, tables, partial=partial), scan(plan.right, tables, partial=not partial)
         one, other = np.divmod(np.arange(left.num_rows * right.num_rows), right.num_rows)
         return Frame(len(one), {**left.take(one).bindings, **right.take(other).bindings})
-    type_ = reach.catalog.nodes[plan.node_type]
-    whole = reach.full_table_of(type_)
+    type_ = tables.catalog.nodes[plan.node_type]
+    whole = tables.full_table_of(type_)
     every = np.arange(len(whole))
-    if not seen:
+    if not partial:
         return Frame(len(whole), {plan.variable: EntityColumn(whole, every)})
-    rows = PartialTable(reach.snapshot.table(type_.table_key), type_)
+    rows = PartialTable(tables.snapshot.table(type_.table_key), type_)
     # In another order than in the table, so that no position can be taken for another by chance.
     positions = rows.intern(pa.table({"id": whole.take_ids(every[::-1])}))
     return Frame(len(whole), {plan.variable: EntityColumn(rows, positions)})
@@ -110,26 +110,26 @@ def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @STRATEGIES
-@pytest.mark.parametrize("seen", [False, True], ids=["of whole tables", "of seen rows"])
-def test_every_operator_finds_what_the_plan_says(graph: Graph, strategy: Strategy, seen: bool) -> None:
+@pytest.mark.parametrize("partial", [False, True], ids=["full tables", "partial tables"])
+def test_every_operator_finds_what_the_plan_says(graph: Graph, strategy: Strategy, partial: bool) -> None:
     found = 0
     for plan in operators():
         assert isinstance(plan.input, NodeScan | Cross)
-        reach = reaching(graph, strategy)
-        frame = execute(scanned(plan.input, reach, seen=seen), plan, reach)
+        tables = open_tables(graph, strategy)
+        frame = execute(scan(plan.input, tables, partial=partial), plan, tables)
         assert ids_of(frame) == expected(plan, graph), plan
         found += frame.num_rows
     assert found > 1_000
 
 
 def test_lists_of_many_ids_find_each_edge_once(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entity_sets, "MOST_LISTED", 3)
+    monkeypatch.setattr(entity_sets, "MAX_LISTED_VALUES", 3)
     for limit in (3, 1):
-        monkeypatch.setattr(entity_sets, "MOST_LISTED", limit)
+        monkeypatch.setattr(entity_sets, "MAX_LISTED_VALUES", limit)
         for plan in operators():
             assert isinstance(plan.input, NodeScan | Cross)
-            reach = reaching(graph, Strategy.INDEX)
-            assert ids_of(execute(scanned(plan.input, reach), plan, reach)) == expected(plan, graph), plan
+            tables = open_tables(graph, Strategy.INDEX)
+            assert ids_of(execute(scan(plan.input, tables), plan, tables)) == expected(plan, graph), plan
 
 
 @STRATEGIES
@@ -138,10 +138,10 @@ def test_steps_follow_each_other_in_one_query(graph: Graph, strategy: Strategy) 
     second = ExpandEdges(first, "b", "Knows", TraversalDirection.BOTH, "e", (), "c", "Person", ())
     third = Connect(second, "c", "Knows", TraversalDirection.IN, "a", 1, 3)
     fourth = Expand(third, "c", "LivesIn", TraversalDirection.OUT, "home", "City", 1, 1, ())
-    reach = reaching(graph, strategy)
-    frame = scanned(PEOPLE, reach)
+    tables = open_tables(graph, strategy)
+    frame = scan(PEOPLE, tables)
     for plan in (first, second, third, fourth):
-        frame = execute(frame, plan, reach)
+        frame = execute(frame, plan, tables)
     assert frame.num_rows
     assert ids_of(frame) == expected(fourth, graph)
 
@@ -150,41 +150,41 @@ def test_steps_that_change_their_way_in_between(graph: Graph) -> None:
     first = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 1, ())
     second = Expand(first, "b", "Knows", TraversalDirection.IN, "c", "Person", 1, 2, ())
     third = ConnectEdges(second, "c", "Knows", TraversalDirection.OUT, "e", (), "a")
-    for ways in product((Strategy.ARRAYS, Strategy.INDEX), repeat=3):
+    for strategies_tried in product((Strategy.ARRAYS, Strategy.INDEX), repeat=3):
         kept = Cache(2**30)
-        reaches = [reaching(graph, way, kept) for way in ways]
-        frame = scanned(PEOPLE, reaches[0])
-        for plan, reach in zip((first, second, third), reaches, strict=True):
-            frame = execute(frame, plan, reach)
-        assert ids_of(frame) == expected(third, graph), ways
+        all_tables = [open_tables(graph, strategy, kept) for strategy in strategies_tried]
+        frame = scan(PEOPLE, all_tables[0])
+        for plan, tables in zip((first, second, third), all_tables, strict=True):
+            frame = execute(frame, plan, tables)
+        assert ids_of(frame) == expected(third, graph), strategies_tried
 
 
 @STRATEGIES
 def test_only_what_is_kept_is_reached_and_asked_about_once(graph: Graph, strategy: Strategy) -> None:
     asked: list[tuple[str, list[object]]] = []
 
-    def keep(population: EntitySet, positions: Positions) -> Mask:
-        ids = to_list(_texts(population.take_ids(positions)))
-        asked.append((population.table_key, ids))
-        if population.table_key.startswith("edge:"):
+    def passes(entities: EntitySet, positions: Positions) -> Mask:
+        ids = to_list(_texts(entities.take_ids(positions)))
+        asked.append((entities.table_key, ids))
+        if entities.table_key.startswith("edge:"):
             return np.array([str(id_) > "0" for id_ in ids], np.bool_)
         return np.array([id_ in {"p1", "p2", "p5"} for id_ in ids], np.bool_)
 
     plan = ExpandEdges(PEOPLE, "a", "Knows", TraversalDirection.OUT, "e", (), "b", "Person", ())
-    reach = reaching(graph, strategy)
-    frame = execute(scanned(PEOPLE, reach), plan, reach, keep)
+    tables = open_tables(graph, strategy)
+    frame = execute(scan(PEOPLE, tables), plan, tables, passes)
     assert ids_of(frame) == [row for row in expected(plan, graph) if dict(row)["b"] in {"p1", "p2", "p5"}]
     assert [key for key, _ in asked] == ["edge:Knows", "node:Person"]
     assert all(len(set(ids)) == len(ids) for _, ids in asked)
     walked = Expand(PEOPLE, "a", "Knows", TraversalDirection.BOTH, "b", "Person", 1, 3, ())
-    frame = execute(scanned(PEOPLE, reach), walked, reach, keep)
+    frame = execute(scan(PEOPLE, tables), walked, tables, passes)
     assert ids_of(frame) == [row for row in expected(walked, graph) if dict(row)["b"] in {"p1", "p2", "p5"}]
     between = ConnectEdges(PAIRS, "a", "Knows", TraversalDirection.OUT, "e", (), "b")
 
     def none(_: EntitySet, positions: Positions) -> Mask:
         return np.zeros(len(positions), np.bool_)
 
-    assert execute(scanned(PAIRS, reach), between, reach, none).num_rows == 0
+    assert execute(scan(PAIRS, tables), between, tables, none).num_rows == 0
 
 
 def _texts(ids: pa.StringArray) -> Values:
@@ -194,10 +194,10 @@ def _texts(ids: pa.StringArray) -> Values:
 @STRATEGIES
 def test_rows_keep_their_weights_and_tags(graph: Graph, strategy: Strategy) -> None:
     plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 2, ())
-    reach = reaching(graph, strategy)
-    plain = scanned(PEOPLE, reach)
+    tables = open_tables(graph, strategy)
+    plain = scan(PEOPLE, tables)
     numbers = np.arange(plain.num_rows)
-    frame = execute(Frame(plain.num_rows, plain.bindings, weights=numbers + 1, tags=numbers), plan, reach)
+    frame = execute(Frame(plain.num_rows, plain.bindings, weights=numbers + 1, tags=numbers), plan, tables)
     assert frame.tags is not None
     assert frame.weights is not None
     assert frame.tags.tolist() == frame.bindings["a"].positions.tolist()
@@ -208,8 +208,8 @@ def test_rows_keep_their_weights_and_tags(graph: Graph, strategy: Strategy) -> N
 def test_properties_of_what_was_reached(graph: Graph, strategy: Strategy) -> None:
     ages = {row["id"]: row["age"] for row in plan_rows(graph)}
     plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 1, ())
-    reach = reaching(graph, strategy)
-    found = execute(scanned(PEOPLE, reach), plan, reach).bindings["b"]
+    tables = open_tables(graph, strategy)
+    found = execute(scan(PEOPLE, tables), plan, tables).bindings["b"]
     assert to_list(found.entities.take_values("age", found.positions)) == [
         ages[id_] for id_ in to_list(_texts(found.entities.take_ids(found.positions)))
     ]
@@ -228,8 +228,8 @@ def test_a_graph_without_edges_and_one_without_rows(tmp_path: Path, strategy: St
             graph.load(nodes={"Person": people(names), "City": pa.table({"name": ["here"]})})
         for plan in operators():
             assert isinstance(plan.input, NodeScan | Cross)
-            reach = reaching(graph, strategy)
-            assert execute(scanned(plan.input, reach), plan, reach).num_rows == 0
+            tables = open_tables(graph, strategy)
+            assert execute(scan(plan.input, tables), plan, tables).num_rows == 0
 
 
 @STRATEGIES
@@ -242,8 +242,8 @@ def test_branches_and_the_past_are_walked_as_they_are(tmp_path: Path, strategy: 
     graph.load(edges={"Knows": Links([("p10", "p11"), ("p11", "p0")]).table()})
     graph.mutate('query gone() { delete Person where name = "p3" }', branch="side")
     for snapshot in (graph.snapshot(), graph.snapshot("side"), graph.snapshot(at=old.id)):
-        reach = QueryTables(snapshot, graph.schema.catalog, kept, strategy)
-        found = ids_of(execute(scanned(PEOPLE, reach), plan, reach))
+        tables = QueryTables(snapshot, graph.schema.catalog, kept, strategy)
+        found = ids_of(execute(scan(PEOPLE, tables), plan, tables))
         if snapshot.branch == "side":
             assert found != before
             assert all("p3" not in dict(row).values() for row in found)
@@ -290,9 +290,9 @@ def test_a_search_that_widens_goes_over_to_arrays(graph: Graph, monkeypatch: pyt
     monkeypatch.setattr(strategies, "_SECONDS_PER_BUILT_NODE", 0.0)
     monkeypatch.setattr(strategies, "_SECONDS_PER_SCANNED_EDGE", 0.0)
     plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 4, ())
-    reach = reaching(graph, Strategy.AUTO)
-    frame = scanned(PEOPLE, reach).take(np.array([0]))
-    found = execute(frame, plan, reach)
+    tables = open_tables(graph, Strategy.AUTO)
+    frame = scan(PEOPLE, tables).take(np.array([0]))
+    found = execute(frame, plan, tables)
     assert len(lists) == 1
     assert ids_of(found) == [row for row in expected(plan, graph) if dict(row)["a"] == "p0"]
     assert not isinstance(found.bindings["b"].entities, PartialTable)
@@ -303,18 +303,18 @@ def test_a_search_that_widens_goes_over_to_arrays(graph: Graph, monkeypatch: pyt
 
 @pytest.mark.parametrize("end", ["from", "to"])
 def test_an_edge_to_nowhere_is_an_error_by_arrays(tmp_path: Path, end: str) -> None:
-    reach = dangling(tmp_path, end, Strategy.ARRAYS)
+    tables = dangling(tmp_path, end, Strategy.ARRAYS)
     plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 1, ())
     with pytest.raises(
         StorageError, match=r"1 edges of 'Knows' have a (src|dst) that is no row of node:Person, 'gone'"
     ):
-        execute(scanned(PEOPLE, reach), plan, reach)
+        execute(scan(PEOPLE, tables), plan, tables)
 
 
 def test_an_edge_to_nowhere_is_an_error_by_lookups_as_soon_as_something_is_asked_of_it(tmp_path: Path) -> None:
-    reach = dangling(tmp_path, "to", Strategy.INDEX)
+    tables = dangling(tmp_path, "to", Strategy.INDEX)
     plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 1, ())
-    found = execute(scanned(PEOPLE, reach), plan, reach).bindings["b"]
+    found = execute(scan(PEOPLE, tables), plan, tables).bindings["b"]
     with pytest.raises(StorageError, match="node:Person has no row 'gone'"):
         found.entities.take_values("age", found.positions)
 
@@ -326,9 +326,9 @@ def dangling(folder: Path, end: str, strategy: Strategy) -> QueryTables:
     table = graph.snapshot().table("Knows")
     ends = {"from": "p0", "to": "p1", end: "gone"}
     row = {"id": "e9", "src": ends["from"], "dst": ends["to"], "since": None}
-    staged = tables.append(table, pa.Table.from_pylist([row], schema=table.schema))
+    staged = table_writes.append(table, pa.Table.from_pylist([row], schema=table.schema))
     assert staged is not None
-    moved = tables.commit(table, staged, "op")
+    moved = table_writes.commit(table, staged, "op")
     snapshot = graph.snapshot()
     pins = {**snapshot.pins, "edge:Knows": replace(snapshot.pins["edge:Knows"], version=moved.version)}
     return QueryTables(replace(snapshot, pins=pins), graph.schema.catalog, Cache(2**30), strategy)

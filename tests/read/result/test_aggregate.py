@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.language.query.ast import AggregateFunction
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     Aggregate,
     Constant,
     Expression,
@@ -25,7 +25,7 @@ from omnigraph.language.query.typed import (
 )
 from omnigraph.language.types import FLOATS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue
-from omnigraph.read.frames.expressions import EvaluationContext
+from omnigraph.read.frames.evaluation import EvaluationContext
 from omnigraph.read.frames.frame import EntityColumn, Frame
 from omnigraph.read.result.aggregate import group_rows
 from omnigraph.storage.columns import column_of
@@ -149,7 +149,7 @@ def test_counts_beyond_what_floats_hold_are_exact() -> None:
 
 
 class Watched(Loaded):
-    """A population that remembers how many values it was asked for."""
+    """A set of entities that remembers how many values it was asked for."""
 
     asked: list[tuple[str, int]] = []  # noqa: RUF012  one for all, emptied by the test
 
@@ -163,8 +163,8 @@ class Watched(Loaded):
 @pytest.mark.parametrize("distinct", [False, True])
 def test_a_key_is_read_once_for_each_entity_and_each_group(distinct: bool) -> None:
     Watched.asked.clear()
-    population = Watched(pa.table({"id": list("abcdef"), "name": ["x", "y", "x", "y", "x", "y"]}))
-    frame = Frame(6_000, {"v": EntityColumn(population, np.arange(6_000) % 4)})
+    entities = Watched(pa.table({"id": list("abcdef"), "name": ["x", "y", "x", "y", "x", "y"]}))
+    frame = Frame(6_000, {"v": EntityColumn(entities, np.arange(6_000) % 4)})
     name = PropertyValue("v", "name", STRING)
     counted = aggregate_of(COUNT, Identity("v", STRING), distinct=distinct)
     table = group_rows(frame, columns_of([name, counted]), EvaluationContext({}, 0, NoSearch()))
@@ -175,8 +175,8 @@ def test_a_key_is_read_once_for_each_entity_and_each_group(distinct: bool) -> No
 
 def test_properties_of_a_node_that_is_a_key_itself_are_read_for_the_groups_only() -> None:
     Watched.asked.clear()
-    population = Watched(pa.table({"id": ["a", "b"], "name": ["x", "x"]}))
-    frame = Frame(10, {"v": EntityColumn(population, np.arange(10) % 2)})
+    entities = Watched(pa.table({"id": ["a", "b"], "name": ["x", "x"]}))
+    frame = Frame(10, {"v": EntityColumn(entities, np.arange(10) % 2)})
     columns = columns_of(
         [
             Identity("v", STRING),
@@ -191,10 +191,10 @@ def test_properties_of_a_node_that_is_a_key_itself_are_read_for_the_groups_only(
 
 def test_the_columns_have_the_types_of_the_language_also_without_rows() -> None:
     texts, integers = ValueType(Scalar.STRING, nullable=True), ValueType(Scalar.U32, nullable=True)
-    population = Loaded(
+    entities = Loaded(
         pa.table({"id": pa.array([], pa.string()), "s": pa.array([], pa.string()), "n": pa.array([], pa.uint32())})
     )
-    frame = Frame(0, {"v": EntityColumn(population, np.zeros(0, np.int64))})
+    frame = Frame(0, {"v": EntityColumn(entities, np.zeros(0, np.int64))})
     text, number = PropertyValue("v", "s", texts), PropertyValue("v", "n", integers)
     arguments = [(COUNT, text), (SUM, number), (AVG, number), (MIN, number), (MAX, text)]
     aggregated = [aggregate_of(function, argument) for function, argument in arguments]

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.language.query.plan.operators import ByRank, Outer, Sort
-from omnigraph.language.query.typed import ColumnValue, Expression, Identity, PropertyValue, TypedOrderKey
+from omnigraph.language.query.typed_tree import ColumnValue, Expression, Identity, PropertyValue, TypedOrderKey
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.read.frames.expressions import EvaluationContext
+from omnigraph.read.frames.evaluation import EvaluationContext
 from omnigraph.read.frames.frame import EntityColumn, Frame, Positions
 from omnigraph.read.result.order import sort_groups, sort_rows
 from omnigraph.storage.columns import Values
@@ -60,10 +60,10 @@ def test_groups_are_sorted_by_their_columns(given_things: Things, keys: list[Typ
 
 
 def test_ranks_come_first_where_there_is_a_ranking() -> None:
-    population = Loaded(pa.table({"id": ["x", "y", "z"], "n": pa.array([3, 1, 2], pa.int64())}))
+    entities = Loaded(pa.table({"id": ["x", "y", "z"], "n": pa.array([3, 1, 2], pa.int64())}))
     number = TypedOrderKey(PropertyValue("v", "n", ValueType(Scalar.I64)), descending=False)
     ranks = np.array([1, 1, 0], np.int64)
-    frame = Frame(3, {"v": EntityColumn(population, np.arange(3))}, ranks=ranks)
+    frame = Frame(3, {"v": EntityColumn(entities, np.arange(3))}, ranks=ranks)
     rows: list[Row] = [
         {RANK: int(rank), "n": n, "row": row} for row, (rank, n) in enumerate(zip(ranks, [3, 1, 2], strict=True))
     ]
@@ -74,14 +74,14 @@ def test_ranks_come_first_where_there_is_a_ranking() -> None:
 def sorted_by(values: Values, type_: ValueType) -> list[int]:
     """The rows of a column in order; the ids run against the rows."""
     ids = [f"{number:05}" for number in reversed(range(len(values)))]
-    population = AsGiven(pa.table({"id": ids}), values)
-    frame = Frame(len(values), {"v": EntityColumn(population, np.arange(len(values)))})
+    entities = AsGiven(pa.table({"id": ids}), values)
+    frame = Frame(len(values), {"v": EntityColumn(entities, np.arange(len(values)))})
     return sort_rows(frame, [TypedOrderKey(PropertyValue("v", "p", type_), descending=False)], ("v",), REQUEST).tolist()
 
 
 @dataclass(frozen=True, slots=True)
 class AsGiven(Loaded):
-    """A population whose one column comes as it is, all of it in order."""
+    """A set of entities whose one column comes as it is, all of it in order."""
 
     table_key: str = field(init=False, default="node:Thing")
     column: Values = field(default_factory=lambda: pa.array([], pa.string()))
@@ -105,7 +105,7 @@ def test_nulls_are_tied_whatever_bytes_lie_below_them() -> None:
 # --------------------------------------------------------------------------------------------- many rows
 
 
-def population_of(texts: Sequence[str | None]) -> Loaded:
+def entities_of(texts: Sequence[str | None]) -> Loaded:
     ids = [f"{number:05}" for number in range(len(texts))]
     return Loaded(pa.table({"id": ids, "t": pa.array(texts, pa.string())}))
 
@@ -124,7 +124,7 @@ def test_many_texts_are_sorted_by_their_bytes(length: int, limit: int | None) ->
     parts = [*TEXTS, None]
     stems = ["".join(chance.choices("ab\0é", k=length)) for _ in range(300)]
     texts = [None if (end := chance.choice(parts)) is None else chance.choice(stems) + end for _ in range(3_000)]
-    frame = Frame(len(texts), {"v": EntityColumn(population_of(texts), np.arange(len(texts)))})
+    frame = Frame(len(texts), {"v": EntityColumn(entities_of(texts), np.arange(len(texts)))})
     found = sort_rows(frame, [TypedOrderKey(TEXT, descending=False)], ("v",), REQUEST, limit)
     expected = sorted(null_first(texts, np.arange(len(texts))))
     assert null_first(texts, found) == expected[:limit]
@@ -132,8 +132,8 @@ def test_many_texts_are_sorted_by_their_bytes(length: int, limit: int | None) ->
 
 def test_texts_that_many_rows_share_are_compared_once_for_each_entity() -> None:
     texts = [*TEXTS, None]
-    population = population_of(texts)
-    frame = Frame(5_000, {"v": EntityColumn(population, np.arange(5_000) * 7 % len(texts))})
+    entities = entities_of(texts)
+    frame = Frame(5_000, {"v": EntityColumn(entities, np.arange(5_000) * 7 % len(texts))})
     positions = frame.bindings["v"].positions
     found = sort_rows(frame, [TypedOrderKey(TEXT, descending=True)], ("v",), REQUEST)
     expected = sorted(range(5_000), key=lambda row: int(positions[row]))
@@ -145,7 +145,7 @@ def test_texts_that_many_rows_share_are_compared_once_for_each_entity() -> None:
 
 
 class Counting(Loaded):
-    """A population that remembers how many ids it was asked for."""
+    """A set of entities that remembers how many ids it was asked for."""
 
     asked: list[int] = []  # noqa: RUF012  one for all, emptied by the test
 
@@ -157,8 +157,8 @@ class Counting(Loaded):
 def sorted_numbers(numbers: Values, limit: int | None) -> list[int]:
     Counting.asked.clear()
     ids = [f"{number:05}" for number in reversed(range(len(numbers)))]
-    population = Counting(pa.Table.from_arrays([pa.array(ids), numbers], names=["id", "n"]))
-    frame = Frame(len(numbers), {"v": EntityColumn(population, np.arange(len(numbers)))})
+    entities = Counting(pa.Table.from_arrays([pa.array(ids), numbers], names=["id", "n"]))
+    frame = Frame(len(numbers), {"v": EntityColumn(entities, np.arange(len(numbers)))})
     key = TypedOrderKey(PropertyValue("v", "n", ValueType(Scalar.I64, nullable=True)), descending=False)
     return sort_rows(frame, [key], ("v",), REQUEST, limit).tolist()
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from omnigraph.errors import ParameterError, Unsupported
 from omnigraph.language.values import parse_date, parse_datetime, round_to_f32
 from omnigraph.manifest.history import Commit
-from omnigraph.read.result.result import Result
+from omnigraph.read.result.query_result import Result
 from omnigraph.storage.arrow_schema import arrow_values
 from tests.language.query.query_strategies import fuzzing
 from tests.read.random_entities import PROPERTIES, Things, loaded, things

@@ -16,7 +16,7 @@ from omnigraph.read.frames.entity_sets import (
     lookup_rows,
     open_full_table,
 )
-from omnigraph.read.frames.expressions import (
+from omnigraph.read.frames.evaluation import (
     EvaluationContext,
     QueryConstant,
     arrow_type_of,

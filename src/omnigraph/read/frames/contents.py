@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.cache import Cache
-from omnigraph.storage.fragments import Fragment, fragments_of
+from omnigraph.storage.fragments import TableFragment, list_fragments
 from omnigraph.storage.staging import IndexKind
 from omnigraph.storage.table import Table
 
@@ -92,12 +92,12 @@ def read_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableCont
 
 
 def _read_table(table_key: str, table: Table) -> TableContents:
-    parts = tuple(_to_contents(fragment) for fragment in fragments_of(table))
+    parts = tuple(_to_contents(fragment) for fragment in list_fragments(table))
     columns = tuple(f"{column.name} {column.type}" for column in cast("list[pa.Field[pa.DataType]]", table.schema))
     indexed = {index.columns[0] for index in table.indexes().values() if index.kind == IndexKind.BTREE}
     return TableContents(table_key, columns, parts, frozenset(indexed))
 
 
-def _to_contents(fragment: Fragment) -> FragmentContents:
+def _to_contents(fragment: TableFragment) -> FragmentContents:
     deletions = () if fragment.deletions is None else (fragment.deletions,)
     return FragmentContents(fragment.id, (*fragment.files, *deletions), fragment.num_rows)

@@ -23,8 +23,8 @@ from omnigraph.read.frames.contents import TableContents, read_contents
 from omnigraph.read.frames.frame import Positions
 from omnigraph.read.frames.lookup import ChunkedValues, SortedTexts, find_positions, sort_texts
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, absent, column_of, is_among
-from omnigraph.storage.filters import MOST_LISTED, AnyOf
+from omnigraph.storage.columns import Values, column_of, is_among, make_nulls
+from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueIn
 from omnigraph.storage.lagging_columns import fill_missing_column
 from omnigraph.storage.lance_internals import translated
 from omnigraph.storage.table import Table
@@ -254,7 +254,7 @@ def _single_key_column(type_: NodeType | EdgeType) -> str | None:
 
 
 def _empty_column(type_: pa.DataType) -> Values:
-    return absent(0, type_)
+    return make_nulls(0, type_)
 
 
 def _cast(values: Values, type_: pa.DataType) -> Values:
@@ -367,12 +367,12 @@ def lookup_rows(table: Table, among: Sequence[str], values: Values, columns: Seq
 
     Texts are looked up in lists. A row that has texts of two lists is returned twice.
     """
-    if len(values) > 10 * MOST_LISTED:
+    if len(values) > 10 * MAX_LISTED_VALUES:
         whole = table.scan(list(dict.fromkeys((*columns, *among)))).read_all()
         masks = [is_among(column_of(whole, column), values) for column in among]
         return whole.filter(_or_masks(masks)).select(list(columns))
-    lists = [values.slice(begin, MOST_LISTED) for begin in range(0, len(values), MOST_LISTED)]
-    filters = [AnyOf(tuple(among), cast("pa.StringArray", each)).sql() for each in lists]
+    lists = [values.slice(begin, MAX_LISTED_VALUES) for begin in range(0, len(values), MAX_LISTED_VALUES)]
+    filters = [ValueIn(tuple(among), cast("pa.StringArray", each)).sql() for each in lists]
     found = [table.scan(list(columns), filter=each).read_all() for each in filters]
     return pa.concat_tables(found) if found else table.schema.empty_table().select(list(columns))
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.storage.columns import Values, value_codes
+from omnigraph.storage.columns import Values, encode_values
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 """Positions in a set of entities, or row numbers of a frame."""
@@ -127,7 +127,7 @@ def _number_codes(codes: Positions) -> tuple[Positions, Positions]:
     """Number the distinct codes of one column, without sorting, which would be far slower."""
     size = int(codes.max(initial=0)) + 1
     if size > _DENSE * (len(codes) + 1):
-        return _number_codes(value_codes(cast("Values", pa.array(codes))))
+        return _number_codes(encode_values(cast("Values", pa.array(codes))))
     row_of = np.full(size, -1, np.int64)
     # Assigned in reverse, so that the first row of each code remains.
     row_of[codes[::-1]] = np.arange(len(codes))[::-1]

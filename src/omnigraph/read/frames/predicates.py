@@ -27,11 +27,11 @@ from omnigraph.language.query import (
 from omnigraph.language.query.plan import variables_of
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
-from omnigraph.read.frames.expressions import EvaluationContext, QueryConstant, evaluate, evaluate_constant
+from omnigraph.read.frames.evaluation import EvaluationContext, QueryConstant, evaluate, evaluate_constant
 from omnigraph.read.frames.frame import EntityColumn, Frame, Mask, Positions
 from omnigraph.storage.arrow_schema import arrow_values
-from omnigraph.storage.columns import Values, column_of, compute, is_among, normalize_zero, to_list, truths
-from omnigraph.storage.filters import AnyOf, Compared, Condition, Either, comparison
+from omnigraph.storage.columns import Values, column_of, compute, is_among, normalize_zero, to_bool_array, to_list
+from omnigraph.storage.filters import AnyCondition, Condition, ValueCondition, ValueIn, compare_column
 
 _Numbers: TypeAlias = npt.NDArray[np.int64 | np.uint64 | np.float64]
 _Signs: TypeAlias = npt.NDArray[np.int8]
@@ -67,7 +67,7 @@ def _evaluate_by_row(predicate: Predicate, frame: Frame, evaluation: EvaluationC
         case IsNull():
             return _is_null(predicate.operand, frame, evaluation) != predicate.negated
         case TextMatch():
-            return truths(evaluate(predicate, frame, evaluation))
+            return to_bool_array(evaluate(predicate, frame, evaluation))
         case Compare(left, operator, right):
             if isinstance(left, QueryConstant) and isinstance(right, QueryConstant):
                 found = _compare_constants(
@@ -87,7 +87,7 @@ def _evaluate_by_row(predicate: Predicate, frame: Frame, evaluation: EvaluationC
 def _is_null(operand: Expression, frame: Frame, evaluation: EvaluationContext) -> Mask:
     if isinstance(operand, QueryConstant):
         return np.full(frame.num_rows, evaluate_constant(operand, evaluation) is None)
-    return truths(compute("is_null", evaluate(operand, frame, evaluation)))
+    return to_bool_array(compute("is_null", evaluate(operand, frame, evaluation)))
 
 
 # --------------------------------------------------------------------------------------------- pushed into a scan
@@ -105,19 +105,19 @@ def to_condition(predicate: Predicate, variable: str, evaluation: EvaluationCont
 def _convert(predicate: Predicate, variable: str, evaluation: EvaluationContext) -> Condition | None:
     match predicate:
         case IsNull(PropertyValue(of, name, type_), negated=True) if of == variable:
-            return Compared(name, type_, None)
+            return ValueCondition(name, type_, None)
         case Compare(PropertyValue(of, name, type_), operator, right) if of == variable and isinstance(
             right, QueryConstant
         ):
             if operator not in _MIRRORED:
                 return None
-            return comparison(name, type_, operator, evaluate_constant(right, evaluation)) or Either(name)
+            return compare_column(name, type_, operator, evaluate_constant(right, evaluation)) or AnyCondition(name)
         case Compare(left, operator, PropertyValue(of, name, type_)) if of == variable and isinstance(
             left, QueryConstant
         ):
             value = evaluate_constant(left, evaluation)
             if operator in _MIRRORED:
-                return comparison(name, type_, _MIRRORED[operator], value) or Either(name)
+                return compare_column(name, type_, _MIRRORED[operator], value) or AnyCondition(name)
             return _to_membership(name, type_, value) if left.type.is_list else None
         case _:
             return None
@@ -126,10 +126,10 @@ def _convert(predicate: Predicate, variable: str, evaluation: EvaluationContext)
 def _to_membership(column: str, type_: ValueType, items: ConstantValue) -> Condition:
     """The condition that the column equals one of the items of a list."""
     if items is None:
-        return Either(column)
+        return AnyCondition(column)
     if type_.scalar is Scalar.STRING:
-        return AnyOf((column,), pa.array(cast("tuple[str, ...]", items), pa.string()))
-    return Either(column, tuple(_equalities(column, type_, items)))
+        return ValueIn((column,), pa.array(cast("tuple[str, ...]", items), pa.string()))
+    return AnyCondition(column, tuple(_equalities(column, type_, items)))
 
 
 # --------------------------------------------------------------------------------------------- one side fixed
@@ -173,12 +173,14 @@ def _compare_column_with_value(
             rows[_compare_column_with_value(items, type_.item, ComparisonOperator.EQUAL, value)], len(values)
         )
     if operator in _TEXT_KERNELS:
-        return truths(compute(_TEXT_KERNELS[operator], values, options=pc.MatchSubstringOptions(cast(str, value))))
-    condition = comparison(_COLUMN, type_, operator, value)
+        return to_bool_array(
+            compute(_TEXT_KERNELS[operator], values, options=pc.MatchSubstringOptions(cast(str, value)))
+        )
+    condition = compare_column(_COLUMN, type_, operator, value)
     if condition is None:
         return np.zeros(len(values), np.bool_)
     mask = condition.mask(pa.table({_COLUMN: values}))
-    return truths(column_of(pa.table({_COLUMN: mask}), _COLUMN))
+    return to_bool_array(column_of(pa.table({_COLUMN: mask}), _COLUMN))
 
 
 def _compare_value_with_column(
@@ -190,16 +192,16 @@ def _compare_value_with_column(
     if isinstance(value, tuple):
         found = [equation.value for equation in _equalities(_COLUMN, type_, value)]
         members = normalize_zero(arrow_values(type_, found))
-        return truths(cast("Values", is_among(normalize_zero(values), members)))
+        return to_bool_array(cast("Values", is_among(normalize_zero(values), members)))
     if operator in _TEXT_KERNELS:
         return _match_texts(cast("Values", pa.repeat(pa.scalar(value, pa.string()), len(values))), operator, values)
     return _compare_column_with_value(values, type_, _MIRRORED[operator], value)
 
 
-def _equalities(column: str, type_: ValueType, items: ConstantValue) -> Iterator[Compared]:
+def _equalities(column: str, type_: ValueType, items: ConstantValue) -> Iterator[ValueCondition]:
     """Yield an equality for each item of a list, except for items that the column can never hold."""
     for item in cast("tuple[ConstantValue, ...]", items):
-        equation = comparison(column, type_, ComparisonOperator.EQUAL, item)
+        equation = compare_column(column, type_, ComparisonOperator.EQUAL, item)
         if equation is not None:
             yield equation
 
@@ -232,7 +234,7 @@ def _mark_rows(rows: Positions, count: int) -> Mask:
 
 
 def _match_texts(left: Values, operator: ComparisonOperator, right: Values) -> Mask:
-    known = truths(compute("and", compute("is_valid", left), compute("is_valid", right)))
+    known = to_bool_array(compute("and", compute("is_valid", left), compute("is_valid", right)))
     rows = np.flatnonzero(known)
     # Arrow matches a column with one text only, and NumPy cuts texts at the character 0.
     found = map(_PYTHON_OPERATORS[operator], to_list(left.take(rows)), to_list(right.take(rows)))
@@ -242,13 +244,13 @@ def _match_texts(left: Values, operator: ComparisonOperator, right: Values) -> M
 
 def _compare_values(left: Values, operator: ComparisonOperator, right: Values) -> Mask:
     if left.type.equals(right.type):
-        return truths(compute(_KERNELS[operator], left, right))
+        return to_bool_array(compute(_KERNELS[operator], left, right))
     common = _common_type(left.type, right.type)
     if common is not None:
-        return truths(compute(_KERNELS[operator], left.cast(common), right.cast(common)))
+        return to_bool_array(compute(_KERNELS[operator], left.cast(common), right.cast(common)))
     if not _is_order_of_signs(left.type, right.type):
         return _compare_values(right, _MIRRORED[operator], left)
-    known = truths(compute("and", compute("is_valid", left), compute("is_valid", right)))
+    known = to_bool_array(compute("and", compute("is_valid", left), compute("is_valid", right)))
     return known & _SIGN_TESTS[operator](_signs(_numbers(left), _numbers(right)))
 
 

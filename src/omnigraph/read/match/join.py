@@ -14,7 +14,7 @@ from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, Positions, concat_frames, evaluate, evaluate_predicate
 from omnigraph.read.match.counting import check_countable, multiply_rows, weights_of
 from omnigraph.read.match.liveness import StepPlan, all_bound_variables
-from omnigraph.storage.columns import Values, value_codes
+from omnigraph.storage.columns import Values, encode_values
 
 _LARGEST_PRODUCT: Final = 2**31
 _PAIRS_AT_ONCE: Final = 1_000_000
@@ -91,7 +91,7 @@ def _multiply_weights(one: Frame, other: Frame) -> Positions | None:
 
 def _find_equal_pairs(left: Values, right: Values) -> tuple[Positions, Positions]:
     """Return all pairs of rows of two columns that hold the same value. Null equals nothing."""
-    codes = value_codes(pa.concat_arrays([left, right]))
+    codes = encode_values(pa.concat_arrays([left, right]))
     ours, theirs = codes[: len(left)], codes[len(left) :]
     order = np.argsort(theirs, kind="stable")
     arranged = theirs[order]

@@ -33,8 +33,8 @@ from omnigraph.read.frames import (
     to_condition,
 )
 from omnigraph.storage.arrow_schema import arrow_type
-from omnigraph.storage.columns import column_of, truths
-from omnigraph.storage.filters import AnyOf, Compared, Condition
+from omnigraph.storage.columns import column_of, to_bool_array
+from omnigraph.storage.filters import Condition, ValueCondition, ValueIn
 
 _KEY_IS_ID: Final = frozenset({Scalar.STRING, Scalar.BOOL}) | INTEGERS
 """Every release has written keys of these types into the id in the same way."""
@@ -47,7 +47,7 @@ def execute_scan(plan: NodeScan, context: QueryContext) -> Frame:
     type_ = context.catalog.nodes[plan.node_type]
     pushed, rest = _split_predicates(plan, context, type_)
     texts = [predicate for predicate in rest if isinstance(predicate, TextMatch)]
-    pushed += [AnyOf(("id",), context.search.find_matching_ids(text, type_.table_key)) for text in texts]
+    pushed += [ValueIn(("id",), context.search.find_matching_ids(text, type_.table_key)) for text in texts]
     rest = [predicate for predicate in rest if not isinstance(predicate, TextMatch)]
     is_pushed = _should_push_down(pushed, type_, context)
     context.recorder.record_access_path(_name_access(pushed, type_, context, is_pushed=is_pushed))
@@ -91,13 +91,13 @@ def _split_predicates(
 
 def _to_id_condition(condition: Condition, type_: NodeType) -> list[Condition]:
     """Return the condition on the id that follows from an equality with the key, because ids have an index."""
-    if not isinstance(condition, Compared) or condition.operator is not ComparisonOperator.EQUAL:
+    if not isinstance(condition, ValueCondition) or condition.operator is not ComparisonOperator.EQUAL:
         return []
     if type_.key != (condition.column,) or condition.type.scalar not in _KEY_IS_ID:
         return []
     value = condition.value
     text = value if isinstance(value, str) else str(value).lower()
-    return [AnyOf(("id",), pa.array([text], pa.string()))]
+    return [ValueIn(("id",), pa.array([text], pa.string()))]
 
 
 def _should_push_down(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> bool:
@@ -145,12 +145,12 @@ def _filter_in_memory(conditions: Sequence[Condition], nodes: FullTable) -> Posi
         if not _is_id_condition(condition):
             rows = pa.table({column: nodes.take_values(column, positions) for column in condition.columns})
             mask = pa.table({"mask": condition.mask(rows)})
-            positions = positions[truths(column_of(mask, "mask"))]
+            positions = positions[to_bool_array(column_of(mask, "mask"))]
     return positions
 
 
-def _is_id_condition(condition: Condition) -> TypeGuard[AnyOf]:
-    return isinstance(condition, AnyOf) and condition.columns == ("id",)
+def _is_id_condition(condition: Condition) -> TypeGuard[ValueIn]:
+    return isinstance(condition, ValueIn) and condition.columns == ("id",)
 
 
 def _intersect_ids(ids: Sequence[pa.StringArray], nodes: FullTable) -> Positions:

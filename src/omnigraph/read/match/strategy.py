@@ -14,7 +14,7 @@ from omnigraph.language.query.plan import Connect, ConnectEdges, Expand, ExpandE
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.read.frames import QueryTables, SkiRental, Strategy, read_contents
 from omnigraph.read.match.topology import is_adjacency_loaded
-from omnigraph.storage.filters import MOST_LISTED
+from omnigraph.storage.filters import MAX_LISTED_VALUES
 
 _LOOKUP_SECONDS: Final = 1.2e-3
 """For each list of ids that is looked up."""
@@ -88,7 +88,7 @@ def choose_strategy(
 
 def estimate_lookup(frontier_rows: float, sizes: EdgeSizes, *, indexed: bool) -> float:
     """Estimate the seconds that it takes to look up the edges of some nodes."""
-    lists = -(-frontier_rows // MOST_LISTED)
+    lists = -(-frontier_rows // MAX_LISTED_VALUES)
     seconds_per_list = _LOOKUP_SECONDS + (0 if indexed else sizes.edges * _SECONDS_PER_SCANNED_EDGE)
     return lists * seconds_per_list + frontier_rows * sizes.degree * _SECONDS_PER_FOUND_EDGE
 

@@ -1,7 +1,7 @@
 """Turn the rows of a match into the result of a query: group, sort, limit, evaluate columns."""
 
 from omnigraph.read.result.assemble import execute_read, output_schema
-from omnigraph.read.result.result import Result
+from omnigraph.read.result.query_result import Result
 
 __all__ = [
     "Result",

@@ -20,7 +20,7 @@ from omnigraph.language.query import Aggregate, AggregateFunction, Expression, I
 from omnigraph.language.query.plan import variables_of
 from omnigraph.read.frames import EvaluationContext, Frame, Mask, Positions, arrow_type_of, evaluate, number_tuples
 from omnigraph.read.match import count_by_position
-from omnigraph.storage.columns import Values, column_of, compute, places, value_codes
+from omnigraph.storage.columns import Values, column_of, compute, encode_values, find_true
 
 _LARGEST_EXACT_FLOAT: Final = 2**53
 """Integers up to this are floats without loss."""
@@ -90,7 +90,7 @@ def _encode_expression(expression: Expression, frame: Frame, evaluation: Evaluat
 
 def _encode_values(values: Values) -> Positions:
     is_list = pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type)
-    return value_codes(_serialize_lists(values) if is_list else values) + 1
+    return encode_values(_serialize_lists(values) if is_list else values) + 1
 
 
 def _serialize_lists(lists: Values) -> Values:
@@ -141,7 +141,7 @@ def _aggregate(aggregate: Aggregate, frame: Frame, groups: _RowGroups, evaluatio
 def _drop_nulls(values: Values, frame: Frame, groups: _RowGroups) -> _PresentValues:
     if not values.null_count:
         return _PresentValues(values, groups.numbers, frame.weights, groups.count)
-    rows = places(compute("is_valid", values))
+    rows = find_true(compute("is_valid", values))
     weights = None if frame.weights is None else frame.weights[rows]
     return _PresentValues(values.take(rows), groups.numbers[rows], weights, groups.count)
 

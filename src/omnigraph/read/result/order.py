@@ -23,7 +23,7 @@ from omnigraph.language.query import ColumnValue, Expression, Identity, TypedOrd
 from omnigraph.language.query.plan import ByRank, variables_of
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.frames import EvaluationContext, Frame, Mask, Positions, arrow_type_of, evaluate, number_tuples
-from omnigraph.storage.columns import Values, column_of, compute, truths
+from omnigraph.storage.columns import Values, column_of, compute, to_bool_array
 
 _Codes: TypeAlias = npt.NDArray[np.uint64]
 """Unsigned integers in the order of the values that they encode."""
@@ -155,9 +155,7 @@ def _find_tied(runs: Positions) -> Positions:
     return np.flatnonzero(np.append(same, False) | np.append(False, same))
 
 
-def _refine(
-    rows: Positions, runs: Positions, tied: Positions, codes: _Codes, size: int
-) -> tuple[Positions, Positions]:
+def _refine(rows: Positions, runs: Positions, tied: Positions, codes: _Codes, size: int) -> tuple[Positions, Positions]:
     """Sort the tied rows by their codes within each run, and drop the rows beyond the limit."""
     if len(rows) > size:
         begin = int(np.count_nonzero(runs < runs[-1]))
@@ -192,7 +190,7 @@ def _radix_sort(codes: _Codes) -> Positions:
 
 def _make_passes(values: Values) -> Iterator[_Pass]:
     """Yield the passes over values, the most significant first: whether they are null, then their codes."""
-    valid = truths(compute("is_valid", values))
+    valid = to_bool_array(compute("is_valid", values))
     if values.null_count:
         yield lambda places: valid[places].astype(np.uint64)
     if pa.types.is_string(values.type):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.language.query.ast import TextFunction
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     ColumnValue,
     Constant,
     Distance,
@@ -23,7 +23,7 @@ from omnigraph.language.query.typed import (
     TextMatch,
 )
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.read.frames.expressions import (
+from omnigraph.read.frames.evaluation import (
     EvaluationContext,
     SearchExpression,
     arrow_type_of,
