@@ -255,9 +255,9 @@ def test_a_writer_that_took_too_long_begins_again(ports: Graph) -> None:
     [
         (0, None, "keep is 0"),
         (-1, None, "keep is -1"),
-        (None, None, "needs to know what stays"),
-        (1, "soon", "'soon' is no age"),
-        (1, "99999999999d", "longer than time"),
+        (None, None, "needs to know what to keep"),
+        (1, "soon", "'soon' is not an age"),
+        (1, "99999999999d", "too long an age"),
         (1, timedelta(days=-1), "older_than is -1 day"),
     ],
 )

@@ -11,7 +11,7 @@ import omnigraph
 from omnigraph.errors import GraphMoved, StorageError
 from omnigraph.graph import Graph
 from omnigraph.maintain.verify import FindingKind
-from omnigraph.storage.failpoints import recording
+from omnigraph.storage.failpoints import record_writes
 from omnigraph.storage.lance_internals.moving import noted_in, with_notes
 from omnigraph.storage.location import locate
 from omnigraph.storage.objects import Objects
@@ -113,7 +113,7 @@ def write_at(uri: str) -> None:
 def test_what_a_dead_writer_left_on_a_branch_is_finished_after_the_move(tmp_path: Path) -> None:
     graph = with_branches(tmp_path / "a.og")
     before = everything(graph)
-    with recording() as steps:
+    with record_writes() as steps:
         add(omnigraph.open(shutil.copytree(tmp_path / "a.og", tmp_path / "clean.og")), "half")
     last = max(step.number for step in steps if step.name == "table.commit")
     kill_at(write_at, (str(tmp_path / "a.og"),), last, "before")

@@ -1,1 +1,1 @@
-"""Keeping a graph healthy beside its writers: optimize, cleanup, repair, verify."""
+"""Maintain a graph while it is in use: optimize, cleanup, repair, verify."""

@@ -1,7 +1,7 @@
-"""Giving space back: versions that no kept commit needs, forks of branches that are gone, files that nobody committed.
+"""Clean up a graph: remove versions that no kept commit needs, forks of deleted branches, and uncommitted files.
 
-It looks first and deletes only when it is told to, under the refs lock, so that no branch or tag comes to need what is
-about to go. Writers and readers go on: nothing goes that a live branch shows, or that was the newest an hour ago.
+Deletes nothing unless confirmed. It runs under the refs lock, so that no new branch or tag can need what is about to be
+deleted. Readers and writers go on: what a live branch shows, or what was the newest an hour ago, is never deleted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Final
 from omnigraph.errors import NotFound, ParameterError
 from omnigraph.maintain.orphans import (
     STALE_AFTER,
-    DatasetFiles,
     OrphanFile,
     ReclaimKind,
     find_dead_loads,
@@ -38,14 +37,14 @@ from omnigraph.write.commit import heal, heal_all
 
 DEFAULT_KEEP: Final = 10
 _OPERATION: Final = "cleanup"
-"""The operation that takes the rows out of a table which nobody shows."""
+"""The name of the operation that empties a dropped table."""
 _AGE: Final = re.compile(r"(\d+)\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @dataclass(frozen=True, slots=True)
 class Reclaimed:
-    """How much of one kind went, or would go."""
+    """How much of one kind was deleted, or would be."""
 
     kind: ReclaimKind
     count: int
@@ -54,17 +53,17 @@ class Reclaimed:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What a cleanup did, or, if it was not confirmed, would do."""
+    """The result of a cleanup: what it deleted, or would delete if confirmed."""
 
     confirmed: bool
     commits_kept: int
     commits_gone: int
-    """The commits that cannot be read any more, of this cleanup and of earlier ones."""
+    """The number of commits that can no longer be read, because of this cleanup or earlier ones."""
     reclaimed: tuple[Reclaimed, ...]
 
     @property
     def bytes(self) -> int:
-        """How much space that is."""
+        """The total size of what was deleted, or would be."""
         return sum(each.bytes for each in self.reclaimed)
 
 
@@ -77,27 +76,29 @@ def cleanup(
     stale_after: timedelta = STALE_AFTER,
     grace: timedelta = READER_GRACE,
 ) -> Cleaned:
-    """Remove what is neither among the newest commits of a branch nor younger, and leftovers that are stale."""
-    policy = _policy(keep, older_than, grace)
+    """Delete what only commits need that are neither among the newest of a branch nor young, and stale orphans."""
+    policy = _build_policy(keep, older_than, grace)
     heal_all(manifest)
     now = datetime.now(UTC)
     with refs_lock(manifest.location, manifest.locks) as refs:
-        stays = plan_retention(manifest, policy, now)
-        work = _Cleanup(manifest, refs, stays, now, stale_after, confirm)
-        found = list(work.run())
+        retention = plan_retention(manifest, policy, now)
+        run = _CleanupRun(manifest, refs, retention, now, stale_after, confirm)
+        found = list(run.reclaim_all())
     counts, sizes = Counter[ReclaimKind](), Counter[ReclaimKind]()
     for each in found:
         counts[each.kind] += each.count
         sizes[each.kind] += each.bytes
     reclaimed = tuple(Reclaimed(kind, counts[kind], sizes[kind]) for kind in ReclaimKind if counts[kind])
-    return Cleaned(confirm, len(stays.commits), stays.others, reclaimed)
+    return Cleaned(confirm, len(retention.commits), retention.others, reclaimed)
 
 
-def _policy(keep: int | None, older_than: timedelta | str | None, grace: timedelta) -> RetentionPolicy:
+def _build_policy(keep: int | None, older_than: timedelta | str | None, grace: timedelta) -> RetentionPolicy:
     if keep is None and older_than is None:
-        raise ParameterError("cleanup needs to know what stays", hint="give keep, or older_than, or both")
+        raise ParameterError("cleanup needs to know what to keep", hint="give keep, or older_than, or both")
     if keep is not None and keep < 1:
-        raise ParameterError(f"keep is {keep}", hint="keep 1 commit of each branch or more: the newest never goes")
+        raise ParameterError(
+            f"keep is {keep}", hint="keep at least 1 commit of each branch: the newest is never deleted"
+        )
     younger_than = parse_age(older_than) if isinstance(older_than, str) else older_than
     if younger_than is not None and younger_than < timedelta(0):
         raise ParameterError(f"older_than is {younger_than}", hint='give an age like "7d" or timedelta(days=7)')
@@ -105,77 +106,79 @@ def _policy(keep: int | None, older_than: timedelta | str | None, grace: timedel
 
 
 def parse_age(text: str) -> timedelta:
-    """The age that a text like ``7d`` means."""
+    """Parse an age like ``7d``."""
     found = _AGE.fullmatch(text.strip())
     if found is None:
-        raise ParameterError(f"'{text}' is no age", hint="write a number and s, m, h, d or w, such as 12h or 7d")
+        raise ParameterError(f"'{text}' is not an age", hint="write a number and s, m, h, d or w, such as 12h or 7d")
     try:
         return timedelta(**{_UNITS[found[2]]: int(found[1])})
     except OverflowError as error:
-        raise ParameterError(f"'{text}' is longer than time itself", hint="write an age like 7d") from error
+        raise ParameterError(f"'{text}' is too long an age", hint="write an age like 7d") from error
 
 
-# --------------------------------------------------------------------------------------------- the work
+# --------------------------------------------------------------------------------------------- the run
 
 
 @dataclass(frozen=True, slots=True)
-class _Cleanup:
-    """One cleanup, under the refs lock. Unconfirmed it says what it would do."""
+class _CleanupRun:
+    """One cleanup, under the refs lock. Unless confirmed, it only reports what it would delete."""
 
     manifest: Manifest
     refs: Held
-    stays: RetentionPlan
+    retention: RetentionPlan
     now: datetime
     stale_after: timedelta
     confirm: bool
 
-    def run(self) -> Iterator[Reclaimed]:
-        """Everything, dataset by dataset; the forks of one before its versions, which they stand on."""
-        for table_key, location in self._tables():
+    def reclaim_all(self) -> Iterator[Reclaimed]:
+        """Clean up all datasets. The forks of a dataset go before its versions, which they depend on."""
+        for table_key, location in self._list_tables():
             root = open_table(self.manifest.location.join(location), None, None, self.manifest.access)
-            yield from self._forks(table_key, location, root)
-            yield from self._dropped_table(location, root)
-            yield from self._versions(location, root)
-            yield from self._leftovers(location)
-        yield from self._manifest_versions()
-        yield from self._leftovers(DIRECTORY)
+            yield from self._reclaim_forks(table_key, location, root)
+            yield from self._reclaim_dropped_table(location, root)
+            yield from self._reclaim_table_versions(location, root)
+            yield from self._reclaim_orphans(location)
+        yield from self._reclaim_manifest_versions()
+        yield from self._reclaim_orphans(DIRECTORY)
         objects, files = find_dead_loads(self.manifest, self.now, self.stale_after)
-        yield from self._swept(objects, files)
+        yield from self._delete_files(objects, files)
 
-    def _tables(self) -> list[tuple[str, str]]:
-        """Every table that a live branch knows of, dropped or not."""
+    def _list_tables(self) -> list[tuple[str, str]]:
+        """Return the key and location of every table that a live branch has or had."""
         found: dict[str, str] = {}
         for name in branch_names(self.manifest):
             found |= {location: key for key, location in self.manifest.view(name).tables.locations.items()}
-        there = [(key, location) for location, key in sorted(found.items())]
+        known = [(key, location) for location, key in sorted(found.items())]
         return [
-            (key, location) for key, location in there if self.manifest.objects.list(f"{location}/{VERSIONS_FOLDER}")
+            (key, location) for key, location in known if self.manifest.objects.list(f"{location}/{VERSIONS_FOLDER}")
         ]
 
     # ----------------------------------------------------------------------------------------- forks
 
-    def _forks(self, table_key: str, location: str, root: Table) -> Iterator[Reclaimed]:
-        """Forks that the history of no live branch names: their branch is gone, or their writer died."""
+    def _reclaim_forks(self, table_key: str, location: str, root: Table) -> Iterator[Reclaimed]:
+        """Delete the forks that no live branch refers to: their branch was deleted, or their writer died."""
         forks = root.branches()
         live = branch_names(self.manifest)
         orphans = [
-            name for name in forks if name != SCHEMA_APPLY_LOCK and not _is_named(self.manifest, live, table_key, name)
+            name
+            for name in forks
+            if name != SCHEMA_APPLY_LOCK and not _is_referenced(self.manifest, live, table_key, name)
         ]
-        for name in _children_first(forks, orphans):
+        for name in _sort_children_first(forks, orphans):
             size = sum_file_sizes(self.manifest.objects.list(f"{location}/tree/{name}"))
             if name in live:
-                if not self._reclaim_of_live(table_key, root, name):
+                if not self._reclaim_fork_of_live_branch(table_key, root, name):
                     continue
             elif self.confirm:
                 self.refs.check()
                 tables.delete_branch(root, name)
             yield Reclaimed(ReclaimKind.FORKS, 1, size)
 
-    def _reclaim_of_live(self, table_key: str, root: Table, name: str) -> bool:
-        """A writer may be about to publish this fork: under the lock of its branch it is known."""
+    def _reclaim_fork_of_live_branch(self, table_key: str, root: Table, name: str) -> bool:
+        """Delete a fork under the lock of its branch, unless a writer has published it meanwhile."""
         with branch_lock(self.manifest.location, name, self.manifest.locks) as held:
             heal(self.manifest, held, name)
-            if _is_named(self.manifest, [name], table_key, name):
+            if _is_referenced(self.manifest, [name], table_key, name):
                 return False
             if self.confirm:
                 held.check()
@@ -185,9 +188,9 @@ class _Cleanup:
 
     # ----------------------------------------------------------------------------------------- dropped tables
 
-    def _dropped_table(self, location: str, root: Table) -> Iterator[Reclaimed]:
-        """A table that no commit shows any more. It stays, without rows: the type may be added again."""
-        if self.stays.versions.get(location) or not root.count_rows():
+    def _reclaim_dropped_table(self, location: str, root: Table) -> Iterator[Reclaimed]:
+        """Empty a table that no kept commit shows. The table itself stays: the type may be added again."""
+        if self.retention.versions.get(location) or not root.count_rows():
             return
         files = self.manifest.objects.list(f"{location}/data")
         if not self.confirm:
@@ -204,29 +207,29 @@ class _Cleanup:
 
     # ----------------------------------------------------------------------------------------- versions
 
-    def _versions(self, location: str, root: Table) -> Iterator[Reclaimed]:
-        stay = self.stays.versions.get(location, frozenset())
+    def _reclaim_table_versions(self, location: str, root: Table) -> Iterator[Reclaimed]:
+        kept = self.retention.versions.get(location, frozenset())
         forks = root.branches()
-        # A version that a fork was made from Lance would keep, but not the file that says what made it.
+        # Lance itself keeps the version that a fork starts from, but not its transaction file.
         starts = {(ref.parent or MAIN, ref.parent_version) for ref in forks.values()}
         for name in (MAIN, *forks):
             try:
                 table = root if name == MAIN else open_table(root.uri, name, None, self.manifest.access)
             except NotFound:
-                # The ref of a fork that was never finished: the next write to it makes it anew.
+                # The ref of a fork that was never finished: the next write to it re-creates the fork.
                 continue
-            shown = self.stays.heads.get((location, name), table.version)
-            older = [version for version in version_numbers(table) if version < shown and version not in stay]
-            gone = [version for version in older if (name, version) not in starts]
-            yield from self._dropped(ReclaimKind.TABLE_VERSIONS, table, gone)
+            head = self.retention.heads.get((location, name), table.version)
+            older = [version for version in version_numbers(table) if version < head and version not in kept]
+            unneeded = [version for version in older if (name, version) not in starts]
+            yield from self._drop_versions(ReclaimKind.TABLE_VERSIONS, table, unneeded)
 
-    def _manifest_versions(self) -> Iterator[Reclaimed]:
-        for name, first in self.stays.first_manifest_version.items():
+    def _reclaim_manifest_versions(self) -> Iterator[Reclaimed]:
+        for name, first in self.retention.first_manifest_version.items():
             table = self.manifest.open(name)
-            gone = [version for version in version_numbers(table) if version < first]
-            yield from self._dropped(ReclaimKind.MANIFEST_VERSIONS, table, gone)
+            unneeded = [version for version in version_numbers(table) if version < first]
+            yield from self._drop_versions(ReclaimKind.MANIFEST_VERSIONS, table, unneeded)
 
-    def _dropped(self, kind: ReclaimKind, table: Table, versions: Sequence[int]) -> Iterator[Reclaimed]:
+    def _drop_versions(self, kind: ReclaimKind, table: Table, versions: Sequence[int]) -> Iterator[Reclaimed]:
         if not versions:
             return
         if not self.confirm:
@@ -234,32 +237,32 @@ class _Cleanup:
             return
         self.refs.check()
         freed = tables.drop_versions(table, versions)
-        # Lance keeps what a Lance tag of another program names.
-        left = set(version_numbers(table))
-        yield Reclaimed(kind, sum(version not in left for version in versions), freed)
+        # Lance keeps versions that a Lance tag of another program names.
+        remaining = set(version_numbers(table))
+        yield Reclaimed(kind, sum(version not in remaining for version in versions), freed)
 
-    # ----------------------------------------------------------------------------------------- leftovers
+    # ----------------------------------------------------------------------------------------- orphans
 
-    def _leftovers(self, location: str) -> Iterator[Reclaimed]:
-        found: DatasetFiles = list_dataset_files(self.manifest, location)
-        yield from self._swept(self.manifest.objects, find_orphans(found, self.now, self.stale_after))
+    def _reclaim_orphans(self, location: str) -> Iterator[Reclaimed]:
+        found = list_dataset_files(self.manifest, location)
+        yield from self._delete_files(self.manifest.objects, find_orphans(found, self.now, self.stale_after))
 
-    def _swept(self, objects: Objects, files: Iterable[OrphanFile]) -> Iterator[Reclaimed]:
-        together = list(files)
-        if self.confirm and together:
+    def _delete_files(self, objects: Objects, files: Iterable[OrphanFile]) -> Iterator[Reclaimed]:
+        orphans = list(files)
+        if self.confirm and orphans:
             self.refs.check()
-            objects.delete_all([each.info.path for each in together])
-        for each in together:
+            objects.delete_all([each.info.path for each in orphans])
+        for each in orphans:
             yield Reclaimed(each.kind, 1, each.info.size)
 
 
-def _is_named(manifest: Manifest, live: Iterable[str], table_key: str, fork: str) -> bool:
+def _is_referenced(manifest: Manifest, live: Iterable[str], table_key: str, fork: str) -> bool:
     condition = f"object_type = '{TABLE_VERSION}' AND table_key = '{table_key}' AND table_branch = '{fork}'"
     return any(names_any(manifest, name, condition) for name in live)
 
 
-def _children_first(forks: dict[str, BranchRef], orphans: Sequence[str]) -> list[str]:
-    """The orphans that can go: one that a fork in use was made from has to stay, and so has its own parent."""
+def _sort_children_first(forks: dict[str, BranchRef], orphans: Sequence[str]) -> list[str]:
+    """Return the orphans that can be deleted, children first. The ancestors of a fork in use must stay."""
     waiting = dict.fromkeys(orphans)
     ordered: list[str] = []
     while True:

@@ -23,7 +23,7 @@ from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin, pins_of
 from omnigraph.storage import table_upkeep
 from omnigraph.storage.locks import branch_lock
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write.commit import (
     CommitOptions,
@@ -207,7 +207,7 @@ def _find_foreign_change(snapshot: Snapshot, table_key: str) -> str | None:
 # --------------------------------------------------------------------------------------------- compaction
 
 
-def stage_compaction(table: Table, executor: Executor, target_rows: int | None = None) -> Staged | None:
+def stage_compaction(table: Table, executor: Executor, target_rows: int | None = None) -> StagedChange | None:
     """Stage the compaction of a table; None if there is nothing to gain."""
     tasks = plan_worthwhile_tasks(table, target_rows)
     return table_upkeep.compacted(table, executor.run(partial(table_upkeep.run_compaction, table), tasks))

@@ -1,7 +1,7 @@
-"""Files that no version needs: what writers staged and never committed, what audits left, what deleted branches left.
+"""Find orphans: files that no version needs, left by writers that never committed, by audits and by deleted branches.
 
-A file that is still young may belong to somebody who is about to commit it, so that only age tells. Names of files are
-random: one that no version of any branch names is nobody's, in whichever folder of the dataset it lies.
+A young file may belong to a writer that is about to commit it, so a file counts as an orphan only above a certain age.
+File names are random: a file that no version of any branch names is an orphan in any folder of the dataset.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from omnigraph.storage.table import open_table, tracked_files
 
 STALE_AFTER: Final = timedelta(days=7)
 LOADING: Final = "loading"
-"""The folder beside the graph where loads on Spark keep what no graph shows."""
-_OF_A_LOAD: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}/")
+"""The folder beside the graph where loads on Spark keep their intermediate files."""
+_LOAD_FILE: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}/")
 
 
 class ReclaimKind(StrEnum):
-    """What can be reclaimed."""
+    """What a cleanup can reclaim."""
 
     TABLE_VERSIONS = "table versions"
     MANIFEST_VERSIONS = "manifest versions"
@@ -38,7 +38,7 @@ class ReclaimKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OrphanFile:
-    """One file that nobody needs."""
+    """A file that no version needs."""
 
     kind: ReclaimKind
     info: ObjectInfo
@@ -46,7 +46,7 @@ class OrphanFile:
 
 @dataclass(frozen=True, slots=True)
 class DatasetFiles:
-    """The files of one dataset, and those that its versions need, each with a version that does."""
+    """The files of one dataset, and the paths that its versions need, each with the branch and version of one."""
 
     location: str
     files: tuple[ObjectInfo, ...]
@@ -54,14 +54,14 @@ class DatasetFiles:
     branches: tuple[str, ...]
 
     def find_missing(self) -> Iterator[tuple[str, str, int]]:
-        """The files that a version needs and that are not there: the path, the branch and the version."""
-        there = {self.locate(info)[1] for info in self.files}
+        """Yield the needed files that do not exist: path, branch and version."""
+        existing = {self.locate(info)[1] for info in self.files}
         for path, (branch, version) in sorted(self.needed.items()):
-            if path not in there:
+            if path not in existing:
                 yield path, branch, version
 
     def locate(self, info: ObjectInfo) -> tuple[str | None, str]:
-        """The branch in whose folder a file lies, and its path there; no branch for the folder of one that is gone."""
+        """Return the branch whose folder a file is in, and its path there; None for the folder of a deleted branch."""
         path = info.path.removeprefix(f"{self.location}/")
         if not path.startswith("tree/"):
             return "main", path
@@ -72,7 +72,7 @@ class DatasetFiles:
 
 
 def list_dataset_files(manifest: Manifest, location: str) -> DatasetFiles:
-    """Look at one dataset. The files are listed first: what comes after that is young, and stays for it."""
+    """List the files of one dataset, then what its versions need. Files are listed first: later ones are young."""
     files = tuple(manifest.objects.list(location))
     root = open_table(manifest.location.join(location), None, None, manifest.access)
     needed: dict[str, tuple[str, int]] = {}
@@ -84,7 +84,7 @@ def list_dataset_files(manifest: Manifest, location: str) -> DatasetFiles:
 
 
 def find_orphans(found: DatasetFiles, now: datetime, age: timedelta) -> Iterator[OrphanFile]:
-    """What no version needs and is old enough."""
+    """Yield the files of at least this age that no version needs."""
     needed = NeededFiles(found.needed)
     for info in found.files:
         if now - info.modified < age:
@@ -102,16 +102,16 @@ def _kind_of(path: str, needed: NeededFiles) -> ReclaimKind | None:
 
 
 def find_dead_loads(manifest: Manifest, now: datetime, age: timedelta) -> tuple[Objects, list[OrphanFile]]:
-    """What loads on Spark that died left beside the graph; one that lives writes there every hour."""
+    """Find the files of dead loads on Spark beside the graph. A running load writes there every hour."""
     objects = Objects(manifest.location.beside(LOADING))
     by_load: dict[str, list[ObjectInfo]] = {}
     for info in objects.list():
-        if _OF_A_LOAD.match(info.path):
+        if _LOAD_FILE.match(info.path):
             by_load.setdefault(info.path.partition("/")[0], []).append(info)
     dead = [files for files in by_load.values() if all(now - info.modified >= age for info in files)]
     return objects, [OrphanFile(ReclaimKind.LOADS, info) for files in dead for info in files]
 
 
 def sum_file_sizes(files: Iterable[ObjectInfo]) -> int:
-    """How many bytes they take."""
+    """Return the total size of files in bytes."""
     return sum(info.size for info in files)

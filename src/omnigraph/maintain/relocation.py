@@ -1,8 +1,8 @@
-"""A graph that was moved or copied: its branches still name the folder that they were made in, until that is put right.
+"""Repair the branches of a graph that was moved or copied: they still refer to the folder where they were created.
 
-Main and everything that only main has lie where they are found. A branch shares files with what it was made from, and
-Lance notes where these lie. The notes are changed file by file; each of them is right before or after, and what was
-not reached is found by the next run.
+Main refers to its files by relative paths. A branch shares files with its parent, and Lance records their absolute
+paths in the version files of the branch. These files are rewritten one by one; each is correct before or after, and an
+interrupted run is completed by the next one.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from omnigraph.storage.locks import refs_lock
 
 
 def find_relocated_files(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """The files that note another folder, each with the folder of its dataset within the graph."""
+    """Yield the version files that refer to another folder, each with the location of its dataset in the graph."""
     for info in manifest.objects.list():
         location = dataset_of_branch_version(info.path)
         data = None if location is None else manifest.objects.get(info.path)
         if location is not None and data is not None:
             uri = manifest.location.join(location)
-            if not all(lies_in(noted, uri) for noted in noted_in(data)):
+            if not all(lies_in(path, uri) for path in noted_in(data)):
                 yield info.path, location
 
 
 def relocate_branches(manifest: Manifest, *, confirm: bool) -> int:
-    """Give the files of branches the folder that the graph lies in; how many they are, or would be."""
+    """Point the version files of branches to the folder of the graph; returns how many are, or would be, rewritten."""
     with refs_lock(manifest.location, manifest.locks) as refs:
         found = list(find_relocated_files(manifest))
         if found and confirm:
@@ -47,6 +47,6 @@ def relocate_branches(manifest: Manifest, *, confirm: bool) -> int:
 def _refuse_dynamodb(manifest: Manifest) -> None:
     if manifest.location.scheme == "s3+ddb":
         raise Unsupported(
-            "a copy with branches cannot be taken over while DynamoDB lists its versions",
-            hint=f"repair it as {manifest.location.objects} before it is opened with a table",
+            "a copied graph with branches cannot be repaired while DynamoDB lists its versions",
+            hint=f"repair it as {manifest.location.objects} before opening it with a DynamoDB table",
         )

@@ -1,8 +1,8 @@
-"""Drift: tables that stand beyond the version that the graph shows, with no sidecar that would explain it.
+"""Repair drift: tables that have moved beyond the version that the graph shows, without a sidecar that explains it.
 
-It is classified by what the Lance transactions in between say, and shown. Confirmed, what surely changes no row is
-published, and what a dead writer of ours left is taken back. Forced, the rest is published too, as a commit that can be
-looked at and reverted; only a table whose columns no longer fit is taken back to what the graph shows.
+Drift is classified by the Lance transactions beyond the pin, and reported. If confirmed, commits that change no row are
+published, and what a dead writer of ours left is rolled back. If forced, the rest is published too, as a commit that
+can be inspected and reverted; only a table whose columns no longer fit is rolled back to what the graph shows.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ FORCE_ACTOR: Final = "omnigraph:repair:force"
 
 
 class DriftKind(StrEnum):
-    """What is known of the commits beyond a pin."""
+    """What is known about the commits beyond a pin."""
 
     MAINTENANCE = "maintenance"
-    """Compactions and index builds only: no row is another."""
+    """Only compactions and index builds: no row differs."""
     OURS = "ours"
-    """Left by a writer of ours that died: never published, so it is taken back."""
+    """Left by a writer of ours that died: never published, so it is rolled back."""
     SUSPICIOUS = "suspicious"
-    """Somebody else changed rows."""
+    """Another program changed rows."""
     UNVERIFIABLE = "unverifiable"
-    """What happened cannot be read any more."""
+    """The transactions can no longer be read."""
     LOST = "lost"
-    """The table stands below its pin: a file is missing, and no repair can bring it back."""
+    """The table is below its pin: a file is missing, which no repair can restore."""
 
 
 Remedy: TypeAlias = Literal["published", "taken back"]
@@ -60,7 +60,7 @@ Remedy: TypeAlias = Literal["published", "taken back"]
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One table that does not stand where the graph says. ``remedy`` is what was done about it, or would be."""
+    """One table that is not at its pinned version. ``remedy`` is what was done about it, or would be."""
 
     branch: str
     table_key: str
@@ -73,33 +73,33 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The drift of a graph, and the commits that ended it; none of them if it was not confirmed."""
+    """The result of a repair: the drift of the graph, and the commits that ended it; none unless confirmed."""
 
     confirmed: bool
     drifts: tuple[Drift, ...]
     commits: tuple[Commit, ...]
     moved: int = 0
-    """How many files of branches named the folder that the graph was moved or copied from."""
+    """The number of branch files that referred to the folder that the graph was moved or copied from."""
 
 
 @dataclass(frozen=True, slots=True)
 class _DriftedTable:
-    """Drift, with the tables at hand."""
+    """A drift with its pin, the newest version of the table, and the transactions beyond the pin."""
 
-    fact: Drift
+    drift: Drift
     pin: Pin
     head: Table
     beyond: tuple[Committed, ...]
 
 
 def repair(manifest: Manifest, *, confirm: bool = False, force: bool = False) -> Repaired:
-    """Classify the drift of every branch and, if it is confirmed, end it. Refused while a write is unfinished.
+    """Classify the drift of every branch and, if confirmed, end it. Refused while a write is unfinished.
 
-    The branches of a graph that was moved or copied are put right first.
+    The branches of a graph that was moved or copied are repaired first.
     """
     moved = relocate_branches(manifest, confirm=confirm)
     if moved and not confirm:
-        # What drifted there cannot be read yet.
+        # The drift of branches cannot be read before they are relocated.
         return Repaired(confirm, (), (), moved)
     if moved:
         heal_all(manifest)
@@ -108,60 +108,62 @@ def repair(manifest: Manifest, *, confirm: bool = False, force: bool = False) ->
     for branch in branch_names(manifest):
         with branch_lock(manifest.location, branch, manifest.locks) as held:
             _refuse_unfinished(manifest, branch)
-            found = [_with_remedy(manifest, each, force=force) for each in _find_drifted_tables(manifest, branch)]
-            drifts += [each.fact for each in found]
+            found = [_choose_remedy(manifest, each, force=force) for each in _find_drifted_tables(manifest, branch)]
+            drifts += [each.drift for each in found]
             if confirm:
-                commits += _ended(manifest, held, branch, found, REPAIR_ACTOR if not force else FORCE_ACTOR)
+                commits += _end_drift(manifest, held, branch, found, REPAIR_ACTOR if not force else FORCE_ACTOR)
     return Repaired(confirm, tuple(drifts), tuple(commit_of(commit) for commit in commits), moved)
 
 
 def find_drift(manifest: Manifest, branch: str) -> list[Drift]:
-    """The drift of one branch as it looks now; a writer that is at work has some, for a moment."""
-    return [each.fact for each in _find_drifted_tables(manifest, branch)]
+    """Return the current drift of one branch; a running writer causes some for a moment."""
+    return [each.drift for each in _find_drifted_tables(manifest, branch)]
 
 
 def _refuse_unfinished(manifest: Manifest, branch: str) -> None:
     for sidecar in list_sidecars(manifest.objects):
         if (sidecar.branch or MAIN) == branch:
             raise RecoveryError(
-                f"operation {sidecar.operation_id} on '{branch}' is unfinished: what it left is no drift",
+                f"operation {sidecar.operation_id} on '{branch}' is unfinished: what it left is not drift",
                 hint="open the graph for writing, which finishes it, then repair",
                 details={"operation_id": sidecar.operation_id, "branch": branch},
             )
 
 
-# --------------------------------------------------------------------------------------------- what is there
+# --------------------------------------------------------------------------------------------- classification
 
 
 def _find_drifted_tables(manifest: Manifest, branch: str) -> list[_DriftedTable]:
-    """The tables that a branch owns and that do not stand at their pins."""
+    """Return the tables that a branch owns and that are not at their pinned versions."""
     found: list[_DriftedTable] = []
     for pin in pins_of(manifest.view(branch)).values():
         if (pin.branch or MAIN) != branch:
             continue
-        head = _head_of(manifest, pin)
+        head = _open_head(manifest, pin)
         if head.version != pin.version:
-            found.append(_classified(branch, pin, head))
+            found.append(_classify(branch, pin, head))
     return found
 
 
-def _head_of(manifest: Manifest, pin: Pin) -> Table:
+def _open_head(manifest: Manifest, pin: Pin) -> Table:
     try:
         return open_pin(manifest, pin).newest()
     except (NotFound, HistoryGone):
         return open_table(manifest.location.join(pin.location), pin.branch, None, manifest.access)
 
 
-def _classified(branch: str, pin: Pin, head: Table) -> _DriftedTable:
-    fact = Drift(branch, pin.table_key, DriftKind.LOST, pin.version, head.version, ())
+def _classify(branch: str, pin: Pin, head: Table) -> _DriftedTable:
+    drift = Drift(branch, pin.table_key, DriftKind.LOST, pin.version, head.version, ())
     if head.version < pin.version:
-        return _DriftedTable(fact, pin, head, ())
+        return _DriftedTable(drift, pin, head, ())
     try:
         beyond = tuple(head.transactions(pin.version, head.version))
     except HistoryGone:
-        return _DriftedTable(replace(fact, kind=DriftKind.UNVERIFIABLE), pin, head, ())
+        return _DriftedTable(replace(drift, kind=DriftKind.UNVERIFIABLE), pin, head, ())
     kind = _kind_of(beyond, pin.version)
-    return _DriftedTable(replace(fact, kind=kind, operations=tuple(one.operation for one in beyond)), pin, head, beyond)
+    return _DriftedTable(
+        replace(drift, kind=kind, operations=tuple(one.operation for one in beyond)), pin, head, beyond
+    )
 
 
 def _kind_of(beyond: Sequence[Committed], pin_version: int) -> DriftKind:
@@ -170,48 +172,48 @@ def _kind_of(beyond: Sequence[Committed], pin_version: int) -> DriftKind:
     return DriftKind.MAINTENANCE if has_same_rows(beyond, pin_version) else DriftKind.OURS
 
 
-# --------------------------------------------------------------------------------------------- what is done
+# --------------------------------------------------------------------------------------------- remedies
 
 
-def _with_remedy(manifest: Manifest, found: _DriftedTable, *, force: bool) -> _DriftedTable:
+def _choose_remedy(manifest: Manifest, found: _DriftedTable, *, force: bool) -> _DriftedTable:
     remedy: Remedy | None = None
-    match found.fact.kind:
+    match found.drift.kind:
         case DriftKind.MAINTENANCE:
             remedy = "published"
         case DriftKind.OURS:
             remedy = "taken back"
         case DriftKind.SUSPICIOUS | DriftKind.UNVERIFIABLE if force:
-            remedy = "published" if _has_its_columns(manifest, found) else "taken back"
+            remedy = "published" if _has_pinned_columns(manifest, found) else "taken back"
         case _:
             pass
-    return replace(found, fact=replace(found.fact, remedy=remedy))
+    return replace(found, drift=replace(found.drift, remedy=remedy))
 
 
-def _has_its_columns(manifest: Manifest, found: _DriftedTable) -> bool:
-    """Whether every column that the graph shows is still there, of the same type."""
-    shown, now = open_pin(manifest, found.pin).schema, found.head.schema
-    types = {name: str(cast("pa.DataType", now.field(name).type)) for name in now.names}
-    return all(types.get(name) == str(cast("pa.DataType", shown.field(name).type)) for name in shown.names)
+def _has_pinned_columns(manifest: Manifest, found: _DriftedTable) -> bool:
+    """Whether the table still has every column that the graph shows, of the same type."""
+    pinned, current = open_pin(manifest, found.pin).schema, found.head.schema
+    types = {name: str(cast("pa.DataType", current.field(name).type)) for name in current.names}
+    return all(types.get(name) == str(cast("pa.DataType", pinned.field(name).type)) for name in pinned.names)
 
 
-def _ended(
+def _end_drift(
     manifest: Manifest, held: Held, branch: str, found: Iterable[_DriftedTable], actor: str
 ) -> Iterable[CommitRecord]:
     by_remedy: dict[Remedy | None, list[_DriftedTable]] = {}
     for each in found:
-        by_remedy.setdefault(each.fact.remedy, []).append(each)
+        by_remedy.setdefault(each.drift.remedy, []).append(each)
     if "published" in by_remedy:
-        yield _published(manifest, held, branch, by_remedy["published"], actor)
+        yield _publish_heads(manifest, held, branch, by_remedy["published"], actor)
     if "taken back" in by_remedy:
         drifted = [TableHead(each.pin, each.head, each.beyond) for each in by_remedy["taken back"]]
         yield restore_to_pins(manifest, held, branch, drifted)
         audit_discarded_drift(manifest, held, manifest.writable_view(branch))
 
 
-def _published(
+def _publish_heads(
     manifest: Manifest, held: Held, branch: str, drifted: Sequence[_DriftedTable], actor: str
 ) -> CommitRecord:
-    """Show the tables as they are: one write, all or nothing."""
+    """Publish the newest versions of the tables in one commit."""
     request = PublishRequest(
         CommitIntent(str(ULID()), manifest.schema_hash(), actor, "repair of drift"),
         updates=tuple(entry_of(manifest, each.pin, each.head) for each in drifted),

@@ -1,7 +1,7 @@
-"""What cleanup keeps: the commits that stay readable, and every version that one of them needs.
+"""Decide what cleanup keeps: the commits that stay readable, and every version that one of them needs.
 
-A commit stays for its place in its branch, for its age, because it is the head of a branch, because a tag names it,
-because a live branch would be merged from it, or because a reader may have begun on it within the last hour.
+A commit is kept if it is among the newest of its branch, young enough, the head of a branch, tagged, the merge base of
+a live branch, or if a reader may have opened it within the last hour.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from omnigraph.manifest.tags import list_tags
 from omnigraph.storage.columns import column_of, to_list
 
 READER_GRACE: Final = timedelta(hours=1)
-"""How long whoever reads may go on with what was the newest commit when it began."""
+"""How long a reader can keep using a commit that was the newest when it began."""
 
 _Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """Which commits of each branch stay: so many of the newest, and all that are younger."""
+    """Which commits of each branch are kept: the newest ``keep``, and all that are younger than an age."""
 
     keep: int | None
     younger_than: timedelta | None
@@ -42,33 +42,33 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
-    """What stays. Versions of tables are given by number, for each folder, and stay on every branch that has them."""
+    """What is kept. Table versions are numbers by dataset location, and are kept on every branch that has them."""
 
     commits: frozenset[str]
     others: int
-    """How many commits do not stay."""
+    """The number of commits that are not kept."""
     versions: Mapping[str, frozenset[int]]
     heads: Mapping[tuple[str, str], int]
-    """The version that each live branch shows of the tables that it owns: nothing newer than that ever goes."""
+    """The version of each table that a live branch owns, by location and branch: newer versions are always kept."""
     first_manifest_version: Mapping[str, int]
-    """By branch. All that follow stay, because readers look for the next version to learn whether there is one."""
+    """The first kept version by branch. All later ones are kept: readers probe for the next version number."""
 
 
 def plan_retention(manifest: Manifest, policy: RetentionPolicy, now: datetime) -> RetentionPlan:
-    """Decide, under the refs lock: no branch or tag comes or goes meanwhile."""
+    """Decide what is kept. Call it under the refs lock, so that no branch or tag is created or deleted meanwhile."""
     views = {name: manifest.view(name, with_lineage=True) for name in branch_names(manifest)}
-    kept = {name: dict(_own(view, policy, now)) for name, view in views.items()}
+    kept = {name: dict(_select_commits(view, policy, now)) for name, view in views.items()}
     for tag in list_tags(manifest):
         commit = views[tag.branch].history.find(tag.commit) if tag.branch in views else None
         if commit is None:
-            # Without the commit it cannot be known what has to stay.
+            # Without the commit it is unknown what must be kept.
             raise StorageError(
-                f"the tag '{tag.name}' names commit {tag.commit}, which is not there",
+                f"the tag '{tag.name}' names commit {tag.commit}, which does not exist",
                 hint="delete the tag, or restore the graph from a copy",
                 details={"tag": tag.name, "commit": tag.commit},
             )
         kept[tag.branch][commit.id] = commit
-    for base in _bases(manifest, views):
+    for base in _find_merge_bases(manifest, views):
         name = base.branch or MAIN
         if name in kept:
             kept[name][base.id] = base
@@ -77,33 +77,33 @@ def plan_retention(manifest: Manifest, policy: RetentionPolicy, now: datetime) -
     return RetentionPlan(
         ids,
         len(known - ids),
-        _versions(manifest, views, kept),
-        _heads(views),
-        _first_manifest_versions(manifest, views, kept),
+        _find_table_versions(manifest, views, kept),
+        _heads_of(views),
+        _find_first_manifest_versions(manifest, views, kept),
     )
 
 
-def _own(view: View, policy: RetentionPolicy, now: datetime) -> Iterator[tuple[str, CommitRecord]]:
-    """The commits that stay of those that were made on a branch, and its head, which may be older than the branch."""
-    youngest_to_go = to_microseconds(now - policy.younger_than) if policy.younger_than is not None else None
-    in_use_since = to_microseconds(now - policy.grace)
-    newer_in_use = True
+def _select_commits(view: View, policy: RetentionPolicy, now: datetime) -> Iterator[tuple[str, CommitRecord]]:
+    """Yield the kept commits that were made on a branch, and its head, which may be older than the branch."""
+    young_since = to_microseconds(now - policy.younger_than) if policy.younger_than is not None else None
+    readers_since = to_microseconds(now - policy.grace)
+    newer_is_recent = True
     for place, commit in enumerate(view.history.newest_first()):
         is_own = (commit.branch or MAIN) == view.branch
-        counted = policy.keep is not None and place < policy.keep and is_own
-        young = youngest_to_go is not None and commit.created_at >= youngest_to_go and is_own
-        # What was the head an hour ago was made before that.
-        in_use = newer_in_use
-        newer_in_use = commit.created_at >= in_use_since
-        if place == 0 or counted or young or in_use:
+        is_counted = policy.keep is not None and place < policy.keep and is_own
+        is_young = young_since is not None and commit.created_at >= young_since and is_own
+        # A commit was the head until the next newer one was made: the head of an hour ago may be older than that.
+        may_be_read = newer_is_recent
+        newer_is_recent = commit.created_at >= readers_since
+        if place == 0 or is_counted or is_young or may_be_read:
             yield commit.id, commit
         else:
-            # Commits are in the order of their times, so that all others are older still.
+            # Commits are ordered by time: all others are older.
             return
 
 
-def _bases(manifest: Manifest, views: Mapping[str, View]) -> Iterator[CommitRecord]:
-    """Where each branch met main, and the one that it was made from: a merge reads what was there."""
+def _find_merge_bases(manifest: Manifest, views: Mapping[str, View]) -> Iterator[CommitRecord]:
+    """Yield the merge bases of each branch with main and with its parent: a merge reads their rows."""
     if len(views) < 2:
         return
     refs = manifest.refs()
@@ -116,7 +116,7 @@ def _bases(manifest: Manifest, views: Mapping[str, View]) -> Iterator[CommitReco
                 yield from merge_bases(source.id, target.id, commits)
 
 
-def _heads(views: Mapping[str, View]) -> dict[tuple[str, str], int]:
+def _heads_of(views: Mapping[str, View]) -> dict[tuple[str, str], int]:
     return {
         (pin.location, name): pin.version
         for name, view in views.items()
@@ -125,50 +125,53 @@ def _heads(views: Mapping[str, View]) -> dict[tuple[str, str], int]:
     }
 
 
-def _versions(
+def _find_table_versions(
     manifest: Manifest, views: Mapping[str, View], kept: Mapping[str, Mapping[str, CommitRecord]]
 ) -> dict[str, frozenset[int]]:
-    """Of each table's folder, the versions that a kept commit or a head shows."""
+    """Return the versions that a kept commit or a head shows, by the location of the table."""
     found: defaultdict[str, set[int]] = defaultdict(set)
     for name, view in views.items():
         moments = np.unique([view.version, *(commit.manifest_version for commit in kept[name].values())])
-        for table_key, shown in _published(manifest, view, moments):
-            found[view.tables.locations[table_key]].update(shown.tolist())
+        for table_key, versions in _find_versions_at(manifest, view, moments):
+            found[view.tables.locations[table_key]].update(versions.tolist())
     return {location: frozenset(versions) for location, versions in found.items()}
 
 
-def _published(manifest: Manifest, view: View, moments: _Numbers) -> Iterator[tuple[str, _Numbers]]:
-    """Of each table the versions that were shown at some manifest versions; all, if nobody knows."""
+def _find_versions_at(manifest: Manifest, view: View, moments: _Numbers) -> Iterator[tuple[str, _Numbers]]:
+    """Yield the versions of each table at some manifest versions.
+
+    A manifest without stable row ids does not say when a row was written: then all versions are returned.
+    """
     table = manifest.open(view.branch, view.version)
-    dated = table.stable_row_ids
-    columns = ["object_type", "table_key", "table_version", *([CREATED_VERSION] if dated else [])]
+    has_dates = table.stable_row_ids
+    columns = ["object_type", "table_key", "table_version", *([CREATED_VERSION] if has_dates else [])]
     rows = table.scan(columns, filter=f"object_type IN ('{TABLE_VERSION}', '{TABLE_TOMBSTONE}')").read_all()
     keys = np.asarray(to_list(column_of(rows, "table_key")), dtype=object)
     dropped = np.asarray(to_list(column_of(rows, "object_type")), dtype=object) == TABLE_TOMBSTONE
-    versions = _numbers(rows, "table_version")
-    since = _numbers(rows, CREATED_VERSION) if dated else None
+    versions = _numbers_of(rows, "table_version")
+    since = _numbers_of(rows, CREATED_VERSION) if has_dates else None
     for key in dict.fromkeys(cast("list[str]", keys.tolist())):
-        mine, hiding = (keys == key) & ~dropped, (keys == key) & dropped
+        is_version, is_tombstone = (keys == key) & ~dropped, (keys == key) & dropped
         if since is None:
-            yield key, versions[mine]
+            yield key, versions[is_version]
             continue
-        shown = _greatest_at(moments, since[mine], versions[mine])
-        hidden = _greatest_at(moments, since[hiding], versions[hiding])
-        yield key, shown[shown > hidden]
+        shown = _find_greatest_at(moments, since[is_version], versions[is_version])
+        tombstones = _find_greatest_at(moments, since[is_tombstone], versions[is_tombstone])
+        yield key, shown[shown > tombstones]
 
 
-def _numbers(rows: pa.Table, column: str) -> _Numbers:
+def _numbers_of(rows: pa.Table, column: str) -> _Numbers:
     return column_of(rows, column).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _greatest_at(moments: _Numbers, since: _Numbers, versions: _Numbers) -> _Numbers:
-    """What counts at each moment: the greatest version that was published until then; -1 while there was none."""
+def _find_greatest_at(moments: _Numbers, since: _Numbers, versions: _Numbers) -> _Numbers:
+    """Return the greatest version that was published up to each moment; -1 if there was none."""
     order = np.argsort(since, kind="stable")
     greatest: _Numbers = np.concatenate([[-1], np.maximum.accumulate(versions[order])])
     return greatest[np.searchsorted(since[order], moments, side="right")]
 
 
-def _first_manifest_versions(
+def _find_first_manifest_versions(
     manifest: Manifest, views: Mapping[str, View], kept: Mapping[str, Mapping[str, CommitRecord]]
 ) -> dict[str, int]:
     first = {name: view.version for name, view in views.items()}
@@ -181,6 +184,6 @@ def _first_manifest_versions(
             first[name] = min(first[name], version)
     for name, view in views.items():
         if not manifest.open(name, view.version).stable_row_ids:
-            # Nobody knows which of them a commit needs.
+            # Without stable row ids it is unknown which versions a commit needs.
             first[name] = 0
     return first

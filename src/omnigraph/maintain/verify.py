@@ -1,7 +1,7 @@
-"""Proving a graph: everything that it says it has is there, can be read, and keeps every rule.
+"""Verify a graph: everything that it refers to exists, can be read, and satisfies every rule.
 
-It only reads, takes no lock, and goes on where something is wrong: all that is wrong is listed, each with the place and
-what to do about it. A commit that cleanup took is no finding; what is missing of any other is.
+It only reads, takes no lock, and continues after an error: all findings are listed, each with the place and the remedy.
+A commit that cleanup removed is not a finding; anything missing from another commit is.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from omnigraph.maintain.orphans import (
 )
 from omnigraph.maintain.relocation import find_relocated_files
 from omnigraph.maintain.repair import Drift, find_drift
-from omnigraph.maintain.verify_blobs import check_blobs
-from omnigraph.maintain.verify_rules import MOST_VIOLATIONS, check_rules
+from omnigraph.maintain.verify_snapshot import MAX_VIOLATIONS, verify_blobs, verify_rows
 from omnigraph.manifest import contract
 from omnigraph.manifest.contract import current_schema, schema_of
 from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names
@@ -43,7 +42,7 @@ Item = TypeVar("Seen")
 
 
 class FindingKind(StrEnum):
-    """What can be wrong."""
+    """The kinds of findings."""
 
     SCHEMA = "schema"
     MOVED = "moved"
@@ -62,7 +61,7 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, where, and what to do about it."""
+    """One error: where it is, what is wrong, and what to do about it."""
 
     kind: FindingKind
     where: str
@@ -72,14 +71,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was read, and everything that is wrong."""
+    """The result of a verification: what was read, and all findings."""
 
     findings: tuple[Finding, ...]
     branches: int
     rows: int
     commits: int
     commits_gone: int
-    """Commits that cleanup took: their times and messages are known, their rows are not."""
+    """The number of commits that cleanup removed: their times and messages are known, their rows are gone."""
     tags: int
     files: int
     bytes: int
@@ -87,17 +86,17 @@ class Verified:
     blobs: int = 0
     blob_bytes: int = 0
     recoveries: int = 0
-    """Rows of the audit: writes that somebody else than their writer brought to an end."""
+    """The rows of the audit: writes that were finished or rolled back by recovery."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no findings."""
         return not self.findings
 
 
 @dataclass(slots=True)
-class _Verification:
-    """What is known so far."""
+class _VerifyState:
+    """What a verification has found so far."""
 
     manifest: Manifest
     stale_after: timedelta
@@ -114,7 +113,7 @@ class _Verification:
     blob_bytes: int = 0
     recoveries: int = 0
 
-    def add(self, kind: FindingKind, where: str, what: object, remedy: str) -> None:
+    def add_finding(self, kind: FindingKind, where: str, what: object, remedy: str) -> None:
         self.findings.append(Finding(kind, where, str(what), remedy))
 
 
@@ -122,19 +121,19 @@ _FROM_A_COPY: Final = "restore the file from a copy"
 
 
 def verify(manifest: Manifest, *, stale_after: timedelta = STALE_AFTER) -> Verified:
-    """Read the whole graph and list what is wrong with it."""
+    """Read the whole graph and list everything that is wrong."""
     started = time.perf_counter()
-    found = _Verification(manifest, stale_after)
+    found = _VerifyState(manifest, stale_after)
     found.branches = branch_names(manifest)
-    moved = _moved(found)
-    _schema(found)
-    _heads(found)
-    _history(found)
-    if not moved:
-        _tags(found)
-        _files(found)
-    _audit(found)
-    _unfinished(found)
+    is_relocated = _check_location(found)
+    _check_schema(found)
+    _check_heads(found)
+    _check_history(found)
+    if not is_relocated:
+        _check_tags(found)
+        _check_files(found)
+    _check_audit(found)
+    _check_unfinished(found)
     return Verified(
         tuple(found.findings),
         len(found.branches),
@@ -151,119 +150,125 @@ def verify(manifest: Manifest, *, stale_after: timedelta = STALE_AFTER) -> Verif
     )
 
 
-# --------------------------------------------------------------------------------------------- the place
+# --------------------------------------------------------------------------------------------- location and schema
 
 
-def _moved(found: _Verification) -> bool:
-    """Branches of a graph that was moved show the files of another place, which prove nothing: only main is read."""
+def _check_location(found: _VerifyState) -> bool:
+    """Return whether the graph was moved. Its branches then refer to files of another folder, so only main is read."""
     files = list(find_relocated_files(found.manifest))
     if files:
-        what = f"{len(files)} files of branches name another folder: it was moved or copied from there"
-        found.add(FindingKind.MOVED, str(found.manifest.location), what, "run `omnigraph repair --confirm`")
+        what = f"{len(files)} files of branches refer to another folder: the graph was moved or copied from there"
+        found.add_finding(FindingKind.MOVED, str(found.manifest.location), what, "run `omnigraph repair --confirm`")
         found.branches = [MAIN]
     return bool(files)
 
 
-# --------------------------------------------------------------------------------------------- the schema
-
-
-def _schema(found: _Verification) -> None:
+def _check_schema(found: _VerifyState) -> None:
     manifest = found.manifest
     current = manifest.schema_hash()
     try:
         current_schema(manifest)
     except OmniGraphError as error:
-        found.add(FindingKind.SCHEMA, "the current schema", error.message, "restore __schemas from a copy")
+        found.add_finding(FindingKind.SCHEMA, "the current schema", error.message, "restore __schemas from a copy")
         return
     if current is not None and not contract.root_files_say(manifest.objects, current):
         files = ", ".join((contract.SOURCE_FILE, contract.IR_FILE, contract.STATE_FILE))
-        found.add(
+        found.add_finding(
             FindingKind.SCHEMA,
             files,
-            "the files at the root do not name the current schema",
-            "open the graph for writing, which puts them right",
+            "the schema files at the root do not match the current schema",
+            "open the graph for writing, which rewrites them",
         )
 
 
-# --------------------------------------------------------------------------------------------- what is shown now
+# --------------------------------------------------------------------------------------------- heads
 
 
-def _heads(found: _Verification) -> None:
-    """Read the head of every branch; one that shows what another one did is not read twice."""
+def _check_heads(found: _VerifyState) -> None:
+    """Read the head of every branch; branches with the same pins are read once."""
     seen: set[frozenset[Pin]] = set()
     for branch in found.branches:
         try:
             snapshot = take_snapshot(found.manifest, branch)
         except NotFound:
-            # Deleted since the branches were listed.
+            # The branch was deleted after the branches were listed.
             continue
         except OmniGraphError as error:
-            found.add(FindingKind.UNREADABLE, f"branch {branch}", error.message, "restore __manifest from a copy")
+            found.add_finding(
+                FindingKind.UNREADABLE, f"branch {branch}", error.message, "restore __manifest from a copy"
+            )
             continue
         pins = frozenset(snapshot.pins.values())
         if pins not in seen:
             seen.add(pins)
-            _head(found, snapshot)
+            _check_head(found, snapshot)
 
 
-def _head(found: _Verification, snapshot: Snapshot) -> None:
-    read = check_rules(snapshot.catalog(), snapshot)
-    found.rows += sum(read.rows.public_values())
+def _check_head(found: _VerifyState, snapshot: Snapshot) -> None:
+    read = verify_rows(snapshot.catalog(), snapshot)
+    found.rows += sum(read.rows.values())
     for key, error in read.unreadable.items():
-        found.add(FindingKind.UNREADABLE, _place(snapshot.branch, snapshot.pins[key]), error.message, _FROM_A_COPY)
+        found.add_finding(
+            FindingKind.UNREADABLE, _describe_pin(snapshot.branch, snapshot.pins[key]), error.message, _FROM_A_COPY
+        )
     for key, count in read.rows.items():
         pin = snapshot.pins[key]
         if key not in read.unreadable and count != pin.row_count:
-            says = f"{count} rows were read; the manifest says {pin.row_count}"
-            found.add(FindingKind.ROW_COUNT, _place(snapshot.branch, pin), says, _FROM_A_COPY)
+            what = f"{count} rows were read; the manifest says {pin.row_count}"
+            found.add_finding(FindingKind.ROW_COUNT, _describe_pin(snapshot.branch, pin), what, _FROM_A_COPY)
     for violation in read.violations:
-        found.add(FindingKind.RULE, _row(snapshot.branch, violation), violation.message, "correct or delete the row")
+        where = _describe_row(snapshot.branch, violation)
+        found.add_finding(FindingKind.RULE, where, violation.message, "correct or delete the row")
     if not read.unreadable:
-        _blobs(found, snapshot)
-    if len(read.violations) >= MOST_VIOLATIONS:
+        _check_blobs(found, snapshot)
+    if len(read.violations) >= MAX_VIOLATIONS:
         where = f"branch {snapshot.branch}"
-        found.add(FindingKind.RULE, where, f"more than {MOST_VIOLATIONS} rows break a rule", "load the data again")
+        found.add_finding(
+            FindingKind.RULE, where, f"more than {MAX_VIOLATIONS} rows break a rule", "load the data again"
+        )
 
 
-def _blobs(found: _Verification, snapshot: Snapshot) -> None:
-    read = check_blobs(snapshot.catalog(), snapshot)
+def _check_blobs(found: _VerifyState, snapshot: Snapshot) -> None:
+    read = verify_blobs(snapshot.catalog(), snapshot)
     found.blobs += read.count
     found.blob_bytes += read.bytes
     for where, what in read.broken:
-        found.add(FindingKind.BLOB, f"{snapshot.branch}: {where}", what, "restore the file from a copy, or set it anew")
+        found.add_finding(
+            FindingKind.BLOB, f"{snapshot.branch}: {where}", what, "restore the file from a copy, or set the blob again"
+        )
 
 
-def _place(branch: str, pin: Pin) -> str:
+def _describe_pin(branch: str, pin: Pin) -> str:
     return f"{branch}: {pin.table_key} version {pin.version}"
 
 
-def _row(branch: str, violation: Violation) -> str:
+def _describe_row(branch: str, violation: Violation) -> str:
     return f"{branch}: {violation.type} {violation.id or violation.value}"
 
 
 # --------------------------------------------------------------------------------------------- history and tags
 
 
-def _history(found: _Verification) -> None:
-    """Every commit that was not cleaned up must open, with the schema that it had."""
-    done: set[str] = set()
+def _check_history(found: _VerifyState) -> None:
+    """Open every commit that was not cleaned up, with the schema that it had."""
+    checked: set[str] = set()
     heads = {view.id for name in found.branches if (view := _head_of(found.manifest, name)) is not None}
     for branch in found.branches:
         try:
             history = found.manifest.view(branch, with_lineage=True).history
         except OmniGraphError:
-            # Reading its head has said so.
+            # Reported when its head was read.
             continue
         child: CommitRecord | None = None
         for commit in history.newest_first():
             if child is not None and child.parent != commit.id:
-                # Whoever follows the changes goes from parent to child.
+                # The change feed goes from parent to child.
                 what = f"it follows {child.parent}, which is not the commit before it"
-                found.add(FindingKind.HISTORY, f"commit {child.id}", what, "restore __manifest from a copy")
+                found.add_finding(FindingKind.HISTORY, f"commit {child.id}", what, "restore __manifest from a copy")
             child = commit
-            if commit.id not in done:
-                done.add(commit.id)
-                _commit(found, commit, must_open=commit.id in heads)
+            if commit.id not in checked:
+                checked.add(commit.id)
+                _check_commit(found, commit, must_open=commit.id in heads)
 
 
 def _head_of(manifest: Manifest, branch: str) -> CommitRecord | None:
@@ -273,37 +278,37 @@ def _head_of(manifest: Manifest, branch: str) -> CommitRecord | None:
         return None
 
 
-def _commit(found: _Verification, commit: CommitRecord, *, must_open: bool) -> bool:
-    """Open everything that a commit shows; whether all is there."""
-    where = f"commit {commit.id}"
+def _check_commit(found: _VerifyState, commit: CommitRecord, *, must_open: bool) -> None:
+    """Open every table of a commit, and note whether the commit can be read."""
     try:
         pins = pins_of(found.manifest.view_at(commit.branch or MAIN, commit.manifest_version))
         schema_of(found.manifest, commit.schema_ir_hash or found.manifest.schema_hash())
-    except HistoryGone as gone:
-        return _went(found, commit, where, gone, must_open=must_open)
     except OmniGraphError as error:
-        found.add(FindingKind.HISTORY, where, error.message, _FROM_A_COPY)
-        return False
+        _add_unreadable_commit(found, commit, error, must_open=must_open)
+        return
     for pin in pins.values():
-        error = _opening(found, pin)
-        if isinstance(error, HistoryGone):
-            return _went(found, commit, where, error, must_open=must_open)
+        error = _try_open(found, pin)
         if error is not None:
-            found.add(FindingKind.HISTORY, where, error.message, _FROM_A_COPY)
-            return False
+            _add_unreadable_commit(found, commit, error, must_open=must_open)
+            return
     found.readable.add(commit.id)
-    return True
 
 
-def _went(found: _Verification, commit: CommitRecord, where: str, gone: HistoryGone, *, must_open: bool) -> bool:
+def _add_unreadable_commit(
+    found: _VerifyState, commit: CommitRecord, error: OmniGraphError, *, must_open: bool
+) -> None:
+    """Note a commit that cannot be read. A commit that cleanup removed is a finding only if it is a head."""
+    where = f"commit {commit.id}"
+    if not isinstance(error, HistoryGone):
+        found.add_finding(FindingKind.HISTORY, where, error.message, _FROM_A_COPY)
+        return
     found.gone.add(commit.id)
     if must_open:
-        found.add(FindingKind.HISTORY, where, f"it must be there and is not: {gone.message}", _FROM_A_COPY)
-    return False
+        found.add_finding(FindingKind.HISTORY, where, f"it must exist and does not: {error.message}", _FROM_A_COPY)
 
 
-def _opening(found: _Verification, pin: Pin) -> OmniGraphError | None:
-    """What opening a pin raises, looked up once: many commits show the same one."""
+def _try_open(found: _VerifyState, pin: Pin) -> OmniGraphError | None:
+    """Open a pin once, since many commits show the same one, and return the error if it fails."""
     if pin not in found.opened:
         try:
             table = open_pin(found.manifest, pin)
@@ -313,13 +318,13 @@ def _opening(found: _Verification, pin: Pin) -> OmniGraphError | None:
         else:
             found.opened[pin] = None
             if count != pin.row_count:
-                says = f"it has {count} rows; the manifest says {pin.row_count}"
-                found.add(FindingKind.ROW_COUNT, _place(pin.branch or MAIN, pin), says, _FROM_A_COPY)
+                what = f"it has {count} rows; the manifest says {pin.row_count}"
+                found.add_finding(FindingKind.ROW_COUNT, _describe_pin(pin.branch or MAIN, pin), what, _FROM_A_COPY)
     return found.opened[pin]
 
 
-def _tags(found: _Verification) -> None:
-    manifest, delete = found.manifest, "delete the tag, or restore the graph from a copy"
+def _check_tags(found: _VerifyState) -> None:
+    manifest, remedy = found.manifest, "delete the tag, or restore the graph from a copy"
     for name in tag_names(manifest):
         where = f"tag {name}"
         found.tags += 1
@@ -327,97 +332,103 @@ def _tags(found: _Verification) -> None:
             tag = find_tag(manifest, name)
             commit = None if tag is None else manifest.view(tag.branch, with_lineage=True).history.find(tag.commit)
         except OmniGraphError as error:
-            found.add(FindingKind.TAG, where, error.message, delete)
+            found.add_finding(FindingKind.TAG, where, error.message, remedy)
             continue
         if tag is not None and commit is None:
-            found.add(FindingKind.TAG, where, f"'{tag.branch}' has no commit {tag.commit}", delete)
+            found.add_finding(FindingKind.TAG, where, f"'{tag.branch}' has no commit {tag.commit}", remedy)
         elif commit is not None and commit.id not in found.readable:
-            found.add(FindingKind.TAG, where, f"what commit {commit.id} shows is not there", delete)
+            found.add_finding(FindingKind.TAG, where, f"commit {commit.id} cannot be read", remedy)
 
 
-def _audit(found: _Verification) -> None:
-    """Every row of the audit can be read, and no write was brought to an end twice."""
+def _check_audit(found: _VerifyState) -> None:
+    """Check that every row of the audit can be read, and that no write was recovered twice."""
     try:
         rows = list_recoveries(found.manifest)
     except OmniGraphError as error:
-        found.add(FindingKind.AUDIT, "the audit of recovery", error.message, _FROM_A_COPY)
+        found.add_finding(FindingKind.AUDIT, "the audit of recovery", error.message, _FROM_A_COPY)
         return
     found.recoveries = len(rows)
     for operation, count in Counter(row.operation_id for row in rows).items():
         if count > 1:
-            found.add(FindingKind.AUDIT, f"operation {operation}", f"it has {count} rows in the audit", _FROM_A_COPY)
+            found.add_finding(
+                FindingKind.AUDIT, f"operation {operation}", f"it has {count} rows in the audit", _FROM_A_COPY
+            )
 
 
 # --------------------------------------------------------------------------------------------- files
 
 
-def _files(found: _Verification) -> None:
-    """Every file that a version needs is there, and none is there that nobody needs."""
+def _check_files(found: _VerifyState) -> None:
+    """Check that every needed file exists, and that there are no orphans."""
     now = datetime.now(UTC)
-    for location in (*_locations(found), DIRECTORY):
+    for location in (*_list_locations(found), DIRECTORY):
         try:
-            there = list_dataset_files(found.manifest, location)
+            dataset = list_dataset_files(found.manifest, location)
         except OmniGraphError as error:
-            found.add(FindingKind.UNREADABLE, location, error.message, _FROM_A_COPY)
+            found.add_finding(FindingKind.UNREADABLE, location, error.message, _FROM_A_COPY)
             continue
-        found.files += len(there.files)
-        found.bytes += sum_file_sizes(there.files)
-        for path, branch, version in there.find_missing():
-            if not _is_there_now(found, location, path):
+        found.files += len(dataset.files)
+        found.bytes += sum_file_sizes(dataset.files)
+        for path, branch, version in dataset.find_missing():
+            if not _exists_now(found, location, path):
                 what = f"version {version} on '{branch}' needs it"
-                found.add(FindingKind.MISSING_FILE, f"{location}: {path}", what, _FROM_A_COPY)
-        _orphans(found, location, find_orphans(there, now, found.stale_after))
+                found.add_finding(FindingKind.MISSING_FILE, f"{location}: {path}", what, _FROM_A_COPY)
+        _add_orphans(found, location, find_orphans(dataset, now, found.stale_after))
     _, files = find_dead_loads(found.manifest, now, found.stale_after)
-    _orphans(found, "the folder of loads beside the graph", files)
+    _add_orphans(found, "the folder of loads beside the graph", files)
 
 
-def _is_there_now(found: _Verification, location: str, path: str) -> bool:
-    """Whether the file is there after all: it may have been written since the folder was listed."""
+def _exists_now(found: _VerifyState, location: str, path: str) -> bool:
+    """Whether a file exists after all: it may have been written after the folder was listed."""
     branches = ("", *(f"tree/{name}/" for name in found.branches))
     return any(found.manifest.objects.head(f"{location}/{folder}{path}") is not None for folder in branches)
 
 
-def _locations(found: _Verification) -> list[str]:
+def _list_locations(found: _VerifyState) -> list[str]:
     known: set[str] = set()
     for branch in found.branches:
         try:
             known |= {pin.location for pin in pins_of(found.manifest.view(branch)).values()}
         except OmniGraphError:
-            # Reading its head has said so.
+            # Reported when its head was read.
             continue
     return sorted(known)
 
 
-def _orphans(found: _Verification, where: str, leftovers: Iterable[OrphanFile]) -> None:
+def _add_orphans(found: _VerifyState, where: str, orphans: Iterable[OrphanFile]) -> None:
     by_kind: dict[ReclaimKind, list[OrphanFile]] = {}
-    for each in leftovers:
+    for each in orphans:
         by_kind.setdefault(each.kind, []).append(each)
     for kind, files in by_kind.items():
         what = f"{kind}: {len(files)} files of {sum_file_sizes(each.info for each in files):,} bytes that nobody needs"
-        found.add(FindingKind.ORPHAN, where, what, "run `omnigraph cleanup`")
+        found.add_finding(FindingKind.ORPHAN, where, what, "run `omnigraph cleanup`")
 
 
-# --------------------------------------------------------------------------------------------- what is under way
+# --------------------------------------------------------------------------------------------- unfinished writes
 
 
-def _unfinished(found: _Verification) -> None:
+def _check_unfinished(found: _VerifyState) -> None:
     manifest = found.manifest
-    for operation in _lasting(lambda: [sidecar.operation_id for sidecar in list_sidecars(manifest.objects)], found):
-        what = "its writer died, or is still at work"
+    for operation in _find_lasting(
+        lambda: [sidecar.operation_id for sidecar in list_sidecars(manifest.objects)], found
+    ):
+        what = "its writer died, or is still running"
         where = f"operation {operation}"
-        found.add(FindingKind.UNFINISHED, where, what, "open the graph for writing, which finishes it")
+        found.add_finding(FindingKind.UNFINISHED, where, what, "open the graph for writing, which finishes it")
     for branch in found.branches:
-        for drift in _lasting(lambda branch=branch: find_drift(manifest, branch), found):
-            found.add(FindingKind.DRIFT, f"{branch}: {drift.table_key}", _said(drift), "run `omnigraph repair`")
+        for drift in _find_lasting(lambda branch=branch: find_drift(manifest, branch), found):
+            found.add_finding(
+                FindingKind.DRIFT, f"{branch}: {drift.table_key}", _describe_drift(drift), "run `omnigraph repair`"
+            )
 
 
-def _said(drift: Drift) -> str:
-    beyond = ", ".join(drift.operations) or "unknown"
-    return f"{drift.kind}: it stands at version {drift.head}, the graph shows {drift.pin} ({beyond})"
+def _describe_drift(drift: Drift) -> str:
+    operations = ", ".join(drift.operations) or "unknown"
+    return f"{drift.kind}: the table is at version {drift.head}, the graph shows {drift.pin} ({operations})"
 
 
-def _lasting(look: Callable[[], Sequence[Item]], found: _Verification) -> Iterator[Item]:
-    """What is still there after a moment: a writer that is at work leaves it for milliseconds."""
+def _find_lasting(look: Callable[[], Sequence[Item]], found: _VerifyState) -> Iterator[Item]:
+    """Yield what is still there after a while: a running writer leaves sidecars and drift for milliseconds."""
     try:
         seen = list(look())
         for _ in range(_LOOKS):
@@ -427,9 +438,9 @@ def _lasting(look: Callable[[], Sequence[Item]], found: _Verification) -> Iterat
             again = look()
             seen = [each for each in seen if each in again]
     except NotFound:
-        # A branch that was deleted meanwhile has nothing that lasts.
+        # The branch was deleted meanwhile.
         return
     except OmniGraphError as error:
-        found.add(FindingKind.UNFINISHED, "recovery", error.message, error.hint or _FROM_A_COPY)
+        found.add_finding(FindingKind.UNFINISHED, "recovery", error.message, error.hint or _FROM_A_COPY)
         return
     yield from seen
