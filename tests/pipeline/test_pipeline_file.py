@@ -43,7 +43,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected", "said"),
     [
-        ("version: 1", "version: 2", ("P105", 1, 10), "this release reads 1"),
+        ("version: 1", "version: 2", ("P105", 1, 10), "use version 1"),
         ("version: 1\n", "", ("P102", 1, 1), "needs 'version'"),
         ("graph: brain.og", "grahp: brain.og", ("P101", 2, 1), "did you mean 'graph'?"),
         ("format: csv", "fromat: csv", ("P101", 4, 12), "did you mean 'format'?"),
@@ -52,7 +52,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
         ("path: people.csv", "path: [a, b]", ("P104", 4, 31), "must be a text"),
         ("path: people.csv", "path: 7", ("P104", 4, 31), "write it in quotes"),
         ("path: people.csv", 'path: ""', ("P105", 4, 31), "is empty"),
-        ("{format: csv, path: people.csv}", "{sql: SELECT 1, path: x}", ("P105", 4, 33), "'sql' stands alone"),
+        ("{format: csv, path: people.csv}", "{sql: SELECT 1, path: x}", ("P105", 4, 33), "'sql' cannot be combined"),
         ("people: {", "2people: {", ("P107", 4, 3), "cannot be the name of a source"),
         ("nodes:", "views: {People: SELECT 1}\nnodes:", ("P107", 5, 9), "has the name of source 'people'"),
         ("nodes:", "load: {mode: upsert}\nnodes:", ("P105", 5, 14), "use append, merge, overwrite"),
@@ -61,7 +61,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
         ("name: full_name", "name: 2024-05-01", ("P104", 6, 42), "date '2024-05-01'"),
         ("name: full_name", "name: null", ("P104", 6, 42), "must be a text"),
         ("name: full_name", "name: concat(a, b)", ("P104", 6, 54), "a text with a comma must be in quotes"),
-        ("name: full_name", "name: a, name: b", ("P103", 6, 45), "stands twice"),
+        ("name: full_name", "name: a, name: b", ("P103", 6, 45), "is given twice"),
         ("view: people, ", "", ("P102", 6, 11), "needs 'view'"),
         ("view: people, ", "view: people, from: a, ", ("P101", 6, 26), "has no key 'from'"),
         ("path: people.csv", "path: '${RAW}/p.csv'", ("P106", 4, 31), "the variable RAW is not set"),

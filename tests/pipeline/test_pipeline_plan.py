@@ -47,20 +47,20 @@ def test_a_plan_says_what_is_read_mapped_and_written(graph: Graph, tmp_path: Pat
 @pytest.mark.parametrize(
     ("old", "new", "expected", "said"),
     [
-        ("raw/people/*.csv", "raw/poeple/*.csv", ("P302", 5, 31), "no file is at raw/poeple/*.csv"),
-        ("raw/links.parquet", "checks.gq", ("P302", 6, 34), "checks.gq is no parquet file"),
+        ("raw/people/*.csv", "raw/poeple/*.csv", ("P302", 5, 31), "there is no file raw/poeple/*.csv"),
+        ("raw/links.parquet", "checks.gq", ("P302", 6, 34), "checks.gq is not a valid parquet file"),
         ("name: full_name", "name: fullname", ("P207", 10, 42), "did you mean 'full_name'?"),
         ("cast(age AS int)}", "cast(agee AS int)}", ("P207", 10, 58), "'adults' has no column 'agee'"),
         ("age: cast(age AS int)}", "age: age}", ("P204", 10, 58), "write cast(age AS int)"),
-        ("since: since", "since: a", ("P204", 12, 57), "Knows.since is I32?, but this gives string"),
-        ("since: since", "since: 'true'", ("P204", 12, 57), "gives bool"),
+        ("since: since", "since: a", ("P204", 12, 57), "Knows.since is I32?, but this is string"),
+        ("since: since", "since: 'true'", ("P204", 12, 57), "but this is bool"),
         ("name: full_name", "naem: full_name", ("P202", 10, 36), "did you mean 'name'?"),
         ("name: full_name, ", "", ("P203", 10, 3), "Person.name is in the key"),
         ("Person: {", "Persn: {", ("P201", 10, 3), "did you mean 'Person'?"),
         ("  Person: {", "  Knows: {", ("P201", 10, 3), "it is a type of edges"),
         ("view: links", "view: link", ("P206", 12, 17), "did you mean 'links'?"),
-        ("to: b", "to: [a, b]", ("P205", 12, 37), "does not give the key of Person"),
-        ("since: since", "from: a", ("P202", 12, 50), "stand beside 'columns'"),
+        ("to: b", "to: [a, b]", ("P205", 12, 37), "does not match the key of Person"),
+        ("since: since", "from: a", ("P202", 12, 50), "belong beside 'columns'"),
         ("name: young", "name: yuong", ("P208", 14, 29), "did you mean 'young'?"),
         ("file: checks.gq", "file: none.gq", ("P208", 14, 12), "no such file"),
         ("name: young, params: {limit: 18}", "name: add", ("P208", 14, 29), "'add' is a mutation"),
@@ -134,7 +134,7 @@ def test_checks_on_main_and_an_origin_that_is_not_used_are_noted(graph: Graph, t
     plan = planned(graph, tmp_path, changed("branch: load/june", "branch: main"))
     assert not plan.creates_branch
     assert [
-        bool(re.search(word, note)) for word, note in zip(("main already", "not used"), plan.notes, strict=True)
+        bool(re.search(word, note)) for word, note in zip(("already on main", "not used"), plan.notes, strict=True)
     ] == [
         True,
         True,

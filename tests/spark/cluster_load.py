@@ -27,7 +27,7 @@ import omnigraph
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load.run import load as spark_load
 from omnigraph.spark.spark_errors import translate_spark_errors
-from omnigraph.storage.failpoints import Step, When, _arming
+from omnigraph.storage.failpoints import When, WriteStep, _arm
 
 SHIPS: Final = 400
 PARTS: Final = 2
@@ -141,7 +141,7 @@ def name_of(work: object) -> str:
     return cast(str, getattr(work, "__name__", "")).lstrip("_")
 
 
-def die_at(moment: When, when: When, step: Step) -> None:
+def die_at(moment: When, when: When, step: WriteStep) -> None:
     """Die before a table is committed, or when one is and the other is not."""
     if (when, step.name) == (moment, "table.commit"):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -170,7 +170,7 @@ def main() -> None:
     orders = Orders(**json.loads(sys.argv[1]))
     session = session_of(orders.settings)
     watch(orders)
-    with _arming(partial(die_at, orders.dies)) if orders.dies else nullcontext():
+    with _arm(partial(die_at, orders.dies)) if orders.dies else nullcontext():
         load_fleet(session, Path(orders.folder, "ships.og"))
     session.stop()
 

@@ -1,1 +1,2 @@
-"""Pipeline files: read, planned and checked against a graph. No Spark here; ``spark/pipeline`` runs them."""
+"""Pipeline files: parse them, and plan and check them against a graph. Spark is not used here; ``spark/pipeline`` runs
+the plans."""

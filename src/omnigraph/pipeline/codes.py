@@ -1,4 +1,4 @@
-"""The codes of problems in pipeline files. A code never changes its meaning; the documentation lists them."""
+"""The codes of problems in pipeline files. The meaning of a code never changes; the documentation lists all codes."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ STEP_FAILED = "P304"
 
 PROBLEM_CODES: Mapping[str, str] = MappingProxyType(
     {
-        SYNTAX: "The text cannot be read: syntax, encoding, or nesting.",
-        UNKNOWN_KEY: "There is no such key at this place.",
-        MISSING_KEY: "A key that must be there is not.",
-        REPEATED_KEY: "A key stands twice in one mapping.",
-        WRONG_KIND: "A text, a list or a mapping stands where another of them belongs.",
-        WRONG_VALUE: "A value is none of those that are possible here.",
-        NO_VARIABLE: "A variable of the environment is not set.",
-        BAD_NAME: "A source or view has a name that Spark SQL cannot use, or that is taken.",
-        UNKNOWN_TYPE: "The schema has no such node or edge type.",
-        UNKNOWN_PROPERTY: "The type has no such property.",
-        MISSING_PROPERTY: "A property that must have a value gets none.",
-        WRONG_TYPE: "An expression gives values that the property cannot hold.",
-        BAD_END: "An end of an edge does not fit the key of its node type.",
+        SYNTAX: "The text cannot be parsed: syntax, encoding, or nesting.",
+        UNKNOWN_KEY: "The key does not exist here.",
+        MISSING_KEY: "A required key is missing.",
+        REPEATED_KEY: "A mapping has the same key twice.",
+        WRONG_KIND: "A value has the wrong kind: text, list or mapping.",
+        WRONG_VALUE: "A value is not one of the allowed values.",
+        NO_VARIABLE: "An environment variable is not set.",
+        BAD_NAME: "The name of a source or view is invalid in Spark SQL, or already used.",
+        UNKNOWN_TYPE: "The schema does not have this node or edge type.",
+        UNKNOWN_PROPERTY: "The type does not have this property.",
+        MISSING_PROPERTY: "A required property is not mapped.",
+        WRONG_TYPE: "An expression has a type that cannot be converted to that of the property.",
+        BAD_END: "An end of an edge does not match the key of its node type.",
         UNKNOWN_VIEW: "No source or view has this name.",
-        UNKNOWN_COLUMN: "The view has no such column.",
-        BAD_CHECK: "A check is no query that can be asked.",
-        BAD_BRANCH: "The branch cannot be loaded into, begin where it should, or be merged where it should.",
-        NO_GRAPH: "There is no graph at this place.",
-        NO_SOURCE: "A source is not there, or cannot be read.",
-        BAD_SQL: "Spark does not understand an SQL text.",
-        STEP_FAILED: "Spark failed while it computed the rows.",
+        UNKNOWN_COLUMN: "The view does not have this column.",
+        BAD_CHECK: "A check is not a valid read query.",
+        BAD_BRANCH: "The branch, the branch to create it from, or the branch to merge into is invalid.",
+        NO_GRAPH: "There is no graph at this location.",
+        NO_SOURCE: "A source does not exist, or cannot be read.",
+        BAD_SQL: "Spark rejects an SQL text.",
+        STEP_FAILED: "Spark failed while computing the rows.",
     }
 )

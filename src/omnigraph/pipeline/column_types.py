@@ -1,6 +1,6 @@
-"""What is known about columns before Spark starts: the names and types that files tell, and what an expression gives.
+"""Infer columns and types before Spark starts: from the schemas of local files, and from simple SQL expressions.
 
-Nothing here guesses: a column or an expression that only Spark understands is of no known type, and checked by Spark.
+Nothing is guessed: the type of a column or expression that only Spark can evaluate is None, and Spark checks it later.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SELECT_ALL: Final = re.compile(
     r"\s*select\s+\*\s+from\s+(?P<name>[A-Za-z_]\w*)\s*(?:(?:where|order\s+by|limit)\b.*)?", re.IGNORECASE | re.DOTALL
 )
 _SET_OPERATION: Final = re.compile(r"\b(?:union|intersect|except|minus)\b", re.IGNORECASE)
-# Words that are no columns, though they look like them; Spark has them without parentheses.
+# They look like columns, but Spark evaluates them as functions.
 _FUNCTIONS_WITHOUT_PARENTHESES: Final = frozenset(
     {"current_catalog", "current_database", "current_date", "current_schema", "current_time", "current_timestamp"}
     | {"current_timezone", "current_user", "localtimestamp", "session_user", "user"}
@@ -58,7 +58,7 @@ _FUNCTIONS_WITHOUT_PARENTHESES: Final = frozenset(
 _LITERALS: Final[Mapping[str, pa.DataType]] = {"true": pa.bool_(), "false": pa.bool_(), "null": pa.null()}
 _LARGEST_INT: Final = 2**31 - 1
 _LARGEST_LONG: Final = 2**63 - 1
-# What these do to the first line is left to Spark.
+# With any other option, Spark has to read the first line.
 _CSV_OPTIONS: Final = frozenset(
     {"sep", "delimiter", "header", "encoding", "charset", "quote", "inferschema", "nullvalue", "mode", "dateformat"}
     | {"timestampformat", "emptyvalue", "pathglobfilter"}
@@ -66,26 +66,26 @@ _CSV_OPTIONS: Final = frozenset(
 
 
 class UnreadableFile(Exception):
-    """A file is not of the format that it should have. Caught where its place in the pipeline is known."""
+    """A file does not have the expected format. The caller knows its place in the pipeline and reports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewColumns:
-    """The columns of a view, by their names in lower case; Spark finds them in any case."""
+    """The columns of a view. Types are by name in lower case, because Spark ignores the case of names."""
 
     types: Mapping[str, ColumnType]
     names: tuple[str, ...]
 
     @classmethod
     def from_names(cls, names: Sequence[str], types: Sequence[ColumnType]) -> ViewColumns | None:
-        """None if two names differ in case only: what Spark makes of those depends on the format."""
+        """Return the columns, or None if two names differ only in case: Spark treats those differently by format."""
         found = dict(zip((name.lower() for name in names), types, strict=True))
         return cls(found, tuple(names)) if len(found) == len(names) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ExpressionInfo:
-    """What an expression gives: the type of its values where that is known, and a column that it wants in vain."""
+    """What is known of an expression: the type of its values, and the name of a column that does not exist."""
 
     type: ColumnType = None
     unknown_column: str | None = None
@@ -95,17 +95,17 @@ class ExpressionInfo:
 
 
 def find_local_files(file: PipelineFile, path: TemplateText) -> list[Path] | None:
-    """The files that a path or pattern means; None if they are not on this machine, or only Spark can tell."""
+    """Return the files of a path or pattern, or None if they are not on this machine or only Spark can tell."""
     pattern = file.local_pattern(path)
     if pattern is None or re.search(r"[{\\^]", path.value):
-        # Here a pattern means something else to Python than to Spark.
+        # Python and Spark interpret such patterns differently.
         return None
     found = glob.glob(pattern)  # noqa: PTH207  a pattern may be absolute
     return sorted(each for name in found for each in _list_data_files(Path(name)))
 
 
 def read_source_columns(file: PipelineFile, source: PipelineSource) -> ViewColumns | None:
-    """The columns of a source of local files; None where only Spark knows them."""
+    """Read the columns of a source from its local files; None if only Spark knows them."""
     if source.path is None or source.format is None:
         return None
     options = {name.lower(): option.value for name, option in source.options.items()}
@@ -113,7 +113,7 @@ def read_source_columns(file: PipelineFile, source: PipelineSource) -> ViewColum
     if not files or options.keys() & {"mergeschema", "recursivefilelookup"}:
         return None
     if any("=" in part for path in files for part in path.parts[:-1]):
-        # Folders such as day=7 are columns too.
+        # Partition folders such as day=7 add columns.
         return None
     match source.format.value.lower():
         case "parquet" | "orc" as format_:
@@ -127,7 +127,7 @@ def read_source_columns(file: PipelineFile, source: PipelineSource) -> ViewColum
 
 
 def _list_data_files(path: Path) -> list[Path]:
-    """What Spark reads of a path: the file, or all files below a folder, without those that are hidden from it."""
+    """List the files that Spark reads for a path: the file, or all files below a folder that are not hidden."""
     if not path.is_dir():
         return [] if _is_hidden(path.name) else [path]
     below = (each for each in path.rglob("*") if each.is_file())
@@ -139,7 +139,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def _read_file_columns(path: Path, format_: str) -> ViewColumns | None:
-    # Imported here, because few pipelines need both.
+    # Imported here, because few pipelines use both formats.
     try:
         if format_ == "parquet":
             import pyarrow.parquet as pq
@@ -150,12 +150,12 @@ def _read_file_columns(path: Path, format_: str) -> ViewColumns | None:
 
             schema = orc.ORCFile(path).schema
     except (pa.ArrowException, OSError) as error:
-        raise UnreadableFile(f"{path.name} is no {format_} file: {str(error).splitlines()[0]}") from error
+        raise UnreadableFile(f"{path.name} is not a valid {format_} file: {str(error).splitlines()[0]}") from error
     return ViewColumns.from_names(schema.names, [_to_spark_type(type_) for type_ in schema.types])
 
 
 def _to_spark_type(type_: pa.DataType) -> ColumnType:
-    """A stored type, where Spark reads it as what it is."""
+    """Return a stored type if Spark reads it unchanged, else None."""
     plain = (
         pa.types.is_string,
         pa.types.is_boolean,
@@ -175,7 +175,7 @@ def _read_csv_columns(path: Path, options: Mapping[str, str]) -> ViewColumns | N
         with path.open(encoding=options.get("encoding", options.get("charset", "utf-8-sig")), newline="") as lines:
             first = next(csv.reader(lines, delimiter=separator, quotechar=quote), list[str]())
     except (OSError, UnicodeError, LookupError, csv.Error):
-        # Compressed, perhaps.
+        # It may be compressed.
         return None
     if options.get("header", "false").lower() != "true":
         first = [f"_c{place}" for place in range(len(first))]
@@ -187,7 +187,7 @@ def _read_csv_columns(path: Path, options: Mapping[str, str]) -> ViewColumns | N
 
 
 def infer_view_columns(view: PipelineView, known: Mapping[str, ViewColumns | None]) -> ViewColumns | None:
-    """The columns of a view that only leaves out rows of another."""
+    """Return the columns of a view that selects all columns of another; None for any other view."""
     match = _SELECT_ALL.fullmatch(view.sql.value.rstrip().removesuffix(";"))
     if match is None or _SET_OPERATION.search(view.sql.value):
         return None
@@ -195,7 +195,7 @@ def infer_view_columns(view: PipelineView, known: Mapping[str, ViewColumns | Non
 
 
 def infer_expression(expression: str, view: str, columns: ViewColumns | None) -> ExpressionInfo:
-    """What an expression over a view gives, as far as it can be seen."""
+    """Infer the type of an expression over a view, as far as possible without Spark."""
     text = expression.strip()
     cast_ = _CAST.fullmatch(text)
     if cast_ is not None and _is_balanced(cast_["inner"]):
@@ -217,7 +217,7 @@ def infer_expression(expression: str, view: str, columns: ViewColumns | None) ->
 def _infer_column(name: re.Match[str], view: str, columns: ViewColumns | None) -> ExpressionInfo:
     prefix, plain, quoted = name["view"], name["plain"], name["quoted"]
     if columns is None or (prefix is not None and prefix.lower() != view.lower()):
-        # Behind an unknown prefix may be a field of a column.
+        # With another prefix it may be a field of a struct column.
         return ExpressionInfo()
     column = plain or quoted.replace("``", "`")
     if column.lower() in columns.types:
@@ -242,7 +242,7 @@ def _parse_type(name: str) -> ColumnType:
 
 
 def _is_balanced(inner: str) -> bool:
-    """Whether the parentheses of a text close each other: else it is the middle of ``cast(a) || cast(b)``."""
+    """Return whether parentheses are balanced; otherwise the text is the middle of ``cast(a) || cast(b)``."""
     depth = 0
     for char in re.sub(r"'[^']*'|`[^`]*`", "", inner):
         depth += (char == "(") - (char == ")")

@@ -1,7 +1,7 @@
-"""Pipeline files: what is read, how it is mapped to types, where it goes, and what must hold afterwards.
+"""Parse pipeline files: sources, views, mappings to types, load settings and checks.
 
-Here a file is held only against itself. What its words mean for a graph is looked at in ``pipeline_plan``, what its SQL
-means in ``pipeline_frames``.
+Only the file itself is checked here. ``pipeline/plan.py`` checks it against a graph, and ``spark/pipeline`` checks its
+SQL.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from omnigraph.errors import PipelineError, Problem
 from omnigraph.language.source import Source, Span, read_source, span_field
 from omnigraph.pipeline import codes
-from omnigraph.pipeline.yaml_reader import Redactor, TemplateText, YamlEntry, YamlReader, node_span
+from omnigraph.pipeline.yaml_reader import Redactor, TemplateText, YamlEntry, YamlReader, node_span, start_of
+
+if TYPE_CHECKING:
+    from omnigraph.write.load import LoadMode, OnError
 
 EntityKind: TypeAlias = Literal["node", "edge"]
 EndName: TypeAlias = Literal["from", "to"]
-Mode: TypeAlias = Literal["append", "merge", "overwrite"]
-OnError: TypeAlias = Literal["fail", "quarantine"]
 
 VERSION: Final = "1"
 FILE_FORMATS: Final = frozenset({"csv", "json", "orc", "parquet", "text"})
-"""Formats of files: without a path there is nothing to read."""
+"""Formats that need a path."""
 MAIN: Final = TemplateText("main", "main")
 _KEYS: Final = ("version", "graph", "load", "sources", "views", "nodes", "edges", "checks")
 _ENDS: Final[tuple[EndName, ...]] = ("from", "to")
@@ -39,7 +40,7 @@ _GLOB: Final = re.compile(r"([*?\[\]{}\\])")
 
 @dataclass(frozen=True, slots=True)
 class PipelineSource:
-    """A source: files or tables in a format that Spark reads, or a query of Spark's own catalog."""
+    """A source: files or tables in a format that Spark reads, or an SQL query on the catalog of Spark."""
 
     name: str
     format: TemplateText | None = None
@@ -50,14 +51,14 @@ class PipelineSource:
 
     @property
     def error_span(self) -> Span:
-        """Where to point at when it cannot be read."""
+        """The span to show if the source cannot be read."""
         found = self.path or self.sql or self.format
         return self.span if found is None else found.span
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineView:
-    """A query over the sources and the views above it."""
+    """An SQL query over the sources and the views above it."""
 
     name: str
     sql: TemplateText
@@ -65,8 +66,8 @@ class PipelineView:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnMapping:
-    """What a property, or a part of a key, is computed from. ``span`` is where its name stands."""
+class PropertyMapping:
+    """A property, or a part of a key, and the expression that computes it. ``span`` is that of its name."""
 
     name: str
     expression: TemplateText
@@ -75,29 +76,29 @@ class ColumnMapping:
 
 @dataclass(frozen=True, slots=True)
 class EndMapping:
-    """What an end of an edge is computed from: one expression, several in a list, or one for each part of the key."""
+    """An end of an edge, and what computes it: one expression, a list of them, or one for each part of the key."""
 
     name: EndName
     form: Literal["one", "list", "parts"]
-    columns: tuple[ColumnMapping, ...]
+    columns: tuple[PropertyMapping, ...]
     span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class TypeMapping:
-    """A type, and the view whose rows become its rows."""
+    """A type, and the view whose rows become entities of the type."""
 
     kind: EntityKind
     type_name: str
     view: TemplateText | None
-    columns: tuple[ColumnMapping, ...]
+    columns: tuple[PropertyMapping, ...]
     ends: tuple[EndMapping, ...] = ()
     span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineCheck:
-    """A query that must find nothing when everything is loaded."""
+    """A query that must return no rows after the load."""
 
     file: TemplateText
     name: TemplateText | None
@@ -107,9 +108,9 @@ class PipelineCheck:
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """How rows are loaded, and into which branch."""
+    """The ``load`` section: how rows are loaded, and into which branch."""
 
-    mode: Mode = "append"
+    mode: LoadMode = "append"
     branch: TemplateText = MAIN
     origin: TemplateText | None = None
     on_error: OnError = "fail"
@@ -118,7 +119,7 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class PipelineFile:
-    """A pipeline as it is written. What was wrong with the text is among the ``problems``, and left out here."""
+    """A pipeline as written. Parts that could not be parsed are missing, and are among the ``problems``."""
 
     document: Source
     folder: Path
@@ -133,37 +134,37 @@ class PipelineFile:
 
     @property
     def name(self) -> str:
-        """The file, as it was given."""
+        """The path of the file, as given."""
         return self.document.name or "<text>"
 
     def problem(self, code: str, message: str, span: Span, hint: str | None = None) -> Problem:
-        """A problem at a place of this file."""
+        """Return a problem at a span of this file."""
         return self.document.problem(code, message, span, hint)
 
     def local_pattern(self, path: TemplateText) -> str | None:
-        """Where a path points to on this machine, as a pattern; None if it points elsewhere."""
+        """Return a path on this machine as a glob pattern, or None if it is elsewhere."""
         if _SCHEME.match(path.value):
             return path.value.removeprefix("file://") if path.value.startswith("file:///") else None
-        # Only what stands in the file may be a pattern, not the folder that happens to hold it.
+        # Only the path in the file may be a pattern, not the folder of the file.
         return str(Path(glob.escape(str(self.folder))) / path.value)
 
     def is_relative(self, path: TemplateText) -> bool:
-        """Whether a path is meant beside the file; any other is looked up by Spark, in whatever file system it has."""
+        """Return whether a path is relative to the file. Spark resolves other paths in its own file system."""
         return not (_SCHEME.match(path.value) or Path(path.value).is_absolute())
 
     def spark_path(self, path: TemplateText) -> str:
-        """A path as Spark opens it. A relative one is a file of this machine, whatever Spark's own file system is."""
+        """Return a path for Spark. A relative path is on this machine, whatever file system Spark uses by default."""
         if not self.is_relative(path):
             return path.value
         folder = _GLOB.sub(r"\\\1", str(self.folder.absolute()))
         return f"file://{folder}/{path.value}"
 
     def graph_uri(self) -> str | None:
-        """Where the graph is; never to be shown, since the file may take it from the environment."""
+        """Return the location of the graph. Never show it: it may contain values of environment variables."""
         return None if self.graph is None else self._resolve(self.graph.value)
 
     def display_path(self, path: TemplateText) -> str:
-        """A path as whoever gave the name of the file can use it."""
+        """Return a path relative to the working directory, as written in the file."""
         return self._resolve(path.written)
 
     def _resolve(self, path: str) -> str:
@@ -171,40 +172,40 @@ class PipelineFile:
 
 
 def read_pipeline(path: Path, environment: Mapping[str, str] | None = None) -> PipelineFile:
-    """Read a file; what is wrong with it is in ``problems``. Only what is no YAML at all is raised."""
+    """Parse a file; its problems are in ``problems``. A file that is not YAML raises :class:`PipelineError`."""
     text = read_source(path, path.suffix)
     if isinstance(text, Problem):
         raise PipelineError([replace(text, code=codes.SYNTAX)])
-    reading = YamlReader(text, os.environ if environment is None else environment)
-    root = reading.compose()
+    reader = YamlReader(text, os.environ if environment is None else environment)
+    root = reader.compose()
     if root is None:
-        if not reading.problems:
-            reading.add_problem(codes.SYNTAX, "the file is empty", Span(0, 1), "begin with version: 1")
-        raise PipelineError(reading.problems)
-    found = _PipelineParser(reading, path.parent).parse(root)
+        if not reader.problems:
+            reader.add_problem(codes.SYNTAX, "the file is empty", Span(0, 1), "start with version: 1")
+        raise PipelineError(reader.problems)
+    found = _PipelineParser(reader, path.parent).parse(root)
     ordered = sorted(found.problems, key=lambda each: (each.position.line, each.position.column))
     return replace(found, problems=tuple(ordered))
 
 
 class _PipelineParser:
-    """The parts of a file, each read as far as it can be."""
+    """Parses the sections of a file, each as far as possible."""
 
-    def __init__(self, reading: YamlReader, folder: Path) -> None:
-        self._reader = reading
+    def __init__(self, reader: YamlReader, folder: Path) -> None:
+        self._reader = reader
         self._folder = folder
         self._names: dict[str, str] = {}
 
     def parse(self, root: Node) -> PipelineFile:
-        reading = self._reader
-        found = reading.read_fields(root, "a pipeline", _KEYS, ("version", "graph"))
+        reader = self._reader
+        found = reader.read_fields(root, "a pipeline", _KEYS, ("version", "graph"))
         if "version" in found:
             self._check_version(found["version"])
         sections = {name: found[name] for name in _KEYS if name in found}
         file = PipelineFile(
-            reading.source,
+            reader.source,
             self._folder,
             (),
-            reading.read_text(found["graph"], "graph") if "graph" in found else None,
+            reader.read_text(found["graph"], "graph") if "graph" in found else None,
             self._parse_load(sections["load"]) if "load" in sections else LoadSettings(),
             tuple(self._parse_sources(sections)),
             tuple(self._parse_views(sections)),
@@ -212,32 +213,32 @@ class _PipelineParser:
             tuple(self._parse_checks(sections)),
         )
         if not ("nodes" in found or "edges" in found):
-            reading.add_problem(
-                codes.MISSING_KEY, "a pipeline needs 'nodes' or 'edges'", _start_span(root), "say what is loaded"
+            reader.add_problem(
+                codes.MISSING_KEY, "a pipeline needs 'nodes' or 'edges'", start_of(node_span(root)), "map a type"
             )
-        return replace(file, problems=tuple(reading.problems), redactor=reading.redactor)
+        return replace(file, problems=tuple(reader.problems), redactor=reader.redactor)
 
     def _check_version(self, node: Node) -> None:
         version = self._reader.read_setting(node, "version")
         if version is not None and version.value != VERSION:
             self._reader.add_problem(
-                codes.WRONG_VALUE, f"version {version} is not known", version.span, f"this release reads {VERSION}"
+                codes.WRONG_VALUE, f"version {version} is not supported", version.span, f"use version {VERSION}"
             )
 
     def _parse_load(self, node: Node) -> LoadSettings:
-        reading = self._reader
-        found = reading.read_fields(node, "load", ("mode", "branch", "from", "on_error", "merge_into"))
+        reader = self._reader
+        found = reader.read_fields(node, "load", ("mode", "branch", "from", "on_error", "merge_into"))
         texts = {
-            name: reading.read_text(found[name], f"load.{name}")
+            name: reader.read_text(found[name], f"load.{name}")
             for name in ("branch", "from", "merge_into")
             if name in found
         }
-        modes: tuple[Mode, ...] = ("append", "merge", "overwrite")
-        manners: tuple[OnError, ...] = ("fail", "quarantine")
-        mode = reading.read_choice(found["mode"], "load.mode", modes) if "mode" in found else None
-        on_error = reading.read_choice(found["on_error"], "load.on_error", manners) if "on_error" in found else None
+        modes: tuple[LoadMode, ...] = ("append", "merge", "overwrite")
+        on_errors: tuple[OnError, ...] = ("fail", "quarantine")
+        mode = reader.read_choice(found["mode"], "load.mode", modes) if "mode" in found else None
+        on_error = reader.read_choice(found["on_error"], "load.on_error", on_errors) if "on_error" in found else None
         return LoadSettings(
-            cast("Mode", mode or "append"),
+            cast("LoadMode", mode or "append"),
             texts.get("branch") or MAIN,
             texts.get("from"),
             cast("OnError", on_error or "fail"),
@@ -252,12 +253,12 @@ class _PipelineParser:
             yield self._parse_source(entry)
 
     def _parse_source(self, entry: YamlEntry) -> PipelineSource:
-        reading, what = self._reader, f"source '{entry.name}'"
-        found = reading.read_fields(entry.value, what, ("format", "path", "options", "sql"))
-        texts = {name: reading.read_text(found[name], f"{what}: {name}") for name in found if name != "options"}
+        reader, what = self._reader, f"source '{entry.name}'"
+        found = reader.read_fields(entry.value, what, ("format", "path", "options", "sql"))
+        texts = {name: reader.read_text(found[name], f"{what}: {name}") for name in found if name != "options"}
         options: dict[str, TemplateText] = {}
-        for option in reading.read_entries(found["options"], f"{what}: options") if "options" in found else ():
-            setting = reading.read_setting(option.value, f"option '{option.name}'")
+        for option in reader.read_entries(found["options"], f"{what}: options") if "options" in found else ():
+            setting = reader.read_setting(option.value, f"option '{option.name}'")
             options |= {} if setting is None else {option.name: setting}
         self._check_source(entry, what, found, texts.get("format"))
         return PipelineSource(entry.name, texts.get("format"), texts.get("path"), options, texts.get("sql"), entry.span)
@@ -265,22 +266,22 @@ class _PipelineParser:
     def _check_source(
         self, entry: YamlEntry, what: str, found: Mapping[str, Node], format_: TemplateText | None
     ) -> None:
-        reading = self._reader
+        reader = self._reader
         if not isinstance(entry.value, MappingNode):
             return
         if "sql" in found:
             for name in ("format", "path", "options"):
                 if name in found:
                     message = f"{what} has 'sql' and '{name}'"
-                    reading.add_problem(
-                        codes.WRONG_VALUE, message, node_span(found[name]), f"'sql' stands alone: remove {name}"
+                    reader.add_problem(
+                        codes.WRONG_VALUE, message, node_span(found[name]), f"'sql' cannot be combined: remove {name}"
                     )
         elif "format" not in found:
             hint = "add format: csv, json, parquet, orc, jdbc or any other that Spark reads; or sql:"
-            reading.add_problem(codes.MISSING_KEY, f"{what} needs 'format' or 'sql'", entry.span, hint)
+            reader.add_problem(codes.MISSING_KEY, f"{what} needs 'format' or 'sql'", entry.span, hint)
         elif format_ is not None and format_.value.lower() in FILE_FORMATS and "path" not in found:
-            reading.add_problem(
-                codes.MISSING_KEY, f"{what} needs 'path'", entry.span, f"say where its {format_} files are"
+            reader.add_problem(
+                codes.MISSING_KEY, f"{what} needs 'path'", entry.span, f"give the path of its {format_} files"
             )
 
     def _parse_views(self, sections: Mapping[str, Node]) -> Iterator[PipelineView]:
@@ -295,7 +296,7 @@ class _PipelineParser:
             message = f"'{entry.name}' cannot be the name of a {kind}"
             self._reader.add_problem(codes.BAD_NAME, message, entry.span, "use letters, digits and '_', no digit first")
             return
-        # Spark finds names in any case.
+        # Spark ignores the case of names.
         known = self._names.setdefault(entry.name.lower(), f"{kind} '{entry.name}'")
         if known != f"{kind} '{entry.name}'":
             message = f"{kind} '{entry.name}' has the name of {known}"
@@ -308,19 +309,19 @@ class _PipelineParser:
             yield self._parse_mapping(entry, kind)
 
     def _parse_mapping(self, entry: YamlEntry, kind: EntityKind) -> TypeMapping:
-        reading, what = self._reader, f"{kind} '{entry.name}'"
+        reader, what = self._reader, f"{kind} '{entry.name}'"
         ends = _ENDS if kind == "edge" else ()
-        found = reading.read_fields(entry.value, what, ("view", *ends, "columns"), ("view", *ends))
-        view = reading.read_text(found["view"], f"{what}: view") if "view" in found else None
+        found = reader.read_fields(entry.value, what, ("view", *ends, "columns"), ("view", *ends))
+        view = reader.read_text(found["view"], f"{what}: view") if "view" in found else None
         columns = self._parse_columns(found["columns"], f"{what}: columns") if "columns" in found else ()
-        made = tuple(self._parse_end(name, found[name], what) for name in ends if name in found)
-        return TypeMapping(kind, entry.name, view, tuple(columns), made, entry.span)
+        end_mappings = tuple(self._parse_end(name, found[name], what) for name in ends if name in found)
+        return TypeMapping(kind, entry.name, view, tuple(columns), end_mappings, entry.span)
 
-    def _parse_columns(self, node: Node, what: str) -> Iterator[ColumnMapping]:
+    def _parse_columns(self, node: Node, what: str) -> Iterator[PropertyMapping]:
         for entry in self._reader.read_entries(node, what):
             expression = self._reader.read_expression(entry.value, f"'{entry.name}'")
             if expression is not None:
-                yield ColumnMapping(entry.name, expression, entry.span)
+                yield PropertyMapping(entry.name, expression, entry.span)
 
     def _parse_end(self, name: EndName, node: Node, what: str) -> EndMapping:
         span = node_span(node)
@@ -329,26 +330,21 @@ class _PipelineParser:
         listed = isinstance(node, SequenceNode)
         items = self._reader.read_items(node, name) if listed else [node]
         expressions = [self._reader.read_expression(item, f"'{name}'") for item in items]
-        columns = tuple(ColumnMapping(name, each, each.span) for each in expressions if each is not None)
+        columns = tuple(PropertyMapping(name, each, each.span) for each in expressions if each is not None)
         return EndMapping(name, "list" if listed else "one", columns, span)
 
     # ------------------------------------------------------------------------------------- checks
 
     def _parse_checks(self, sections: Mapping[str, Node]) -> Iterator[PipelineCheck]:
-        reading = self._reader
-        for item in reading.read_items(sections["checks"], "checks") if "checks" in sections else ():
-            found = reading.read_fields(item, "a check", ("file", "name", "params"), ("file",))
-            file = reading.read_text(found["file"], "file") if "file" in found else None
-            name = reading.read_text(found["name"], "name") if "name" in found else None
-            entries = reading.read_entries(found["params"], "params") if "params" in found else ()
-            params = {entry.name: reading.read_value(entry.value, f"parameter '{entry.name}'") for entry in entries}
+        reader = self._reader
+        for item in reader.read_items(sections["checks"], "checks") if "checks" in sections else ():
+            found = reader.read_fields(item, "a check", ("file", "name", "params"), ("file",))
+            file = reader.read_text(found["file"], "file") if "file" in found else None
+            name = reader.read_text(found["name"], "name") if "name" in found else None
+            entries = reader.read_entries(found["params"], "params") if "params" in found else ()
+            params = {entry.name: reader.read_value(entry.value, f"parameter '{entry.name}'") for entry in entries}
             if file is not None:
                 yield PipelineCheck(file, name, params, node_span(found["name"] if "name" in found else found["file"]))
 
     def _section_entries(self, sections: Mapping[str, Node], name: str) -> list[YamlEntry]:
         return self._reader.read_entries(sections[name], name) if name in sections else []
-
-
-def _start_span(node: Node) -> Span:
-    start = node_span(node).start
-    return Span(start, start + 1)

@@ -1,7 +1,7 @@
-"""What a pipeline would do to a graph, held against the graph's schema and branches before Spark starts.
+"""Plan a pipeline: check it against the schema and the branches of a graph before Spark starts.
 
-Every mapping names a property that exists, every property that needs a value gets one, and types are compared wherever
-a type can be known without Spark; ``pipeline_frames`` compares the others, by the same rules.
+Every mapping must name an existing property, and every required property must be mapped. Types are compared if they are
+known without Spark; ``spark/pipeline/dataframes.py`` compares the others by the same rules.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from omnigraph.language.query import TypedMutation, compile_query
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, Schema
 from omnigraph.language.source import Span, suggest_similar
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.manifest.branches import Branch
+from omnigraph.manifest.branches import Branch, check_free, check_name
 from omnigraph.manifest.history import Commit
-from omnigraph.manifest.names import check_free, check_name
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.pipeline import codes
@@ -31,8 +30,15 @@ from omnigraph.pipeline.column_types import (
     infer_view_columns,
     read_source_columns,
 )
-from omnigraph.pipeline.file import ColumnMapping, EndMapping, PipelineCheck, PipelineFile, PipelineSource, TypeMapping
-from omnigraph.pipeline.yaml_reader import TemplateText
+from omnigraph.pipeline.file import (
+    EndMapping,
+    PipelineCheck,
+    PipelineFile,
+    PipelineSource,
+    PropertyMapping,
+    TypeMapping,
+)
+from omnigraph.pipeline.yaml_reader import TemplateText, start_of
 from omnigraph.write.load import can_be_end, can_convert
 
 _TEXT: Final = ValueType(Scalar.STRING, nullable=True)
@@ -40,7 +46,7 @@ _ENDS: Final = frozenset({"from", "to", "src", "dst"})
 
 
 class PlannedGraph(Protocol):
-    """What a plan wants to know of a graph."""
+    """What planning needs of a graph."""
 
     @property
     def schema(self) -> Schema:
@@ -52,22 +58,22 @@ class PlannedGraph(Protocol):
         ...
 
     def commit(self, ref: Reference) -> Commit:
-        """The commit that a reference means."""
+        """Return the commit of a reference."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedColumn:
-    """One column of a type, and what it is computed from. ``gives`` is None where only Spark can tell."""
+    """One column of a type, and its expression. ``expression_type`` is None if only Spark knows it."""
 
     name: str
     target_type: ValueType | NodeType
-    """The type of the property; for the end of an edge that is given as a whole, the nodes that stand there."""
+    """The type of the property; the node type, if it is an end of an edge that one expression computes."""
     expression: TemplateText
     expression_type: ColumnType = None
 
     def accepts(self, found: ColumnType) -> bool:
-        """Whether values of a type may go here; one that is not known may."""
+        """Return whether the column accepts values of a type; an unknown type is accepted."""
         if found is None:
             return True
         return (
@@ -78,7 +84,7 @@ class PlannedColumn:
 
     @property
     def target_text(self) -> str:
-        """What is wanted, in words."""
+        """The type of the column, as shown to the user."""
         if not isinstance(self.target_type, NodeType):
             return str(self.target_type)
         (key,) = self.target_type.key if self.target_type.key and len(self.target_type.key) == 1 else ("id",)
@@ -87,7 +93,7 @@ class PlannedColumn:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSource:
-    """A source, and what is known of it: local files, their size, their columns."""
+    """A source, and what is known of it: the number of local files, their size, their columns."""
 
     source: PipelineSource
     files: int | None
@@ -97,7 +103,7 @@ class PlannedSource:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMapping:
-    """A type, the view that feeds it, and every column of it."""
+    """A type, its view, and the columns that are mapped."""
 
     type: NodeType | EdgeType
     view: TemplateText
@@ -111,7 +117,7 @@ class PlannedMapping:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCheck:
-    """A query that compiles and has its parameters."""
+    """A check whose query compiles and has all parameters."""
 
     name: str
     check: PipelineCheck
@@ -120,7 +126,7 @@ class PlannedCheck:
 
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
-    """A pipeline without a known problem."""
+    """A pipeline without known problems."""
 
     file: PipelineFile
     sources: tuple[PlannedSource, ...]
@@ -131,21 +137,21 @@ class PipelinePlan:
 
 
 def plan_pipeline(file: PipelineFile, graph: PlannedGraph) -> PipelinePlan:
-    """Hold a file against a graph. :class:`PipelineError` lists everything that is wrong, also with the file itself."""
+    """Check a file against a graph. :class:`PipelineError` lists all problems, including those of the file itself."""
     planner = _Planner(file, graph.schema.catalog)
     inputs = tuple(map(planner.plan_source, file.sources))
     planner.add_views()
     targets = tuple(target for each in file.mappings for target in planner.plan_mapping(each))
     checks = tuple(check for each in file.checks for check in planner.plan_check(each))
-    live = {branch.name for branch in graph.branches()}
-    planner.problems += _check_branches(file, graph, live)
+    names = {branch.name for branch in graph.branches()}
+    planner.problems += _check_branches(file, graph, names)
     if planner.problems:
-        # Those of other files, such as queries, stay behind those of this one.
+        # Problems of other files, such as queries, come last.
         own = [each for each in planner.problems if each.position.file == file.document.name]
         others = [each for each in planner.problems if each.position.file != file.document.name]
         own.sort(key=lambda each: (each.position.line, each.position.column))
         raise PipelineError([*own, *others])
-    makes_branch = file.load.branch.value not in live
+    makes_branch = file.load.branch.value not in names
     return PipelinePlan(
         file, inputs, targets, checks, makes_branch, tuple(_list_notes(file, makes_branch=makes_branch))
     )
@@ -154,18 +160,18 @@ def plan_pipeline(file: PipelineFile, graph: PlannedGraph) -> PipelinePlan:
 def type_mismatch_problem(
     file: PipelineFile, type_: NodeType | EdgeType, column: PlannedColumn, found: object
 ) -> Problem:
-    """The problem of an expression whose values its column cannot hold; ``found`` is shown as their type."""
-    wanted = column.target_type
-    if isinstance(wanted, NodeType):
-        message = f"{type_.name}.{column.name} is {found}, which is neither an id nor a key of {wanted.name}"
-        hint = "give the whole key" if len(wanted.key or ()) > 1 else None
+    """Return the problem of an expression whose type does not fit its column; ``found`` is shown as that type."""
+    required = column.target_type
+    if isinstance(required, NodeType):
+        message = f"{type_.name}.{column.name} is {found}, which is neither an id nor a key of {required.name}"
+        hint = "give the whole key" if len(required.key or ()) > 1 else None
         return file.problem(codes.BAD_END, message, column.expression.span, hint)
-    message = f"{type_.name}.{column.name} is {wanted}, but this gives {found}"
-    return file.problem(codes.WRONG_TYPE, message, column.expression.span, _cast_hint(wanted, column.expression))
+    message = f"{type_.name}.{column.name} is {required}, but this is {found}"
+    return file.problem(codes.WRONG_TYPE, message, column.expression.span, _cast_hint(required, column.expression))
 
 
 class _Planner:
-    """The parts of a plan, and the problems met on the way."""
+    """Plans the parts of a pipeline, and collects the problems."""
 
     def __init__(self, file: PipelineFile, catalog: Catalog) -> None:
         self.file = file
@@ -175,11 +181,14 @@ class _Planner:
         self._mapped: set[str] = set()
 
     def plan_source(self, source: PipelineSource) -> PlannedSource:
-        """A source, as far as it can be seen from here."""
+        """Plan a source, as far as possible without Spark."""
         columns, files = None, None if source.path is None else find_local_files(self.file, source.path)
         if files == [] and source.path is not None and self.file.is_relative(source.path):
             self._add_problem(
-                codes.NO_SOURCE, f"no file is at {source.path}", source.path.span, self._missing_file_hint(source.path)
+                codes.NO_SOURCE,
+                f"there is no file {source.path}",
+                source.path.span,
+                self._missing_file_hint(source.path),
             )
         try:
             columns = read_source_columns(self.file, source)
@@ -194,14 +203,14 @@ class _Planner:
         return f"'{path}' is looked for in {place}"
 
     def add_views(self) -> None:
-        """Learn what views there are, and their columns where those can be seen."""
+        """Register the views, with their columns if they can be inferred."""
         for view in self.file.views:
             self._columns[view.name.lower()] = infer_view_columns(view, self._columns)
 
     # ------------------------------------------------------------------------------------- types
 
     def plan_mapping(self, target: TypeMapping) -> Iterator[PlannedMapping]:
-        """The plan of one type, if there is such a type."""
+        """Plan the mapping of one type, if the type exists."""
         type_ = self._find_type(target)
         if type_ is None:
             return
@@ -239,7 +248,7 @@ class _Planner:
                 yield PlannedColumn(column.name, type_.properties[column.name].type, column.expression)
             else:
                 is_end = isinstance(type_, EdgeType) and column.name in _ENDS
-                hint = "'from' and 'to' stand beside 'columns'" if is_end else None
+                hint = "'from' and 'to' belong beside 'columns'" if is_end else None
                 message = f"{type_.name} has no property '{column.name}'"
                 hint = (
                     hint
@@ -251,8 +260,8 @@ class _Planner:
         for each in type_.properties.values():
             if each.name not in mapped and not each.type.nullable and each.default is None:
                 in_key = isinstance(type_, NodeType) and each.name in (type_.key or ())
-                what = "is in the key" if in_key else "must have a value"
-                message = f"{type_.name}.{each.name} {what}, and nothing is mapped to it"
+                what = "is in the key" if in_key else "is required"
+                message = f"{type_.name}.{each.name} {what}, but not mapped"
                 self._add_problem(codes.MISSING_PROPERTY, message, target.span, f"add {each.name}: to columns")
 
     def _plan_ends(self, type_: NodeType | EdgeType, target: TypeMapping) -> Iterator[PlannedColumn]:
@@ -269,29 +278,29 @@ class _Planner:
         key = tuple(sorted(node.key or ()))
         parts = {column.name: column for column in end.columns} if end.form == "parts" else _match_key_parts(key, end)
         if not key or parts is None or parts.keys() != set(key):
-            wanted = f"its key is {', '.join(key)}" if key else "it has no key: give one expression, its id"
-            message = f"{type_.name}.{end.name} does not give the key of {node.name}"
-            self._add_problem(codes.BAD_END, message, Span(end.span.start, end.span.start + 1), wanted)
+            hint = f"its key is {', '.join(key)}" if key else "it has no key: give one expression for its id"
+            message = f"{type_.name}.{end.name} does not match the key of {node.name}"
+            self._add_problem(codes.BAD_END, message, start_of(end.span), hint)
             return
         for part in key:
             yield PlannedColumn(f"{end.name}.{part}", node.properties[part].type, parts[part].expression)
 
     def _plan_column(self, type_: NodeType | EdgeType, view: TemplateText, column: PlannedColumn) -> PlannedColumn:
         columns = self._columns[view.value.lower()]
-        given = infer_expression(column.expression.value, view.value, columns)
-        if given.unknown_column is not None:
+        info = infer_expression(column.expression.value, view.value, columns)
+        if info.unknown_column is not None:
             names = columns.names if columns is not None else ()
-            hint = suggest_similar(given.unknown_column, names) or _list_names("the columns are", names)
-            message = f"'{view}' has no column '{self.file.redactor.redact(given.unknown_column)}'"
+            hint = suggest_similar(info.unknown_column, names) or _list_names("the columns are", names)
+            message = f"'{view}' has no column '{self.file.redactor.redact(info.unknown_column)}'"
             self._add_problem(codes.UNKNOWN_COLUMN, message, column.expression.span, hint)
-        if not column.accepts(given.type):
-            self.problems.append(type_mismatch_problem(self.file, type_, column, given.type))
-        return PlannedColumn(column.name, column.target_type, column.expression, given.type)
+        if not column.accepts(info.type):
+            self.problems.append(type_mismatch_problem(self.file, type_, column, info.type))
+        return PlannedColumn(column.name, column.target_type, column.expression, info.type)
 
     # ------------------------------------------------------------------------------------- checks
 
     def plan_check(self, check: PipelineCheck) -> Iterator[PlannedCheck]:
-        """The plan of one check, if it can be asked."""
+        """Plan one check, if its query is valid."""
         path = self.file.folder / check.file.value
         try:
             compiled = compile_query(path, self.catalog, None if check.name is None else check.name.value)
@@ -315,35 +324,35 @@ class _Planner:
         self.problems.append(self.file.problem(code, message, span, hint))
 
 
-def _match_key_parts(key: tuple[str, ...], end: EndMapping) -> dict[str, ColumnMapping] | None:
-    """The members of a list by the parts of the key: by their names if they are those of the key, else by its order."""
+def _match_key_parts(key: tuple[str, ...], end: EndMapping) -> dict[str, PropertyMapping] | None:
+    """Assign the items of a list to the parts of a key: by name if the names are those of the parts, else by order."""
     if len(end.columns) != len(key):
         return None
     by_name = {column.expression.value.strip(): column for column in end.columns}
     return by_name if by_name.keys() == set(key) else dict(zip(key, end.columns, strict=True))
 
 
-def _check_branches(file: PipelineFile, graph: PlannedGraph, live: set[str]) -> Iterator[Problem]:
+def _check_branches(file: PipelineFile, graph: PlannedGraph, names: set[str]) -> Iterator[Problem]:
     branch, origin, into = file.load.branch, file.load.origin, file.load.merge_into
     if into is not None and into.value == branch.value:
-        hint = "load into a branch of its own, with from:"
+        hint = "load into a separate branch, with from:"
         yield file.problem(codes.BAD_BRANCH, f"'{into}' would be merged into itself", into.span, hint)
-    elif into is not None and into.value not in live:
+    elif into is not None and into.value not in names:
         yield file.problem(
-            codes.BAD_BRANCH, f"there is no branch '{into}'", into.span, suggest_similar(into.value, live)
+            codes.BAD_BRANCH, f"there is no branch '{into}'", into.span, suggest_similar(into.value, names)
         )
-    if branch.value in live:
+    if branch.value in names:
         return
     try:
         check_name(branch.value)
-        check_free(branch.value, live)
+        check_free(branch.value, names)
     except OmniGraphError as error:
         yield _branch_problem(file, error, branch)
         return
     if origin is None:
-        hint = suggest_similar(branch.value, live) or "add from: main, and it is made"
+        hint = suggest_similar(branch.value, names) or "add from: main to create it"
         yield file.problem(codes.BAD_BRANCH, f"there is no branch '{branch}'", branch.span, hint)
-    elif origin.value not in live:
+    elif origin.value not in names:
         try:
             graph.commit(origin.value)
         except (InputError, NotFoundError) as error:
@@ -358,14 +367,14 @@ def _branch_problem(file: PipelineFile, error: OmniGraphError, place: TemplateTe
 def _list_notes(file: PipelineFile, *, makes_branch: bool) -> Iterator[str]:
     load = file.load
     if file.checks and load.branch.value == MAIN:
-        yield "the checks run when the rows are on main already; load into a branch to look before others see them"
+        yield "the checks run when the rows are already on main; load into a branch to check before others see them"
     if load.origin is not None and not makes_branch:
-        yield f"branch {load.branch} is there already, so 'from' is not used"
+        yield f"branch {load.branch} already exists, so 'from' is not used"
 
 
-def _cast_hint(wanted: ValueType, expression: TemplateText) -> str | None:
-    name = _SQL_NAMES.get(wanted.scalar)
-    if name is None or wanted.is_list:
+def _cast_hint(required: ValueType, expression: TemplateText) -> str | None:
+    name = _SQL_NAMES.get(required.scalar)
+    if name is None or required.is_list:
         return None
     return f"write cast({expression} AS {name})"
 

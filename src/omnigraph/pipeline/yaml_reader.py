@@ -1,7 +1,7 @@
-"""YAML with places: what stands where in a pipeline file, and every problem at the place that it is about.
+"""Read YAML with source positions, and collect problems at the places where they occur.
 
-The reading does not stop at a problem: what is wrong is noted and left out, so that one run tells about all of it. A
-text may name variables of the environment as ``${NAME}``; what is shown is always what was written.
+Reading does not stop at a problem: the bad value is recorded and skipped, so that one run reports all problems. Texts
+may contain environment variables as ``${NAME}``; messages always show the text as written, not the values.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TemplateText:
-    """A text of the file: as written, which may be shown, and with its variables filled in, which may not."""
+    """A text of the file: as written, which may be shown, and with its variables replaced, which may be secret."""
 
     written: str
     value: str = field(repr=False)
@@ -51,20 +51,20 @@ class TemplateText:
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """The values of variables, to be taken out again of whatever others say about them."""
+    """Replaces the values of environment variables in messages by the names of the variables."""
 
     values: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def redact(self, text: str) -> str:
-        """A text with the names of variables in place of their values."""
-        # The longest first: one value may be a part of another.
+        """Replace the values of variables in a text by their names."""
+        # The longest first: one value may contain another.
         for name, value in sorted(self.values.items(), key=lambda each: -len(each[1])):
             text = text.replace(value, f"${{{name}}}") if value else text
         return text
 
     @contextmanager
     def redact_errors(self) -> Generator[None]:
-        """No error of ours that leaves the block tells a value; what it was raised from could, and is let go."""
+        """Redact OmniGraph errors that leave the block, and drop their causes, which could show a value."""
         try:
             yield
         except OmniGraphError as error:
@@ -98,7 +98,7 @@ class Redactor:
 
 @dataclass(frozen=True, slots=True)
 class YamlEntry:
-    """One key of a mapping, and what stands there."""
+    """One key of a mapping, and its value."""
 
     name: str
     span: Span
@@ -106,17 +106,17 @@ class YamlEntry:
 
 
 class _NoAliasLoader(yaml.SafeLoader):
-    """Without aliases: with them a small file could stand for one that has no end."""
+    """Refuses aliases, with which a small file could expand without limit."""
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
         if self.check_event(yaml.AliasEvent):
             mark = cast("Mark", self.peek_event().start_mark)
-            raise ComposerError(None, None, "an alias cannot be used here; write the value itself", mark)
+            raise ComposerError(None, None, "aliases are not supported; write the value itself", mark)
         return super().compose_node(parent, index)
 
 
 class YamlReader:
-    """One file while it is read: its text, the environment, and the problems so far."""
+    """Reads the values of one file with an environment, and collects the problems."""
 
     def __init__(self, source: Source, environment: Mapping[str, str]) -> None:
         self.source = source
@@ -126,33 +126,33 @@ class YamlReader:
 
     @property
     def redactor(self) -> Redactor:
-        """The variables that were named so far."""
+        """A redactor of the variables that were used so far."""
         return Redactor(dict(self._used))
 
     def add_problem(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
-        """Note a problem."""
+        """Record a problem."""
         self.problems.append(self.source.problem(code, message, span, hint))
 
     def compose(self) -> Node | None:
-        """The whole text as one node; None after a syntax error, or if there is nothing in it."""
+        """Parse the text into a node tree; None after a syntax error, or if the file is empty."""
         try:
             return cast("Node | None", yaml.compose(self.source.text, Loader=_NoAliasLoader))
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             at = len(self.source.text) if mark is None else mark.index
-            message = error.problem or error.context or "this is no YAML"
+            message = error.problem or error.context or "this is not YAML"
             self.add_problem(codes.SYNTAX, message, _span_at(self.source, at), error.context)
         except ReaderError as error:
             message = f"the character U+{cast(int, error.character):04X} is not allowed in YAML"
             self.add_problem(codes.SYNTAX, message, _span_at(self.source, error.position))
         except RecursionError:
-            self.add_problem(codes.SYNTAX, "nested too deep", Span(0, 1), "flatten the file")
+            self.add_problem(codes.SYNTAX, "nested too deeply", Span(0, 1), "flatten the file")
         return None
 
     # ------------------------------------------------------------------------------------- mappings and lists
 
     def read_entries(self, node: Node, what: str) -> list[YamlEntry]:
-        """The keys of a mapping, in order; a key is the text that it is written with."""
+        """Return the entries of a mapping in order; keys are taken as they are written."""
         if not isinstance(node, MappingNode):
             self._add_wrong_kind(node, what, "a mapping")
             return []
@@ -163,7 +163,7 @@ class YamlReader:
                 continue
             name = cast(str, key.value)
             if name in found:
-                self.add_problem(codes.REPEATED_KEY, f"'{name}' stands twice in {what}", node_span(key), "remove one")
+                self.add_problem(codes.REPEATED_KEY, f"'{name}' is given twice in {what}", node_span(key), "remove one")
                 continue
             found[name] = YamlEntry(name, node_span(key), value)
         return list(found.values())
@@ -171,7 +171,7 @@ class YamlReader:
     def read_fields(
         self, node: Node, what: str, known: Iterable[str], required: Collection[str] = ()
     ) -> dict[str, Node]:
-        """The values of a mapping whose keys are settled; others are problems."""
+        """Return the values of a mapping with known keys; other keys are problems."""
         allowed = tuple(known)
         found: dict[str, Node] = {}
         for entry in self.read_entries(node, what):
@@ -184,12 +184,12 @@ class YamlReader:
             for name in required:
                 if name not in found:
                     self.add_problem(
-                        codes.MISSING_KEY, f"{what} needs '{name}'", _start_of(node_span(node)), f"add {name}:"
+                        codes.MISSING_KEY, f"{what} needs '{name}'", start_of(node_span(node)), f"add {name}:"
                     )
         return found
 
     def read_items(self, node: Node, what: str) -> Iterator[Node]:
-        """The members of a list."""
+        """Yield the items of a list."""
         if isinstance(node, SequenceNode):
             yield from cast("Sequence[Node]", node.value)
         else:
@@ -198,7 +198,7 @@ class YamlReader:
     # ------------------------------------------------------------------------------------- texts and values
 
     def read_text(self, node: Node, what: str) -> TemplateText | None:
-        """A text that is not empty."""
+        """Return a text that is not empty."""
         if _kind_of(node) != "str":
             self._add_wrong_kind(node, what, "a text")
             return None
@@ -208,7 +208,7 @@ class YamlReader:
         return self._fill_variables(node)
 
     def read_setting(self, node: Node, what: str) -> TemplateText | None:
-        """A text, a number, or true or false, as the text that Spark takes for it."""
+        """Return a text, a number, or true or false, as the text that Spark expects."""
         kind = _kind_of(node)
         if kind == "bool":
             word = "true" if self.read_value(node, what) else "false"
@@ -219,20 +219,20 @@ class YamlReader:
         return self._fill_variables(node)
 
     def read_expression(self, node: Node, what: str) -> TemplateText | None:
-        """An SQL expression; a number, or true or false, is one too."""
+        """Return an SQL expression, which may also be a number, or true or false."""
         kind = _kind_of(node)
         if kind in ("int", "float", "bool"):
             return self.read_setting(node, what)
         if kind == "timestamp":
             written = cast(str, node.value)
             self.add_problem(
-                codes.WRONG_KIND, f"{what} is a date of YAML", node_span(node), f"write it as SQL: \"date '{written}'\""
+                codes.WRONG_KIND, f"{what} is a YAML date", node_span(node), f"write it as SQL: \"date '{written}'\""
             )
             return None
         return self.read_text(node, what)
 
     def read_choice(self, node: Node, what: str, words: Sequence[str]) -> str | None:
-        """One of some words."""
+        """Return one of some words."""
         text = self.read_text(node, what)
         if text is None or text.value in words:
             return text and text.value
@@ -241,7 +241,7 @@ class YamlReader:
         return None
 
     def read_value(self, node: Node, what: str) -> object:
-        """A value of any kind, for the parameter of a query."""
+        """Return a value of any kind, for the parameter of a query."""
         if isinstance(node, SequenceNode):
             return [self.read_value(each, what) for each in cast("Sequence[Node]", node.value)]
         if isinstance(node, MappingNode):
@@ -263,21 +263,21 @@ class YamlReader:
             else:
                 message = f"the variable {name} is not set"
                 self.add_problem(codes.NO_VARIABLE, message, span, f"set {name} in the environment of the command")
-        # One that is not set stays as it is; nothing runs with it.
+        # A variable that is not set stays as written; the pipeline does not run then.
         filled = _VARIABLE.sub(lambda match: self._environment.get(match.group(1), match.group()), written)
         return TemplateText(written, filled, span)
 
-    def _add_wrong_kind(self, node: Node, what: str, wanted: str) -> None:
+    def _add_wrong_kind(self, node: Node, what: str, expected: str) -> None:
         found = _KINDS.get(_kind_of(node), f"of the type {node.tag}")
-        hint = "write it in quotes" if isinstance(node, ScalarNode) and wanted == "a text" else None
+        hint = "write it in quotes" if isinstance(node, ScalarNode) and expected == "a text" else None
         if _kind_of(node) == "null":
-            # What is most often meant: half of an expression, cut off at its comma.
+            # The most frequent cause: an expression that YAML cuts at a comma.
             hint = "inside { } a text with a comma must be in quotes"
-        self.add_problem(codes.WRONG_KIND, f"{what} is {found}; it must be {wanted}", _start_of(node_span(node)), hint)
+        self.add_problem(codes.WRONG_KIND, f"{what} is {found}; it must be {expected}", start_of(node_span(node)), hint)
 
 
 def node_span(node: Node) -> Span:
-    """Where a node stands."""
+    """The span of a node."""
     start, end = cast(int, node.start_mark.index), cast(int, node.end_mark.index)
     return Span(start, max(start + 1, end))
 
@@ -286,12 +286,12 @@ def _kind_of(node: Node) -> str:
     return node.tag.removeprefix(_CORE)
 
 
-def _start_of(span: Span) -> Span:
-    """Where a mapping or list begins: its whole would underline a line that is not wrong."""
+def start_of(span: Span) -> Span:
+    """The first character of a span. A whole mapping or list would underline lines that are not wrong."""
     return Span(span.start, span.start + 1)
 
 
 def _span_at(source: Source, at: int) -> Span:
-    """A place in the text; an error at its end is shown after its last character."""
+    """The span of a position in the text; a position at the end is moved to the last character."""
     start = min(at, max(len(source.text.rstrip()) - 1, 0))
     return Span(start, start + 1)

@@ -15,7 +15,7 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import Json
-from omnigraph.storage.failpoints import Step, When, _arming
+from omnigraph.storage.failpoints import When, WriteStep, _arm
 from tests.crash import every_crash, fresh_copy, kill_at, record, run, start
 from tests.spark.cluster_load import die_at, load_fleet
 from tests.spark.drivers import Java
@@ -41,7 +41,7 @@ def drive(java: Java, root: Path) -> None:
 
 
 def drive_between_two_tables(java: Java, root: Path) -> None:
-    with _arming(partial(die_at, "after")):
+    with _arm(partial(die_at, "after")):
         drive(java, root)
 
 
@@ -63,7 +63,7 @@ def with_next(shown: Shown) -> Shown:
     return {**shown, "Ship": sorted(ships, key=lambda row: str(row["id"]))}
 
 
-def is_complete(steps: list[Step], number: int, when: When) -> bool:
+def is_complete(steps: list[WriteStep], number: int, when: When) -> bool:
     """Whether every table was committed."""
     last = max(step.number for step in steps if step.name == "table.commit")
     return number > last or (number, when) == (last, "after")

@@ -22,7 +22,7 @@ from omnigraph.spark.load import proofs as load_proofs
 from omnigraph.spark.load import set_rules
 from omnigraph.spark.load.changed_table import ChangedSparkTable
 from omnigraph.spark.load.proofs import assign_partitions, find_unproven_rules
-from omnigraph.storage.columns import as_text, joined
+from omnigraph.storage.columns import as_text, join_texts
 from omnigraph.write.load.load_operation import LoadMode
 from omnigraph.write.rules.set_rules import SetRule
 from tests.spark.load.spark_loads import FIRST, content, file_of, new_graph, ship, tow
@@ -157,6 +157,6 @@ def test_equal_texts_belong_to_the_same_part_wherever_they_lie(texts: list[str],
 @pytest.mark.parametrize("before", ["", "p", "https://example.org/things/"])
 @pytest.mark.parametrize("after", ["", "/index.html"])
 def test_parts_are_about_even(before: str, after: str) -> None:
-    texts = joined(before, as_text(pa.array(np.arange(20_000))), after)
+    texts = join_texts(before, as_text(pa.array(np.arange(20_000))), after)
     counts = np.bincount(assign_partitions(texts, 20), minlength=20)
     assert 800 < counts.min() <= counts.max() < 1_200

@@ -14,7 +14,7 @@ import pytest
 
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.merge import run as merge
-from omnigraph.storage.failpoints import _arming
+from omnigraph.storage.failpoints import _arm
 from omnigraph.storage.locks import LockSettings
 from tests.crash import run, start
 from tests.spark.cluster_load import die_at
@@ -53,7 +53,7 @@ def drive(java: Java, root: str, scenario: Scenario, locks: LockSettings | None 
 
 def drive_between_two_tables(java: Java, root: str, scenario: Scenario) -> None:
     """One that dies when its first table is committed."""
-    with _arming(partial(die_at, "after")):
+    with _arm(partial(die_at, "after")):
         drive(java, root, scenario)
 
 

@@ -147,10 +147,10 @@ def test_what_spark_finds_in_mappings_is_told_together_before_a_row_is_read(
     assert problems[0].message == "'adults' has no column 'full_name'"
     text = changed("since: since +", "since: '*'", changed("name: full_name", "name: name", text))
     wrong = failing(run, changed("upper(age)", '"map(name, age)"', text))[0]
-    assert wrong.message.startswith("Person.age is I32?, but this gives map<")
+    assert wrong.message.startswith("Person.age is I32?, but this is map<")
     problems = failing(run, text)
     assert [(each.code, each.position.line, each.message) for each in problems] == [
-        ("P204", 10, "Person.age is I32?, but this gives string"),
+        ("P204", 10, "Person.age is I32?, but this is string"),
         ("P303", 12, "'*' gives 3 columns"),
     ]
     nothing_happened(graph, spark)

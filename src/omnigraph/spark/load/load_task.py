@@ -22,7 +22,7 @@ from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import absent, column_of, to_list, value_codes
+from omnigraph.storage.columns import make_nulls, column_of, to_list, encode_values
 from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import Access, Table, open_table
 from omnigraph.storage.table_writes import WriteMode
@@ -138,7 +138,7 @@ class LoadTask:
             batch = ColumnMapping(self.catalog, type_, rows.schema).to_raw_batch(name, 1, rows)
             file = None if number is None else self.display_name(files.get(number))
             # Rows of a distributed frame have no row numbers.
-            writer.add(replace(batch, file=file or name, lines=absent(rows.num_rows, pa.int64())), None)
+            writer.add(replace(batch, file=file or name, lines=make_nulls(rows.num_rows, pa.int64())), None)
         yield writer.finish()
 
     def display_name(self, file: str | None) -> str | None:
@@ -165,8 +165,8 @@ class _BlockRows:
 def _split_by_block(batches: Iterable[pa.RecordBatch]) -> Iterator[_BlockRows]:
     for batch in batches:
         files = column_of(batch, FILE)
-        blocks = column_of(batch, BLOCK) if BLOCK in batch.schema.names else absent(batch.num_rows, pa.int64())
-        changed = np.diff(value_codes(files)) | np.diff(value_codes(blocks))
+        blocks = column_of(batch, BLOCK) if BLOCK in batch.schema.names else make_nulls(batch.num_rows, pa.int64())
+        changed = np.diff(encode_values(files)) | np.diff(encode_values(blocks))
         bounds = [0, *(np.flatnonzero(changed) + 1).tolist(), batch.num_rows] if batch.num_rows else []
         for start, end in pairwise(bounds):
             file, block = (to_list(each.slice(start, 1))[0] for each in (files, blocks))
@@ -179,7 +179,7 @@ def _split_by_file(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int | No
     before: int | None = None
     for batch in batches:
         numbers, rows = column_of(batch, FILE), batch.remove_column(batch.schema.get_field_index(FILE))
-        bounds = [0, *(np.flatnonzero(np.diff(value_codes(numbers))) + 1).tolist(), batch.num_rows]
+        bounds = [0, *(np.flatnonzero(np.diff(encode_values(numbers))) + 1).tolist(), batch.num_rows]
         for start, end in pairwise(bounds if batch.num_rows else []):
             number = cast("int | None", to_list(numbers.slice(start, 1))[0])
             if buffer and (number != before or sum(each.num_rows for each in buffer) >= BATCH_ROWS):

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows, RowReader
 from omnigraph.storage.columns import Values, column_of, to_list
-from omnigraph.storage.keys import canonical_text
+from omnigraph.storage.keys import to_canonical_text
 from omnigraph.storage.table import Table
 from omnigraph.write.rules import IncomingMode, RuleKind, SetRule, TablePart
 
@@ -222,7 +222,7 @@ def _partition_values(
     count = 0
     for rows in reader.read(table, fragments, columns):
         for each in reads:
-            buffered[each].append(canonical_text(rows, each.columns).drop_null())
+            buffered[each].append(to_canonical_text(rows, each.columns).drop_null())
         count += rows.num_rows
         if count * len(reads) >= _TEXTS_AT_ONCE:
             yield from _pack_values(buffered, partitions)

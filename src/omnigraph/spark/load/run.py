@@ -33,7 +33,7 @@ from omnigraph.spark.load.sources import names_by_path, read_lines, to_dataframe
 from omnigraph.spark.load.staging import stage_rows
 from omnigraph.spark.spark_errors import translate_spark_errors
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.staging import FragmentText, Staged
+from omnigraph.storage.staging import FragmentText, StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write import load as loads
 from omnigraph.write.commit import CommitOptions
@@ -89,7 +89,7 @@ class _SparkLoadEngine:
         with translate_spark_errors("checking a load"):
             return check_changes(self.session, catalog, snapshot, incoming, limit)
 
-    def stage(self, table: Table, incoming: IncomingTable) -> Staged | None:
+    def stage(self, table: Table, incoming: IncomingTable) -> StagedChange | None:
         if incoming.rows.count <= load_incoming.LOCAL_LOAD_ROWS:
             return LOCAL_LOAD_ENGINE.stage(table, incoming)
         with translate_spark_errors("staging a load"):

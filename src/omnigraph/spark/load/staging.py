@@ -14,7 +14,7 @@ from omnigraph.spark.load.changed_table import FragmentRows
 from omnigraph.spark.load.incoming_rows import DistributedRows
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.columns import Values, column_of, is_not_among
-from omnigraph.storage.staging import FragmentText, Staged
+from omnigraph.storage.staging import FragmentText, StagedChange
 from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.write import load as loads
 from omnigraph.write.executor import group_evenly
@@ -29,7 +29,7 @@ _REMAINING: Final = pa.schema([pa.field("fragment", pa.int64()), pa.field("left"
 
 def stage_rows(
     session: SparkSession, table: Table, incoming: IncomingTable, removed: FragmentRows | None = None
-) -> Staged | None:
+) -> StagedChange | None:
     """Stage incoming rows on a pinned table. On a later pin only the deletions are repeated.
 
     ``removed`` are the ids of rows that are deleted without a replacement.

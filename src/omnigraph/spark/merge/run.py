@@ -56,7 +56,7 @@ from omnigraph.spark.spark_errors import translate_spark_errors
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write.commit import TableChange
 from omnigraph.write.load import FragmentTarget, IncomingRows, IncomingTable, InMemoryRows
@@ -168,7 +168,7 @@ def _refuse_legacy_ids(sides: MergeSnapshots, type_: NodeType | EdgeType) -> Non
         refuse_legacy_ids(type_, sides.ours.table(type_.table_key))
 
 
-def _stage_table(session: SparkSession, changed: _MergedTable, table: Table) -> Staged | None:
+def _stage_table(session: SparkSession, changed: _MergedTable, table: Table) -> StagedChange | None:
     with translate_spark_errors("staging a merge"):
         return stage_rows(session, table, changed.incoming, changed.removed)
 

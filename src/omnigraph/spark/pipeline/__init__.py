@@ -1,4 +1,4 @@
-"""Running a pipeline file: its sources, views and mappings as DataFrames, one load, then its checks."""
+"""Run a pipeline: build DataFrames from its sources, views and mappings, load them as one commit, run its checks."""
 
 from omnigraph.spark.pipeline.progress import PipelineStep
 from omnigraph.spark.pipeline.run import CheckResult, PipelineResult, check_pipeline, run_pipeline

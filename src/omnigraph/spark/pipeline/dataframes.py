@@ -1,4 +1,4 @@
-"""The sources, views and mappings of a pipeline as DataFrames; Spark looks at all of them before a row is read."""
+"""Build the DataFrames of a pipeline: sources, views and mappings. Spark analyzes all of them before it reads rows."""
 
 from __future__ import annotations
 
@@ -31,46 +31,46 @@ from omnigraph.spark.pipeline.progress import StepRecorder
 
 @dataclass(frozen=True, slots=True)
 class PipelineFrames:
-    """The rows of each type, not read yet, with columns as a load takes them."""
+    """The DataFrame of each type, with the columns that a load expects."""
 
     nodes: dict[str, DataFrame] = field(default_factory=dict[str, DataFrame])
     edges: dict[str, DataFrame] = field(default_factory=dict[str, DataFrame])
 
 
 @contextmanager
-def build_frames(plan: PipelinePlan, session: SparkSession, steps: StepRecorder) -> Generator[PipelineFrames]:
-    """The frames of a plan, while the views that they are made from are there.
+def build_frames(plan: PipelinePlan, session: SparkSession, recorder: StepRecorder) -> Generator[PipelineFrames]:
+    """Build the DataFrames of a plan; the temporary views that they use exist until the end of the block.
 
-    :class:`PipelineError` lists every source, view and mapping that Spark does not take.
+    :class:`PipelineError` lists every source, view and mapping that Spark rejects.
     """
-    made = _FrameBuilder(plan.file, session, steps)
+    builder = _FrameBuilder(plan.file, session, recorder)
     try:
-        made.register_sources()
-        made.register_views()
-        frames = made.map_types(plan)
-        made.raise_problems()
+        builder.register_sources()
+        builder.register_views()
+        frames = builder.map_types(plan)
+        builder.raise_problems()
         yield frames
     finally:
-        for name in made.registered:
+        for name in builder.registered:
             session.catalog.dropTempView(name)
 
 
 class _FrameBuilder:
-    """The views made so far, and the problems met on the way. What needs something that failed is not blamed too."""
+    """Registers views and collects problems. What depends on a failed source or view is not reported as well."""
 
-    def __init__(self, file: PipelineFile, session: SparkSession, steps: StepRecorder) -> None:
+    def __init__(self, file: PipelineFile, session: SparkSession, recorder: StepRecorder) -> None:
         self.registered: list[str] = []
         self.problems: list[Problem] = []
         self._file = file
         self._session = session
-        self._steps = steps
+        self._recorder = recorder
         self._failed: set[str] = set()
 
     def register_sources(self) -> None:
-        """Make a view of each source."""
+        """Register a view of each source."""
         for each in self._file.sources:
             try:
-                with self._steps.record("source", each.name):
+                with self._recorder.record("source", each.name):
                     _read_source(self._file, each, self._session).createTempView(each.name)
             except SPARK_FAILURES as error:
                 what = f"source '{each.name}'"
@@ -81,10 +81,10 @@ class _FrameBuilder:
                 self.registered.append(each.name)
 
     def register_views(self) -> None:
-        """Make the views, in order: each may be made from those above it."""
+        """Register the views in order: each may use those above it."""
         for view in self._file.views:
             try:
-                with self._steps.record("view", view.name):
+                with self._recorder.record("view", view.name):
                     self._session.sql(view.sql.value).createTempView(view.name)
             except SPARK_FAILURES as error:
                 self._add_failure(
@@ -94,12 +94,12 @@ class _FrameBuilder:
                 self.registered.append(view.name)
 
     def map_types(self, plan: PipelinePlan) -> PipelineFrames:
-        """The frames of all types whose view is there and whose expressions are right."""
+        """Return the DataFrames of all types whose view exists and whose expressions are valid."""
         frames = PipelineFrames()
         for target in plan.mappings:
             if target.view.value.lower() in self._failed:
                 continue
-            with self._steps.record("map", target.type.name):
+            with self._recorder.record("map", target.type.name):
                 view = self._session.table(target.view.value)
                 wrong = list(_check_columns(self._file, target, view))
             self.problems += wrong
@@ -109,7 +109,7 @@ class _FrameBuilder:
         return frames
 
     def raise_problems(self) -> None:
-        """Raise all problems, if there are any."""
+        """Raise the problems, if there are any."""
         if self.problems:
             raise PipelineError(sorted(self.problems, key=lambda each: (each.position.line, each.position.column)))
 
@@ -119,7 +119,7 @@ class _FrameBuilder:
             self.problems.append(problem)
         self._failed.add(name.lower())
         if is_name_taken(error):
-            # What is made from it would be made from something else.
+            # Everything that uses the name would read another view.
             self.raise_problems()
 
 
@@ -151,7 +151,7 @@ def _check_columns(file: PipelineFile, target: PlannedMapping, view: DataFrame) 
 
 
 def _check_each_expression(file: PipelineFile, target: PlannedMapping, view: DataFrame) -> Iterator[Problem]:
-    """Each expression by itself, so that one that is wrong does not hide another."""
+    """Check each expression by itself, so that one problem does not hide another."""
     for column in target.columns:
         text = column.expression
         try:
@@ -160,11 +160,11 @@ def _check_each_expression(file: PipelineFile, target: PlannedMapping, view: Dat
             yield column_problem(file, error, target.view, view.columns, text)
             continue
         if len(fields) != 1:
-            yield file.problem(codes.BAD_SQL, f"'{text}' gives {len(fields)} columns", text.span, "give one")
+            yield file.problem(codes.BAD_SQL, f"'{text}' has {len(fields)} columns", text.span, "give one column")
 
 
 def _select_columns(columns: Sequence[PlannedColumn]) -> list[SparkColumn]:
-    """The columns of a frame; an end that is given by the parts of a key is one struct of them."""
+    """Return the columns to select; an end that is mapped by parts of a key becomes a struct."""
     ends: dict[str, list[SparkColumn]] = {}
     found: list[SparkColumn] = []
     for each in columns:

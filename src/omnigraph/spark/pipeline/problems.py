@@ -1,6 +1,6 @@
-"""What Spark says when a step of a pipeline fails, as a problem at the place of the file that it is about.
+"""Translate errors of Spark in a pipeline to problems at places of the pipeline file.
 
-Spark repeats what it was given, so the values of variables are taken out of everything that it says.
+Messages of Spark repeat their input, so the values of environment variables are redacted in all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from omnigraph.pipeline.yaml_reader import TemplateText
 SparkFailure: TypeAlias = PySparkException | Py4JJavaError
 SPARK_FAILURES: Final = (PySparkException, Py4JJavaError)
 LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Where PySpark logs what it raises."""
+"""The loggers to which PySpark writes the errors that it raises."""
 
 _log = logging.getLogger("omnigraph")
 _MESSAGE_PREFIX: Final = re.compile(r"^(?:(?:[a-z]\w*\.)+\w+: )?(?:\[[A-Z0-9_.]+\] )?")
@@ -38,18 +38,16 @@ _FILE: Final = re.compile(r"\bfile:/+(?P<path>\S+?)\.?(?=\s|$)")
 
 
 def message_of(error: SparkFailure) -> str:
-    """What is wrong, in one line."""
+    """The message of an error, in one line."""
     return _MESSAGE_SUFFIX.sub("", _MESSAGE_PREFIX.sub("", _text_of(error)))
 
 
 def sql_problem(file: PipelineFile, error: SparkFailure, what: str, place: Span, code: str = codes.BAD_SQL) -> Problem:
-    """The problem of a source, a view or an expression that Spark does not take."""
+    """Return the problem of a source, a view or an expression that Spark rejects."""
     _log.debug("%s: %s", what, file.redactor.redact(_text_of(error)))
     lacks_driver = _NO_DRIVER.search(_text_of(error)) is not None
     hint = (
-        "give Spark the jar of the driver, with spark.jars, and its class as the option driver"
-        if lacks_driver
-        else None
+        "give Spark the jar of the driver with spark.jars, and its class as the option driver" if lacks_driver else None
     )
     return file.problem(code, f"{what}: {file.redactor.redact(message_of(error))}", place, hint)
 
@@ -57,7 +55,7 @@ def sql_problem(file: PipelineFile, error: SparkFailure, what: str, place: Span,
 def column_problem(
     file: PipelineFile, error: SparkFailure, view: TemplateText, columns: list[str], place: TemplateText
 ) -> Problem:
-    """The problem of an expression over a view; a column that is not there is named like in a plan."""
+    """Return the problem of an expression over a view; an unknown column has the same message as in planning."""
     missing = _message_parameter(error, "UNRESOLVED_COLUMN", "objectName")
     if missing is None:
         return sql_problem(file, error, f"'{place}'", place.span)
@@ -67,18 +65,18 @@ def column_problem(
 
 
 def is_name_taken(error: SparkFailure) -> bool:
-    """Whether the session has a view of that name already."""
+    """Return whether the session already has a view of that name."""
     return _message_parameter(error, "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS", "relationName") is not None
 
 
 def missing_view_of(error: SparkFailure) -> str | None:
-    """The table or view that SQL names in vain."""
+    """The table or view that an SQL text uses and that does not exist."""
     return _message_parameter(error, "TABLE_OR_VIEW_NOT_FOUND", "relationName")
 
 
 @contextmanager
 def translate_step_errors(plan: PipelinePlan) -> Generator[None]:
-    """What fails inside is told without the values of variables; what the file is to blame for, at its place there."""
+    """Redact errors that leave the block, and raise those that the file causes as problems at their places in it."""
     with plan.file.redactor.redact_errors(), _silence_loggers():
         try:
             yield
@@ -92,7 +90,7 @@ def translate_step_errors(plan: PipelinePlan) -> Generator[None]:
 
 @contextmanager
 def _silence_loggers() -> Generator[None]:
-    """PySpark logs each error that it raises, with everything that it was given; here they are told once, as ours."""
+    """Turn off the logs of PySpark, which would show each error with its unredacted input."""
     loggers = [PySparkLogger.getLogger(name) for name in LOGGERS]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
@@ -105,7 +103,7 @@ def _silence_loggers() -> Generator[None]:
 
 
 def _locate_problem(plan: PipelinePlan, error: SparkFailure) -> Problem | None:
-    """The problem of a file that cannot be read, or of SQL that fails on some row; None if it is neither."""
+    """Return the problem of a file that cannot be read, or of SQL that fails on a row; None for any other error."""
     file = plan.file
     for path in _find_files(_text_of(error)):
         for each in file.sources:
@@ -134,7 +132,7 @@ def _text_of(error: SparkFailure) -> str:
 
 
 def _message_parameter(error: SparkFailure, condition: str, parameter: str) -> str | None:
-    """What Spark fills into its message of a condition."""
+    """Return a parameter of the message, if the error has this condition."""
     if not isinstance(error, PySparkException) or not (error.getCondition() or "").startswith(condition):
         return None
     name = (error.getMessageParameters() or {}).get(parameter)
@@ -142,7 +140,7 @@ def _message_parameter(error: SparkFailure, condition: str, parameter: str) -> s
 
 
 def _sql_fragments_of(error: SparkFailure) -> list[str]:
-    """The parts of SQL that Spark points at."""
+    """The fragments of SQL that the error refers to."""
     if not isinstance(error, PySparkException):
         return []
     return [fragment for context in error.getQueryContext() or () if (fragment := context.fragment())]

@@ -1,4 +1,4 @@
-"""The steps of a run: told to whoever watches, and kept with the time that each took."""
+"""Record the steps of a pipeline run with their times, and notify an observer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ StepKind: TypeAlias = Literal["spark", "source", "view", "map", "load", "check",
 
 @dataclass(frozen=True, slots=True)
 class PipelineStep:
-    """One part of a run. ``rows``: how many it loaded, found or changed; None where nobody has counted."""
+    """One step of a run. ``rows`` is the number that it loaded, found or changed; None if rows are not counted."""
 
     kind: StepKind
     name: str
@@ -22,37 +22,37 @@ class PipelineStep:
 
 
 class StepObserver(Protocol):
-    """Who is told how far a run has come."""
+    """Is notified of the progress of a run."""
 
     def on_start(self, step: PipelineStep) -> None:
-        """A step begins."""
+        """Called when a step starts."""
         ...
 
     def on_end(self, step: PipelineStep) -> None:
-        """A step is over, and went well."""
+        """Called when a step has succeeded."""
         ...
 
 
 class StepRecorder:
-    """The steps so far."""
+    """Records the steps of a run."""
 
-    def __init__(self, watch: StepObserver) -> None:
+    def __init__(self, observer: StepObserver) -> None:
         self.done: list[PipelineStep] = []
-        self._observer = watch
+        self._observer = observer
         self._rows: int | None = None
 
     @contextmanager
     def record(self, kind: StepKind, name: str) -> Generator[None]:
-        """One more step, which takes as long as its block."""
+        """Record the block as a step."""
         step = PipelineStep(kind, name)
         self._rows = None
         self._observer.on_start(step)
-        begun = time.perf_counter()
+        started = time.perf_counter()
         yield
-        step = replace(step, rows=self._rows, seconds=time.perf_counter() - begun)
+        step = replace(step, rows=self._rows, seconds=time.perf_counter() - started)
         self.done.append(step)
         self._observer.on_end(step)
 
     def set_rows(self, rows: int) -> None:
-        """How many rows the step that runs has loaded or found."""
+        """Set the number of rows of the current step."""
         self._rows = rows

@@ -1,8 +1,8 @@
-"""Pipelines: what a file describes, done.
+"""Run or check a pipeline.
 
-Sources become views, views become rows of types, and all rows become one commit on a branch. Queries that must find
-nothing look at it there, and if they find nothing it is merged where the file says. What the file, the graph and Spark
-can be asked beforehand is asked before a row is read.
+Sources become views, views become rows of types, and all rows become one commit on a branch. The checks then query the
+branch, and if all of them pass it is merged, if the file says so. Everything that can be checked in the file, the graph
+and Spark's analysis is checked before a row is read.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from omnigraph.write.load import LoadResult
 from omnigraph.write.merge import MergeResult
 
 SAMPLE_ROWS: Final = 5
-"""So many rows of a failed check are shown; the query itself gives the others."""
+"""The number of rows of a failed check that are shown."""
 _INSTANT: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a check found; it passed if that is nothing."""
+    """The rows that a check found; it passes if there are none."""
 
     check: PlannedCheck
     rows: int
@@ -39,13 +39,13 @@ class CheckResult:
 
     @property
     def passed(self) -> bool:
-        """Whether it found nothing."""
+        """Whether the check found no rows."""
         return self.rows == 0
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineResult:
-    """What a run did, and what its checks say of it."""
+    """The result of a run: the load, the checks and the merge."""
 
     plan: PipelinePlan
     load: LoadResult
@@ -55,57 +55,57 @@ class PipelineResult:
 
     @property
     def passed(self) -> bool:
-        """Whether no check found anything."""
+        """Whether all checks passed."""
         return all(check.passed for check in self.checks)
 
     @property
     def rows(self) -> int:
-        """How many rows were loaded."""
+        """The number of rows loaded."""
         return _count_rows(self.load)
 
     @property
     def seconds(self) -> float:
-        """How long all steps took."""
+        """The time of all steps."""
         return sum(step.seconds for step in self.steps)
 
     @property
     def load_seconds(self) -> float:
-        """How long the load took, without the start of Spark and the checks."""
+        """The time of the load, without starting Spark and the checks."""
         return sum(step.seconds for step in self.steps if step.kind == "load")
 
     @property
     def rows_per_second(self) -> float:
-        """Rows by the time that the load took."""
+        """The number of rows loaded per second."""
         return self.rows / max(self.load_seconds, _INSTANT)
 
 
 def check_pipeline(plan: PipelinePlan, start: Callable[[], SparkGraph], observer: StepObserver) -> PipelineResult:
-    """Find everything that is wrong with the rows, and write nothing: so there is nothing to ask the checks of."""
-    steps = StepRecorder(observer)
+    """Find all violations of the rows without a commit; the checks do not run."""
+    recorder = StepRecorder(observer)
     with translate_step_errors(plan):
-        _, result = _load_pipeline(plan, start, steps, check=True)
-    return PipelineResult(plan, result, (), tuple(steps.done))
+        _, result = _load_pipeline(plan, start, recorder, check=True)
+    return PipelineResult(plan, result, (), tuple(recorder.done))
 
 
 def run_pipeline(plan: PipelinePlan, start: Callable[[], SparkGraph], observer: StepObserver) -> PipelineResult:
-    """Load all rows as one commit, ask the checks, and merge if they find nothing. The branch stays in any case."""
-    steps = StepRecorder(observer)
+    """Load all rows as one commit, run the checks, and merge if they pass. The branch is kept in any case."""
+    recorder = StepRecorder(observer)
     with translate_step_errors(plan):
-        graph, result = _load_pipeline(plan, start, steps, check=False)
-        checks = tuple(_run_check(graph, result, each, steps) for each in plan.checks)
+        graph, result = _load_pipeline(plan, start, recorder, check=False)
+        checks = tuple(_run_check(graph, result, each, recorder) for each in plan.checks)
         into = plan.file.load.merge_into if all(check.passed for check in checks) else None
-        merged = None if into is None else _merge_branch(plan, graph, result, into, steps)
-    return PipelineResult(plan, result, checks, tuple(steps.done), merged)
+        merged = None if into is None else _merge_branch(plan, graph, result, into, recorder)
+    return PipelineResult(plan, result, checks, tuple(recorder.done), merged)
 
 
 def _load_pipeline(
-    plan: PipelinePlan, start: Callable[[], SparkGraph], steps: StepRecorder, *, check: bool
+    plan: PipelinePlan, start: Callable[[], SparkGraph], recorder: StepRecorder, *, check: bool
 ) -> tuple[SparkGraph, LoadResult]:
-    with steps.record("spark", "Spark"):
+    with recorder.record("spark", "Spark"):
         graph = start()
-    with build_frames(plan, graph.session, steps) as frames, steps.record("load", plan.file.load.branch.written):
+    with build_frames(plan, graph.session, recorder) as frames, recorder.record("load", plan.file.load.branch.written):
         result = _load_frames(plan, graph, frames, check=check)
-        steps.set_rows(_count_rows(result))
+        recorder.set_rows(_count_rows(result))
     return graph, result
 
 
@@ -123,28 +123,28 @@ def _load_frames(plan: PipelinePlan, graph: SparkGraph, frames: PipelineFrames, 
     )
 
 
-def _run_check(graph: SparkGraph, loaded: LoadResult, planned: PlannedCheck, steps: StepRecorder) -> CheckResult:
-    """Ask a check of exactly what was loaded: others may write to the branch meanwhile."""
+def _run_check(graph: SparkGraph, loaded: LoadResult, planned: PlannedCheck, recorder: StepRecorder) -> CheckResult:
+    """Run a check on the loaded commit: others may have written to the branch meanwhile."""
     at = None if loaded.commit is None else loaded.commit.id
     rows, sample = 0, list[Mapping[str, Json]]()
-    with steps.record("check", planned.name):
+    with recorder.record("check", planned.name):
         question = query.QueryRequest(planned.path, planned.name, planned.check.params)
         for batch in query.run_query(graph.manifest, question, loaded.branch, at).batches():
             sample += to_json_rows(batch.slice(0, SAMPLE_ROWS - len(sample)))
             rows += batch.num_rows
-        steps.set_rows(rows)
+        recorder.set_rows(rows)
     return CheckResult(planned, rows, tuple(sample))
 
 
 def _merge_branch(
-    plan: PipelinePlan, graph: SparkGraph, loaded: LoadResult, into: TemplateText, steps: StepRecorder
+    plan: PipelinePlan, graph: SparkGraph, loaded: LoadResult, into: TemplateText, recorder: StepRecorder
 ) -> MergeResult:
-    """Merge exactly what was checked: others may write to the branch meanwhile."""
-    with steps.record("merge", into.written):
+    """Merge the checked commit: others may have written to the branch meanwhile."""
+    with recorder.record("merge", into.written):
         source = loaded.branch if loaded.commit is None else loaded.commit.id
         result = graph.merge(source, into.value, message=f"{_message(plan)}: merge {plan.file.load.branch}")
         counts = (*result.nodes.values(), *result.edges.values())
-        steps.set_rows(sum(each.inserted + each.updated + each.deleted for each in counts))
+        recorder.set_rows(sum(each.inserted + each.updated + each.deleted for each in counts))
     return result
 
 

@@ -33,7 +33,7 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.rows import PUBLIC_NAMES, to_public_schema
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, absent, column_of
+from omnigraph.storage.columns import Values, make_nulls, column_of
 
 BLOB: Final = StructType(
     [
@@ -116,7 +116,7 @@ def _convert(values: Values, public_type: pa.DataType, target_type: pa.DataType)
         return values
     if pa.types.is_struct(target_type) and values.null_count == len(values):
         # If the table lacks the column, its nulls have the type in which blobs are written, not read.
-        return absent(len(values), target_type)
+        return make_nulls(len(values), target_type)
     if public_type != values.type:
         values = values.view(public_type)
     return values.cast(target_type)
