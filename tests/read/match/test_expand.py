@@ -306,7 +306,7 @@ def test_an_edge_to_nowhere_is_an_error_by_arrays(tmp_path: Path, end: str) -> N
     tables = dangling(tmp_path, end, Strategy.ARRAYS)
     plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 1, ())
     with pytest.raises(
-        StorageError, match=r"1 edges of 'Knows' have a (src|dst) that is no row of node:Person, 'gone'"
+        StorageError, match=r"1 edges of 'Knows' have a (src|dst) that is not in node:Person, for example 'gone'"
     ):
         execute(scan(PEOPLE, tables), plan, tables)
 

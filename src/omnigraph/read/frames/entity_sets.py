@@ -357,7 +357,7 @@ class PartialTable:
         if len(missing):
             example = self.take_ids(missing[:1])[0].as_py()
             raise StorageError(
-                f"{self.table_key} has no row '{example}', which an edge ends at",
+                f"{self.table_key} has no row '{example}', but an edge ends there",
                 hint="the table was changed from outside",
             )
 

@@ -110,7 +110,7 @@ def load_adjacency(
 
     def make() -> Adjacency:
         if 2 * tables.edges.num_rows > _LARGEST_ADJACENCY:
-            raise Unsupported(f"'{edge.name}' has too many edges to be held in memory", hint="ask from fewer nodes")
+            raise Unsupported(f"'{edge.name}' has too many edges to be held in memory", hint="start from fewer nodes")
         ends = _load_ends(tables, snapshot, edge, cache)
         sizes = orient_sizes((len(tables.sources), len(tables.destinations)), direction)
         return build_adjacency(orient_edges(ends.sources, ends.destinations, direction), sizes, distinct=distinct)
@@ -297,8 +297,8 @@ def _locate_nodes(nodes: FullTable, rows: pa.Table, column: str, edge: EdgeType)
     missing = np.flatnonzero(at < 0)
     if len(missing):
         raise StorageError(
-            f"{len(missing)} edges of '{edge.name}' have a {column} that is no row of {nodes.table_key}, "
-            f"'{texts[int(missing[0])].as_py()}' for one",
+            f"{len(missing)} edges of '{edge.name}' have a {column} that is not in {nodes.table_key}, "
+            f"for example '{texts[int(missing[0])].as_py()}'",
             hint="the table was changed from outside",
             details={"table_key": edge.table_key, "column": column, "count": len(missing)},
         )
