@@ -27,7 +27,7 @@ from lance.dataset import LanceDataset, LanceOperation
 from ulid import ULID
 
 import omnigraph
-from omnigraph.language.schema import table_directory
+from omnigraph.language.schema import TableKey, table_directory
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import COMPACT_AT_FRAGMENTS, COMPACTED_ROWS, DIRECTORY, Manifest
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
@@ -40,10 +40,11 @@ from omnigraph.manifest.rows import (
     encode,
 )
 from omnigraph.manifest.snapshot import entry_of, pins_of
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_upkeep
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings, branch_lock
-from omnigraph.storage.pinned import Access, StorageCalls, open_table
+from omnigraph.storage.table import Access, StorageCalls, open_table
 
 SCHEMA = """
 node Person { name: String @key }
@@ -82,7 +83,7 @@ class Fenced:
                 staged = tables.append(table, one_row(name, table.schema))
                 assert staged is not None
                 table = tables.commit(table, staged, commit_id)
-                smaller = tables.compact(table) if compact_tables else None
+                smaller = table_upkeep.compact(table) if compact_tables else None
                 if smaller is not None:
                     table = tables.commit(table, smaller, commit_id)
                 updates.append(entry_of(manifest, pins[table_key], table))
@@ -142,7 +143,7 @@ class Bare:
 
     def _rows(self, name: str) -> list[TableVersion | CommitRecord | HeadPointer]:
         versions = [
-            TableVersion(table_key, table.version + 1, None, 1, ManifestFile(table.uri))
+            TableVersion(TableKey(table_key), table.version + 1, None, 1, ManifestFile(table.uri))
             for table_key, table in zip(TABLE_KEYS, self._tables, strict=True)
         ]
         return [*versions, CommitRecord(name, None, self._manifest.version + 1, 1), HeadPointer(MAIN, name, None)]

@@ -37,17 +37,18 @@ from ulid import ULID
 
 import omnigraph
 from omnigraph.graph import Graph
-from omnigraph.language.schema import table_directory
+from omnigraph.language.schema import TableKey, table_directory
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import COMPACT_AT_FRAGMENTS, COMPACTED_ROWS, DIRECTORY, Manifest
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, CommitRecord, HeadPointer, ManifestFile, TableVersion, encode
 from omnigraph.manifest.snapshot import entry_of, pins_of
-from omnigraph.storage import table as tables
+from omnigraph.storage import table_upkeep
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings, branch_lock
-from omnigraph.storage.pinned import Access
-from omnigraph.write.ids import new_ids
+from omnigraph.storage.table import Access
+from omnigraph.write.row_values import generate_ids
 from publish import AGAINST_BARE_CALLS, AGAINST_SHALLOW, COMPACT_TABLES_EVERY, SHALLOW, Promise, milliseconds
 
 SCHEMA = """
@@ -79,7 +80,7 @@ def compact_tables(folder: Path) -> None:
         updates: list[TableVersion] = []
         for table_key in TABLE_KEYS:
             table = fork_table(manifest, held, MAIN, pins[table_key])
-            smaller = tables.compact(table)
+            smaller = table_upkeep.compact(table)
             if smaller is not None:
                 updates.append(entry_of(manifest, pins[table_key], tables.commit(table, smaller, commit_id)))
         expected = {table_key: pins[table_key].version for table_key in TABLE_KEYS}
@@ -125,7 +126,7 @@ class Bare:
 
     def _rows(self, name: str) -> list[TableVersion | CommitRecord | HeadPointer]:
         versions = [
-            TableVersion(table_key, table.version + 1, None, 1, ManifestFile(table.uri))
+            TableVersion(TableKey(table_key), table.version + 1, None, 1, ManifestFile(table.uri))
             for table_key, table in zip(TABLE_KEYS, self._tables, strict=True)
         ]
         return [*versions, CommitRecord(name, None, self._manifest.version + 1, 1), HeadPointer(MAIN, name, None)]
@@ -233,7 +234,7 @@ def write_raw(folder: Path, size: Size) -> LoadCost:
     """The rows as they lie in a graph, written as two datasets that nothing checks."""
     people, knows = size.people(), size.knows()
     people = people.add_column(0, "id", people["name"])
-    knows = knows.rename_columns(["src", "dst", "since"]).add_column(0, "id", new_ids(size.edges))
+    knows = knows.rename_columns(["src", "dst", "since"]).add_column(0, "id", generate_ids(size.edges))
 
     def write() -> None:
         for name, rows in (("people", people), ("knows", knows)):

@@ -7,8 +7,8 @@ from typing import cast
 
 import pyarrow as pa
 
-from omnigraph.storage.row_search import addresses_of
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.row_search import find_addresses
+from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Access, Table
 from omnigraph.storage.table_writes import append, commit, create, replace_rows
 
@@ -25,14 +25,14 @@ def table_of(folder: Path, **ages: int) -> Table:
     return put(table, append(table, people(**ages))) if ages else table
 
 
-def put(table: Table, staged: Staged | None, operation_id: str = "op") -> Table:
+def put(table: Table, staged: StagedChange | None, operation_id: str = "op") -> Table:
     assert staged is not None
     return commit(table, staged, operation_id)
 
 
-def upsert(table: Table, rows: pa.Table) -> Staged:
+def upsert(table: Table, rows: pa.Table) -> StagedChange:
     """Rows in place of those with their ids, as loads, mutations and merges stage them."""
-    return replace_rows(table, addresses_of(table, rows.select(["id"])), rows)
+    return replace_rows(table, find_addresses(table, rows.select(["id"])), rows)
 
 
 def ages(table: Table, where: str | None = None) -> dict[str, int]:

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from omnigraph.storage import failpoints
-from omnigraph.storage.failpoints import InjectedFault, Step, When, durable, failing, recording
+from omnigraph.storage.failpoints import InjectedFault, When, WriteStep, fail_at, mark_write, record_writes
 from tests.crash import every_fault, fresh_copy, kill_at, record, run
 
 
 def write_three(folder: Path) -> None:
     for name in ("a", "b", "c"):
-        with durable("file.write", name):
+        with mark_write("file.write", name):
             (folder / name).write_text(name)
 
 
@@ -27,46 +27,46 @@ def names_in(folder: Path) -> list[str]:
 
 
 def test_unarmed_it_is_one_shared_object_that_does_nothing() -> None:
-    assert durable("file.write", "a") is durable("file.write", "b")
+    assert mark_write("file.write", "a") is mark_write("file.write", "b")
 
 
 def test_recording_numbers_the_writes_from_one(tmp_path: Path) -> None:
-    with recording() as steps:
+    with record_writes() as steps:
         write_three(tmp_path)
-    assert steps == [Step(1, "file.write", "a"), Step(2, "file.write", "b"), Step(3, "file.write", "c")]
+    assert steps == [WriteStep(1, "file.write", "a"), WriteStep(2, "file.write", "b"), WriteStep(3, "file.write", "c")]
 
 
 def test_numbers_are_unique_over_threads() -> None:
     def write(_: int) -> None:
-        with durable("thread"):
+        with mark_write("thread"):
             pass
 
-    with recording() as steps, ThreadPoolExecutor(8) as pool:
+    with record_writes() as steps, ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(500)))
     assert [step.number for step in steps] == list(range(1, 501))
 
 
 @pytest.mark.parametrize(("when", "written"), [("before", ["a"]), ("after", ["a", "b"])])
 def test_an_injected_fault_comes_before_or_after_the_write(tmp_path: Path, when: When, written: list[str]) -> None:
-    with failing(2, when), pytest.raises(InjectedFault, match=f"{when} write 2: file.write b"):
+    with fail_at(2, when), pytest.raises(InjectedFault, match=f"{when} write 2: file.write b"):
         write_three(tmp_path)
     assert names_in(tmp_path) == written
 
 
 def test_a_given_error_is_raised_as_it_is(tmp_path: Path) -> None:
     error = OSError(28, "No space left on device")
-    with failing(1, "before", error), pytest.raises(OSError, match="No space left") as raised:
+    with fail_at(1, "before", error), pytest.raises(OSError, match="No space left") as raised:
         write_three(tmp_path)
     assert raised.value is error
 
 
 def test_a_write_that_fails_itself_has_no_after() -> None:
-    with failing(1, "after"), pytest.raises(KeyError), durable("fails"):
+    with fail_at(1, "after"), pytest.raises(KeyError), mark_write("fails"):
         raise KeyError
 
 
 def test_arming_ends_with_its_block_and_does_not_nest(tmp_path: Path) -> None:
-    with recording(), pytest.raises(RuntimeError, match="armed already"), failing(1, "before"):
+    with record_writes(), pytest.raises(RuntimeError, match="armed already"), fail_at(1, "before"):
         pass
     write_three(tmp_path)
     assert names_in(tmp_path) == ["a", "b", "c"]
@@ -97,7 +97,7 @@ def test_a_kill_at_a_write_that_never_comes_is_an_error(tmp_path: Path) -> None:
 
 
 def raise_injected() -> None:
-    raise InjectedFault("before", Step(3, "name", "detail"))
+    raise InjectedFault("before", WriteStep(3, "name", "detail"))
 
 
 def test_a_child_hands_back_its_result_and_its_error() -> None:

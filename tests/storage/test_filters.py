@@ -16,7 +16,7 @@ from omnigraph.language.values import ConstantValue, parse_date, parse_datetime,
 from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_values
-from omnigraph.storage.filters import MOST_LISTED, AnyOf, Condition, comparison
+from omnigraph.storage.filters import MAX_LISTED_VALUES, Condition, ValueIn, compare_column
 from omnigraph.storage.staging import IndexKind
 from omnigraph.storage.table import Table
 
@@ -79,7 +79,7 @@ def test_comparisons_agree_and_are_exact(tmp_path: Path, scalar: Scalar, indexed
     for word, meaning in MEANINGS.items():
         for value in compared:
             expected = [str(place) for place, held in enumerate(values) if held is not None and meaning(held, value)]
-            condition = comparison("mixedCase", type_, word, value)
+            condition = compare_column("mixedCase", type_, word, value)
             if condition is None:
                 assert expected == [], (word, value)
                 continue
@@ -88,16 +88,16 @@ def test_comparisons_agree_and_are_exact(tmp_path: Path, scalar: Scalar, indexed
 
 
 def test_nothing_compares_with_null() -> None:
-    assert comparison("a", ValueType(Scalar.STRING), ComparisonOperator.NOT_EQUAL, None) is None
+    assert compare_column("a", ValueType(Scalar.STRING), ComparisonOperator.NOT_EQUAL, None) is None
 
 
-@pytest.mark.parametrize("count", [0, 3, MOST_LISTED + 1])
+@pytest.mark.parametrize("count", [0, 3, MAX_LISTED_VALUES + 1])
 def test_any_of_looks_into_each_column(tmp_path: Path, count: int) -> None:
     rows = {"id": ["a", "b", "c", "d"], "src": ["it's", "0", "x", None], "dst": ["y", "z", "it's", "0"]}
     table = tables.create(str(tmp_path / "table"), pa.table(rows), "test")
     values = [str(number) for number in range(count)] + (["it's"] if count else [])
-    condition = AnyOf(("src", "dst"), pa.array(values, pa.string()))
-    assert (condition.sql() is None) is (count > MOST_LISTED)
+    condition = ValueIn(("src", "dst"), pa.array(values, pa.string()))
+    assert (condition.sql() is None) is (count > MAX_LISTED_VALUES)
     expected = ["a", "b", "c", "d"] if count else []
     assert found_by_mask(table, condition) == expected
     if condition.sql() is not None:

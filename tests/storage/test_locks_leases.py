@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from omnigraph.errors import LockTimeout, StorageError
-from omnigraph.storage.failpoints import failing
+from omnigraph.storage.failpoints import fail_at
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks.leases import (
     Deadline,
@@ -143,7 +143,7 @@ class TestEveryLease:
         again.release()
 
     def test_a_lease_whose_taking_failed_half_way_expires(self, register: Register) -> None:
-        with failing(1, "after", OSError(5, "Input/output error")), pytest.raises(StorageError):
+        with fail_at(1, "after", OSError(5, "Input/output error")), pytest.raises(StorageError):
             taken(register, ttl=0.3)
         lease = taken(register)
         assert lease.taken_over
@@ -151,7 +151,7 @@ class TestEveryLease:
 
     def test_a_renewal_that_failed_half_way_is_repeated(self, register: Register) -> None:
         lease = taken(register, ttl=2.0)
-        with failing(1, "after", PermissionError(13, "Permission denied")), pytest.raises(LockTimeout):
+        with fail_at(1, "after", PermissionError(13, "Permission denied")), pytest.raises(LockTimeout):
             taken(register, patience=2.0)
         lease.confirm()
         lease.release()

@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 from omnigraph.errors import ParameterError, ReadOnly, StorageError, Unsupported
-from omnigraph.storage.failpoints import InjectedFault, failing, recording
+from omnigraph.storage.failpoints import InjectedFault, fail_at, record_writes
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.objects import Objects
 from tests.crash import run
@@ -94,7 +94,7 @@ class TestEveryStore:
         assert objects.get("x") == b""
 
     def test_every_write_passes_the_seam(self, objects: Objects) -> None:
-        with recording() as steps:
+        with record_writes() as steps:
             objects.put("a/1", b"")
             objects.put_if_absent("a/2", b"")
             objects.get("a/1")
@@ -109,10 +109,10 @@ class TestEveryStore:
         ]
 
     def test_an_injected_fault_is_not_translated_and_a_real_one_is(self, objects: Objects) -> None:
-        with failing(1, "before"), pytest.raises(InjectedFault):
+        with fail_at(1, "before"), pytest.raises(InjectedFault):
             objects.put("x", b"")
         assert objects.get("x") is None
-        with failing(1, "after", OSError(28, "No space left on device")), pytest.raises(StorageError, match="no space"):
+        with fail_at(1, "after", OSError(28, "No space left on device")), pytest.raises(StorageError, match="no space"):
             objects.put("x", b"")
         assert objects.get("x") == b""
 

@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.storage import row_search
 from omnigraph.storage.columns import to_list
-from omnigraph.storage.row_search import addresses_of, can_be_listed, in_large_pieces, listings
+from omnigraph.storage.row_search import can_list_values, combine_batches, find_addresses, split_for_filters
 from omnigraph.storage.staging import IndexKind
 from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.storage.table_upkeep import build_index
@@ -30,13 +30,13 @@ def table(tmp_path: Path) -> Table:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than three are many, and a look into an index costs as much as reading four rows."""
-    monkeypatch.setattr(row_search, "MOST_LISTED", 3)
-    monkeypatch.setattr(row_search, "_ROWS_FOR_A_LOOK", 4)
+    monkeypatch.setattr(row_search, "MAX_LISTED_VALUES", 3)
+    monkeypatch.setattr(row_search, "_ROWS_PER_LOOKUP", 4)
 
 
 def found(table: Table, ids: list[str]) -> list[str]:
     """The ids at the addresses that were found, each of them once."""
-    addresses = addresses_of(table, pa.table({"id": ids}, pa.schema({"id": pa.string()}))).tolist()
+    addresses = find_addresses(table, pa.table({"id": ids}, pa.schema({"id": pa.string()}))).tolist()
     rows = table.scan(["id"], with_row_address=True).read_all().to_pylist()
     assert len(addresses) == len(set(addresses))
     return sorted(row["id"] for row in rows if row[ROW_ADDRESS] in addresses)
@@ -54,26 +54,26 @@ def test_every_way_finds_the_same(table: Table, count: int) -> None:
 
 @pytest.mark.usefixtures("few")
 def test_an_index_is_used_for_a_share_of_the_rows(table: Table) -> None:
-    assert [can_be_listed(table, "id", count) for count in (3, 4, 10, 11, 1_000)] == [True, True, True, False, False]
-    assert [can_be_listed(table, "age", count) for count in (3, 4)] == [True, False]
+    assert [can_list_values(table, "id", count) for count in (3, 4, 10, 11, 1_000)] == [True, True, True, False, False]
+    assert [can_list_values(table, "age", count) for count in (3, 4)] == [True, False]
     # Each of the four filters looks at all rows that the index does not know.
     younger = put(table, append(table, people(**{f"q{number}": number for number in range(13)})))
-    assert [can_be_listed(younger, "id", count) for count in (9, 12, 13)] == [True, True, False]
+    assert [can_list_values(younger, "id", count) for count in (9, 12, 13)] == [True, True, False]
     younger = put(younger, append(younger, people(one_more=1)))
-    assert [can_be_listed(younger, "id", count) for count in (9, 12, 13)] == [True, False, False]
+    assert [can_list_values(younger, "id", count) for count in (9, 12, 13)] == [True, False, False]
 
 
 @pytest.mark.usefixtures("few")
 def test_texts_are_listed_in_their_order() -> None:
     texts = pa.array(["d", "b", "a", "c"])
-    assert [to_list(each) for each in listings(texts)] == [["a", "b", "c"], ["d"]]
-    assert list(listings(texts.slice(0, 0))) == []
+    assert [to_list(each) for each in split_for_filters(texts)] == [["a", "b", "c"], ["d"]]
+    assert list(split_for_filters(texts.slice(0, 0))) == []
 
 
 def test_pieces_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"n": range(10)})
     monkeypatch.setattr(row_search, "_ROWS_AT_ONCE", 4)
-    pieces = list(in_large_pieces(rows.schema, rows.to_batches(max_chunksize=3)))
+    pieces = list(combine_batches(rows.schema, rows.to_batches(max_chunksize=3)))
     assert [piece.num_rows for piece in pieces] == [6, 4]
     assert pa.concat_tables(pieces) == rows
-    assert list(in_large_pieces(rows.schema, [])) == []
+    assert list(combine_batches(rows.schema, [])) == []

@@ -192,7 +192,7 @@ def test_dropped_versions_are_exactly_those_named(tmp_path: Path) -> None:
 
 def test_inline_writes_pass_the_seam(tmp_path: Path) -> None:
     table = manifest_of(tmp_path)
-    with failpoints.recording() as steps:
+    with failpoints.record_writes() as steps:
         table = merge_rows(table, manifest_rows(head=1))
         table = set_config(table, {"k": "v"})
         create_branch(table, "dev")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.staging import IndexKind, Kind
+from omnigraph.storage.staging import ChangeKind, IndexKind
 from omnigraph.storage.table import ROW_ADDRESS, ROW_UPDATED_AT, Table
 from omnigraph.storage.table_upkeep import build_index
 from omnigraph.storage.table_writes import Addresses, append, create, delete_at, replace_rows
@@ -21,7 +21,7 @@ def addresses(table: Table, where: str) -> Addresses:
 def test_some_go_and_some_come(tmp_path: Path) -> None:
     table = table_of(tmp_path, ann=1, bob=2, cid=3)
     staged = replace_rows(table, addresses(table, "id IN ('ann', 'bob')"), people(ann=10, dan=4))
-    assert (staged.kind, staged.inserted, staged.updated, staged.deleted) == (Kind.UPSERT, 0, 2, 0)
+    assert (staged.kind, staged.inserted, staged.updated, staged.deleted) == (ChangeKind.UPSERT, 0, 2, 0)
     newer = put(table, staged)
     assert ages(newer) == {"ann": 10, "cid": 3, "dan": 4}
     assert ages(table) == {"ann": 1, "bob": 2, "cid": 3}
@@ -50,7 +50,7 @@ def test_rows_are_deleted_by_address(tmp_path: Path, where: str) -> None:
     table = table_of(tmp_path, ann=1, bob=2)
     found = addresses(table, where)
     staged = delete_at(table, found)
-    assert (staged.kind, staged.deleted) == (Kind.DELETE, len(found))
+    assert (staged.kind, staged.deleted) == (ChangeKind.DELETE, len(found))
     newer = put(table, staged)
     assert newer.count_rows() == 2 - len(found)
     assert newer.transactions(table.version, newer.version)[0].operation == "Delete"

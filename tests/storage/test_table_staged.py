@@ -13,7 +13,7 @@ import pytest
 from omnigraph.errors import AlreadyExists, HistoryGone
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
-from omnigraph.storage.staging import FragmentText, IndexKind, Kind
+from omnigraph.storage.staging import ChangeKind, FragmentText, IndexKind
 from omnigraph.storage.table import ROW_ADDRESS, ROW_UPDATED_AT, Table, open_table
 from omnigraph.storage.table_upkeep import build_index, compact, compacted, plan_compaction, run_compaction
 from omnigraph.storage.table_writes import (
@@ -58,7 +58,7 @@ def test_staged_rows_are_invisible_until_the_commit(tmp_path: Path) -> None:
     table = table_of(tmp_path, ann=3)
     staged = append(table, people(bob=4))
     assert staged is not None
-    assert (staged.kind, staged.version, staged.committed_version, staged.rows) == (Kind.APPEND, 2, 3, 1)
+    assert (staged.kind, staged.version, staged.committed_version, staged.rows) == (ChangeKind.APPEND, 2, 3, 1)
     assert (table.head_version(), ages(open_table(table.uri))) == (2, {"ann": 3})
 
     landed = commit(table, staged, "op-7")
@@ -194,7 +194,7 @@ def test_a_distributed_upsert_from_its_parts(tmp_path: Path) -> None:
     table = put(table, append(table, people(cid=5)))
     new = write_rows(table, people(bob=40, cid=50, dan=6))
     staged = update_fragments(table, *without(table, "bob", "cid"), new)
-    assert (staged.kind, staged.inserted, staged.updated, staged.deleted) == (Kind.UPSERT, 1, 2, 0)
+    assert (staged.kind, staged.inserted, staged.updated, staged.deleted) == (ChangeKind.UPSERT, 1, 2, 0)
     landed = commit(table, staged, "op")
     assert ages(landed) == {"ann": 3, "bob": 40, "cid": 50, "dan": 6}
     assert set(ages(landed, f"{ROW_UPDATED_AT} > {table.version}")) == {"bob", "cid", "dan"}
@@ -204,11 +204,11 @@ def test_a_distributed_upsert_may_remove_more_than_it_brings_or_only_remove(tmp_
     table = table_of(tmp_path, ann=3, bob=4)
     table = put(table, append(table, people(cid=5)))
     staged = update_fragments(table, *without(table, "bob", "cid"), write_rows(table, people(bob=40)))
-    assert (staged.kind, staged.inserted, staged.updated, staged.deleted) == (Kind.UPSERT, 0, 1, 1)
+    assert (staged.kind, staged.inserted, staged.updated, staged.deleted) == (ChangeKind.UPSERT, 0, 1, 1)
     table = commit(table, staged, "op")
     assert ages(table) == {"ann": 3, "bob": 40}
     staged = update_fragments(table, *without(table, "bob"), ())
-    assert (staged.kind, staged.inserted, staged.updated, staged.deleted) == (Kind.DELETE, 0, 0, 1)
+    assert (staged.kind, staged.inserted, staged.updated, staged.deleted) == (ChangeKind.DELETE, 0, 0, 1)
     assert ages(commit(table, staged, "op")) == {"ann": 3}
 
 
@@ -282,7 +282,7 @@ def test_compaction_keeps_rows_and_carries_its_operation(tmp_path: Path) -> None
     rewrites = [run_compaction(table, pickle.loads(pickle.dumps(task))) for task in plan_compaction(table)]  # noqa: S301  our own bytes
     staged = compacted(table, pickle.loads(pickle.dumps(rewrites)))  # noqa: S301  our own bytes
     assert staged is not None
-    assert (staged.kind, staged.rows) == (Kind.COMPACT, 0)
+    assert (staged.kind, staged.rows) == (ChangeKind.COMPACT, 0)
     landed = commit(table, staged, "op")
     assert len(landed.dataset.get_fragments()) < len(table.dataset.get_fragments())
     assert ages(landed, "id IN ('ann', 'dan')") == {"ann": 3, "dan": 1}
@@ -351,7 +351,7 @@ def test_blobs_are_staged_inline_and_by_reference(tmp_path: Path) -> None:
 
 
 def test_every_durable_write_passes_the_seam(tmp_path: Path) -> None:
-    with failpoints.recording() as steps:
+    with failpoints.record_writes() as steps:
         table = table_of(tmp_path, ann=3)
         staged = upsert(table, people(bob=4))
         assert staged is not None
@@ -364,9 +364,9 @@ def test_every_durable_write_passes_the_seam(tmp_path: Path) -> None:
 def test_a_fault_before_the_commit_leaves_head_alone(tmp_path: Path) -> None:
     table = table_of(tmp_path, ann=3)
     staged = append(table, people(bob=4))
-    with failpoints.failing(1, "before"), pytest.raises(failpoints.InjectedFault):
+    with failpoints.fail_at(1, "before"), pytest.raises(failpoints.InjectedFault):
         put(table, staged)
     assert table.head_version() == 2
-    with failpoints.failing(1, "after"), pytest.raises(failpoints.InjectedFault):
+    with failpoints.fail_at(1, "after"), pytest.raises(failpoints.InjectedFault):
         put(table, staged)
     assert table.head_version() == 3

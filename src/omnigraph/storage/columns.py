@@ -24,7 +24,7 @@ def column_of(rows: Rows, name: str) -> Values:
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
-def absent(count: int, type_: pa.DataType) -> Values:
+def make_nulls(count: int, type_: pa.DataType) -> Values:
     """A column of nulls."""
     return cast("Values", pa.nulls(count, cast("pa.StructType", type_)))
 
@@ -34,7 +34,7 @@ def compute(function: str, *operands: Operand, options: pc.FunctionOptions | Non
     return cast("Values", pc.call_function(function, list(operands), options))
 
 
-def joined(*parts: str | pa.StringArray) -> pa.StringArray:
+def join_texts(*parts: str | pa.StringArray) -> pa.StringArray:
     """Texts side by side; null where a part is null."""
     return cast("pa.StringArray", compute("binary_join_element_wise", *parts, ""))
 
@@ -44,16 +44,16 @@ def as_text(values: Values) -> pa.StringArray:
     return cast("pa.StringArray", values.cast(pa.string()))
 
 
-def truths(mask: Values) -> npt.NDArray[np.bool_]:
+def to_bool_array(mask: Values) -> npt.NDArray[np.bool_]:
     """Where a mask is true, as NumPy has it; null is not."""
     if mask.null_count:
         mask = compute("coalesce", mask, pa.scalar(value=False))
     return mask.to_numpy(zero_copy_only=False)
 
 
-def places(mask: Values) -> npt.NDArray[np.int64]:
+def find_true(mask: Values) -> npt.NDArray[np.int64]:
     """Where a mask is true; null is not."""
-    return np.flatnonzero(truths(mask))
+    return np.flatnonzero(to_bool_array(mask))
 
 
 def is_among(values: Values, others: Values) -> pa.BooleanArray:
@@ -66,9 +66,9 @@ def is_not_among(values: Values, others: Values) -> pa.BooleanArray:
     return cast("pa.BooleanArray", compute("invert", cast("Values", is_among(values, others))))
 
 
-def rewritten(texts: Values, chosen: Values, rewrite: Callable[[str], str]) -> Values:
+def rewrite_texts(texts: Values, chosen: Values, rewrite: Callable[[str], str]) -> Values:
     """The chosen texts, which are few, written anew."""
-    at = places(chosen)
+    at = find_true(chosen)
     if not len(at):
         return texts
     found = texts.to_numpy(zero_copy_only=False).copy()
@@ -81,15 +81,15 @@ def normalize_zero(values: Values) -> Values:
     return compute("add", values, pa.scalar(0, values.type)) if pa.types.is_floating(values.type) else values
 
 
-class _Encoded(Protocol):
+class _DictionaryArray(Protocol):
     """A dictionary array, as far as it is looked at here."""
 
     indices: Values
 
 
-def value_codes(values: Values) -> npt.NDArray[np.int64]:
+def encode_values(values: Values) -> npt.NDArray[np.int64]:
     """A number for each value, the same for equal ones and none below 0; -1 for null."""
-    encoded = cast("_Encoded", compute("dictionary_encode", normalize_zero(values)))
+    encoded = cast("_DictionaryArray", compute("dictionary_encode", normalize_zero(values)))
     codes = compute("coalesce", encoded.indices, pa.scalar(-1, pa.int32()))
     return codes.to_numpy(zero_copy_only=False).astype(np.int64)
 
@@ -108,26 +108,26 @@ _ESCAPES: Final = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), (
 _RARE: Final = {code: json.dumps(chr(code))[1:-1] for code in range(32)}
 
 
-def json_strings(texts: Values) -> Values:
+def quote_json(texts: Values) -> Values:
     """Each text in quotes and escaped; null stays null."""
     values = texts
-    if _some(values, _NEEDS_ESCAPE):
+    if _any_matches(values, _NEEDS_ESCAPE):
         for plain, escaped in _ESCAPES:
             values = compute("replace_substring", values, options=pc.ReplaceSubstringOptions(plain, escaped))
-        control = _matching(values, _CONTROL)
-        values = rewritten(values, control, lambda text: text.translate(_RARE))
-    return quoted(values)
+        control = _match(values, _CONTROL)
+        values = rewrite_texts(values, control, lambda text: text.translate(_RARE))
+    return add_quotes(values)
 
 
-def quoted(texts: Values) -> Values:
+def add_quotes(texts: Values) -> Values:
     """Each text in quotes, where it has nothing to escape."""
     quote = pa.scalar('"', texts.type)
     return compute("binary_join_element_wise", quote, texts, quote, pa.scalar("", texts.type))
 
 
-def _some(texts: Values, pattern: str) -> bool:
-    return cast("bool | None", pc.any(cast("pa.BooleanArray", _matching(texts, pattern))).as_py()) or False
+def _any_matches(texts: Values, pattern: str) -> bool:
+    return cast("bool | None", pc.any(cast("pa.BooleanArray", _match(texts, pattern))).as_py()) or False
 
 
-def _matching(texts: Values, pattern: str) -> Values:
+def _match(texts: Values, pattern: str) -> Values:
     return compute("match_substring_regex", texts, options=pc.MatchSubstringOptions(pattern))

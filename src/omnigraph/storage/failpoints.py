@@ -20,7 +20,7 @@ When: TypeAlias = Literal["before", "after"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WriteStep:
     """One durable write: its number in this process, the kind of write, and what it wrote to."""
 
     number: int
@@ -31,15 +31,15 @@ class Step:
 class InjectedFault(Exception):
     """A fault that a test injected. It is no OmniGraphError, so nothing in the system expects it."""
 
-    def __init__(self, when: When, step: Step) -> None:
+    def __init__(self, when: When, step: WriteStep) -> None:
         super().__init__(when, step)
 
     def __str__(self) -> str:
-        when, step = cast("tuple[When, Step]", self.args)
+        when, step = cast("tuple[When, WriteStep]", self.args)
         return f"injected {when} write {step.number}: {step.name} {step.detail}"
 
 
-_Action: TypeAlias = Callable[[When, Step], None]
+_Action: TypeAlias = Callable[[When, WriteStep], None]
 
 
 class _Numbering:
@@ -54,7 +54,7 @@ class _Numbering:
     def step(self, name: str, detail: str) -> Generator[None]:
         with self._guard:
             self._last += 1
-            step = Step(self._last, name, detail)
+            step = WriteStep(self._last, name, detail)
             self._action("before", step)
         yield
         self._action("after", step)
@@ -64,41 +64,41 @@ _armed: _Numbering | None = None
 _UNARMED = nullcontext()
 
 
-def durable(name: str, detail: str = "") -> AbstractContextManager[None]:
+def mark_write(name: str, detail: str = "") -> AbstractContextManager[None]:
     """Surround one durable write. The write is one call that lands as a whole or not at all."""
     armed = _armed
     return _UNARMED if armed is None else armed.step(name, detail)
 
 
 @contextmanager
-def recording() -> Generator[list[Step]]:
+def record_writes() -> Generator[list[WriteStep]]:
     """Record the durable writes of the process, in the order in which they began."""
-    steps: list[Step] = []
+    steps: list[WriteStep] = []
 
-    def record(when: When, step: Step) -> None:
+    def record(when: When, step: WriteStep) -> None:
         if when == "before":
             steps.append(step)
 
-    with _arming(record):
+    with _arm(record):
         yield steps
 
 
 @contextmanager
-def failing(number: int, when: When, error: BaseException | None = None) -> Generator[None]:
+def fail_at(number: int, when: When, error: BaseException | None = None) -> Generator[None]:
     """Raise at write ``number``: before it, so that it never happens, or after it, as if its answer were lost."""
-    with _arming(_raise_at(number, when, error)):
+    with _arm(_raise_at(number, when, error)):
         yield
 
 
 @contextmanager
-def killing(number: int, when: When) -> Generator[None]:
+def kill_at(number: int, when: When) -> Generator[None]:
     """Kill this process by SIGKILL before or after write ``number``."""
-    with _arming(_kill_at(number, when)):
+    with _arm(_kill_at(number, when)):
         yield
 
 
 def _raise_at(number: int, when: When, error: BaseException | None) -> _Action:
-    def act(now: When, step: Step) -> None:
+    def act(now: When, step: WriteStep) -> None:
         if now == when and step.number == number:
             raise error or InjectedFault(when, step)
 
@@ -106,7 +106,7 @@ def _raise_at(number: int, when: When, error: BaseException | None) -> _Action:
 
 
 def _kill_at(number: int, when: When) -> _Action:
-    def act(now: When, step: Step) -> None:
+    def act(now: When, step: WriteStep) -> None:
         if now == when and step.number == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -114,7 +114,7 @@ def _kill_at(number: int, when: When) -> _Action:
 
 
 @contextmanager
-def _arming(action: _Action) -> Generator[None]:
+def _arm(action: _Action) -> Generator[None]:
     global _armed
     if _armed is not None:
         raise RuntimeError("failpoints are armed already")
@@ -125,7 +125,7 @@ def _arming(action: _Action) -> Generator[None]:
         _armed = None
 
 
-def _armed_from(text: str) -> _Numbering:
+def _parse_variable(text: str) -> _Numbering:
     """Read ``kill:before:17`` or ``raise:after:3``."""
     match text.split(":"):
         case ["kill" | "raise" as act, "before" | "after" as when, number] if number.isdecimal() and int(number) > 0:
@@ -136,4 +136,4 @@ def _armed_from(text: str) -> _Numbering:
 
 
 if VARIABLE in os.environ:
-    _armed = _armed_from(os.environ[VARIABLE])
+    _armed = _parse_variable(os.environ[VARIABLE])

@@ -20,10 +20,10 @@ from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
 from omnigraph.language.values import ConstantValue, from_days, round_to_f32
 from omnigraph.storage.arrow_schema import arrow_values
 
-MOST_LISTED: Final = 2_000
+MAX_LISTED_VALUES: Final = 2_000
 """Beyond so many values one scan of the column is cheaper than a filter that lists them."""
 
-_MOST_JOINED: Final = 50
+_MAX_OR_CONDITIONS: Final = 50
 """Conditions side by side nest in the engine, one level for each."""
 
 Mask: TypeAlias = pa.BooleanArray
@@ -51,7 +51,7 @@ class Condition(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ValueCondition:
     """``column operator value``; the value is exactly one of the column's type. Without operator: any value at all."""
 
     column: str
@@ -66,7 +66,7 @@ class Compared:
 
     def sql(self) -> str:
         """The comparison in the SQL of Lance filters."""
-        name = quoted_name(self.column)
+        name = quote_name(self.column)
         if self.operator is None:
             return f"{name} IS NOT NULL"
         return f"{name} {self.operator.value} {_literal(self.value, self.type.scalar)}"
@@ -80,25 +80,27 @@ class Compared:
         return cast(Mask, pc.call_function(_KERNELS[self.operator], [column, value]))
 
 
-def comparison(column: str, type_: ValueType, operator: ComparisonOperator, value: ConstantValue) -> Compared | None:
+def compare_column(
+    column: str, type_: ValueType, operator: ComparisonOperator, value: ConstantValue
+) -> ValueCondition | None:
     """``column operator value`` for a value of any type that compares with the column. None: nothing matches, ever."""
     if value is None:
         return None
     if not type_.is_number:
-        return Compared(column, type_, operator, value)
+        return ValueCondition(column, type_, operator, value)
     number = cast("int | float", value)
     below = _greatest_up_to(number, type_.scalar)
     if below == number:
-        return Compared(column, type_, operator, below)
+        return ValueCondition(column, type_, operator, below)
     match operator:
         case ComparisonOperator.LESS | ComparisonOperator.LESS_OR_EQUAL:
-            return None if below is None else Compared(column, type_, ComparisonOperator.LESS_OR_EQUAL, below)
+            return None if below is None else ValueCondition(column, type_, ComparisonOperator.LESS_OR_EQUAL, below)
         case ComparisonOperator.GREATER | ComparisonOperator.GREATER_OR_EQUAL if below is not None:
-            return Compared(column, type_, ComparisonOperator.GREATER, below)
+            return ValueCondition(column, type_, ComparisonOperator.GREATER, below)
         case ComparisonOperator.EQUAL:
             return None
         case _:
-            return Compared(column, type_, None)
+            return ValueCondition(column, type_, None)
 
 
 def _greatest_up_to(number: float, scalar: Scalar) -> int | float | None:
@@ -124,7 +126,7 @@ _KERNELS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class IsNull:
     """The column has no value."""
 
     column: str
@@ -136,7 +138,7 @@ class Missing:
 
     def sql(self) -> str:
         """The test in the SQL of Lance filters."""
-        return f"{quoted_name(self.column)} IS NULL"
+        return f"{quote_name(self.column)} IS NULL"
 
     def mask(self, rows: pa.Table) -> Mask:
         """The test by Arrow."""
@@ -144,7 +146,7 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Either:
+class AnyCondition:
     """One of several conditions on a column holds; without any, nothing matches."""
 
     column: str
@@ -158,7 +160,7 @@ class Either:
     def sql(self) -> str | None:
         """The conditions side by side, if they are few."""
         texts = [condition.sql() for condition in self.conditions]
-        if len(texts) > _MOST_JOINED or None in texts:
+        if len(texts) > _MAX_OR_CONDITIONS or None in texts:
             return None
         return " OR ".join(f"({text})" for text in texts) or "false"
 
@@ -174,7 +176,7 @@ class Either:
 
 
 @dataclass(frozen=True, slots=True)
-class AnyOf:
+class ValueIn:
     """One of the columns, all of them texts, holds one of the values."""
 
     columns: tuple[str, ...]
@@ -182,9 +184,9 @@ class AnyOf:
 
     def sql(self) -> str | None:
         """The values listed once for each column, if they are few."""
-        if len(self.values) > MOST_LISTED:
+        if len(self.values) > MAX_LISTED_VALUES:
             return None
-        return " OR ".join(listing(column, self.values) for column in self.columns)
+        return " OR ".join(list_filter(column, self.values) for column in self.columns)
 
     def mask(self, rows: pa.Table) -> Mask:
         """Whether a value is found in any of the columns."""
@@ -198,18 +200,18 @@ class AnyOf:
 # --------------------------------------------------------------------------------------------- SQL texts
 
 
-def listing(column: str, texts: pa.StringArray) -> str:
+def list_filter(column: str, texts: pa.StringArray) -> str:
     """The filter that lists texts for a column."""
-    listed = ", ".join(quoted_text(text) for text in cast("list[str]", texts.to_pylist()))
-    return f"{quoted_name(column)} IN ({listed})" if listed else "false"
+    listed = ", ".join(quote_text(text) for text in cast("list[str]", texts.to_pylist()))
+    return f"{quote_name(column)} IN ({listed})" if listed else "false"
 
 
-def quoted_name(column: str) -> str:
+def quote_name(column: str) -> str:
     """A column as Lance filters name it, whatever its case."""
     return f"`{column}`"
 
 
-def quoted_text(value: str) -> str:
+def quote_text(value: str) -> str:
     """A text as an SQL literal."""
     return "'" + value.replace("'", "''") + "'"
 
@@ -217,7 +219,7 @@ def quoted_text(value: str) -> str:
 def _literal(value: ConstantValue, scalar: Scalar) -> str:
     match value:
         case str():
-            return quoted_text(value)
+            return quote_text(value)
         case bool():
             return "true" if value else "false"
         case int() if scalar is Scalar.DATE:

@@ -32,7 +32,7 @@ _DETACHED: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class Fragment:
+class TableFragment:
     """One fragment of a table version: its files, what takes rows away from it, and the rows that are left."""
 
     id: int
@@ -46,7 +46,7 @@ class Fragment:
         return None if self.deletion_file is None else self.deletion_file.path
 
 
-def fragments_of(table: Table) -> tuple[Fragment, ...]:
+def list_fragments(table: Table) -> tuple[TableFragment, ...]:
     """The fragments of a table in its order. Only metadata is read."""
     with translated(table.subject):
         # Files of the branches that a fork was made from are known by the numbers of their folders.
@@ -55,24 +55,24 @@ def fragments_of(table: Table) -> tuple[Fragment, ...]:
         return tuple(_fragment(each.metadata, roots, own) for each in table.dataset.get_fragments())
 
 
-def _fragment(found: FragmentMetadata, roots: Mapping[int, str], own: str) -> Fragment:
+def _fragment(found: FragmentMetadata, roots: Mapping[int, str], own: str) -> TableFragment:
     files = (*(f"{file.path} {file.fields}" for file in found.files), *(repr(each) for each in found.overlays or ()))
     deletions = found.deletion_file
     if deletions is None:
-        return Fragment(found.id, files, None, found.num_rows)
+        return TableFragment(found.id, files, None, found.num_rows)
     root = own if deletions.base_id is None else roots[deletions.base_id]
     file = DeletionFile(root, deletions.path(found.id), deletions.num_deleted_rows)
-    return Fragment(found.id, files, file, found.num_rows)
+    return TableFragment(found.id, files, file, found.num_rows)
 
 
-def deleted_offsets(table: Table, fragments: Sequence[Fragment]) -> list[Numbers]:
+def read_deleted_offsets(table: Table, fragments: Sequence[TableFragment]) -> list[Numbers]:
     """Which rows of its files each fragment has no more, by their offsets, in order. No row is read."""
     files = [each.deletion_file for each in fragments if each.deletion_file is not None]
     found = dict(zip(files, read_deletions(files, table.access.storage_options), strict=True))
-    return [_deleted(table, each, found) for each in fragments]
+    return [_deleted_offsets_of(table, each, found) for each in fragments]
 
 
-def _deleted(table: Table, fragment: Fragment, found: Mapping[DeletionFile, Numbers | None]) -> Numbers:
+def _deleted_offsets_of(table: Table, fragment: TableFragment, found: Mapping[DeletionFile, Numbers | None]) -> Numbers:
     file = fragment.deletion_file
     if file is None:
         return np.zeros(0, np.uint64)
@@ -80,16 +80,16 @@ def _deleted(table: Table, fragment: Fragment, found: Mapping[DeletionFile, Numb
     if offsets is not None:
         return offsets
     everything = np.arange(fragment.num_rows + file.num_rows, dtype=np.uint64)
-    return np.setdiff1d(everything, row_offsets(table, fragment), assume_unique=True)
+    return np.setdiff1d(everything, read_row_offsets(table, fragment), assume_unique=True)
 
 
-def same_places(one: Table, other: Table) -> bool:
+def have_same_layout(one: Table, other: Table) -> bool:
     """Whether two versions have the same rows at the same addresses. Only metadata is read."""
-    ones, others = ([(each.id, each.files, each.deletions) for each in fragments_of(table)] for table in (one, other))
+    ones, others = ([(each.id, each.files, each.deletions) for each in list_fragments(table)] for table in (one, other))
     return ones == others
 
 
-def carried_over(addresses: Numbers, before: Table, after: Table) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+def map_addresses(addresses: Numbers, before: Table, after: Table) -> tuple[Numbers, npt.NDArray[np.bool_]]:
     """Where rows of one version lie in another one, and for each whether it is still there, in the same file.
 
     Of the others nothing is known: they were written anew, or are gone. Only metadata and deletion files are read.
@@ -99,10 +99,10 @@ def carried_over(addresses: Numbers, before: Table, after: Table) -> tuple[Numbe
     order = np.argsort(addresses)
     owners, starts = np.unique(addresses[order] >> np.uint64(32), return_index=True)
     places = dict(zip(owners.tolist(), np.split(order, starts[1:]), strict=True))
-    news = {each.files: each for each in fragments_of(after)}
-    pairs = [(old, news[old.files]) for old in fragments_of(before) if old.id in places and old.files in news]
+    news = {each.files: each for each in list_fragments(after)}
+    pairs = [(old, news[old.files]) for old in list_fragments(before) if old.id in places and old.files in news]
     thinned = [new for old, new in pairs if new.deletions != old.deletions]
-    gone = dict(zip((each.id for each in thinned), deleted_offsets(after, thinned), strict=True))
+    gone = dict(zip((each.id for each in thinned), read_deleted_offsets(after, thinned), strict=True))
     found, there = addresses & np.uint64(0xFFFFFFFF), np.zeros(len(addresses), np.bool_)
     for old, new in pairs:
         at = places[old.id]
@@ -111,7 +111,7 @@ def carried_over(addresses: Numbers, before: Table, after: Table) -> tuple[Numbe
     return found, there
 
 
-def row_offsets(table: Table, fragment: Fragment) -> Numbers:
+def read_row_offsets(table: Table, fragment: TableFragment) -> Numbers:
     """Where the rows of a fragment lie in its files, in order: all that its deletion file leaves. No row is read."""
     found = table.scan([], with_row_address=True, in_fragments=[fragment.id]).read_all()
     return _numbers(found, ROW_ADDRESS) & np.uint64(0xFFFFFFFF)
@@ -128,7 +128,7 @@ class RowVersions(NamedTuple):
     versions: Numbers
 
 
-def row_versions(table: Table, fragment: Fragment) -> RowVersions:
+def read_row_versions(table: Table, fragment: TableFragment) -> RowVersions:
     """What is known of the rows of a fragment without reading them."""
     found = table.scan([ROW_UPDATED_AT], with_row_id=True, with_row_address=True, in_fragments=[fragment.id]).read_all()
     addresses, ids, versions = (_numbers(found, name) for name in (ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT))
@@ -136,10 +136,10 @@ def row_versions(table: Table, fragment: Fragment) -> RowVersions:
 
 
 def read_rows(
-    table: Table, parts: Iterable[tuple[Fragment, Numbers | None]], columns: Sequence[str]
+    table: Table, parts: Iterable[tuple[TableFragment, Numbers | None]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Rows of some fragments with their addresses: all of a fragment, or those at some offsets, in small batches."""
-    few: list[tuple[Fragment, Numbers]] = []
+    few: list[tuple[TableFragment, Numbers]] = []
     count = 0
     for fragment, offsets in parts:
         if offsets is None or len(offsets) * _FEW > fragment.num_rows:
@@ -154,9 +154,9 @@ def read_rows(
 
 
 def _read_whole(
-    table: Table, fragment: Fragment, columns: Sequence[str], offsets: Numbers | None
+    table: Table, fragment: TableFragment, columns: Sequence[str], offsets: Numbers | None
 ) -> Iterator[pa.RecordBatch]:
-    for batch in _scanned(table, [fragment], columns):
+    for batch in _scan_fragments(table, [fragment], columns):
         if offsets is None:
             yield batch
             continue
@@ -166,7 +166,7 @@ def _read_whole(
 
 
 def _read_few(
-    table: Table, parts: Sequence[tuple[Fragment, Numbers]], columns: Sequence[str]
+    table: Table, parts: Sequence[tuple[TableFragment, Numbers]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Rows that are fetched by themselves, from all their fragments at once."""
     if not parts:
@@ -176,11 +176,11 @@ def _read_few(
     # Lance's own take needs a search through the deletions for every row.
     for begin in range(0, len(addresses), _ROWS_LISTED):
         listed = ", ".join(map(str, addresses[begin : begin + _ROWS_LISTED].tolist()))
-        yield from _scanned(table, fragments, columns, f"{ROW_ADDRESS} IN ({listed})")
+        yield from _scan_fragments(table, fragments, columns, f"{ROW_ADDRESS} IN ({listed})")
 
 
-def _scanned(
-    table: Table, fragments: Sequence[Fragment], columns: Sequence[str], filter_: str | None = None
+def _scan_fragments(
+    table: Table, fragments: Sequence[TableFragment], columns: Sequence[str], filter_: str | None = None
 ) -> Iterator[pa.RecordBatch]:
     with translated(table.subject):
         found = [table.dataset.get_fragment(each.id) for each in fragments]
@@ -204,7 +204,7 @@ def _numbers(rows: Rows, column: str) -> Numbers:
     return column_of(rows, column).to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
 
 
-def shared_versions(before: Table, after: Table) -> float:
+def find_last_shared_version(before: Table, after: Table) -> float:
     """Up to which version two tables have one history, in which a row id and a version name one state of a row.
 
     Within one branch that is every version. A branch counts on from where it began, and so do others: what two of
@@ -220,10 +220,10 @@ def shared_versions(before: Table, after: Table) -> float:
     if any(branch is not None and branch not in refs for branch in (before.branch, after.branch)):
         return -1
     paths = [() if branch is None else refs[branch].identifier for branch in (before.branch, after.branch)]
-    return _parted_at(*paths)
+    return _find_fork_version(*paths)
 
 
-def _parted_at(one: Collection[tuple[int, str]], other: Collection[tuple[int, str]]) -> float:
+def _find_fork_version(one: Collection[tuple[int, str]], other: Collection[tuple[int, str]]) -> float:
     """Where two paths of forks part: each step is the version that a branch began at, and the branch's own mark."""
     ones, others = list(one), list(other)
     while ones and others and ones[0] == others[0]:

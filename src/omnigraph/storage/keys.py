@@ -19,30 +19,30 @@ from omnigraph.storage.columns import (
     as_text,
     column_of,
     compute,
-    joined,
-    json_strings,
+    join_texts,
+    quote_json,
     normalize_zero,
-    rewritten,
+    rewrite_texts,
 )
 
 
-def ids_of(node_type: NodeType, rows: Rows) -> pa.StringArray:
+def make_ids(node_type: NodeType, rows: Rows) -> pa.StringArray:
     """The id of each row of a keyed type, from its key columns; null where a part of the key is null or not finite.
 
     One column: the canonical text of its value. Several, by name: the compact JSON array of their texts.
     """
     if node_type.key is None:
         raise ValueError(f"{node_type.name} has no key")
-    return canonical_text(rows, sorted(node_type.key))
+    return to_canonical_text(rows, sorted(node_type.key))
 
 
-def canonical_text(rows: Rows, columns: Sequence[str]) -> pa.StringArray:
+def to_canonical_text(rows: Rows, columns: Sequence[str]) -> pa.StringArray:
     """The text that stands for the values of these columns together; null where one of them is null or not finite."""
-    texts = [value_text(_finite(column_of(rows, name))) for name in columns]
+    texts = [to_key_text(_drop_non_finite(column_of(rows, name))) for name in columns]
     return texts[0] if len(texts) == 1 else _json_array(texts)
 
 
-def value_text(values: Values) -> pa.StringArray:
+def to_key_text(values: Values) -> pa.StringArray:
     """Each value as a key spells it: numbers in full without exponent, dates in days, times in milliseconds."""
     if pa.types.is_string(values.type):
         return cast("pa.StringArray", values)
@@ -55,7 +55,7 @@ def value_text(values: Values) -> pa.StringArray:
     return as_text(values)
 
 
-def _finite(values: Values) -> Values:
+def _drop_non_finite(values: Values) -> Values:
     if not pa.types.is_floating(values.type):
         return values
     return compute("if_else", compute("is_finite", values), values, pa.scalar(None, values.type))
@@ -65,10 +65,10 @@ def _float_text(values: Values) -> pa.StringArray:
     # Arrow gives the shortest text that reads back, but with exponents.
     texts = cast("Values", as_text(normalize_zero(values)))
     with_exponent = compute("match_substring", texts, options=pc.MatchSubstringOptions("e"))
-    written = rewritten(texts, with_exponent, lambda text: format(Decimal(text), "f"))
+    written = rewrite_texts(texts, with_exponent, lambda text: format(Decimal(text), "f"))
     return cast("pa.StringArray", written)
 
 
 def _json_array(texts: Sequence[pa.StringArray]) -> pa.StringArray:
-    first, *rest = (cast("pa.StringArray", json_strings(cast("Values", text))) for text in texts)
-    return joined("[", first, *(part for text in rest for part in (",", text)), "]")
+    first, *rest = (cast("pa.StringArray", quote_json(cast("Values", text))) for text in texts)
+    return join_texts("[", first, *(part for text in rest for part in (",", text)), "]")

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType, parse_default
 from omnigraph.storage.arrow_schema import arrow_field
-from omnigraph.storage.columns import Rows, Values, absent, column_of
+from omnigraph.storage.columns import Rows, Values, make_nulls, column_of
 
 _TIME: Final = pa.timestamp("ms", "UTC")
 
@@ -23,7 +23,7 @@ def fill_missing_column(type_: NodeType | EdgeType, name: str, count: int) -> Va
     declared = type_.properties[name]
     target = arrow_field(name, declared.type).type
     if declared.type.nullable or declared.default is None:
-        return absent(count, target)
+        return make_nulls(count, target)
     # Made from a datetime object, or cast from a timestamp, a date64 would lose the time of day.
     is_time = target == pa.date64()
     one = cast("Values", pa.array([parse_default(declared.default, declared.type)], _TIME if is_time else target))
@@ -42,7 +42,7 @@ def read_compared_column(type_: NodeType | EdgeType, rows: Rows, name: str, targ
     """Return a column in a type of another schema, which it is compared with; nulls for what this schema lacks."""
     if name not in rows.schema.names:
         if name not in type_.properties:
-            return absent(rows.num_rows, target)
+            return make_nulls(rows.num_rows, target)
         return fill_missing_column(type_, name, rows.num_rows).cast(target)
     found = column_of(rows, name)
     return found if found.type == target else found.cast(target)

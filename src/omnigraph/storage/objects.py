@@ -1,6 +1,6 @@
 """Whole objects, small and named: put, put if absent, get, list, delete, on a local folder or an object store.
 
-Absence is a value (``None``), never an error; every failure becomes one of our errors in :func:`translated`.
+Absence is a value (``None``), never an error; every failure becomes one of our errors in :func:`translate_store_errors`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from obstore.exceptions import (
 from obstore.store import LocalStore, S3Store
 
 from omnigraph.errors import OmniGraphError, ParameterError, ReadOnly, StorageError, Unsupported
-from omnigraph.storage.failpoints import durable
+from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.location import Location
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ObjectInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class ObjectContent:
     """The content of one object, and the etag that names this content."""
 
     data: bytes
@@ -67,18 +67,18 @@ class Objects:
         stored = self.read(path)
         return None if stored is None else stored.data
 
-    def read(self, path: str) -> Stored | None:
+    def read(self, path: str) -> ObjectContent | None:
         """The content with its etag, or None if there is no such object."""
-        with translated("read", path, self.location):
+        with translate_store_errors("read", path, self.location):
             try:
                 found = obstore.get(self._store, self._root + path)
-                return Stored(found.bytes().to_bytes(), found.meta["e_tag"] or "")
+                return ObjectContent(found.bytes().to_bytes(), found.meta["e_tag"] or "")
             except FileNotFoundError:
                 return None
 
     def head(self, path: str) -> ObjectInfo | None:
         """Size, etag and time, or None if there is no such object."""
-        with translated("read", path, self.location):
+        with translate_store_errors("read", path, self.location):
             try:
                 return self._info(obstore.head(self._store, self._root + path))
             except FileNotFoundError:
@@ -86,13 +86,13 @@ class Objects:
 
     def list(self, prefix: str = "") -> list[ObjectInfo]:
         """Every object below the folder ``prefix``, sorted by path. Files that a put has not finished are left out."""
-        with translated("list", prefix, self.location):
+        with translate_store_errors("list", prefix, self.location):
             found = obstore.list(self._store, (self._root + prefix).rstrip("/")).collect()
         return sorted((self._info(meta) for meta in found), key=lambda info: info.path)
 
     def put(self, path: str, data: bytes) -> None:
         """Write the object, replacing what is there."""
-        with translated("write", path, self.location), durable("objects.put", path):
+        with translate_store_errors("write", path, self.location), mark_write("objects.put", path):
             obstore.put(self._store, self._root + path, data, use_multipart=False)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
@@ -101,9 +101,9 @@ class Objects:
         On an object store an answer can be lost and the request repeated: False then meets our own write. Who must
         know puts something of its own into ``data`` and reads it back.
         """
-        with translated("write", path, self.location):
+        with translate_store_errors("write", path, self.location):
             try:
-                with durable("objects.put_if_absent", path):
+                with mark_write("objects.put_if_absent", path):
                     obstore.put(self._store, self._root + path, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
                 return False
@@ -113,9 +113,9 @@ class Objects:
         """Replace the content that ``etag`` names; the new etag, or None if that content is not there any more."""
         if self.location.is_local:
             raise Unsupported("a file cannot be replaced on condition", hint="use put_if_absent with a new name")
-        with translated("write", path, self.location):
+        with translate_store_errors("write", path, self.location):
             try:
-                with durable("objects.replace_if_match", path):
+                with mark_write("objects.replace_if_match", path):
                     result = obstore.put(self._store, path, data, mode={"e_tag": etag}, use_multipart=False)
             except PreconditionError:
                 return None
@@ -123,9 +123,9 @@ class Objects:
 
     def delete(self, path: str) -> None:
         """Delete the object; a missing one is fine."""
-        with translated("delete", path, self.location):
+        with translate_store_errors("delete", path, self.location):
             try:
-                with durable("objects.delete", path):
+                with mark_write("objects.delete", path):
                     obstore.delete(self._store, self._root + path)
             except FileNotFoundError:
                 return
@@ -134,7 +134,7 @@ class Objects:
         """Delete objects together; missing ones are fine."""
         if not paths:
             return
-        with translated("delete", paths[0], self.location), durable("objects.delete_all", paths[0]):
+        with translate_store_errors("delete", paths[0], self.location), mark_write("objects.delete_all", paths[0]):
             if self.location.is_local:
                 # Of several files obstore deletes none if the first one is missing.
                 for path in paths:
@@ -147,9 +147,9 @@ class Objects:
         if not prefix.strip("/"):
             raise ValueError("refusing to delete the whole graph")
         paths = [] if self.location.is_local else [info.path for info in self.list(prefix)]
-        with translated("delete", prefix, self.location):
+        with translate_store_errors("delete", prefix, self.location):
             try:
-                with durable("objects.delete_prefix", prefix):
+                with mark_write("objects.delete_prefix", prefix):
                     if self.location.is_local:
                         shutil.rmtree(self.location.join(prefix))
                     elif paths:
@@ -187,12 +187,12 @@ def _s3_store(location: Location) -> S3Store:
 
 
 @contextmanager
-def translated(action: Action, path: str, location: Location) -> Generator[None]:
+def translate_store_errors(action: Action, path: str, location: Location) -> Generator[None]:
     """The one place where a failure of obstore or of the operating system becomes an error of ours."""
     try:
         yield
     except (BaseError, OSError) as error:
-        raise _translation(error, action, path, location) from error
+        raise _translate(error, action, path, location) from error
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -201,7 +201,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 _CHANGES: frozenset[Action] = frozenset({"write", "delete", "lock"})
 
 
-def _translation(error: BaseError | OSError, action: Action, path: str, location: Location) -> OmniGraphError:
+def _translate(error: BaseError | OSError, action: Action, path: str, location: Location) -> OmniGraphError:
     number = _os_error(error)
     subject = f"cannot {action} '{path}' in {location}"
     details = {"path": path, "location": location.uri}

@@ -22,12 +22,12 @@ import pyarrow.dataset as datasets
 from lance.query import MatchQuery
 
 from omnigraph.storage.columns import Values, column_of, compute
-from omnigraph.storage.filters import MOST_LISTED, listing
+from omnigraph.storage.filters import MAX_LISTED_VALUES, list_filter
 from omnigraph.storage.lance_internals import translated
 from omnigraph.storage.staging import Addresses, IndexKind
 from omnigraph.storage.table import ROW_ADDRESS, Table
 
-_ROWS_FOR_A_LOOK: Final = 256
+_ROWS_PER_LOOKUP: Final = 256
 """One look into an index costs about as much as reading so many rows of its column."""
 
 SCORE: Final = "_score"
@@ -40,31 +40,33 @@ _ROWS_AT_ONCE: Final = 1_000_000
 _BYTES_AT_ONCE: Final = 64 * 1024 * 1024
 
 
-def can_be_listed(table: Table, column: str, count: int) -> bool:
+def can_list_values(table: Table, column: str, count: int) -> bool:
     """Whether so many texts are better listed in filters than looked for in the whole column."""
-    if count <= MOST_LISTED:
+    if count <= MAX_LISTED_VALUES:
         return True
     found = [index for index in table.indexes().values() if (index.kind, index.columns) == (IndexKind.BTREE, (column,))]
     rows = table.count_rows()
-    if not found or count * _ROWS_FOR_A_LOOK > rows:
+    if not found or count * _ROWS_PER_LOOKUP > rows:
         return False
     # Rows that are younger than the index are looked at by every filter.
-    rounds = -(-count // MOST_LISTED)
+    rounds = -(-count // MAX_LISTED_VALUES)
     return (rows - found[0].rows) * rounds <= rows
 
 
-def listings(texts: Values) -> Iterator[Values]:
+def split_for_filters(texts: Values) -> Iterator[Values]:
     """Texts in their order, as many at a time as a filter lists."""
-    if len(texts) > MOST_LISTED:
+    if len(texts) > MAX_LISTED_VALUES:
         texts = texts.take(compute("array_sort_indices", texts).to_numpy())
-    for begin in range(0, len(texts), MOST_LISTED):
-        yield texts.slice(begin, MOST_LISTED)
+    for begin in range(0, len(texts), MAX_LISTED_VALUES):
+        yield texts.slice(begin, MAX_LISTED_VALUES)
 
 
-def addresses_of(table: Table, ids: pa.Table) -> Addresses:
+def find_addresses(table: Table, ids: pa.Table) -> Addresses:
     """Where the rows of some ids lie; what is not there counts for nothing. Of many ids no more than a part is held."""
-    if can_be_listed(table, "id", ids.num_rows):
-        listed = (listing("id", cast("pa.StringArray", each)) for each in listings(column_of(ids, "id").unique()))
+    if can_list_values(table, "id", ids.num_rows):
+        listed = (
+            list_filter("id", cast("pa.StringArray", each)) for each in split_for_filters(column_of(ids, "id").unique())
+        )
         scans = [table.scan([], filter=filter_, with_row_address=True).read_all() for filter_ in listed]
         return np.concatenate([np.zeros(0, np.uint64), *(found[ROW_ADDRESS].to_numpy() for found in scans)])
     parts = (ids.slice(start, _IDS_AT_ONCE) for start in range(0, ids.num_rows, _IDS_AT_ONCE))
@@ -85,7 +87,7 @@ def _semi_join(stream: pa.RecordBatchReader, ids: pa.Table) -> Addresses:
     return acero.Declaration("project", addresses, inputs=[joined]).to_table()[0].to_numpy()
 
 
-def in_large_pieces(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def combine_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The same rows in few pieces: looking for many values hashes all of them anew for each piece."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
@@ -102,7 +104,7 @@ def in_large_pieces(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Ite
 # --------------------------------------------------------------------------------------------- words and vectors
 
 
-def words_found(table: Table, column: str, words: str, *, max_edits: int = 0) -> pa.Table:
+def search_words(table: Table, column: str, words: str, *, max_edits: int = 0) -> pa.Table:
     """The ids and scores of the rows whose text has any of the words, or one that differs from it by a few edits."""
     if max_edits:
         # Here Lance takes the words as they are written, whereas the index has their stems.
@@ -112,7 +114,7 @@ def words_found(table: Table, column: str, words: str, *, max_edits: int = 0) ->
         return table.dataset.scanner(columns=["id", SCORE], full_text_query=query).to_table()
 
 
-def vectors_near(
+def search_vectors(
     table: Table, column: str, vector: npt.NDArray[np.float32], count: int, *, where: str | None = None
 ) -> pa.Table:
     """The ids, vectors and squared distances of the rows that are nearest to a vector, of those that match."""

@@ -25,7 +25,7 @@ FragmentText = NewType("FragmentText", str)
 """One Lance fragment as JSON: what an executor sends back for the driver to commit."""
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """The primitives that are staged first and committed later."""
 
     APPEND = "append"
@@ -47,13 +47,13 @@ class IndexKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedChange:
     """A change that is on storage and invisible: it stands on exactly one version of one table."""
 
-    kind: Kind
+    kind: ChangeKind
     branch: str | None
     version: int
-    change: Transaction
+    transaction: Transaction
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
@@ -66,7 +66,7 @@ class Staged:
     @property
     def transaction_uuid(self) -> str:
         """The identity of the Lance transaction, known before the commit."""
-        return self.change.uuid
+        return self.transaction.uuid
 
     @property
     def committed_version(self) -> int:
@@ -74,31 +74,31 @@ class Staged:
         return self.version + 1
 
 
-def fragment_text(fragment: FragmentMetadata) -> FragmentText:
+def encode_fragment(fragment: FragmentMetadata) -> FragmentText:
     """A fragment as JSON text."""
     return FragmentText(json.dumps(cast("dict[str, object]", fragment.to_json())))
 
 
-def fragments_of(texts: Iterable[FragmentText]) -> list[FragmentMetadata]:
+def decode_fragments(texts: Iterable[FragmentText]) -> list[FragmentMetadata]:
     """The fragments that the texts stand for."""
     return [FragmentMetadata.from_json(text) for text in texts]
 
 
-def discard(objects: Objects, folder: str, fragments: Iterable[FragmentText]) -> None:
+def delete_fragments(objects: Objects, folder: str, fragments: Iterable[FragmentText]) -> None:
     """Delete the files of fragments in a folder of the graph. No version, published or not, may show them."""
-    for fragment in fragments_of(fragments):
+    for fragment in decode_fragments(fragments):
         for file in fragment.files:
             rows, blobs = data_paths(file.path)
             objects.delete(f"{folder}/{rows}")
             objects.delete_prefix(f"{folder}/{blobs}")
 
 
-def row_count(fragments: Iterable[FragmentMetadata]) -> int:
+def count_fragment_rows(fragments: Iterable[FragmentMetadata]) -> int:
     """How many rows the fragments show."""
     return sum(fragment.num_rows for fragment in fragments)
 
 
-def offsets_by_fragment(addresses: Addresses) -> Iterator[tuple[int, list[int]]]:
+def group_by_fragment(addresses: Addresses) -> Iterator[tuple[int, list[int]]]:
     """Row addresses, each a fragment id and an offset in one number, as offsets per fragment."""
     if not len(addresses):
         return

@@ -16,14 +16,14 @@ from lance.fragment import FragmentMetadata
 from lance.optimize import Compaction, CompactionOptions, CompactionTask, RewriteResult
 
 from omnigraph.storage.lance_internals import print_highest_fragment_id, translated
-from omnigraph.storage.staging import IndexKind, Kind, Staged
+from omnigraph.storage.staging import ChangeKind, IndexKind, StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import stage_operation, write_durably
 
 # --------------------------------------------------------------------------------------------- indexes
 
 
-def build_index(table: Table, column: str, kind: IndexKind) -> Staged | None:
+def build_index(table: Table, column: str, kind: IndexKind) -> StagedChange | None:
     """Stage an index over all rows, named ``<column>_idx``; it replaces one of that name. None on nothing to index."""
     if not has_any(table, column, kind):
         return None
@@ -51,15 +51,15 @@ def join_segments(table: Table, segments: Sequence[Segment]) -> Segment:
         return table.dataset.merge_existing_index_segments(list(segments))
 
 
-def show_indexes(table: Table, built: Mapping[str, Segment]) -> Staged | None:
+def show_indexes(table: Table, built: Mapping[str, Segment]) -> StagedChange | None:
     """Stage indexes over all rows, by column, in place of those of these columns. None when there are none."""
     if not built:
         return None
     replaced = [segment for column in built for segment in index_segments(table, index_name(column))]
-    return stage_operation(table, Kind.INDEX, LanceOperation.CreateIndex(list(built.values()), replaced))
+    return stage_operation(table, ChangeKind.INDEX, LanceOperation.CreateIndex(list(built.values()), replaced))
 
 
-def compact(table: Table, target_rows: int | None = None) -> Staged | None:
+def compact(table: Table, target_rows: int | None = None) -> StagedChange | None:
     """Stage larger fragments in place of small ones, here and now. None when there is nothing to gain."""
     tasks = plan_compaction(table, target_rows)
     return compacted(table, [run_compaction(table, task) for task in tasks])
@@ -78,7 +78,7 @@ def run_compaction(table: Table, task: CompactionTask) -> RewriteResult:
         return task.execute(table.dataset)
 
 
-def compacted(table: Table, rewrites: Iterable[RewriteResult]) -> Staged | None:
+def compacted(table: Table, rewrites: Iterable[RewriteResult]) -> StagedChange | None:
     """Stage what the pieces made. None when there were none.
 
     Indexes no longer cover the rows that were moved: they are scanned until the indexes are extended. Lance's own way
@@ -90,7 +90,7 @@ def compacted(table: Table, rewrites: Iterable[RewriteResult]) -> Staged | None:
         new = [replace(each, id=fragment_id + at) for at, each in enumerate(rewrite.new_fragments, start=1)]
         fragment_id += len(new)
         groups.append(LanceOperation.RewriteGroup(cast("_Rewritten", rewrite).original_fragments, new))
-    return stage_operation(table, Kind.COMPACT, LanceOperation.Rewrite(groups, [])) if groups else None
+    return stage_operation(table, ChangeKind.COMPACT, LanceOperation.Rewrite(groups, [])) if groups else None
 
 
 class _Rewritten(Protocol):

@@ -23,17 +23,17 @@ from lance.dataset import LanceDataset, LanceOperation, Transaction
 from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import AlreadyExists, HistoryGone
-from omnigraph.storage.failpoints import durable
+from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.lance_internals import HeadMoved, reshaped, translated
 from omnigraph.storage.staging import (
     Addresses,
+    ChangeKind,
     FragmentText,
-    Kind,
-    Staged,
-    fragment_text,
-    fragments_of,
-    offsets_by_fragment,
-    row_count,
+    StagedChange,
+    count_fragment_rows,
+    decode_fragments,
+    encode_fragment,
+    group_by_fragment,
 )
 from omnigraph.storage.table import OPERATION_ID, Access, Table, open_table, purge_hint, settled
 
@@ -93,23 +93,25 @@ def create_empty(uri: str, schema: pa.Schema, operation_id: str, access: Access 
 # --------------------------------------------------------------------------------------------- stage rows
 
 
-def append(table: Table, rows: Rows) -> Staged | None:
+def append(table: Table, rows: Rows) -> StagedChange | None:
     """Stage new rows. The stream is written as it comes. None when it holds no row."""
     return _appended(table, _write(table, rows, "append"))
 
 
-def overwrite(table: Table, rows: Rows) -> Staged:
+def overwrite(table: Table, rows: Rows) -> StagedChange:
     """Stage the replacement of all rows, and of the schema; no rows means an empty table."""
     return _overwritten(table, rows.schema, _write(table, rows, "overwrite"))
 
 
-def delete_at(table: Table, addresses: Addresses) -> Staged:
+def delete_at(table: Table, addresses: Addresses) -> StagedChange:
     """Stage the removal of the rows at these addresses."""
     gone, shrunk = _without(table, addresses)
-    return stage_operation(table, Kind.DELETE, LanceOperation.Delete(shrunk, gone, _BY_ADDRESS), deleted=len(addresses))
+    return stage_operation(
+        table, ChangeKind.DELETE, LanceOperation.Delete(shrunk, gone, _BY_ADDRESS), deleted=len(addresses)
+    )
 
 
-def replace_rows(table: Table, addresses: Addresses, rows: Rows) -> Staged:
+def replace_rows(table: Table, addresses: Addresses, rows: Rows) -> StagedChange:
     """Stage the removal of the rows at these addresses and the arrival of others, as one change.
 
     It can remove without replacing, and it takes blobs that lie elsewhere.
@@ -117,17 +119,19 @@ def replace_rows(table: Table, addresses: Addresses, rows: Rows) -> Staged:
     return _replaced(table, addresses, _write(table, rows, "append"))
 
 
-def restore(table: Table, version: int) -> Staged:
+def restore(table: Table, version: int) -> StagedChange:
     """Stage a return to the rows of an older version of the branch. ``table`` stands at HEAD.
 
     Restore buries whatever was committed after HEAD was read, so only the holder of the branch lock may use it.
     """
-    return stage_operation(table, Kind.RESTORE, LanceOperation.Restore(version))
+    return stage_operation(table, ChangeKind.RESTORE, LanceOperation.Restore(version))
 
 
-def reshape(table: Table, columns: pa.Schema, old_names: Mapping[str, str | None]) -> Staged:
+def reshape(table: Table, columns: pa.Schema, old_names: Mapping[str, str | None]) -> StagedChange:
     """Stage other columns over the same rows, without writing them: where ``can_reshape`` allows it."""
-    return stage_operation(table, Kind.RESHAPE, LanceOperation.Project(reshaped(table.dataset, columns, old_names)))
+    return stage_operation(
+        table, ChangeKind.RESHAPE, LanceOperation.Project(reshaped(table.dataset, columns, old_names))
+    )
 
 
 # --------------------------------------------------------------------------------------------- stage fragments
@@ -135,45 +139,45 @@ def reshape(table: Table, columns: pa.Schema, old_names: Mapping[str, str | None
 
 def write_rows(table: Table, rows: Rows, mode: WriteMode = "append") -> tuple[FragmentText, ...]:
     """Write rows as fragments of no version yet; any process may, and sends the texts to the one that commits."""
-    return tuple(fragment_text(fragment) for fragment in _write(table, rows, mode))
+    return tuple(encode_fragment(fragment) for fragment in _write(table, rows, mode))
 
 
 def remove_rows(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentText | None:
     """Mark rows of one fragment as deleted, by their offsets in it. None when the fragment became empty."""
     left = _remove(table, fragment_id, offsets)
-    return None if left is None else fragment_text(left)
+    return None if left is None else encode_fragment(left)
 
 
-def append_fragments(table: Table, fragments: Iterable[FragmentText]) -> Staged | None:
+def append_fragments(table: Table, fragments: Iterable[FragmentText]) -> StagedChange | None:
     """Stage fragments that :func:`write_rows` made. None when there are none."""
-    return _appended(table, fragments_of(fragments))
+    return _appended(table, decode_fragments(fragments))
 
 
-def overwrite_fragments(table: Table, schema: pa.Schema, fragments: Iterable[FragmentText]) -> Staged:
+def overwrite_fragments(table: Table, schema: pa.Schema, fragments: Iterable[FragmentText]) -> StagedChange:
     """Stage fragments that :func:`write_rows` made, in its mode "overwrite", as the whole new content."""
-    return _overwritten(table, schema, fragments_of(fragments))
+    return _overwritten(table, schema, decode_fragments(fragments))
 
 
-def replace_by_fragments(table: Table, addresses: Addresses, new: Iterable[FragmentText]) -> Staged:
+def replace_by_fragments(table: Table, addresses: Addresses, new: Iterable[FragmentText]) -> StagedChange:
     """Stage the removal of the rows at these addresses and the arrival of those in fragments, as one change."""
-    return _replaced(table, addresses, fragments_of(new))
+    return _replaced(table, addresses, decode_fragments(new))
 
 
 def update_fragments(
     table: Table, removed: Sequence[int], updated: Iterable[FragmentText], new: Iterable[FragmentText]
-) -> Staged:
+) -> StagedChange:
     """Stage a distributed upsert: fragments that became empty, those that lost rows, and those with the new rows.
 
     Without new rows it is a delete. The deletions in ``updated`` hold for this version only: committed on a newer one
     they bring deleted rows back.
     """
-    changed, added = fragments_of(updated), fragments_of(new)
+    changed, added = decode_fragments(updated), decode_fragments(new)
     before = {fragment.fragment_id: fragment.metadata for fragment in table.dataset.get_fragments()}
     lost = sum(before[fragment_id].num_rows for fragment_id in removed)
     lost += sum(before[fragment.id].num_rows - fragment.num_rows for fragment in changed)
     if not added:
         return stage_operation(
-            table, Kind.DELETE, LanceOperation.Delete(changed, list(removed), _BY_ADDRESS), deleted=lost
+            table, ChangeKind.DELETE, LanceOperation.Delete(changed, list(removed), _BY_ADDRESS), deleted=lost
         )
     return _updated(table, list(removed), changed, added, lost)
 
@@ -181,7 +185,7 @@ def update_fragments(
 # --------------------------------------------------------------------------------------------- commit
 
 
-def commit(table: Table, staged: Staged, operation_id: str) -> Table:
+def commit(table: Table, staged: StagedChange, operation_id: str) -> Table:
     """Show a staged change as the version after its pin, with the operation's id in the Lance transaction.
 
     Raises ``CommitRefused`` when Lance turned it away, ``HeadMoved`` when it landed on top of a foreign commit.
@@ -189,7 +193,7 @@ def commit(table: Table, staged: Staged, operation_id: str) -> Table:
     if (table.branch, table.version) != (staged.branch, staged.version):
         raise ValueError(f"{table.subject}: staged on version {staged.version}, committed on {table.version}")
     with write_durably("table.commit", table.subject):
-        transaction = replace(staged.change, transaction_properties={OPERATION_ID: operation_id})
+        transaction = replace(staged.transaction, transaction_properties={OPERATION_ID: operation_id})
         dataset = LanceDataset.commit(table.dataset, transaction, max_retries=0)
     # Lance moves appends and the like over newer commits: any other version holds somebody's unpublished rows.
     if dataset.version != staged.committed_version:
@@ -197,7 +201,7 @@ def commit(table: Table, staged: Staged, operation_id: str) -> Table:
     return _moved(table, dataset)
 
 
-def audit_version(table: Table, staged: Staged) -> Table:
+def audit_version(table: Table, staged: StagedChange) -> Table:
     """A detached version that shows the staged rows before they exist: HEAD stays, only this handle sees it.
 
     Row ids and row versions mean nothing in it. Its manifest is left for cleanup by age. Not with DynamoDB commits:
@@ -206,7 +210,7 @@ def audit_version(table: Table, staged: Staged) -> Table:
     if table.uri.startswith("s3+ddb://"):
         raise ValueError("a detached version would become HEAD in DynamoDB")
     # A uuid of its own: recovery must not take the audit for the commit.
-    transaction = Transaction(staged.version, staged.change.operation)
+    transaction = Transaction(staged.version, staged.transaction.operation)
     with write_durably("table.audit", table.subject):
         return _moved(table, LanceDataset.commit(table.dataset, transaction, detached=True))
 
@@ -304,7 +308,7 @@ def drop_versions(table: Table, versions: Sequence[int]) -> int:
 @contextmanager
 def write_durably(name: str, subject: str) -> Generator[None]:
     """Surround one durable write of Lance about ``subject``: its errors become ours, and a test can make it fail."""
-    with translated(subject), durable(name, subject):
+    with translated(subject), mark_write(name, subject):
         yield
 
 
@@ -327,19 +331,19 @@ def _inline(table: Table, name: str, write: Callable[[LanceDataset], object]) ->
 
 def stage_operation(
     table: Table,
-    kind: Kind,
+    kind: ChangeKind,
     operation: LanceOperation.BaseOperation,
     *,
     inserted: int = 0,
     updated: int = 0,
     deleted: int = 0,
-) -> Staged:
+) -> StagedChange:
     """Return a Lance operation on this version as a staged change, with the rows that it touches."""
-    return Staged(
+    return StagedChange(
         kind=kind,
         branch=table.branch,
         version=table.version,
-        change=Transaction(table.version, operation),
+        transaction=Transaction(table.version, operation),
         inserted=inserted,
         updated=updated,
         deleted=deleted,
@@ -359,28 +363,30 @@ def _write(table: Table, rows: Rows, mode: WriteMode) -> list[FragmentMetadata]:
         )
 
 
-def _appended(table: Table, new: list[FragmentMetadata]) -> Staged | None:
+def _appended(table: Table, new: list[FragmentMetadata]) -> StagedChange | None:
     if not new:
         return None
-    return stage_operation(table, Kind.APPEND, LanceOperation.Append(new), inserted=row_count(new))
+    return stage_operation(table, ChangeKind.APPEND, LanceOperation.Append(new), inserted=count_fragment_rows(new))
 
 
-def _overwritten(table: Table, schema: pa.Schema, new: list[FragmentMetadata]) -> Staged:
-    return stage_operation(table, Kind.OVERWRITE, LanceOperation.Overwrite(schema, new), inserted=row_count(new))
+def _overwritten(table: Table, schema: pa.Schema, new: list[FragmentMetadata]) -> StagedChange:
+    return stage_operation(
+        table, ChangeKind.OVERWRITE, LanceOperation.Overwrite(schema, new), inserted=count_fragment_rows(new)
+    )
 
 
-def _replaced(table: Table, addresses: Addresses, new: list[FragmentMetadata]) -> Staged:
+def _replaced(table: Table, addresses: Addresses, new: list[FragmentMetadata]) -> StagedChange:
     gone, shrunk = _without(table, addresses)
     return _updated(table, gone, shrunk, new, len(addresses))
 
 
 def _updated(
     table: Table, gone: list[int], shrunk: list[FragmentMetadata], new: list[FragmentMetadata], went: int
-) -> Staged:
+) -> StagedChange:
     operation = LanceOperation.Update(gone, shrunk, new, fields_modified=[])
-    came = row_count(new)
+    came = count_fragment_rows(new)
     inserted, updated, deleted = max(0, came - went), min(came, went), max(0, went - came)
-    return stage_operation(table, Kind.UPSERT, operation, inserted=inserted, updated=updated, deleted=deleted)
+    return stage_operation(table, ChangeKind.UPSERT, operation, inserted=inserted, updated=updated, deleted=deleted)
 
 
 def _remove(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentMetadata | None:
@@ -393,8 +399,6 @@ def _remove(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentM
 
 def _without(table: Table, addresses: Addresses) -> tuple[list[int], list[FragmentMetadata]]:
     """The fragments that lose rows: the ids of those that become empty, and the others as they are left."""
-    left = {
-        fragment_id: _remove(table, fragment_id, offsets) for fragment_id, offsets in offsets_by_fragment(addresses)
-    }
+    left = {fragment_id: _remove(table, fragment_id, offsets) for fragment_id, offsets in group_by_fragment(addresses)}
     gone = [fragment_id for fragment_id, fragment in left.items() if fragment is None]
     return gone, [fragment for fragment in left.values() if fragment is not None]

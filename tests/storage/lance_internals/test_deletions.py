@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.fragments import deleted_offsets, fragments_of, row_offsets
+from omnigraph.storage.fragments import list_fragments, read_deleted_offsets, read_row_offsets
 from omnigraph.storage.lance_internals.deletions import decoded, read_deletions
 from omnigraph.storage.location import Location
 from omnigraph.storage.table import Access, Table
@@ -30,20 +30,20 @@ def numbers(uri: str, access: Access | None = None) -> Table:
 
 def check(table: Table, ending: str) -> None:
     """The file says what Lance says, and is really what was read."""
-    (fragment,) = fragments_of(table)
+    (fragment,) = list_fragments(table)
     file = fragment.deletion_file
     assert file is not None
     assert file.path.endswith(ending)
     (found,) = read_deletions([file], table.access.storage_options)
     assert found is not None
-    assert np.array_equal(found, np.setdiff1d(np.arange(SIZE), row_offsets(table, fragment)))
+    assert np.array_equal(found, np.setdiff1d(np.arange(SIZE), read_row_offsets(table, fragment)))
 
 
 def check_forks(table: Table) -> None:
     """Files of main, of a fork, and of a fork of the fork, each where it was written."""
-    (whole,) = fragments_of(table)
+    (whole,) = list_fragments(table)
     assert whole.deletion_file is None
-    assert [each.tolist() for each in deleted_offsets(table, [whole])] == [[]]
+    assert [each.tolist() for each in read_deleted_offsets(table, [whole])] == [[]]
     table = put(table, delete_at(table, FEW))
     check(table, ".arrow")
     fork = create_branch(table, "review/1")
@@ -74,7 +74,7 @@ def test_with_versions_in_a_database(ddb_location: Location) -> None:
 def test_what_is_not_found_as_a_file_is_asked_of_lance(tmp_path: Path) -> None:
     table = numbers(str(tmp_path / "numbers"))
     table = put(table, delete_at(table, FEW))
-    (fragment,) = fragments_of(table)
+    (fragment,) = list_fragments(table)
     file = fragment.deletion_file
     assert file is not None
     other_format = file.path.replace(".arrow", ".bin")
@@ -87,7 +87,7 @@ def test_what_is_not_found_as_a_file_is_asked_of_lance(tmp_path: Path) -> None:
     ):
         assert read_deletions([odd], table.access.storage_options) == [None]
         moved = replace(fragment, deletion_file=odd, num_rows=SIZE - odd.num_rows)
-        assert [each.tolist() for each in deleted_offsets(table, [moved])] == [FEW.tolist()]
+        assert [each.tolist() for each in read_deleted_offsets(table, [moved])] == [FEW.tolist()]
 
 
 # --------------------------------------------------------------------------------------------- the format itself

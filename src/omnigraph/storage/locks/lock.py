@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from omnigraph.errors import ConflictError, LockTimeout, Unsupported
-from omnigraph.storage.failpoints import durable
+from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks.leases import Deadline, LeaseLost, pauses, register_at, take_lease
-from omnigraph.storage.objects import translated
+from omnigraph.storage.objects import translate_store_errors
 
 LockKind: TypeAlias = Literal["flock", "lease"]
 
@@ -171,11 +171,11 @@ def _flock(location: Location, name: str, deadline: Deadline) -> Generator[Held]
     file = Path(location.join(path))
     holder = _ourselves()
     pid = os.getpid()
-    with translated("lock", path, location):
+    with translate_store_errors("lock", path, location):
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _take_flock(file, name, deadline)
     try:
-        with translated("lock", path, location), durable("locks.flock", path):
+        with translate_store_errors("lock", path, location), mark_write("locks.flock", path):
             # Written in place and never cut: a full disk still has the block that the file has.
             os.pwrite(descriptor, holder.encode()[:_HOLDER_BYTES].ljust(_HOLDER_BYTES), 0)
         yield Held(name, "flock", taken_over=False, holder=holder, _confirm=lambda: _confirm_file(descriptor, file))
