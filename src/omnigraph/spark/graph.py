@@ -106,9 +106,9 @@ class SparkGraph:
         at: Reference | None = None,
     ) -> DataFrame:
         """Run a query on one snapshot, with the same plan as ``graph.query``, and return its rows as a DataFrame."""
-        from omnigraph.spark.query import query
+        from omnigraph.spark.query import run_query
 
-        return query(self.manifest, self.snapshot(branch, at), QueryRequest(source, name, params), self.embedding)
+        return run_query(self.manifest, self.snapshot(branch, at), QueryRequest(source, name, params), self.embedding)
 
     def load(
         self,

@@ -25,7 +25,7 @@ from omnigraph.errors import (
     ValidationError,
 )
 from omnigraph.graph import Graph
-from omnigraph.spark import engine as engines
+from omnigraph.spark import engine_choice
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
 from omnigraph.write.load.load_operation import LoadMode
@@ -385,7 +385,7 @@ def test_which_engine_is_taken(
     assert "on Spark" not in caplog.text
     assert graph.load(nodes={"Ship": empty}).engine == "spark"
     assert "the load runs on Spark" in caplog.text
-    monkeypatch.setattr(engines, "SPARK_MIN_BYTES", 10)
+    monkeypatch.setattr(engine_choice, "SPARK_MIN_BYTES", 10)
     assert graph.load(file, check=True).engine == "spark"
     assert graph.load(file, check=True, engine="local").engine == "local"
     assert graph.load([ship("d")], check=True).engine == "local"

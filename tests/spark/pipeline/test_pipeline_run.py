@@ -18,8 +18,8 @@ import pytest
 from omnigraph.errors import PipelineError, Problem, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.spark.pipeline.problems import LOGGERS
-from omnigraph.spark.pipeline.progress import PipelineStep
 from omnigraph.spark.pipeline.run import PipelineResult, check_pipeline, run_pipeline
+from omnigraph.spark.pipeline.step_recorder import PipelineStep
 from tests.pipeline.pipelines import GOOD, changed, make_project, places, planned
 
 if TYPE_CHECKING:

@@ -176,8 +176,8 @@ WIDEST = (Scalar.I64, Scalar.U64, Scalar.F32)
 def test_numbers_of_all_types_are_compared_by_value(spark: SparkSession, scalar: Scalar) -> None:
     from pyspark.sql import functions as fn
 
+    from omnigraph.spark.query.evaluation import to_literal
     from omnigraph.spark.query.predicates import _compare
-    from omnigraph.spark.query.values import to_literal
 
     left_type = ValueType(scalar)
     for other, values in NUMBERS.items():

@@ -139,7 +139,7 @@ def test_a_query_of_what_is_there_ends_where_it_began(graph: Graph) -> None:
 
 def test_many_commits_are_few_tasks(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _MAX_TASKS > 2
-    monkeypatch.setattr("omnigraph.spark.source.change_stream._MOST_TASKS", 2)
+    monkeypatch.setattr("omnigraph.spark.source.change_stream._MAX_TASKS", 2)
     for age in range(3):
         edit(graph, people={"ann": person(age)})
     reader = reader_of(graph, start="beginning")
@@ -160,7 +160,7 @@ def test_a_branch_that_was_made_anew_is_refused(graph: Graph) -> None:
         reader.latestOffset(end, ReadAllAvailable())
     graph.create_branch("dev")
     for other in (reader, reader_of(graph, branch="dev")):
-        with pytest.raises(ParameterError, match="branch 'dev' was deleted and made anew"):
+        with pytest.raises(ParameterError, match="branch 'dev' was deleted and re-created"):
             other.latestOffset(end, ReadAllAvailable())
     with pytest.raises(ParameterError, match="the cursor belongs to branch 'dev', not to 'main'"):
         reader_of(graph).partitions(end, end | {"cursor": "other"})
@@ -258,7 +258,7 @@ def test_a_gap_ends_a_query_and_says_the_way_out(spark: SparkSession, graph: Gra
     table = graph.snapshot().table("Person")
     tables.drop_versions(table, [table.version - 1])
     failed = follow(spark, graph, tmp_path / "gap", keep(tmp_path / "kept"), start="beginning")
-    assert "ChangeGap: what commit " in str(failed)
+    assert "ChangeGap: the changes of commit " in str(failed)
     assert "omnigraph changes baseline" in str(failed)
 
 

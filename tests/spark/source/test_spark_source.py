@@ -24,8 +24,8 @@ from omnigraph.graph import Graph
 from omnigraph.read.rows.conditions import Filter as Given
 from omnigraph.read.rows.type_rows import TypeRows
 from omnigraph.spark.data_source import OmniGraphSource
+from omnigraph.spark.source.spark_types import to_spark_schema
 from omnigraph.spark.source.type_reader import TypeReader, decode_pin, parse_read_options, pin_type
-from omnigraph.spark.source.types import to_spark_schema
 from omnigraph.storage.location import Location
 from omnigraph.write.executor import group_evenly
 from tests.s3 import S3Server

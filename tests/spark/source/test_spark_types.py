@@ -33,7 +33,7 @@ from omnigraph.language.schema import parse_schema
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.read.rows.type_rows import TypeRows
-from omnigraph.spark.source.types import (
+from omnigraph.spark.source.spark_types import (
     BLOB,
     arrow_schema_of,
     stored_names_of,

@@ -233,7 +233,7 @@ def test_a_checkpoint_is_of_one_graph_one_branch_and_one_target(
     # The batch that comes again would not be known under another name.
     assert "whose app is stream, not ships" in refused(graph, app="ships")
     shutil.rmtree(graph.uri)
-    assert "is older than branch 'main', which was made anew" in refused(new_graph(Path(graph.uri)))
+    assert "is older than branch 'main', which was re-created" in refused(new_graph(Path(graph.uri)))
 
 
 def test_a_branch_that_was_made_anew(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_branch_that_was_made_anew(spark: SparkSession, graph: Graph, tmp_path
     bind_checkpoint(spark, manifest, check, StreamBinding("side", "route", "stream"))
     graph.delete_branch("side")
     graph.create_branch("side")
-    with pytest.raises(ParameterError, match="branch 'side', which was made anew"):
+    with pytest.raises(ParameterError, match="branch 'side', which was re-created"):
         bind_checkpoint(spark, manifest, check, StreamBinding("side", "route", "stream"))
 
 

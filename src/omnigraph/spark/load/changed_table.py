@@ -36,7 +36,7 @@ class RowReader:
     """
 
     schema: pa.Schema
-    without: Values
+    excluded_ids: Values
     type: NodeType | EdgeType | None = None
 
     def read(self, table: Table, fragments: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -45,7 +45,11 @@ class RowReader:
         # The id gives the number of rows if the table has none of the columns.
         names = dict.fromkeys(name for name in (*columns, "id") if name in stored)
         for batch in table.scan(list(names), in_fragments=fragments):
-            kept = batch.filter(is_not_among(column_of(batch, "id"), self.without)) if len(self.without) else batch
+            kept = (
+                batch.filter(is_not_among(column_of(batch, "id"), self.excluded_ids))
+                if len(self.excluded_ids)
+                else batch
+            )
             yield self._to_schema(kept, columns)
 
     def _to_schema(self, rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:

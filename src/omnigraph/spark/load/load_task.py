@@ -22,7 +22,7 @@ from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import make_nulls, column_of, to_list, encode_values
+from omnigraph.storage.columns import column_of, encode_values, make_nulls, to_list
 from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import Access, Table, open_table
 from omnigraph.storage.table_writes import WriteMode

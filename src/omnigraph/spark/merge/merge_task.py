@@ -88,7 +88,7 @@ class TableMergeReport:
     rows: tuple[FragmentText, ...]
     removed: tuple[FragmentText, ...]
     counts: Counts
-    decided: bool
+    is_decided: bool
     breaks_rule: bool
     open: tuple[Conflict, ...]
 
@@ -168,7 +168,7 @@ class _MergedTableWriter:
     type: NodeType | EdgeType
     scratch: Table
     counts: Counts = field(default_factory=Counts)
-    decided: bool = False
+    is_decided: bool = False
     breaks_rule: bool = False
     _rows: list[pa.Table] = field(default_factory=list[pa.Table])
     _bytes: int = 0
@@ -179,7 +179,7 @@ class _MergedTableWriter:
         """Add the merged rows of an id range."""
         inserted, removed = int(delta.is_new.sum()), len(delta.deleted_ids)
         self.counts = self.counts + Counts(inserted, delta.rows.num_rows - inserted, removed)
-        self.decided = self.decided or delta.is_decided
+        self.is_decided = self.is_decided or delta.is_decided
         self.breaks_rule = self.breaks_rule or bool(check_rows(self.type, delta.rows, 1))
         if delta.rows.num_rows:
             self._rows.append(delta.rows)
@@ -197,7 +197,7 @@ class _MergedTableWriter:
             ids = pa.Table.from_arrays([pa.concat_arrays(self._removed)], schema=IDS)
             deleted = tables.write_rows(self.scratch, ids, "overwrite")
         return TableMergeReport(
-            table, tuple(self._fragments), deleted, self.counts, self.decided, self.breaks_rule, open_
+            table, tuple(self._fragments), deleted, self.counts, self.is_decided, self.breaks_rule, open_
         )
 
     def _write(self) -> None:

@@ -122,7 +122,7 @@ class _SparkMergeEngine:
         merged = {
             key: TableMergePlan(
                 table.counts,
-                table.decided,
+                table.is_decided,
                 TableChange(key, partial(_stage_table, self.session, table), is_long=is_long_staging(table.num_rows)),
             )
             for key, table in changed.items()
@@ -253,9 +253,9 @@ class _MergedTable:
         return self.counts != Counts()
 
     @property
-    def decided(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether a conflict was resolved, so that the table gets more than the changes of theirs."""
-        return any(each.decided for each in self.reports)
+        return any(each.is_decided for each in self.reports)
 
     @property
     def breaks_rule(self) -> bool:

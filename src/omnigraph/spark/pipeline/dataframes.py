@@ -26,7 +26,7 @@ from omnigraph.spark.pipeline.problems import (
     missing_view_of,
     sql_problem,
 )
-from omnigraph.spark.pipeline.progress import StepRecorder
+from omnigraph.spark.pipeline.step_recorder import StepRecorder
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from omnigraph.read.rows import to_json_rows
 from omnigraph.spark.graph import SparkGraph
 from omnigraph.spark.pipeline.dataframes import PipelineFrames, build_frames
 from omnigraph.spark.pipeline.problems import translate_step_errors
-from omnigraph.spark.pipeline.progress import PipelineStep, StepObserver, StepRecorder
+from omnigraph.spark.pipeline.step_recorder import PipelineStep, StepObserver, StepRecorder
 from omnigraph.write.load import LoadResult
 from omnigraph.write.merge import MergeResult
 

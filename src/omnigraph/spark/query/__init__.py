@@ -1,7 +1,7 @@
 """Run queries on Spark: translate the logical plan of a query to DataFrames over one snapshot."""
 
-from omnigraph.spark.query.result import query
+from omnigraph.spark.query.result import run_query
 
 __all__ = [
-    "query",
+    "run_query",
 ]

@@ -18,8 +18,8 @@ from omnigraph.language.query import Compare, ComparisonOperator, Expression, Is
 from omnigraph.language.types import FLOATS, Scalar, ValueType
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import QueryConstant, evaluate_constant
+from omnigraph.spark.query.evaluation import evaluate, to_literal
 from omnigraph.spark.query.match_rows import MatchRows
-from omnigraph.spark.query.values import evaluate, to_literal
 
 _Comparator: TypeAlias = Callable[[Column, Column], Column]
 

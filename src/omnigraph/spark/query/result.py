@@ -16,10 +16,10 @@ from omnigraph.language.types import FLOATS
 from omnigraph.manifest.handle import Manifest
 from omnigraph.read.query import QueryOptions, QueryRequest, plan_query
 from omnigraph.read.search import EmbeddingSettings
+from omnigraph.spark.query.evaluation import evaluate
 from omnigraph.spark.query.match import execute_match
 from omnigraph.spark.query.match_rows import RANK_SLOTS, MatchRows, SparkQueryContext, sort_rows, take_first
 from omnigraph.spark.query.requirements import RequiredAttributes, find_required_attributes
-from omnigraph.spark.query.values import evaluate
 from omnigraph.spark.source import SparkSnapshot, to_spark_type
 
 _MAX_EXACT_INTEGER: Final = 2**53
@@ -39,7 +39,7 @@ class _SortAndLimit:
         return sort_rows(frame, order) if self.limit is None else take_first(frame, order, self.limit)
 
 
-def query(
+def run_query(
     manifest: Manifest, tables: SparkSnapshot, request: QueryRequest, embedding: EmbeddingSettings | None
 ) -> DataFrame:
     """Return the rows of a query on a snapshot as a DataFrame; ``now()`` is the time of this call.

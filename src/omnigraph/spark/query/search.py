@@ -15,10 +15,10 @@ from pyspark.sql import functions as fn
 from omnigraph.language.query import Distance, TextMatch, TextScore
 from omnigraph.language.schema import NodeType
 from omnigraph.read.search import Ranking
+from omnigraph.spark.query.evaluation import compute_distance, evaluate
 from omnigraph.spark.query.fusion import number_entities
 from omnigraph.spark.query.match_rows import ID, Attribute, Fusion, MatchRows, RankNumber, SparkQueryContext, bind_rows
 from omnigraph.spark.query.requirements import slots_of
-from omnigraph.spark.query.values import compute_distance, evaluate
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.row_search import SCORE
 

@@ -9,8 +9,8 @@ from omnigraph.spark.source.change_stream import (
     to_change_row,
 )
 from omnigraph.spark.source.snapshot import SparkSnapshot
+from omnigraph.spark.source.spark_types import arrow_schema_of, to_spark_type
 from omnigraph.spark.source.type_reader import TypeReader, TypeReadOptions, parse_read_options
-from omnigraph.spark.source.types import arrow_schema_of, to_spark_type
 
 __all__ = [
     "CHANGE_ARROW_SCHEMA",

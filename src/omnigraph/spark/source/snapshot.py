@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows import Filter, require_edge_type, require_node_type
-from omnigraph.spark.source.type_reader import STORAGE_PREFIX, encode_filter, pin_type, resolve_columns
+from omnigraph.spark.source.type_reader import STORAGE_PREFIX, encode_filter, pin_type, resolve_spark_columns
 from omnigraph.storage.location import Location
 
 
@@ -49,7 +49,7 @@ class SparkSnapshot:
     ) -> DataFrame:
         """Return the rows of a type, not read yet; Lance applies the filter."""
         reader = self.session.read.format("omnigraph").option("pin", pin_type(self.snapshot, type_).encode())
-        reader = reader.option("columns", ",".join(resolve_columns(type_, columns)))
+        reader = reader.option("columns", ",".join(resolve_spark_columns(type_, columns)))
         if filter is not None:
             reader = reader.option("filter", encode_filter(type_, filter))
         for name, value in self.location.storage_options:

@@ -28,7 +28,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin
 from omnigraph.read.rows import Filter, TypeRows, open_type_rows, parse_filter, require_type
-from omnigraph.spark.source.types import arrow_schema_of, stored_names_of, to_spark, to_spark_schema
+from omnigraph.spark.source.spark_types import arrow_schema_of, stored_names_of, to_spark, to_spark_schema
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.table import Access
@@ -113,7 +113,7 @@ class TypeReadOptions:
     def spark_schema(self, type_: NodeType | EdgeType) -> StructType:
         """Return the columns that the options name, or all; refuse a filter that does not fit the type."""
         parse_filter(type_, self.filter)
-        return to_spark_schema(type_, resolve_columns(type_, self.columns))
+        return to_spark_schema(type_, resolve_spark_columns(type_, self.columns))
 
 
 def parse_read_options(options: Mapping[str, str]) -> TypeReadOptions:
@@ -190,7 +190,7 @@ def _unknown_option(name: str) -> str:
     return f"no option '{name}', {hint}"
 
 
-def resolve_columns(type_: NodeType | EdgeType, names: Iterable[str] | None) -> list[str]:
+def resolve_spark_columns(type_: NodeType | EdgeType, names: Iterable[str] | None) -> list[str]:
     """Return the names of columns, checked against the type; all columns if no names are given."""
     known = stored_names_of(type_)
     if names is None:
@@ -227,7 +227,7 @@ class TypeReader(DataSourceReader):
     def __init__(self, rows: TypeRows, schema: StructType, filter_: Filter | None, rows_per_partition: int) -> None:
         stored = stored_names_of(rows.type)
         self._rows = rows
-        self._columns = [stored[name] for name in resolve_columns(rows.type, schema.names)]
+        self._columns = [stored[name] for name in resolve_spark_columns(rows.type, schema.names)]
         self._schema = schema
         self._rows_per_partition = rows_per_partition
         self._conditions = parse_filter(rows.type, filter_)

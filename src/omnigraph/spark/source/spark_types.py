@@ -33,7 +33,7 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.rows import PUBLIC_NAMES, to_public_schema
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, make_nulls, column_of
+from omnigraph.storage.columns import Values, column_of, make_nulls
 
 BLOB: Final = StructType(
     [
