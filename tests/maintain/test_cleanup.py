@@ -20,7 +20,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
-from omnigraph.storage.table import version_numbers
+from omnigraph.storage.table import list_versions
 from tests.maintain.ports import AT_ONCE, add, cleanup_now, remove, shown
 from tests.write.writers import run_right_after
 
@@ -143,7 +143,7 @@ def test_a_branch_that_was_merged_can_be_merged_again(ports: Graph) -> None:
         add(ports, f"m{number}")
         add(ports, f"d{number}", "dev")
     cleanup_now(ports, 1)
-    versions = version_numbers(ports._manifest.open(MAIN))
+    versions = list_versions(ports._manifest.open(MAIN))
     assert versions == list(range(versions[0], versions[-1] + 1)), "readers look for the next version"
     ports.merge("dev")
     assert {"q1", "m0", "m1", "m2", "d0", "d1", "d2"} <= set(shown(ports)[0])
@@ -179,7 +179,7 @@ def test_indexes_and_blobs_are_no_leftovers(tmp_path: Path) -> None:
     graph.optimize()
     cleanup_now(graph, 1, stale_after=AT_ONCE)
     assert [graph.blob("Doc", f"d{number}", "file") for number in range(3)] == before
-    assert graph.snapshot().table("Doc").indexes().keys() == {"id_idx", "code_idx", "body_idx"}
+    assert graph.snapshot().table("Doc").list_indexes().keys() == {"id_idx", "code_idx", "body_idx"}
     question = 'query q() { match { $d: Doc { code: "d1" } search($d.body, "word") } return { $d.code } }'
     assert len(graph.query(question).rows) == 1
 
@@ -215,8 +215,8 @@ def test_forks_of_dead_writers_and_dead_branches(ports: Graph) -> None:
     before = shown(ports, "dev"), shown(ports)
     assert counts(ports.cleanup(keep=100))[ReclaimKind.FORKS] == 2
     assert counts(ports.cleanup(keep=100, confirm=True))[ReclaimKind.FORKS] == 2
-    assert ports.snapshot().table("Near").branches() == {}
-    assert ports.snapshot().table("Port").branches() == {}
+    assert ports.snapshot().table("Near").list_branches() == {}
+    assert ports.snapshot().table("Port").list_branches() == {}
     assert (shown(ports, "dev"), shown(ports)) == before
     assert (near.branch, port.branch) == (None, None)
     add(ports, "q2", "dev")

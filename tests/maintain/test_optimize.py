@@ -33,7 +33,7 @@ def test_the_same_rows_in_fewer_pieces_with_whole_indexes(ports: Graph) -> None:
         "node:Port": ("id", "name", "code"),
         "edge:Near": ("id", "src", "dst"),
     }
-    assert all(index.rows == 12 for index in ports.snapshot().table("Port").indexes().values())
+    assert all(index.rows == 12 for index in ports.snapshot().table("Port").list_indexes().values())
     assert result.manifest_compacted
     assert shown(ports) == before
     assert {commit: shown(ports, at=commit) for commit in at} == at

@@ -12,7 +12,7 @@ from omnigraph.errors import GraphMoved, StorageError
 from omnigraph.graph import Graph
 from omnigraph.maintain.verify import FindingKind
 from omnigraph.storage.failpoints import record_writes
-from omnigraph.storage.lance_internals.moving import noted_in, with_notes
+from omnigraph.storage.lance_internals.moving import read_base_folders, replace_base_folders
 from omnigraph.storage.location import locate
 from omnigraph.storage.objects import Objects
 from omnigraph.write.commit.sidecars import list_sidecars
@@ -148,13 +148,13 @@ def test_only_the_folders_of_a_manifest_file_change(tmp_path: Path) -> None:
     assert files
     for file in files:
         data = file.read_bytes()
-        noted = noted_in(data)
+        noted = read_base_folders(data)
         assert noted
         assert all(Path(each).is_dir() for each in noted)
-        assert with_notes(data, str) == data
-        longer = with_notes(data, lambda at: at + "/" + "x" * 300)
-        assert noted_in(longer) == [each + "/" + "x" * 300 for each in noted]
-        assert with_notes(longer, lambda at: at.removesuffix("/" + "x" * 300)) == data
+        assert replace_base_folders(data, str) == data
+        longer = replace_base_folders(data, lambda at: at + "/" + "x" * 300)
+        assert read_base_folders(longer) == [each + "/" + "x" * 300 for each in noted]
+        assert replace_base_folders(longer, lambda at: at.removesuffix("/" + "x" * 300)) == data
         for broken in (b"", data[:-1], data[:40], data[:-20] + data[-16:]):
             with pytest.raises(StorageError):
-                noted_in(broken)
+                read_base_folders(broken)

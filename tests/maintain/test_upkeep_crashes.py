@@ -53,7 +53,7 @@ def is_optimized(graph: Graph) -> None:
     # Whoever died may have left rows with and without an index, which Lance does not put together at once.
     graph.optimize()
     assert set(fragments(graph).values()) == {1}
-    assert all(index.rows == 4 for index in graph.snapshot().table("Port").indexes().values())
+    assert all(index.rows == 4 for index in graph.snapshot().table("Port").list_indexes().values())
 
 
 def leave_leftovers(graph: Graph) -> None:

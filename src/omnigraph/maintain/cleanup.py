@@ -24,15 +24,15 @@ from omnigraph.maintain.orphans import (
     sum_file_sizes,
 )
 from omnigraph.maintain.retention import READER_GRACE, RetentionPlan, RetentionPolicy, plan_retention
-from omnigraph.manifest.branches import names_any
+from omnigraph.manifest.branches import has_rows_where
 from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names
 from omnigraph.manifest.opening import SCHEMA_APPLY_LOCK
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.lance_internals import VERSIONS_FOLDER
-from omnigraph.storage.locks import Held, branch_lock, refs_lock
+from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.table import BranchRef, Table, freed_by_dropping, open_table, version_numbers
+from omnigraph.storage.table import BranchRef, Table, estimate_freed_bytes, list_versions, open_table
 from omnigraph.write.commit import heal, heal_all
 
 DEFAULT_KEEP: Final = 10
@@ -124,7 +124,7 @@ class _CleanupRun:
     """One cleanup, under the refs lock. Unless confirmed, it only reports what it would delete."""
 
     manifest: Manifest
-    refs: Held
+    refs: HeldLock
     retention: RetentionPlan
     now: datetime
     stale_after: timedelta
@@ -157,7 +157,7 @@ class _CleanupRun:
 
     def _reclaim_forks(self, table_key: str, location: str, root: Table) -> Iterator[Reclaimed]:
         """Delete the forks that no live branch refers to: their branch was deleted, or their writer died."""
-        forks = root.branches()
+        forks = root.list_branches()
         live = branch_names(self.manifest)
         orphans = [
             name
@@ -202,14 +202,14 @@ class _CleanupRun:
         yield Reclaimed(
             ReclaimKind.DROPPED,
             1,
-            tables.drop_versions(empty, [each for each in version_numbers(empty) if each < empty.version]),
+            tables.drop_versions(empty, [each for each in list_versions(empty) if each < empty.version]),
         )
 
     # ----------------------------------------------------------------------------------------- versions
 
     def _reclaim_table_versions(self, location: str, root: Table) -> Iterator[Reclaimed]:
         kept = self.retention.versions.get(location, frozenset())
-        forks = root.branches()
+        forks = root.list_branches()
         # Lance itself keeps the version that a fork starts from, but not its transaction file.
         starts = {(ref.parent or MAIN, ref.parent_version) for ref in forks.values()}
         for name in (MAIN, *forks):
@@ -219,26 +219,26 @@ class _CleanupRun:
                 # The ref of a fork that was never finished: the next write to it re-creates the fork.
                 continue
             head = self.retention.heads.get((location, name), table.version)
-            older = [version for version in version_numbers(table) if version < head and version not in kept]
+            older = [version for version in list_versions(table) if version < head and version not in kept]
             unneeded = [version for version in older if (name, version) not in starts]
             yield from self._drop_versions(ReclaimKind.TABLE_VERSIONS, table, unneeded)
 
     def _reclaim_manifest_versions(self) -> Iterator[Reclaimed]:
         for name, first in self.retention.first_manifest_version.items():
             table = self.manifest.open(name)
-            unneeded = [version for version in version_numbers(table) if version < first]
+            unneeded = [version for version in list_versions(table) if version < first]
             yield from self._drop_versions(ReclaimKind.MANIFEST_VERSIONS, table, unneeded)
 
     def _drop_versions(self, kind: ReclaimKind, table: Table, versions: Sequence[int]) -> Iterator[Reclaimed]:
         if not versions:
             return
         if not self.confirm:
-            yield Reclaimed(kind, len(versions), freed_by_dropping(table, versions))
+            yield Reclaimed(kind, len(versions), estimate_freed_bytes(table, versions))
             return
         self.refs.check()
         freed = tables.drop_versions(table, versions)
         # Lance keeps versions that a Lance tag of another program names.
-        remaining = set(version_numbers(table))
+        remaining = set(list_versions(table))
         yield Reclaimed(kind, sum(version not in remaining for version in versions), freed)
 
     # ----------------------------------------------------------------------------------------- orphans
@@ -258,7 +258,7 @@ class _CleanupRun:
 
 def _is_referenced(manifest: Manifest, live: Iterable[str], table_key: str, fork: str) -> bool:
     condition = f"object_type = '{TABLE_VERSION}' AND table_key = '{table_key}' AND table_branch = '{fork}'"
-    return any(names_any(manifest, name, condition) for name in live)
+    return any(has_rows_where(manifest, name, condition) for name in live)
 
 
 def _sort_children_first(forks: dict[str, BranchRef], orphans: Sequence[str]) -> list[str]:

@@ -15,12 +15,12 @@ from typing import Final, TypeVar
 from lance.optimize import CompactionTask
 
 from omnigraph.errors import HistoryGone, PublishContention
-from omnigraph.manifest.contract import current_schema
+from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.history import Commit, commit_of
+from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
-from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin, pins_of
+from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, open_pin
 from omnigraph.storage import table_upkeep
 from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.staging import StagedChange
@@ -79,7 +79,7 @@ def optimize(
     executor: Executor = LOCAL,
 ) -> Optimized:
     """Compact the tables that a branch owns, build the indexes that the schema requires, compact the manifest."""
-    required = list_required_indexes(current_schema(manifest).catalog, types)
+    required = list_required_indexes(load_current_schema(manifest).catalog, types)
     heal_all(manifest)
     before = take_snapshot(manifest, branch)
     keys = tuple(key for key in dict.fromkeys(index.table_key for index in required) if key in before.pins)
@@ -89,7 +89,7 @@ def optimize(
     after = take_snapshot(manifest, branch)
     report = EnsureIndexesOperation(required).prepare(after).outcome
     tables = [_report_table(key, before, after, report, compaction, indexing) for key in keys if key in after.pins]
-    commits = tuple(commit_of(commit) for commit in (*compaction.commits, *indexing.commits))
+    commits = tuple(to_commit(commit) for commit in (*compaction.commits, *indexing.commits))
     return Optimized(branch, tuple(tables), commits, _compact_manifest(manifest, branch))
 
 
@@ -186,7 +186,7 @@ def _find_compaction_obstacle(snapshot: Snapshot, table_key: str) -> str | None:
     owner = pin.branch or MAIN
     if owner != snapshot.branch:
         return f"branch '{owner}' owns the table until this branch writes to it"
-    if not snapshot.table(table_key).stable_row_ids:
+    if not snapshot.table(table_key).has_stable_row_ids:
         return "an older release created it without stable row ids"
     return _find_foreign_change(snapshot, table_key)
 
@@ -196,9 +196,9 @@ def _find_foreign_change(snapshot: Snapshot, table_key: str) -> str | None:
     pin = snapshot.pins.get(table_key)
     if pin is None or (pin.branch or MAIN) != snapshot.branch:
         return None
-    head = snapshot.table(table_key).newest()
+    head = snapshot.table(table_key).refresh()
     try:
-        is_foreign = any(is_foreign_commit(each) for each in head.transactions(pin.version, head.version))
+        is_foreign = any(is_foreign_commit(each) for each in head.read_commits(pin.version, head.version))
     except HistoryGone:
         is_foreign = True
     return "it was changed by another program; run `omnigraph repair`" if is_foreign else None
@@ -210,7 +210,7 @@ def _find_foreign_change(snapshot: Snapshot, table_key: str) -> str | None:
 def stage_compaction(table: Table, executor: Executor, target_rows: int | None = None) -> StagedChange | None:
     """Stage the compaction of a table; None if there is nothing to gain."""
     tasks = plan_worthwhile_tasks(table, target_rows)
-    return table_upkeep.compacted(table, executor.run(partial(table_upkeep.run_compaction, table), tasks))
+    return table_upkeep.stage_compaction(table, executor.run(partial(table_upkeep.run_compaction, table), tasks))
 
 
 def plan_worthwhile_tasks(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:
@@ -271,14 +271,14 @@ def _find_unfinished(
     """Return the planned tables that the commit does not change, because they were written to after staging."""
     if commit is None:
         return planned
-    pins = pins_of(manifest.view_at(branch, commit.manifest_version))
+    pins = list_pins(manifest.view_at(branch, commit.manifest_version))
     return [key for key, before in planned.items() if key in pins and not _is_done(manifest, before, pins[key])]
 
 
 def _is_done(manifest: Manifest, before: Pin, after: Pin) -> bool:
     if after.version != before.version + 1 or after.branch != before.branch:
         return False
-    (transaction,) = open_pin(manifest, after).transactions(before.version, after.version)
+    (transaction,) = open_pin(manifest, after).read_commits(before.version, after.version)
     return transaction.operation in _UPKEEP_TRANSACTIONS
 
 
@@ -290,7 +290,7 @@ def _compact_manifest(manifest: Manifest, branch: str) -> bool:
             view = manifest.writable_view(branch)
             held.check()
             try:
-                return manifest.compacted(view).version != view.version
+                return manifest.compact(view).version != view.version
             except PublishContention:
                 # An earlier lease holder that woke up late; it publishes at most once.
                 continue

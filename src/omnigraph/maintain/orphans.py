@@ -16,7 +16,7 @@ from typing import Final
 from omnigraph.manifest.handle import Manifest
 from omnigraph.storage.lance_internals import NeededFiles, is_detached_version
 from omnigraph.storage.objects import ObjectInfo, Objects
-from omnigraph.storage.table import open_table, tracked_files
+from omnigraph.storage.table import list_tracked_files, open_table
 
 STALE_AFTER: Final = timedelta(days=7)
 LOADING: Final = "loading"
@@ -76,10 +76,10 @@ def list_dataset_files(manifest: Manifest, location: str) -> DatasetFiles:
     files = tuple(manifest.objects.list(location))
     root = open_table(manifest.location.join(location), None, None, manifest.access)
     needed: dict[str, tuple[str, int]] = {}
-    branches = sorted(root.branches(), key=len, reverse=True)
+    branches = sorted(root.list_branches(), key=len, reverse=True)
     for branch in (None, *branches):
         table = root if branch is None else open_table(root.uri, branch, None, manifest.access)
-        needed |= {path: (branch or "main", version) for path, version in tracked_files(table).items()}
+        needed |= {path: (branch or "main", version) for path, version in list_tracked_files(table).items()}
     return DatasetFiles(location, files, needed, tuple(branches))
 
 
@@ -103,7 +103,7 @@ def _kind_of(path: str, needed: NeededFiles) -> ReclaimKind | None:
 
 def find_dead_loads(manifest: Manifest, now: datetime, age: timedelta) -> tuple[Objects, list[OrphanFile]]:
     """Find the files of dead loads on Spark beside the graph. A running load writes there every hour."""
-    objects = Objects(manifest.location.beside(LOADING))
+    objects = Objects(manifest.location.sibling(LOADING))
     by_load: dict[str, list[ObjectInfo]] = {}
     for info in objects.list():
         if _LOAD_FILE.match(info.path):

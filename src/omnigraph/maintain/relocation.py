@@ -12,7 +12,13 @@ from functools import partial
 
 from omnigraph.errors import Unsupported
 from omnigraph.manifest.handle import Manifest
-from omnigraph.storage.lance_internals import dataset_of_branch_version, lies_in, moved_to, noted_in, with_notes
+from omnigraph.storage.lance_internals import (
+    dataset_of_branch_version,
+    is_inside,
+    read_base_folders,
+    relocate_folder,
+    replace_base_folders,
+)
 from omnigraph.storage.locks import refs_lock
 
 
@@ -23,7 +29,7 @@ def find_relocated_files(manifest: Manifest) -> Iterator[tuple[str, str]]:
         data = None if location is None else manifest.objects.get(info.path)
         if location is not None and data is not None:
             uri = manifest.location.join(location)
-            if not all(lies_in(path, uri) for path in noted_in(data)):
+            if not all(is_inside(path, uri) for path in read_base_folders(data)):
                 yield info.path, location
 
 
@@ -38,7 +44,9 @@ def relocate_branches(manifest: Manifest, *, confirm: bool) -> int:
             if data is not None:
                 refs.check()
                 uri = manifest.location.join(location)
-                manifest.objects.put(path, with_notes(data, partial(moved_to, uri=uri, location=location)))
+                manifest.objects.put(
+                    path, replace_base_folders(data, partial(relocate_folder, uri=uri, location=location))
+                )
     if found and confirm:
         manifest.forget_all()
     return len(found)

@@ -17,12 +17,12 @@ from ulid import ULID
 from omnigraph.errors import HistoryGone, NotFound, RecoveryError
 from omnigraph.maintain.relocation import relocate_branches
 from omnigraph.manifest.handle import Manifest, branch_names
-from omnigraph.manifest.history import Commit, commit_of
+from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, CommitRecord
-from omnigraph.manifest.snapshot import Pin, entry_of, open_pin, pins_of
-from omnigraph.storage.locks import Held, branch_lock
-from omnigraph.storage.table import Committed, Table, open_table
+from omnigraph.manifest.snapshot import Pin, list_pins, make_entry, open_pin
+from omnigraph.storage.locks import HeldLock, branch_lock
+from omnigraph.storage.table import Table, TableCommit, open_table
 from omnigraph.write.commit import (
     TableHead,
     audit_discarded_drift,
@@ -89,7 +89,7 @@ class _DriftedTable:
     drift: Drift
     pin: Pin
     head: Table
-    beyond: tuple[Committed, ...]
+    beyond: tuple[TableCommit, ...]
 
 
 def repair(manifest: Manifest, *, confirm: bool = False, force: bool = False) -> Repaired:
@@ -112,7 +112,7 @@ def repair(manifest: Manifest, *, confirm: bool = False, force: bool = False) ->
             drifts += [each.drift for each in found]
             if confirm:
                 commits += _end_drift(manifest, held, branch, found, REPAIR_ACTOR if not force else FORCE_ACTOR)
-    return Repaired(confirm, tuple(drifts), tuple(commit_of(commit) for commit in commits), moved)
+    return Repaired(confirm, tuple(drifts), tuple(to_commit(commit) for commit in commits), moved)
 
 
 def find_drift(manifest: Manifest, branch: str) -> list[Drift]:
@@ -136,7 +136,7 @@ def _refuse_unfinished(manifest: Manifest, branch: str) -> None:
 def _find_drifted_tables(manifest: Manifest, branch: str) -> list[_DriftedTable]:
     """Return the tables that a branch owns and that are not at their pinned versions."""
     found: list[_DriftedTable] = []
-    for pin in pins_of(manifest.view(branch)).values():
+    for pin in list_pins(manifest.view(branch)).values():
         if (pin.branch or MAIN) != branch:
             continue
         head = _open_head(manifest, pin)
@@ -147,7 +147,7 @@ def _find_drifted_tables(manifest: Manifest, branch: str) -> list[_DriftedTable]
 
 def _open_head(manifest: Manifest, pin: Pin) -> Table:
     try:
-        return open_pin(manifest, pin).newest()
+        return open_pin(manifest, pin).refresh()
     except (NotFound, HistoryGone):
         return open_table(manifest.location.join(pin.location), pin.branch, None, manifest.access)
 
@@ -157,7 +157,7 @@ def _classify(branch: str, pin: Pin, head: Table) -> _DriftedTable:
     if head.version < pin.version:
         return _DriftedTable(drift, pin, head, ())
     try:
-        beyond = tuple(head.transactions(pin.version, head.version))
+        beyond = tuple(head.read_commits(pin.version, head.version))
     except HistoryGone:
         return _DriftedTable(replace(drift, kind=DriftKind.UNVERIFIABLE), pin, head, ())
     kind = _kind_of(beyond, pin.version)
@@ -166,7 +166,7 @@ def _classify(branch: str, pin: Pin, head: Table) -> _DriftedTable:
     )
 
 
-def _kind_of(beyond: Sequence[Committed], pin_version: int) -> DriftKind:
+def _kind_of(beyond: Sequence[TableCommit], pin_version: int) -> DriftKind:
     if any(is_foreign_commit(one) for one in beyond):
         return DriftKind.SUSPICIOUS
     return DriftKind.MAINTENANCE if has_same_rows(beyond, pin_version) else DriftKind.OURS
@@ -197,7 +197,7 @@ def _has_pinned_columns(manifest: Manifest, found: _DriftedTable) -> bool:
 
 
 def _end_drift(
-    manifest: Manifest, held: Held, branch: str, found: Iterable[_DriftedTable], actor: str
+    manifest: Manifest, held: HeldLock, branch: str, found: Iterable[_DriftedTable], actor: str
 ) -> Iterable[CommitRecord]:
     by_remedy: dict[Remedy | None, list[_DriftedTable]] = {}
     for each in found:
@@ -211,14 +211,14 @@ def _end_drift(
 
 
 def _publish_heads(
-    manifest: Manifest, held: Held, branch: str, drifted: Sequence[_DriftedTable], actor: str
+    manifest: Manifest, held: HeldLock, branch: str, drifted: Sequence[_DriftedTable], actor: str
 ) -> CommitRecord:
     """Publish the newest versions of the tables in one commit."""
     request = PublishRequest(
         CommitIntent(str(ULID()), manifest.schema_hash(), actor, "repair of drift"),
-        updates=tuple(entry_of(manifest, each.pin, each.head) for each in drifted),
+        updates=tuple(make_entry(manifest, each.pin, each.head) for each in drifted),
         expected={each.pin.table_key: each.pin.version for each in drifted},
-        incarnation=manifest.incarnation(branch),
+        incarnation=manifest.read_incarnation(branch),
     )
     published = publish(manifest, held, branch, request)
     assert published is not None

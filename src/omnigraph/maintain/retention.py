@@ -18,10 +18,10 @@ import pyarrow as pa
 from omnigraph.errors import StorageError
 from omnigraph.language.values import to_microseconds
 from omnigraph.manifest.handle import Manifest, branch_names
-from omnigraph.manifest.lineage import CREATED_VERSION, merge_bases
+from omnigraph.manifest.lineage import CREATED_VERSION, find_merge_bases
 from omnigraph.manifest.rows import MAIN, TABLE_TOMBSTONE, TABLE_VERSION, CommitRecord
-from omnigraph.manifest.snapshot import pins_of
-from omnigraph.manifest.state import View
+from omnigraph.manifest.snapshot import list_pins
+from omnigraph.manifest.state import ManifestView
 from omnigraph.manifest.tags import list_tags
 from omnigraph.storage.columns import column_of, to_list
 
@@ -83,12 +83,12 @@ def plan_retention(manifest: Manifest, policy: RetentionPolicy, now: datetime) -
     )
 
 
-def _select_commits(view: View, policy: RetentionPolicy, now: datetime) -> Iterator[tuple[str, CommitRecord]]:
+def _select_commits(view: ManifestView, policy: RetentionPolicy, now: datetime) -> Iterator[tuple[str, CommitRecord]]:
     """Yield the kept commits that were made on a branch, and its head, which may be older than the branch."""
     young_since = to_microseconds(now - policy.younger_than) if policy.younger_than is not None else None
     readers_since = to_microseconds(now - policy.grace)
     newer_is_recent = True
-    for place, commit in enumerate(view.history.newest_first()):
+    for place, commit in enumerate(view.history.list_newest_first()):
         is_own = (commit.branch or MAIN) == view.branch
         is_counted = policy.keep is not None and place < policy.keep and is_own
         is_young = young_since is not None and commit.created_at >= young_since and is_own
@@ -102,31 +102,31 @@ def _select_commits(view: View, policy: RetentionPolicy, now: datetime) -> Itera
             return
 
 
-def _find_merge_bases(manifest: Manifest, views: Mapping[str, View]) -> Iterator[CommitRecord]:
+def _find_merge_bases(manifest: Manifest, views: Mapping[str, ManifestView]) -> Iterator[CommitRecord]:
     """Yield the merge bases of each branch with main and with its parent: a merge reads their rows."""
     if len(views) < 2:
         return
-    refs = manifest.refs()
-    commits = {commit.id: commit for view in views.values() for commit in view.history.newest_first()}
+    refs = manifest.list_refs()
+    commits = {commit.id: commit for view in views.values() for commit in view.history.list_newest_first()}
     for name, view in views.items():
         parent = refs[name].parent if name in refs else None
         for other in {MAIN, parent or MAIN} - {name}:
             source, target = view.history.head(), views[other].history.head() if other in views else None
             if source is not None and target is not None:
-                yield from merge_bases(source.id, target.id, commits)
+                yield from find_merge_bases(source.id, target.id, commits)
 
 
-def _heads_of(views: Mapping[str, View]) -> dict[tuple[str, str], int]:
+def _heads_of(views: Mapping[str, ManifestView]) -> dict[tuple[str, str], int]:
     return {
         (pin.location, name): pin.version
         for name, view in views.items()
-        for pin in pins_of(view).values()
+        for pin in list_pins(view).values()
         if (pin.branch or MAIN) == name
     }
 
 
 def _find_table_versions(
-    manifest: Manifest, views: Mapping[str, View], kept: Mapping[str, Mapping[str, CommitRecord]]
+    manifest: Manifest, views: Mapping[str, ManifestView], kept: Mapping[str, Mapping[str, CommitRecord]]
 ) -> dict[str, frozenset[int]]:
     """Return the versions that a kept commit or a head shows, by the location of the table."""
     found: defaultdict[str, set[int]] = defaultdict(set)
@@ -137,13 +137,13 @@ def _find_table_versions(
     return {location: frozenset(versions) for location, versions in found.items()}
 
 
-def _find_versions_at(manifest: Manifest, view: View, moments: _Numbers) -> Iterator[tuple[str, _Numbers]]:
+def _find_versions_at(manifest: Manifest, view: ManifestView, moments: _Numbers) -> Iterator[tuple[str, _Numbers]]:
     """Yield the versions of each table at some manifest versions.
 
     A manifest without stable row ids does not say when a row was written: then all versions are returned.
     """
     table = manifest.open(view.branch, view.version)
-    has_dates = table.stable_row_ids
+    has_dates = table.has_stable_row_ids
     columns = ["object_type", "table_key", "table_version", *([CREATED_VERSION] if has_dates else [])]
     rows = table.scan(columns, filter=f"object_type IN ('{TABLE_VERSION}', '{TABLE_TOMBSTONE}')").read_all()
     keys = np.asarray(to_list(column_of(rows, "table_key")), dtype=object)
@@ -172,18 +172,18 @@ def _find_greatest_at(moments: _Numbers, since: _Numbers, versions: _Numbers) ->
 
 
 def _find_first_manifest_versions(
-    manifest: Manifest, views: Mapping[str, View], kept: Mapping[str, Mapping[str, CommitRecord]]
+    manifest: Manifest, views: Mapping[str, ManifestView], kept: Mapping[str, Mapping[str, CommitRecord]]
 ) -> dict[str, int]:
     first = {name: view.version for name, view in views.items()}
     needed = [
         (commit.branch or MAIN, commit.manifest_version) for commits in kept.values() for commit in commits.values()
     ]
-    needed += [(ref.parent or MAIN, ref.parent_version) for ref in manifest.refs().values()]
+    needed += [(ref.parent or MAIN, ref.parent_version) for ref in manifest.list_refs().values()]
     for name, version in needed:
         if name in first:
             first[name] = min(first[name], version)
     for name, view in views.items():
-        if not manifest.open(name, view.version).stable_row_ids:
+        if not manifest.open(name, view.version).has_stable_row_ids:
             # Without stable row ids it is unknown which versions a commit needs.
             first[name] = 0
     return first

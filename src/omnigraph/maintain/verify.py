@@ -28,17 +28,17 @@ from omnigraph.maintain.relocation import find_relocated_files
 from omnigraph.maintain.repair import Drift, find_drift
 from omnigraph.maintain.verify_snapshot import MAX_VIOLATIONS, verify_blobs, verify_rows
 from omnigraph.manifest import contract
-from omnigraph.manifest.contract import current_schema, schema_of
+from omnigraph.manifest.contract import load_current_schema, load_schema_of
 from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
-from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin, pins_of
-from omnigraph.manifest.tags import find_tag, tag_names
+from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, open_pin
+from omnigraph.manifest.tags import find_tag, list_tag_names
 from omnigraph.write.commit import list_recoveries, list_sidecars
 
 _LOOKS: Final = 4
 _PAUSE: Final = 0.25
-Item = TypeVar("Seen")
+Item = TypeVar("Item")
 
 
 class FindingKind(StrEnum):
@@ -167,11 +167,11 @@ def _check_schema(found: _VerifyState) -> None:
     manifest = found.manifest
     current = manifest.schema_hash()
     try:
-        current_schema(manifest)
+        load_current_schema(manifest)
     except OmniGraphError as error:
         found.add_finding(FindingKind.SCHEMA, "the current schema", error.message, "restore __schemas from a copy")
         return
-    if current is not None and not contract.root_files_say(manifest.objects, current):
+    if current is not None and not contract.root_files_match(manifest.objects, current):
         files = ", ".join((contract.SOURCE_FILE, contract.IR_FILE, contract.STATE_FILE))
         found.add_finding(
             FindingKind.SCHEMA,
@@ -260,7 +260,7 @@ def _check_history(found: _VerifyState) -> None:
             # Reported when its head was read.
             continue
         child: CommitRecord | None = None
-        for commit in history.newest_first():
+        for commit in history.list_newest_first():
             if child is not None and child.parent != commit.id:
                 # The change feed goes from parent to child.
                 what = f"it follows {child.parent}, which is not the commit before it"
@@ -281,8 +281,8 @@ def _head_of(manifest: Manifest, branch: str) -> CommitRecord | None:
 def _check_commit(found: _VerifyState, commit: CommitRecord, *, must_open: bool) -> None:
     """Open every table of a commit, and note whether the commit can be read."""
     try:
-        pins = pins_of(found.manifest.view_at(commit.branch or MAIN, commit.manifest_version))
-        schema_of(found.manifest, commit.schema_ir_hash or found.manifest.schema_hash())
+        pins = list_pins(found.manifest.view_at(commit.branch or MAIN, commit.manifest_version))
+        load_schema_of(found.manifest, commit.schema_ir_hash or found.manifest.schema_hash())
     except OmniGraphError as error:
         _add_unreadable_commit(found, commit, error, must_open=must_open)
         return
@@ -325,7 +325,7 @@ def _try_open(found: _VerifyState, pin: Pin) -> OmniGraphError | None:
 
 def _check_tags(found: _VerifyState) -> None:
     manifest, remedy = found.manifest, "delete the tag, or restore the graph from a copy"
-    for name in tag_names(manifest):
+    for name in list_tag_names(manifest):
         where = f"tag {name}"
         found.tags += 1
         try:
@@ -388,7 +388,7 @@ def _list_locations(found: _VerifyState) -> list[str]:
     known: set[str] = set()
     for branch in found.branches:
         try:
-            known |= {pin.location for pin in pins_of(found.manifest.view(branch)).values()}
+            known |= {pin.location for pin in list_pins(found.manifest.view(branch)).values()}
         except OmniGraphError:
             # Reported when its head was read.
             continue

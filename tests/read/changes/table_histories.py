@@ -21,7 +21,7 @@ from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, to_list
-from omnigraph.storage.staging import Staged
+from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import ROW_ADDRESS, Table
 from tests.deleting import delete_where
 
@@ -132,9 +132,9 @@ class History:
         self.heads: dict[str | None, State] = {None: first}
 
     def snapshot(self, state: State) -> Snapshot:
-        return self.start.showing({KEY: state.table})
+        return self.start.with_tables({KEY: state.table})
 
-    def put(self, branch: str | None, staged: Staged | None, rows: Rows) -> None:
+    def put(self, branch: str | None, staged: StagedChange | None, rows: Rows) -> None:
         """Commit a change, if there is one; after it the table holds these rows."""
         if staged is not None:
             self._add(State(tables.commit(self.heads[branch].table, staged, "test"), rows))
@@ -149,12 +149,14 @@ class History:
         self.heads[state.table.branch] = state
 
 
-def write(history: History, branch: str | None, rows: Rows, arrive: Callable[[Table, pa.Table], Staged | None]) -> None:
+def write(
+    history: History, branch: str | None, rows: Rows, arrive: Callable[[Table, pa.Table], StagedChange | None]
+) -> None:
     head = history.heads[branch]
     history.put(branch, arrive(head.table, as_table(history.graph, rows)), {**head.rows, **rows})
 
 
-def replace(table: Table, rows: pa.Table) -> Staged | None:
+def replace(table: Table, rows: pa.Table) -> StagedChange | None:
     """The rows instead of those of the same ids, as a merge writes them."""
     there = table.scan(["id"], with_row_address=True).read_all()
     gone = np.isin(there["id"].to_numpy(zero_copy_only=False), rows["id"].to_numpy(zero_copy_only=False))

@@ -31,8 +31,8 @@ def diff_and_watch(uri: str, before: int, after: int) -> tuple[int, int]:
     """How many rows changed, and how much memory it took at most to see that, beyond what was in use before."""
     graph = omnigraph.open(uri)
     table = graph.snapshot().table("Page")
-    older, newer = (graph.snapshot().showing({KEY: table.at(version)}) for version in (before, after))
-    list(read_changes(graph.snapshot().showing({KEY: table.at(before + 1)}), older, KEY))
+    older, newer = (graph.snapshot().with_tables({KEY: table.open_at(version)}) for version in (before, after))
+    list(read_changes(graph.snapshot().with_tables({KEY: table.open_at(before + 1)}), older, KEY))
     start, peak, done = _private_memory(), 0, threading.Event()
 
     def watch() -> None:

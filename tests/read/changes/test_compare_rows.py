@@ -99,7 +99,7 @@ def check_history(template: Path, seed: int, steps: int, *, in_small_pieces: boo
 def check_places(before: Table, after: Table) -> None:
     """A row is said to be in the same file as before if and only if it is."""
     was, is_ = lying(before), lying(after)
-    found, there = fragments.carried_over(np.array(list(was), np.uint64), before, after)
+    found, there = fragments.map_addresses(np.array(list(was), np.uint64), before, after)
     assert {new: id_ for new, id_, known in zip(found.tolist(), was.values(), there, strict=True) if known} == {
         address: id_ for address, id_ in is_.items() if file_of(after, address) in {file_of(before, old) for old in was}
     }
@@ -114,7 +114,7 @@ def lying(table: Table) -> dict[int, str]:
 
 def file_of(table: Table, address: int) -> tuple[object, ...]:
     """The files that a row lies in, and where."""
-    files = {each.id: each.files for each in fragments.fragments_of(table)}
+    files = {each.id: each.files for each in fragments.list_fragments(table)}
     return files[address >> 32], address & 0xFFFFFFFF
 
 
@@ -217,7 +217,7 @@ def test_a_table_without_stable_row_ids_is_compared_by_value(history: History, t
     for mode, written in (("create", rows), ("overwrite", changed)):
         lance.write_dataset(as_table(history.graph, written), uri, mode=mode, data_storage_version="2.2")
     before, after = (State(open_table(uri, None, version), {}) for version in (1, 2))
-    assert not before.table.stable_row_ids
+    assert not before.table.has_stable_row_ids
     assert ops(history, before, after) == {"b": Op.UPDATED}
 
 
@@ -332,7 +332,7 @@ def test_what_is_read_follows_what_changed(tmp_path: Path) -> None:
     def read_bytes(*versions: int) -> tuple[int, int]:
         access = Access()
         old, new = (open_table(uri, None, version, access) for version in versions)
-        before, after = (graph.snapshot().showing({"node:P": table}) for table in (old, new))
+        before, after = (graph.snapshot().with_tables({"node:P": table}) for table in (old, new))
         old.storage_calls()
         changed = sum(part.num_rows for part in changed_parts(before, after, "node:P"))
         return changed, old.storage_calls().read_bytes

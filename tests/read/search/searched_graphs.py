@@ -13,12 +13,12 @@ import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.language.query.ast import TextFunction
 from omnigraph.language.query.plan.operators import Count
-from omnigraph.language.query.typed import Constant, Distance, Expression, PropertyValue, TextMatch, TextScore
+from omnigraph.language.query.typed_tree import Constant, Distance, Expression, PropertyValue, TextMatch, TextScore
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.entity_sets import FullTable, PartialTable, open_full_table
-from omnigraph.read.frames.expressions import EvaluationContext
+from omnigraph.read.frames.evaluation import EvaluationContext
 from omnigraph.read.frames.frame import EntityColumn, Frame
 from omnigraph.read.search.embedding import EmbeddingSettings
 from omnigraph.read.search.scores import Search

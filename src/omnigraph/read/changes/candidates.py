@@ -17,15 +17,15 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.storage.fragments import (
-    Fragment,
     Numbers,
     RowVersions,
-    deleted_offsets,
-    fragments_of,
+    TableFragment,
+    find_last_shared_version,
+    list_fragments,
+    read_deleted_offsets,
+    read_row_offsets,
+    read_row_versions,
     read_rows,
-    row_offsets,
-    row_versions,
-    shared_versions,
 )
 from omnigraph.storage.table import Table
 
@@ -36,7 +36,7 @@ ROWS_AT_ONCE: Final = 4_000_000
 class CandidateFragment:
     """Rows of one fragment that may differ from the other side, by their offsets in it; None means all rows."""
 
-    fragment: Fragment
+    fragment: TableFragment
     offsets: Numbers | None = None
 
     @property
@@ -64,20 +64,20 @@ class CandidateRows:
 
 def select_all_rows(table: Table) -> CandidateRows:
     """Select every row of a table."""
-    return CandidateRows(table, tuple(CandidateFragment(each) for each in fragments_of(table)))
+    return CandidateRows(table, tuple(CandidateFragment(each) for each in list_fragments(table)))
 
 
 def find_candidates(before: Table, after: Table) -> tuple[CandidateRows, CandidateRows]:
     """Find the rows of two versions that may differ, on each side."""
-    olds = {each.files: each for each in fragments_of(before)}
-    news = {each.files: each for each in fragments_of(after)}
+    olds = {each.files: each for each in list_fragments(before)}
+    news = {each.files: each for each in list_fragments(after)}
     only_old = [each for files, each in olds.items() if files not in news]
     only_new = [each for files, each in news.items() if files not in olds]
     old_parts, new_parts = _find_rewritten(before, only_old, after, only_new)
     common = [(old, news[files]) for files, old in olds.items() if files in news]
     redeleted = [(old, new) for old, new in common if old.deletions != new.deletions]
-    old_deletions = deleted_offsets(before, [old for old, _ in redeleted])
-    new_deletions = deleted_offsets(after, [new for _, new in redeleted])
+    old_deletions = read_deleted_offsets(before, [old for old, _ in redeleted])
+    new_deletions = read_deleted_offsets(after, [new for _, new in redeleted])
     for (old, new), was, is_ in zip(redeleted, old_deletions, new_deletions, strict=True):
         old_parts.append(CandidateFragment(old, np.setdiff1d(is_, was, assume_unique=True)))
         new_parts.append(CandidateFragment(new, np.setdiff1d(was, is_, assume_unique=True)))
@@ -92,11 +92,11 @@ def _sort_parts(parts: Iterable[CandidateFragment]) -> tuple[CandidateFragment, 
 
 
 def _find_rewritten(
-    before: Table, only_old: Sequence[Fragment], after: Table, only_new: Sequence[Fragment]
+    before: Table, only_old: Sequence[TableFragment], after: Table, only_new: Sequence[TableFragment]
 ) -> tuple[list[CandidateFragment], list[CandidateFragment]]:
     """Return the rows of fragments that only one side has, without the rows that were moved unchanged."""
     # Adding or dropping a column changes rows, but not their row versions.
-    shared = shared_versions(before, after) if only_old and only_new and before.schema == after.schema else -1
+    shared = find_last_shared_version(before, after) if only_old and only_new and before.schema == after.schema else -1
     olds, news = _RewrittenFragments(before, only_old, shared), _RewrittenFragments(after, only_new, shared)
     if shared >= 0:
         rounds = 1 + sum(each.num_rows for each in only_new) // ROWS_AT_ONCE
@@ -108,7 +108,7 @@ def _find_rewritten(
 class _RewrittenFragments:
     """The fragments that only one side has, and the offsets of their rows that were only moved."""
 
-    def __init__(self, table: Table, fragments: Sequence[Fragment], shared: float) -> None:
+    def __init__(self, table: Table, fragments: Sequence[TableFragment], shared: float) -> None:
         self._table = table
         self._fragments = fragments
         self._shared = shared
@@ -122,7 +122,7 @@ class _RewrittenFragments:
 
         A round takes a share of the rows by their ids, so that a row is in the same round on both sides.
         """
-        found = row_versions(self._table, self._fragments[number])
+        found = read_row_versions(self._table, self._fragments[number])
         places = np.flatnonzero((found.versions <= self._shared) & (found.ids % np.uint64(rounds) == round_))
         return RowVersions(found.offsets[places], found.ids[places], found.versions[places])
 
@@ -141,7 +141,7 @@ class _RewrittenFragments:
             return None
         if sum(map(len, moved)) == fragment.num_rows:
             return np.zeros(0, np.uint64)
-        return np.setdiff1d(row_offsets(self._table, fragment), np.concatenate(moved), assume_unique=True)
+        return np.setdiff1d(read_row_offsets(self._table, fragment), np.concatenate(moved), assume_unique=True)
 
 
 def _mark_moved_rows(olds: _RewrittenFragments, news: _RewrittenFragments, round_: int, rounds: int) -> None:

@@ -18,9 +18,9 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.changes.equality import compare_blobs, compare_values
 from omnigraph.read.changes.id_ranges import RangeRows, RowStream, group_by_id_range
 from omnigraph.read.frames import Mask, find_positions
-from omnigraph.read.rows import blob_properties_of, estimate_blob_sizes, read_writable_blobs
+from omnigraph.read.rows import blob_properties_of, estimate_blob_sizes, read_writable_blobs, split_by_bytes
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, compute, truths
+from omnigraph.storage.columns import Values, column_of, compute, to_bool_array
 from omnigraph.storage.lagging_columns import read_compared_column
 from omnigraph.storage.staging import Addresses
 from omnigraph.storage.table import ROW_ADDRESS, Table
@@ -126,8 +126,8 @@ class DiffSide:
     def build_image(self, rows: pa.Table, columns: Sequence[str] | None) -> pa.RecordBatch:
         """Build the image of rows in the form that a write takes, in the given columns that the schema has."""
         names = self.schema.names
-        wanted = names if columns is None else [name for name in columns if name in names]
-        schema = pa.schema([cast("pa.Field[pa.DataType]", self.schema.field(name)) for name in wanted])
+        selected = names if columns is None else [name for name in columns if name in names]
+        schema = pa.schema([cast("pa.Field[pa.DataType]", self.schema.field(name)) for name in selected])
         blobs = {*blob_properties_of(self.type)} & {*rows.column_names}
         found = [
             read_writable_blobs(self.table, name, rows) if name in blobs else self.read_column(rows, name, type_)
@@ -174,7 +174,7 @@ def compare_sides(
         pairs = _find_differing_pairs(before, after, rows)
         sizes = _estimate_image_bytes(before, rows.before, pairs.before, columns)
         sizes += _estimate_image_bytes(after, rows.after, pairs.after, columns)
-        for group in _split_by_size(sizes):
+        for group in split_by_bytes(sizes, BYTES_AT_ONCE, ROWS_AT_ONCE):
             yield tuple(_build_changes(table_key, before, after, rows, pairs.select(group), columns))
 
 
@@ -225,7 +225,7 @@ def _compare_blob_column(name: str, one: tuple[DiffSide, pa.Table], other: tuple
     same = np.ones(one[1].num_rows, np.bool_)
     for _, rows in (one, other):
         if name in rows.column_names:
-            same &= truths(compute("is_null", column_of(rows, name)))
+            same &= to_bool_array(compute("is_null", column_of(rows, name)))
     return same
 
 
@@ -234,14 +234,6 @@ def _types_by_name(schema: pa.Schema) -> dict[str, pa.DataType]:
 
 
 # --------------------------------------------------------------------------------------------- their images
-
-
-def _split_by_size(sizes: npt.NDArray[np.float64]) -> Iterator[slice]:
-    """Split rows of the given sizes into groups that stay below the limits of rows and bytes."""
-    numbers = np.cumsum(sizes) // BYTES_AT_ONCE + np.arange(len(sizes)) // ROWS_AT_ONCE
-    starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
-    for start, end in zip(starts, [*starts[1:], len(sizes)][: len(starts)], strict=True):
-        yield slice(start, end)
 
 
 def _estimate_image_bytes(

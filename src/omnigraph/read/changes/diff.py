@@ -19,7 +19,7 @@ from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.manifest.tags import tag_names
+from omnigraph.manifest.tags import list_tag_names
 from omnigraph.read.changes.compare_rows import DiffSide, Op, compare_sides
 from omnigraph.read.changes.compare_snapshots import find_changed_tables, read_changes, resolve_types
 from omnigraph.read.changes.entity_images import (
@@ -207,7 +207,7 @@ def _resolve_snapshot(manifest: Manifest, reference: Reference, branch: str, liv
     except NotFound as missing:
         if missing.details.get("reference") != reference:
             raise
-        known = [*live, *tag_names(manifest)]
+        known = [*live, *list_tag_names(manifest)]
         raise NotFound(
             f"no branch, commit, version, date or tag '{reference}'",
             hint=suggest_similar(str(reference), known) or f"the branches are {', '.join(live)}",

@@ -26,7 +26,7 @@ from omnigraph.read.rows import (
     to_python_rows,
 )
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, absent, column_of, to_list
+from omnigraph.storage.columns import Values, column_of, make_nulls, to_list
 
 Value = TypeVar("Value")
 Type: TypeAlias = NodeType | EdgeType
@@ -95,10 +95,10 @@ def _align_column(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> t
     """Return a column of both images: nulls where one lacks it, in the newer type where the types differ."""
     if name not in after.schema.names:
         old = column_of(before, name)
-        return old, absent(after.num_rows, old.type)
+        return old, make_nulls(after.num_rows, old.type)
     new = column_of(after, name)
     if name not in before.schema.names:
-        return absent(before.num_rows, new.type), new
+        return make_nulls(before.num_rows, new.type), new
     old = column_of(before, name)
     return old if old.type == new.type else old.cast(new.type), new
 
@@ -158,7 +158,7 @@ def _to_batch(part: ChangedRows, schema: pa.Schema) -> pa.RecordBatch:
 
 def _to_struct(rows: pa.RecordBatch | None, count: int, type_: pa.DataType) -> Values:
     if rows is None:
-        return absent(count, type_)
+        return make_nulls(count, type_)
     fields = list(cast("Iterable[pa.Field[pa.DataType]]", type_))
     image = to_public_batch(rows.select([name for name in rows.schema.names if name != "id"]), pa.schema(fields))
     return cast("Values", pa.StructArray.from_arrays(cast("list[Values]", image.columns), fields=fields))

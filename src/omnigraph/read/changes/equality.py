@@ -7,7 +7,7 @@ bytes are not read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, cast
 
 import numpy as np
@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.read.frames import Mask
-from omnigraph.read.rows import EXTERNAL_BLOB, BlobDescriptor, descriptors_of, read_stored_bytes
-from omnigraph.storage.columns import Values, compute, truths
+from omnigraph.read.rows import EXTERNAL_BLOB, BlobDescriptor, descriptors_of, read_stored_bytes, split_by_bytes
+from omnigraph.storage.columns import Values, compute, to_bool_array
 from omnigraph.storage.table import Table
 
 _BYTES_AT_ONCE: Final = 16 * 1024 * 1024
@@ -26,16 +26,16 @@ _BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 
 def compare_values(one: Values, other: Values) -> Mask:
     """Return where two columns of one type are equal. A blob must be given as a value, not as a descriptor."""
-    missing, other_missing = truths(compute("is_null", one)), truths(compute("is_null", other))
+    missing, other_missing = to_bool_array(compute("is_null", one)), to_bool_array(compute("is_null", other))
     if pa.types.is_struct(one.type):
         fields = [field.name for field in cast("Iterable[pa.Field[pa.DataType]]", one.type)]
         same = np.logical_and.reduce([compare_values(_field(one, name), _field(other, name)) for name in fields])
         return (missing & other_missing) | (same & ~missing & ~other_missing)
     if pa.types.is_list(one.type) or pa.types.is_fixed_size_list(one.type):
         return (missing & other_missing) | _compare_lists(one, other, ~(missing | other_missing))
-    same = truths(compute("equal", one, other))
+    same = to_bool_array(compute("equal", one, other))
     if pa.types.is_floating(one.type):
-        same |= truths(compute("is_nan", one)) & truths(compute("is_nan", other))
+        same |= to_bool_array(compute("is_nan", one)) & to_bool_array(compute("is_nan", other))
     return same | (missing & other_missing)
 
 
@@ -70,7 +70,8 @@ def compare_blobs(column: str, one: tuple[Table, pa.Table], other: tuple[Table, 
     pairs = list(zip(descriptors_of(one[1], column), descriptors_of(other[1], column), strict=True))
     same = np.array([_may_be_equal(*pair) for pair in pairs], np.bool_)
     stored = [at for at in np.flatnonzero(same).tolist() if (found := pairs[at][0]) and found["kind"] != EXTERNAL_BLOB]
-    for places in _split_by_bytes(stored, [_size_of(pairs[at][0]) for at in stored]):
+    for part in split_by_bytes([_size_of(pairs[at][0]) for at in stored], _BYTES_AT_ONCE):
+        places = stored[part]
         contents = (
             read_stored_bytes(table, column, rows.take(places), range(len(places))) for table, rows in (one, other)
         )
@@ -88,11 +89,3 @@ def _may_be_equal(one: BlobDescriptor, other: BlobDescriptor) -> bool:
 
 def _size_of(found: BlobDescriptor) -> int:
     return 0 if found is None else int(found["size"])
-
-
-def _split_by_bytes(places: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
-    if not places:
-        return []
-    numbers = np.cumsum(sizes) // _BYTES_AT_ONCE
-    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-    return [each.tolist() for each in np.split(np.array(places), starts[1:])]

@@ -1,9 +1,9 @@
 """The change feed of a branch: one block for each commit, with the commit and the images of every changed entity.
 
-The feed follows first parents; what a merge brought in is part of the merge commit. A block holds what its commit
+The feed follows first parents; what was merged is part of the merge commit. A block holds what its commit
 changed, so replaying all blocks from the beginning gives the head. Blocks are streamed: memory depends neither on their
-number nor on their size. A follower keeps a cursor, which points only between commits: whoever stops inside a block
-gets that block again.
+number nor on their size. A follower keeps a cursor, which points only between commits: a follower that stops inside a
+block gets that block again.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from omnigraph.errors import ChangeGap, HistoryGone, Json, NotFound, ParameterError, StorageError
 from omnigraph.language.schema import TableKey
 from omnigraph.language.source import suggest_similar
-from omnigraph.manifest.contract import current_schema
+from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.history import Commit, commit_of
+from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.lineage import Lineage
-from omnigraph.manifest.references import Reference, resolve
+from omnigraph.manifest.references import Reference, resolve_reference
 from omnigraph.manifest.rows import MAIN, CommitRecord
-from omnigraph.manifest.snapshot import Snapshot, pins_of
-from omnigraph.manifest.state import View, extend_view, read_view
+from omnigraph.manifest.snapshot import Snapshot, list_pins
+from omnigraph.manifest.state import ManifestView, extend_view, read_view
 from omnigraph.read.changes.compare_snapshots import find_changed_tables
 from omnigraph.read.changes.cursor import BASELINE_HINT, Cursor, decode_cursor
 from omnigraph.read.changes.diff import Diff, EntityChange, TypeChanges
@@ -93,18 +93,18 @@ class Changes:
 
     def cursors(self) -> Iterator[str]:
         """Yield the cursor after each block that follows. Reads no block."""
-        return (_encode_cursor(self._place, commit) for commit in self._history.oldest_first(self._after))
+        return (_encode_cursor(self._place, commit) for commit in self._history.list_oldest_first(self._after))
 
     def __iter__(self) -> Iterator[ChangeBlock]:
         before: _CommitView | None = None
-        for commit in self._history.oldest_first(self._after):
+        for commit in self._history.list_oldest_first(self._after):
             with _report_gap(commit.id):
                 if before is None:
                     before = self._read_parent(commit)
                 after = _read_commit_view(self._manifest, commit, before)
                 parent = before.snapshot if before else _without_tables(after.snapshot)
                 diff = _build_diff(parent, after.snapshot, self._place)
-            yield ChangeBlock(commit_of(commit), _encode_cursor(self._place, commit), diff)
+            yield ChangeBlock(to_commit(commit), _encode_cursor(self._place, commit), diff)
             self._after, before = commit, after
 
     def _read_parent(self, commit: CommitRecord) -> _CommitView | None:
@@ -146,7 +146,7 @@ def take_baseline(manifest: Manifest, branch: str, at: Reference | None, types: 
         raise NotFound(f"branch '{branch}' has no commit yet", details={"branch": branch})
     snapshot = _read_commit_view(manifest, commit, None).snapshot
     diff = _build_diff(_without_tables(snapshot), snapshot, place)
-    return ChangeBlock(commit_of(commit), _encode_cursor(place, commit), diff)
+    return ChangeBlock(to_commit(commit), _encode_cursor(place, commit), diff)
 
 
 # --------------------------------------------------------------------------------------------- where to begin
@@ -155,18 +155,18 @@ def take_baseline(manifest: Manifest, branch: str, at: Reference | None, types: 
 def _open_feed(manifest: Manifest, branch: str, types: Iterable[str] | None) -> tuple[Lineage, Cursor]:
     """Return the history of a branch and the cursor before its first commit."""
     view = manifest.view(branch, with_lineage=True)
-    oldest = next(manifest.view(MAIN, with_lineage=True).history.oldest_first(), None)
+    oldest = next(manifest.view(MAIN, with_lineage=True).history.list_oldest_first(), None)
     graph = None if oldest is None else oldest.id
     return view.history, Cursor(graph, branch, view.incarnation, _find_tables(manifest, view, types), None)
 
 
-def _find_tables(manifest: Manifest, view: View, types: Iterable[str] | None) -> tuple[str, ...] | None:
+def _find_tables(manifest: Manifest, view: ManifestView, types: Iterable[str] | None) -> tuple[str, ...] | None:
     """Return the tables of some types, including types that the schema no longer has."""
     if types is None:
         return None
     if isinstance(types, str):
         raise ParameterError(f"types is {types!r}", hint=f"give a list, such as [{types!r}]")
-    known = {*view.tables.locations, *(type_.table_key for type_ in current_schema(manifest).catalog.types())}
+    known = {*view.tables.locations, *(type_.table_key for type_ in load_current_schema(manifest).catalog.types())}
     found: set[str] = set()
     for name in types:
         keys = known.intersection(TableKey.candidates(name))
@@ -188,7 +188,7 @@ def _find_start(manifest: Manifest, history: Lineage, place: Cursor, start: str)
 
 
 def _find_commit(manifest: Manifest, history: Lineage, branch: str, at: Reference) -> CommitRecord:
-    commit = resolve(manifest, branch, at).commit
+    commit = resolve_reference(manifest, branch, at).commit
     found = None if commit is None else history.find(commit.id)
     if found is None:
         raise ParameterError(
@@ -211,7 +211,7 @@ def _encode_cursor(place: Cursor, commit: CommitRecord | None) -> str:
 class _CommitView:
     """The snapshot of a commit, and the manifest view that it was taken from."""
 
-    view: View
+    view: ManifestView
     snapshot: Snapshot
 
 
@@ -224,7 +224,7 @@ def _read_commit_view(manifest: Manifest, commit: CommitRecord, earlier: _Commit
     else:
         view = read_view(table, branch, None, with_lineage=False)
     schema = commit.schema_ir_hash or manifest.schema_hash()
-    return _CommitView(view, Snapshot(branch, view.version, commit_of(commit), schema, pins_of(view), manifest))
+    return _CommitView(view, Snapshot(branch, view.version, to_commit(commit), schema, list_pins(view), manifest))
 
 
 def _without_tables(snapshot: Snapshot) -> Snapshot:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
-from omnigraph.storage.columns import Values, column_of, compute, truths
+from omnigraph.storage.columns import Values, column_of, compute, to_bool_array
 
 HELD_BYTES: Final = 64 * 1024 * 1024
 """The bytes of both sides that are kept in memory before rows are spilled; a range holds about half as much."""
@@ -126,7 +126,7 @@ def _find_ranges(ids: Values, bounds: Values) -> npt.NDArray[np.int64]:
     low, high = np.zeros(len(ids), np.int64), np.full(len(ids), len(bounds), np.int64)
     for _ in range(len(bounds).bit_length()):
         middle = (low + high) >> 1
-        begun = truths(compute("less_equal", bounds.take(np.minimum(middle, len(bounds) - 1)), ids))
+        begun = to_bool_array(compute("less_equal", bounds.take(np.minimum(middle, len(bounds) - 1)), ids))
         open_ = low < high
         low, high = np.where(open_ & begun, middle + 1, low), np.where(open_ & ~begun, middle, high)
     return low

@@ -19,6 +19,7 @@ from omnigraph.read.rows.stored_blobs import (
     read_blob,
     read_stored_bytes,
     read_writable_blobs,
+    split_by_bytes,
     to_blob_array,
 )
 from omnigraph.read.rows.type_rows import (
@@ -70,6 +71,7 @@ __all__ = [
     "require_type",
     "scan_edges",
     "scan_nodes",
+    "split_by_bytes",
     "to_blob_array",
     "to_json_rows",
     "to_public_batch",

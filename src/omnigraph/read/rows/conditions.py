@@ -18,7 +18,7 @@ from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ValueMismatch, convert_value, fit_to_f32
 from omnigraph.read.rows.type_rows import PUBLIC_NAMES, value_columns_of
-from omnigraph.storage.filters import AnyOf, Compared, Condition, Either, Missing, comparison
+from omnigraph.storage.filters import AnyCondition, Condition, IsNull, ValueCondition, ValueIn, compare_column
 
 Filter: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, str, object]]"
 """The values that columns must have, or triples of column, operator and value. None means null."""
@@ -121,15 +121,15 @@ def _parse_condition(type_: NodeType | EdgeType, name: str, operator: str, value
 def _build_comparison(column: str, type_: ValueType, operator: ComparisonOperator, value: object) -> Condition:
     if value is None:
         if operator is ComparisonOperator.EQUAL:
-            return Missing(column)
+            return IsNull(column)
         if operator is ComparisonOperator.NOT_EQUAL:
-            return Compared(column, type_, None)
+            return ValueCondition(column, type_, None)
         raise ValueMismatch("null has no order", "compare it with = or !=")
-    constant = _number(value, type_) if type_.is_number else convert_value(value, type_)
-    return comparison(column, type_, operator, constant) or Either(column)
+    constant = _to_number(value, type_) if type_.is_number else convert_value(value, type_)
+    return compare_column(column, type_, operator, constant) or AnyCondition(column)
 
 
-def _number(value: object, type_: ValueType) -> int | float:
+def _to_number(value: object, type_: ValueType) -> int | float:
     """A number as it is, even if the column could not hold it; like a literal, it means an F32 beside an F32."""
     as_float = cast(float, convert_value(value, _FLOAT))
     if type_.scalar is Scalar.F32:
@@ -145,8 +145,10 @@ def _build_membership(column: str, type_: ValueType, value: object) -> Condition
     values = list(cast("Iterable[object]", value))
     if type_.scalar is Scalar.STRING:
         texts = [cast(str, convert_value(each, replace(type_, nullable=False))) for each in values]
-        return AnyOf((column,), pa.array(texts, pa.string()))
-    return Either(column, tuple(_build_comparison(column, type_, ComparisonOperator.EQUAL, each) for each in values))
+        return ValueIn((column,), pa.array(texts, pa.string()))
+    return AnyCondition(
+        column, tuple(_build_comparison(column, type_, ComparisonOperator.EQUAL, each) for each in values)
+    )
 
 
 def _refuse_problems(problems: Sequence[_Problem]) -> None:

@@ -18,10 +18,10 @@ from omnigraph.errors import Unsupported
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.rows.public_values import to_public_batch
-from omnigraph.read.rows.stored_blobs import estimate_blob_sizes, read_blob_bytes
+from omnigraph.read.rows.stored_blobs import estimate_blob_sizes, read_blob_bytes, split_by_bytes
 from omnigraph.read.rows.type_rows import TypeRows, blob_properties_of, public_schema_of
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, compute, json_strings, places, quoted
+from omnigraph.storage.columns import Values, add_quotes, column_of, compute, find_true, quote_json
 from omnigraph.storage.table import Table
 
 PIECE_BYTES: Final = 16 * 1024 * 1024
@@ -32,7 +32,7 @@ def read_export_rows(rows: TypeRows, fetch: Callable[[Table, str, pa.RecordBatch
     """Yield all rows in all columns of their table; ``fetch`` reads the blobs of a column."""
     columns, blobs = arrow_schema(rows.type).names, set(blob_properties_of(rows.type))
     for batch in rows.read(columns, with_address=bool(blobs)):
-        for piece in _split_by_bytes(batch, blobs):
+        for piece in _split_batch(batch, blobs):
             if rows.table is None or not blobs:
                 yield piece
                 continue
@@ -40,16 +40,14 @@ def read_export_rows(rows: TypeRows, fetch: Callable[[Table, str, pa.RecordBatch
             yield pa.RecordBatch.from_arrays(found, names=columns)
 
 
-def _split_by_bytes(batch: pa.RecordBatch, blobs: set[str]) -> Iterator[pa.RecordBatch]:
+def _split_batch(batch: pa.RecordBatch, blobs: set[str]) -> Iterator[pa.RecordBatch]:
     if not batch.num_rows:
         return
     sizes = np.full(batch.num_rows, batch.nbytes / batch.num_rows)
     for name in blobs:
         sizes += estimate_blob_sizes(batch, name)
-    numbers = np.cumsum(sizes) // PIECE_BYTES
-    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-    for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-        yield batch.slice(int(start), int(end - start))
+    for piece in split_by_bytes(sizes, PIECE_BYTES):
+        yield batch.slice(piece.start, piece.stop - piece.start)
 
 
 # --------------------------------------------------------------------------------------------- JSONL
@@ -120,11 +118,11 @@ def _has_items(type_: ValueType) -> bool:
 def _format_scalars(values: Values, scalar: Scalar) -> Values:
     match scalar:
         case Scalar.STRING | Scalar.BLOB:
-            return json_strings(values)
+            return quote_json(values)
         case Scalar.F32 | Scalar.F64 | Scalar.VECTOR:
             return _format_floats(values)
         case Scalar.DATE:
-            return quoted(values.cast(pa.string()))
+            return add_quotes(values.cast(pa.string()))
         case Scalar.DATETIME:
             return _format_instants(values)
         case _:
@@ -133,7 +131,7 @@ def _format_scalars(values: Values, scalar: Scalar) -> Values:
 
 def _format_floats(values: Values) -> Values:
     """Return the shortest texts that read back to the same values. An F32 is widened, because a load reads an F64."""
-    if len(places(compute("invert", compute("is_finite", values)))):
+    if len(find_true(compute("invert", compute("is_finite", values)))):
         raise _NotFinite
     texts = values.cast(pa.float64()).cast(pa.string())
     # Without a decimal point it would be read as an integer, and -0 would lose its sign.
@@ -144,7 +142,7 @@ def _format_floats(values: Values) -> Values:
 def _format_instants(values: Values) -> Values:
     texts = values.cast(pa.timestamp("ms")).cast(pa.string())
     with_t = compute("binary_replace_slice", texts, options=pc.ReplaceSliceOptions(10, 11, "T"))
-    return quoted(compute("binary_join_element_wise", with_t, "Z", ""))
+    return add_quotes(compute("binary_join_element_wise", with_t, "Z", ""))
 
 
 def _format_lists(values: Values, type_: ValueType) -> Values:

@@ -19,7 +19,7 @@ from omnigraph.read.rows.type_rows import (
     value_columns_of,
 )
 from omnigraph.storage.columns import Values, column_of, compute
-from omnigraph.storage.filters import AnyOf
+from omnigraph.storage.filters import ValueIn
 
 Direction: TypeAlias = Literal["out", "in", "both"]
 
@@ -76,7 +76,7 @@ def _read_edges(
 ) -> Iterator[pa.RecordBatch]:
     if not ends:
         return
-    at_node = AnyOf(ends, pa.array([id_], pa.string()))
+    at_node = ValueIn(ends, pa.array([id_], pa.string()))
     for rows in open_type_rows(snapshot, edge).read(["id", "src", "dst", *properties], [at_node]):
         source, target = column_of(rows, "src"), column_of(rows, "dst")
         is_outgoing = compute("equal", source if "src" in ends else target, id_)

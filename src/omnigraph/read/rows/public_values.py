@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import Json
-from omnigraph.storage.columns import Values, as_text, compute, joined, places
+from omnigraph.storage.columns import Values, as_text, compute, find_true, join_texts
 
 INSTANT: Final = pa.timestamp("ms", "UTC")
 """The public type of a DateTime. It is stored as Arrow's date64, whose time of day many programs drop."""
@@ -79,7 +79,7 @@ def _convert_nested(values: Values, scalars: _Scalars, components: _Scalars) -> 
 
 
 def _put_nulls(found: list[object], values: Values) -> list[object]:
-    for place in places(compute("is_null", values)) if values.null_count else ():
+    for place in find_true(compute("is_null", values)) if values.null_count else ():
         found[place] = None
     return found
 
@@ -108,17 +108,17 @@ def _to_json_scalars(values: Values) -> list[object]:
     if pa.types.is_timestamp(type_):
         text = as_text(values.cast(pa.timestamp("ms")))
         with_t = compute("utf8_replace_slice", cast("Values", text), options=pc.ReplaceSliceOptions(10, 11, "T"))
-        return _to_python_scalars(cast("Values", joined(cast("pa.StringArray", with_t), "Z")))
+        return _to_python_scalars(cast("Values", join_texts(cast("pa.StringArray", with_t), "Z")))
     found = _to_python_scalars(values)
     if pa.types.is_floating(type_):
         for name, text in (("is_nan", "NaN"), ("is_inf", "Infinity")):
-            for place in places(compute(name, values)):
+            for place in find_true(compute(name, values)):
                 found[place] = f"-{text}" if cast(float, found[place]) < 0 else text
     return found
 
 
 def _to_finite_or_null(values: Values) -> list[object]:
     found = _to_python_scalars(values)
-    for place in places(compute("invert", compute("is_finite", values))):
+    for place in find_true(compute("invert", compute("is_finite", values))):
         found[place] = None
     return found

@@ -26,8 +26,8 @@ from omnigraph.read.rows.type_rows import (
 )
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values
-from omnigraph.storage.filters import AnyOf, Condition
-from omnigraph.storage.keys import ids_of
+from omnigraph.storage.filters import Condition, ValueIn
+from omnigraph.storage.keys import make_ids
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,7 +117,7 @@ def get_entity(
 
 def build_id_condition(type_: NodeType | EdgeType, key: Key) -> Condition:
     """Build the condition that selects one entity."""
-    return AnyOf(("id",), pa.array([resolve_id(type_, key)], pa.string()))
+    return ValueIn(("id",), pa.array([resolve_id(type_, key)], pa.string()))
 
 
 def resolve_id(type_: NodeType | EdgeType, key: Key) -> str:
@@ -149,7 +149,7 @@ def _build_id(type_: NodeType, parts: Sequence[str], values: Mapping[str, object
             columns[part] = arrow_values(declared, [convert_value(values[part], declared)])
         except ValueMismatch as mismatch:
             raise ParameterError(f"'{part}': {mismatch.message}", hint=mismatch.hint) from None
-    return cast("list[str]", ids_of(type_, pa.record_batch(columns)).to_pylist())[0]
+    return cast("list[str]", make_ids(type_, pa.record_batch(columns)).to_pylist())[0]
 
 
 def _quote_names(names: Sequence[str] | set[str]) -> str:

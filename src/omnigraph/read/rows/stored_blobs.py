@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, TypeAlias, TypedDict, cast
 
 import numpy as np
@@ -23,7 +24,7 @@ from omnigraph.read.rows.scan import Key, build_id_condition, resolve_id
 from omnigraph.read.rows.type_rows import blob_properties_of, open_type_rows, require_type
 from omnigraph.storage.arrow_schema import BLOB
 from omnigraph.storage.columns import Rows, Values, column_of, compute, to_list
-from omnigraph.storage.lance_internals import translated
+from omnigraph.storage.lance_internals import translate_errors
 from omnigraph.storage.table import ROW_ADDRESS, Table
 
 INLINE_PREFIX: Final = "base64:"
@@ -73,7 +74,7 @@ def read_blob(
 
 
 def _read_range(table: Table, column: str, address: int, offset: int, length: int | None) -> bytes | None:
-    with translated(f"{table.subject}, blob '{column}'"):
+    with translate_errors(f"{table.subject}, blob '{column}'"):
         (file,) = table.dataset.take_blobs(column, addresses=[address])
         if file is None:
             return None
@@ -91,7 +92,7 @@ def _read_range(table: Table, column: str, address: int, offset: int, length: in
 def measure_blob(table: Table, column: str, address: int) -> int:
     """Return the size of a blob by reading all of its bytes, in pieces."""
     size = 0
-    with translated(f"{table.subject}, blob '{column}'"):
+    with translate_errors(f"{table.subject}, blob '{column}'"):
         (file,) = table.dataset.take_blobs(column, addresses=[address])
         if file is not None:
             with file:
@@ -110,6 +111,17 @@ def estimate_blob_sizes(rows: Rows, column: str) -> npt.NDArray[np.float64]:
         return np.zeros(len(blobs))
     kinds, sizes = (_numbers_of(blobs, name) for name in ("kind", "size"))
     return np.where((kinds == EXTERNAL_BLOB) & (sizes == 0), _GUESSED_BYTES, sizes)
+
+
+def split_by_bytes(
+    sizes: Sequence[float] | npt.NDArray[np.float64], max_bytes: int, max_rows: int | None = None
+) -> list[slice]:
+    """Split rows of the given sizes into slices of about ``max_bytes`` and at most ``max_rows``; no row is divided."""
+    numbers = np.cumsum(sizes) // max_bytes
+    if max_rows is not None:
+        numbers += np.arange(len(sizes)) // max_rows
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
+    return [slice(start, end) for start, end in pairwise([*starts, len(sizes)])]
 
 
 def _numbers_of(blobs: Values, name: str) -> npt.NDArray[np.float64]:
@@ -155,7 +167,7 @@ def read_stored_bytes(table: Table, column: str, rows: Rows, places: Sequence[in
     found: list[bytes | None] = [None] * rows.num_rows
     if places:
         addresses = to_list(column_of(rows, ROW_ADDRESS).take(pa.array(places, pa.int64())))
-        with translated(f"{table.subject}, blob '{column}'"):
+        with translate_errors(f"{table.subject}, blob '{column}'"):
             read = table.dataset.read_blobs(column, addresses=cast("list[int]", addresses), preserve_order=True)
         for at, (_, data) in zip(places, read, strict=True):
             found[at] = data

@@ -16,8 +16,8 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import Cache, read_contents
 from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.filters import quoted_name
-from omnigraph.storage.row_search import SCORE, words_found
+from omnigraph.storage.filters import quote_name
+from omnigraph.storage.row_search import SCORE, search_words
 from omnigraph.storage.staging import IndexKind
 from omnigraph.storage.table import Access, Table
 
@@ -45,17 +45,17 @@ def search_text(snapshot: Snapshot, table_key: str, column: str, query: TextQuer
         # The table lags behind the schema.
         return _NO_MATCHES
     if _has_usable_index(table, column, query):
-        return words_found(table, column, query.text, max_edits=query.max_edits)
+        return search_words(table, column, query.text, max_edits=query.max_edits)
     key = (read_contents(snapshot, table_key, cache), "texts", column)
     private = cache.get_or_make(key, lambda: _build_private_index(table, column), _estimate_bytes).table
-    return _NO_MATCHES if private is None else words_found(private, _TEXT, query.text, max_edits=query.max_edits)
+    return _NO_MATCHES if private is None else search_words(private, _TEXT, query.text, max_edits=query.max_edits)
 
 
 def _has_usable_index(table: Table, column: str, query: TextQuery) -> bool:
     """Whether the table's own index can be used. Lance reads rows beyond it, but not for a fuzzy search."""
     covered = sum(
         index.rows
-        for index in table.indexes().values()
+        for index in table.list_indexes().values()
         if index.kind == IndexKind.INVERTED and index.columns == (column,)
     )
     return covered >= table.count_rows() if query.max_edits else covered > 0
@@ -74,7 +74,7 @@ def _estimate_bytes(index: _PrivateIndex) -> int:
 
 
 def _build_private_index(table: Table, column: str) -> _PrivateIndex:
-    texts = table.scan(["id", column], filter=f"{quoted_name(column)} IS NOT NULL").read_all()
+    texts = table.scan(["id", column], filter=f"{quote_name(column)} IS NOT NULL").read_all()
     texts = texts.rename_columns(["id", _TEXT])
     if not texts.num_rows:
         return _PrivateIndex(None, 0)

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.storage.columns import Values, column_of, compute
-from omnigraph.storage.filters import quoted_name
-from omnigraph.storage.row_search import SQUARED_DISTANCE, vectors_near
+from omnigraph.storage.filters import quote_name
+from omnigraph.storage.row_search import SQUARED_DISTANCE, search_vectors
 from omnigraph.storage.staging import IndexKind
 from omnigraph.storage.table import Table
 
@@ -62,7 +62,7 @@ def has_vector_index(table: Table, column: str) -> bool:
     """Whether a column has a vector index; Lance also reads the rows that it does not cover."""
     return any(
         index.kind == IndexKind.IVF_FLAT and index.columns == (column,) and index.rows
-        for index in table.indexes().values()
+        for index in table.list_indexes().values()
     )
 
 
@@ -75,7 +75,7 @@ def find_nearest_rows(table: Table, column: str, query: Vector, limit: int, wher
     tolerance = (len(query) + 2) * _F32_EPSILON
     count = limit + _SPARE
     while True:
-        rows = vectors_near(table, column, query, count, where=where)
+        rows = search_vectors(table, column, query, count, where=where)
         exact = compute_distances(column_of(rows, column), query)
         if rows.num_rows < count:
             # An index that is older than the last compaction still returns rows that were deleted before it.
@@ -94,7 +94,7 @@ def find_nearest_rows(table: Table, column: str, query: Vector, limit: int, wher
 
 
 def _count_matching(table: Table, column: str, where: str | None) -> int:
-    not_null = f"{quoted_name(column)} IS NOT NULL"
+    not_null = f"{quote_name(column)} IS NOT NULL"
     return table.count_rows(not_null if where is None else f"({where}) AND {not_null}")
 
 
