@@ -26,10 +26,10 @@ from omnigraph.language.schema import parse_schema
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.maintain.orphans import ReclaimKind
 from omnigraph.manifest import contract
-from omnigraph.manifest.opening import ADOPTED, SCHEMA_APPLY_LOCK
+from omnigraph.manifest.opening import ADOPTION_MESSAGE, SCHEMA_APPLY_LOCK
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, TableVersion
-from omnigraph.manifest.snapshot import entry_of
+from omnigraph.manifest.snapshot import make_entry
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.failpoints import record_writes
@@ -344,8 +344,8 @@ def test_release_0_8_finds_the_schema_and_no_lock(graph: Graph) -> None:
     with record_writes() as steps:
         graph.apply_schema(wanted)
     assert [step.name for step in steps if "branch" in step.name] == ["table.branch.create", "table.branch.delete"]
-    assert SCHEMA_APPLY_LOCK not in graph._manifest.refs()
-    assert contract.root_schema(graph._manifest.objects).text == wanted
+    assert SCHEMA_APPLY_LOCK not in graph._manifest.list_refs()
+    assert contract.load_root_schema(graph._manifest.objects).text == wanted
     assert graph.schema.text == wanted
     assert omnigraph.open(graph.uri, "ro").schema.text == wanted
 
@@ -360,11 +360,11 @@ def test_a_schema_that_release_0_8_applied_is_adopted(graph: Graph) -> None:
     moved = tables.commit(table, tables.reshape(table, columns, {}), "0.8")
     contract.project_root_files(manifest.objects, theirs)
     with branch_lock(manifest.location, MAIN) as held:
-        request = PublishRequest(CommitIntent(str(ULID()), None), updates=(entry_of(manifest, pin, moved),))
+        request = PublishRequest(CommitIntent(str(ULID()), None), updates=(make_entry(manifest, pin, moved),))
         publish(manifest, held, MAIN, request)
     again = omnigraph.open(graph.uri)
     assert again.schema.hash == theirs.hash
-    assert again.commits()[0].message == ADOPTED
+    assert again.commits()[0].message == ADOPTION_MESSAGE
     load(again, {"type": "Person", "data": {"name": "dee", "note": "n"}})
     assert again.verify().findings == ()
 
@@ -372,7 +372,7 @@ def test_a_schema_that_release_0_8_applied_is_adopted(graph: Graph) -> None:
 def test_files_at_the_root_that_nobody_applied_are_put_right(graph: Graph) -> None:
     contract.project_root_files(graph._manifest.objects, parse_schema(with_change("age: I32?", "age: I64?")))
     assert omnigraph.open(graph.uri).schema.text == BEFORE
-    assert contract.root_schema(graph._manifest.objects).text == BEFORE
+    assert contract.load_root_schema(graph._manifest.objects).text == BEFORE
 
 
 def test_ids_of_an_older_release_are_rewritten_with_the_edges_that_name_them(tmp_path: Path) -> None:
@@ -426,5 +426,5 @@ def make_legacy(graph: Graph) -> None:
             table = graph.snapshot().table(key)
             staged = tables.append(table, rows[key].cast(table.schema))
             assert staged is not None
-            updates.append(entry_of(manifest, pin, tables.commit(table, staged, "0.8")))
+            updates.append(make_entry(manifest, pin, tables.commit(table, staged, "0.8")))
         publish(manifest, held, MAIN, PublishRequest(CommitIntent(str(ULID()), None), updates=tuple(updates)))

@@ -71,8 +71,8 @@ def _go_on(root: str, new: str, states: dict[str, list[str]]) -> None:
     graph = omnigraph.open(root)
     assert graph.schema.text in (BEFORE, new)
     assert exported(root) == states[graph.schema.text]
-    assert SCHEMA_APPLY_LOCK not in graph._manifest.refs()
-    assert contract.root_schema(graph._manifest.objects).text == graph.schema.text
+    assert SCHEMA_APPLY_LOCK not in graph._manifest.list_refs()
+    assert contract.load_root_schema(graph._manifest.objects).text == graph.schema.text
     assert list_sidecars(graph._manifest.objects) == []
     had = graph.schema.text
     assert graph.apply_schema(new).applied == (had == BEFORE)

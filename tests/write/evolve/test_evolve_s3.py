@@ -36,7 +36,7 @@ def test_a_schema_is_applied_and_a_branch_catches_up(graph: Graph) -> None:
     assert people(graph, at=before)["ann"] == {"name": "ann", "age": 30, "nick": "a", "mood": "calm"}
     graph.apply_schema(FILLED.replace("Person", "Human").replace("node Human", 'node Human @rename_from("Person")'))
     assert graph.get("Human", "ann", ["age", "rank"]) == {"age": 30, "rank": 7}
-    assert SCHEMA_APPLY_LOCK not in graph._manifest.refs()
+    assert SCHEMA_APPLY_LOCK not in graph._manifest.list_refs()
     assert graph.verify().findings == ()
 
 

@@ -189,7 +189,7 @@ def test_what_is_asked_for_wrongly(fleet: Graph) -> None:
     for txn in (("app",), ("", 1), ("app", -1), ("app", "1"), ("app", True)):
         with pytest.raises(ParameterError, match="txn is"):
             fleet.load([], txn=txn)  # pyright: ignore[reportArgumentType]  that is the point
-    with pytest.raises(ParameterError, match="from files only"):
+    with pytest.raises(ParameterError, match="only from files"):
         fleet.load([vessel("v9")], engine="spark")
 
 

@@ -155,7 +155,7 @@ def test_a_load_that_fails_takes_no_table_over(fleet: Graph) -> None:
     with pytest.raises(ValidationError):
         fleet.load([port("a"), port("p1")], branch="june")
     assert (data_files(fleet), written(fleet, "june")) == (before, state)
-    assert fleet.snapshot("main").table("Port").branches() == {}
+    assert fleet.snapshot("main").table("Port").list_branches() == {}
 
 
 def test_a_first_write_by_somebody_else_comes_before_the_fork(fleet: Graph) -> None:

@@ -14,9 +14,9 @@ import omnigraph
 from omnigraph.errors import Conflict, MergeConflicts
 from omnigraph.graph import Graph
 from omnigraph.language.schema.catalog import Catalog
-from omnigraph.manifest.contract import current_schema
+from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.history import Commit, commit_of
+from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
@@ -82,10 +82,10 @@ def edit(graph: Graph, branch: str = MAIN, *, people: Rows | None = None, knows:
 
 def edit_at(manifest: Manifest, branch: str, people: Rows, knows: Rows) -> Commit:
     """Upsert and delete entities through an open manifest."""
-    schema = current_schema(manifest)
+    schema = load_current_schema(manifest)
     made = commit_operation(manifest, Edit(schema.catalog, people, knows), CommitOptions(branch, schema.hash)).commit
     assert made is not None
-    return commit_of(made)
+    return to_commit(made)
 
 
 def state(graph: Graph, branch: str = MAIN, at: Reference | None = None) -> dict[tuple[str, str], Entity]:

@@ -106,7 +106,7 @@ def numbered(numbers: range, n: int) -> pa.Table:
 
 def _read_whole(graph: Graph, name: str) -> int:
     table = graph.snapshot().table(name)
-    table = table.at(table.version)
+    table = table.open_at(table.version)
     table.storage_calls()
     for _ in table.scan():
         pass

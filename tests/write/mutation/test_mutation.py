@@ -257,8 +257,8 @@ def test_every_type_is_stored_as_it_is_given(tmp_path: Path) -> None:
 
 
 def test_many_ids_are_not_listed(fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filters, "MOST_LISTED", 1)
-    monkeypatch.setattr(row_search, "MOST_LISTED", 1)
+    monkeypatch.setattr(filters, "MAX_LISTED_VALUES", 1)
+    monkeypatch.setattr(row_search, "MAX_LISTED_VALUES", 1)
     assert fleet.mutate('query all() { update Vessel set { name: "same" } where name > "A" }').affected_nodes == 3
     assert set(names(fleet).values()) == {"same"}
     result = fleet.mutate('query all() { delete Vessel where name = "same" }')

@@ -17,11 +17,11 @@ from omnigraph.language.schema import MigrationPlan, MigrationStep, Schema, pars
 from omnigraph.language.source import Source
 from omnigraph.manifest import contract
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.history import Commit, commit_of
+from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.opening import lock_for_0_8
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage.locks import Held, refs_lock
+from omnigraph.storage.locks import HeldLock, refs_lock
 from omnigraph.write.commit import CommitOptions, PreparedWrite, SchemaChange, WriterKind, commit_operation, heal_branch
 from omnigraph.write.evolve.refusals import (
     refuse_hard_drops,
@@ -59,7 +59,7 @@ class SchemaChangeOptions:
 
 def plan_schema(manifest: Manifest, source: str | Path | Source, *, allow_data_loss: bool = False) -> MigrationPlan:
     """Return the steps from the current schema to another one. Nothing is changed."""
-    current = contract.current_schema(manifest)
+    current = contract.load_current_schema(manifest)
     return plan_migration(current.ir, parse_schema(source).ir, allow_data_loss=allow_data_loss)
 
 
@@ -70,7 +70,7 @@ def apply_schema(
     new = parse_schema(source)
     heal_branch(manifest, MAIN)
     with refs_lock(manifest.location, manifest.locks) as refs:
-        old = contract.current_schema(manifest)
+        old = contract.load_current_schema(manifest)
         plan = plan_migration(old.ir, new.ir, allow_data_loss=options.allow_data_loss)
         refuse_unsupported(plan, new, source)
         if new.hash == old.hash and not options.rewrite_ids:
@@ -84,7 +84,7 @@ def apply_schema(
 
 def _commit_schema(
     manifest: Manifest,
-    refs: Held,
+    refs: HeldLock,
     old: Schema,
     new: Schema,
     options: SchemaChangeOptions,
@@ -105,7 +105,7 @@ def _commit_schema(
         return SchemaApplied(applied=False, commit=None, steps=())
     contract.project_root_files(manifest.objects, new)
     drop_history(manifest, refs, plan)
-    return SchemaApplied(applied=True, commit=commit_of(result.commit), steps=plan.steps)
+    return SchemaApplied(applied=True, commit=to_commit(result.commit), steps=plan.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class SchemaChangeOperation:
 
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[MigrationPlan]:
         """Check the rows against the new rules and return the change of each table."""
-        old = contract.schema_of(self.manifest, snapshot.schema_ir_hash)
+        old = contract.load_schema_of(self.manifest, snapshot.schema_ir_hash)
         plan = plan_migration(old.ir, self.new.ir, allow_data_loss=self.options.allow_data_loss)
         migration = SchemaMigration(
             self.manifest, snapshot, self.new.catalog, plan, self.options.rewrite_ids, self.options.executor

@@ -19,11 +19,11 @@ from omnigraph.language.schema import (
     UnsupportedChange,
 )
 from omnigraph.language.source import Source, Span
-from omnigraph.manifest.branches import names_any
+from omnigraph.manifest.branches import has_rows_where
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
-from omnigraph.manifest.snapshot import Pin, open_pin, pins_of
-from omnigraph.manifest.state import View
+from omnigraph.manifest.snapshot import Pin, list_pins, open_pin
+from omnigraph.manifest.state import ManifestView
 from omnigraph.manifest.tags import list_tags
 from omnigraph.write.evolve.schema_migration import find_hard_drops
 
@@ -74,7 +74,7 @@ def refuse_renames(manifest: Manifest, plan: MigrationPlan) -> None:
     # If the type is renamed too, its properties are still in the table of the old type name.
     new_names = {s.new_key: s.old_key for s in plan.steps if isinstance(s, RenameType)}
     for branch in branch_names(manifest)[1:] if renamed else []:
-        visible = manifest.view(branch).tables.visible()
+        visible = manifest.view(branch).tables.visible_tables()
         for key, step in renamed.items():
             entry = visible.get(new_names.get(key, key))
             if entry is not None and entry.row_count:
@@ -112,14 +112,14 @@ def refuse_hard_drops(manifest: Manifest, plan: MigrationPlan) -> None:
 
 def _had_rows(manifest: Manifest, table_key: str) -> bool:
     condition = f"object_type = '{TABLE_VERSION}' AND table_key = '{table_key}' AND row_count > 0"
-    return any(names_any(manifest, branch, condition) for branch in branch_names(manifest))
+    return any(has_rows_where(manifest, branch, condition) for branch in branch_names(manifest))
 
 
 def _refuse_commits(manifest: Manifest, keys: set[str], branch: str) -> None:
     hint = "run `omnigraph cleanup --keep 1 --confirm` first, which keeps the commit that was the newest one hour ago"
     own = (
         commit
-        for commit in islice(manifest.view(branch, with_lineage=True).history.newest_first(), 1, None)
+        for commit in islice(manifest.view(branch, with_lineage=True).history.list_newest_first(), 1, None)
         if (commit.branch or MAIN) == branch
     )
     for commit in own:
@@ -131,8 +131,8 @@ def _refuse_commits(manifest: Manifest, keys: set[str], branch: str) -> None:
         _refuse_visible(manifest, keys, view, f"commit {commit.id}", hint)
 
 
-def _refuse_visible(manifest: Manifest, keys: set[str], view: View, holder: str, hint: str) -> None:
-    for key, pin in pins_of(view).items():
+def _refuse_visible(manifest: Manifest, keys: set[str], view: ManifestView, holder: str, hint: str) -> None:
+    for key, pin in list_pins(view).items():
         if key in keys and pin.row_count and _is_readable(manifest, pin):
             raise ConflictError(
                 f"{key} cannot be dropped with its history: {holder} shows it",

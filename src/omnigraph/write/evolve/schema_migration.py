@@ -28,9 +28,9 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.locks import Held
+from omnigraph.storage.locks import HeldLock
 from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import Table, open_table, version_numbers
+from omnigraph.storage.table import Table, list_versions, open_table
 from omnigraph.write.commit import TableChange, TableCreation, TableRewrite, TableShape
 from omnigraph.write.evolve.id_rewrites import IdRewrites, find_id_rewrites
 from omnigraph.write.executor import LOCAL, Executor
@@ -132,7 +132,7 @@ class SchemaMigration:
         known = self.manifest.view(MAIN).tables.locations
         return known.get(type_.table_key) or table_directory(type_.table_key)
 
-    def _open_or_create(self, type_: NodeType | EdgeType, held: Held | None) -> Table:
+    def _open_or_create(self, type_: NodeType | EdgeType, held: HeldLock | None) -> Table:
         """Open the folder of a table that no snapshot shows. Create it, or advance it past the tombstoned versions."""
         uri = self.manifest.location.join(self._location_of(type_))
         hidden_until = self.manifest.view(MAIN).tables.version_of(type_.table_key)
@@ -166,10 +166,10 @@ def _stage_empty(table: Table) -> StagedChange:
     return tables.overwrite(table, table.schema.empty_table())
 
 
-def drop_history(manifest: Manifest, refs: Held, plan: MigrationPlan) -> None:
+def drop_history(manifest: Manifest, refs: HeldLock, plan: MigrationPlan) -> None:
     """Delete every version but the newest of the tables with hard drops."""
     locations = manifest.view(MAIN).tables.locations
     for key in sorted(find_hard_drops(plan) & locations.keys()):
         table = open_table(manifest.location.join(locations[key]), None, None, manifest.access)
         refs.check()
-        tables.drop_versions(table, [version for version in version_numbers(table) if version < table.version])
+        tables.drop_versions(table, [version for version in list_versions(table) if version < table.version])

@@ -33,7 +33,7 @@ from omnigraph.language.values import (
 )
 from omnigraph.read.rows import BlobValue, to_blob_array
 from omnigraph.storage.arrow_schema import arrow_field, arrow_type, arrow_values
-from omnigraph.storage.columns import Values, make_nulls, compute, find_true, to_list
+from omnigraph.storage.columns import Values, compute, find_true, make_nulls, to_list
 from omnigraph.write.row_values import NotBase64, parse_blob
 
 _TEMPORAL: Final = {

@@ -206,7 +206,7 @@ def choose_rejects_target(graph: Location, rejects: str | Path | None, suffix: s
     if rejects is not None:
         return _FileTarget(_check_rejects_path(graph, Path(rejects)))
     name = f"{ULID()}{suffix}"
-    folder = graph.beside("rejects")
+    folder = graph.sibling("rejects")
     return _FileTarget(Path(folder.base) / name) if graph.is_local else _ObjectTarget(folder, name)
 
 

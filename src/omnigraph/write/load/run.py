@@ -19,11 +19,11 @@ from omnigraph.errors import AlreadyExists, OmniGraphError, ParameterError, Vali
 from omnigraph.language.schema import Catalog, Schema, split_by_kind
 from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.handle import Manifest, branch_names
-from omnigraph.manifest.history import Commit, commit_of
-from omnigraph.manifest.references import Reference, branch_point, take_snapshot
+from omnigraph.manifest.history import Commit, to_commit
+from omnigraph.manifest.references import Reference, find_branch_point, take_snapshot
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.snapshot import Snapshot, open_pin, pins_of
-from omnigraph.manifest.state import View
+from omnigraph.manifest.snapshot import Snapshot, list_pins, open_pin
+from omnigraph.manifest.state import ManifestView
 from omnigraph.storage.table import branch_uri
 from omnigraph.storage.table_writes import WriteMode
 from omnigraph.write.commit import CommitOptions, catch_up, commit_operation, heal_branch
@@ -204,7 +204,7 @@ class FragmentTargets:
         self._branch = branch
         self._mode: WriteMode = "overwrite" if mode == "overwrite" else "append"
         self._closed = closed
-        self._begun_on: View | None = None
+        self._begun_on: ManifestView | None = None
 
     @property
     def incarnation(self) -> str | None:
@@ -216,7 +216,7 @@ class FragmentTargets:
         if self._closed:
             return None
         self._begun_on = self._begun_on or self._manifest.view(self._branch)
-        pin = pins_of(self._begun_on).get(table_key)
+        pin = list_pins(self._begun_on).get(table_key)
         if pin is None or (pin.branch or MAIN) != self._branch:
             return None
         return FragmentTarget(open_pin(self._manifest, pin), self._mode, branch_uri(pin.location, pin.branch))
@@ -308,10 +308,10 @@ def _commit_load(
         parsed.discard()
     if result.replayed:
         return _to_result(
-            result.commit and commit_of(result.commit), LoadOutcome({}), options, commit_options, replayed=True
+            result.commit and to_commit(result.commit), LoadOutcome({}), options, commit_options, replayed=True
         )
     _build_indexes(manifest, options, commit_options, result.outcome, parsed.executor)
-    return _to_result(result.commit and commit_of(result.commit), result.outcome, options, commit_options)
+    return _to_result(result.commit and to_commit(result.commit), result.outcome, options, commit_options)
 
 
 def _take_base_snapshot(
@@ -319,13 +319,13 @@ def _take_base_snapshot(
 ) -> Snapshot:
     if not is_new_branch or options.from_branch is None:
         return take_snapshot(manifest, commit_options.branch)
-    branch, version = branch_point(manifest, options.from_branch)
+    branch, version = find_branch_point(manifest, options.from_branch)
     return take_snapshot(manifest, branch, version)
 
 
 def _create_branch(manifest: Manifest, options: LoadOptions, commit_options: CommitOptions) -> None:
     assert options.from_branch is not None
-    source, version = branch_point(manifest, options.from_branch)
+    source, version = find_branch_point(manifest, options.from_branch)
     # Another load may have created the branch in the meantime; then this one loads into it too.
     with suppress(AlreadyExists):
         create_branch(manifest, commit_options.branch, source, version)
@@ -340,7 +340,7 @@ def _find_replay(manifest: Manifest, options: LoadOptions, commit_options: Commi
     if last is None or commit_options.txn[1] > last.number:
         return None
     known = view.history.find(last.commit_id)
-    return _to_result(known and commit_of(known), LoadOutcome({}), options, commit_options, replayed=True)
+    return _to_result(known and to_commit(known), LoadOutcome({}), options, commit_options, replayed=True)
 
 
 def _build_indexes(

@@ -17,7 +17,7 @@ from omnigraph.errors import Json, Violation
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, make_nulls, column_of, compute, find_true, to_list
+from omnigraph.storage.columns import Values, column_of, compute, find_true, make_nulls, to_list
 from omnigraph.storage.keys import make_ids
 from omnigraph.write.load.conversion import ConvertedColumn
 from omnigraph.write.row_values import generate_ids

@@ -19,7 +19,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.changes import ChangedRows, find_changed_tables, read_changes
 from omnigraph.read.frames import Mask
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, is_among, to_list, to_bool_array
+from omnigraph.storage.columns import Values, column_of, is_among, to_bool_array, to_list
 from omnigraph.write.merge.three_way import (
     Decision,
     MergeBy,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from omnigraph.errors import NotFound, Unsupported
 from omnigraph.manifest.handle import Manifest, branch_names
-from omnigraph.manifest.lineage import Commits, Lineage, merge_bases
+from omnigraph.manifest.lineage import CommitLookup, Lineage, find_merge_bases
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
@@ -20,7 +20,7 @@ class CommonAncestors:
     """The last common ancestors of two commits, the best one first, and a lookup of all known commits."""
 
     commits: tuple[CommitRecord, ...]
-    known: Commits
+    known: CommitLookup
 
     @property
     def id(self) -> str:
@@ -35,7 +35,7 @@ def find_common_ancestors(manifest: Manifest, source: str, target: str, branches
     still correct, but changes that both sides took from that branch count as changes of both.
     """
     commits = _CommitLookup(manifest, dict.fromkeys(branches))
-    bases = merge_bases(source, target, commits)
+    bases = find_merge_bases(source, target, commits)
     if not bases:
         raise Unsupported(
             "the two commits share no history, so their changes cannot be compared",
@@ -71,12 +71,12 @@ class _CommitLookup:
             # Skip a branch that was deleted after it was listed.
             with suppress(NotFound):
                 history = self._manifest.view(branch, with_lineage=True).history
-                self._histories[branch] = history, history.places()
+                self._histories[branch] = history, history.positions_by_id()
 
     def _find(self, commit_id: str) -> CommitRecord | None:
         for history, positions in self._histories.values():
             if commit_id in positions:
-                return history.at(positions[commit_id])
+                return history.commit_at(positions[commit_id])
         return None
 
 
@@ -85,7 +85,7 @@ def build_merge_base(manifest: Manifest, ancestors: CommonAncestors) -> MergeBas
     first = take_snapshot_at(manifest, ancestors.commits[0])
     overlays: Mapping[str, RowImages] = {}
     for other in ancestors.commits[1:]:
-        earlier = merge_bases(ancestors.commits[0].id, other.id, ancestors.known)
+        earlier = find_merge_bases(ancestors.commits[0].id, other.id, ancestors.known)
         if earlier:
             shared = take_snapshot_at(manifest, earlier[0])
             overlays = overlay_base(first, take_snapshot_at(manifest, other), shared, overlays).overlays

@@ -17,7 +17,7 @@ from omnigraph.errors import Conflict
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.frames import Mask
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, is_among, to_list, to_bool_array
+from omnigraph.storage.columns import Values, column_of, is_among, to_bool_array, to_list
 from omnigraph.write.merge.alignment import AlignedRange
 from omnigraph.write.merge.conflict_images import build_images, to_public_name
 from omnigraph.write.merge.three_way import ConflictKind, Decision, MergeBy, RowIndexes

@@ -17,7 +17,7 @@ import pyarrow as pa
 from omnigraph.errors import Conflict, Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage.columns import Values, column_of, is_among, to_list, to_bool_array
+from omnigraph.storage.columns import Values, column_of, is_among, to_bool_array, to_list
 from omnigraph.write.merge.conflict_images import build_images_by_id, read_images, read_stored_rows, to_public_name
 from omnigraph.write.merge.deltas import Choice, Choose, TableDelta, empty_delta
 from omnigraph.write.merge.three_way import ConflictKind

@@ -16,12 +16,18 @@ from omnigraph.errors import Conflict, ConflictError, MergeConflicts, NotFound, 
 from omnigraph.language.schema import Schema, split_by_kind
 from omnigraph.manifest.branches import delete_branch
 from omnigraph.manifest.handle import Manifest, branch_names
-from omnigraph.manifest.history import Commit, commit_of
-from omnigraph.manifest.references import Reference, find_commit, in_current_schema, resolve, take_snapshot
+from omnigraph.manifest.history import Commit, to_commit
+from omnigraph.manifest.references import (
+    Reference,
+    find_commit,
+    read_in_current_schema,
+    resolve_reference,
+    take_snapshot,
+)
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot
 from omnigraph.read.changes import find_changed_tables
-from omnigraph.storage.locks import Held, refs_lock
+from omnigraph.storage.locks import HeldLock, refs_lock
 from omnigraph.write.commit import (
     CommitOptions,
     PreparedWrite,
@@ -114,7 +120,7 @@ def revert(
 ) -> MergeResult:
     """Undo the changes of a commit with a new commit on a branch."""
     resolution = _check_options(options)
-    resolved = resolve(manifest, commit_options.branch, ref)
+    resolved = resolve_reference(manifest, commit_options.branch, ref)
     if resolved.commit is None:
         raise NotFound(f"no commit at {ref}")
     reverted = resolved.commit
@@ -171,7 +177,7 @@ def _run(
     if options.dry_run:
         return operation.compute(take_snapshot(manifest, commit_options.branch), keep_open=True).to_result(None)
     result = commit_operation(manifest, operation, commit_options)
-    return result.outcome.to_result(None if result.commit is None else commit_of(result.commit))
+    return result.outcome.to_result(None if result.commit is None else to_commit(result.commit))
 
 
 # --------------------------------------------------------------------------------------------- the source
@@ -198,7 +204,7 @@ def _capture_source(manifest: Manifest, source: Reference, into: str, *, dry_run
     if branch is not None and not dry_run:
         heal_branch(manifest, branch)
     with nullcontext() if dry_run else refs_lock(manifest.location, manifest.locks):
-        resolved = resolve(manifest, branch or MAIN, source if branch is None else None)
+        resolved = resolve_reference(manifest, branch or MAIN, source if branch is None else None)
         if resolved.commit is None:
             raise NotFound(f"there is no commit at '{source}' to merge")
         snapshot = take_snapshot(manifest, resolved.branch, None if branch else resolved.commit.id)
@@ -210,7 +216,7 @@ def _capture_source(manifest: Manifest, source: Reference, into: str, *, dry_run
 def _delete_merged_branch(manifest: Manifest, branch: str, merged: str) -> None:
     """Delete a merged branch, unless it has new commits."""
 
-    def heal_and_compare(manifest: Manifest, held: Held, name: str) -> None:
+    def heal_and_compare(manifest: Manifest, held: HeldLock, name: str) -> None:
         heal(manifest, held, name)
         head = manifest.view(name).head
         if head is not None and head.id != merged:
@@ -338,7 +344,7 @@ class MergeOperation:
     @property
     def _theirs(self) -> Snapshot:
         """The source, read in the current schema, since the result must obey the current rules."""
-        return in_current_schema(self.manifest, self.theirs)
+        return read_in_current_schema(self.manifest, self.theirs)
 
     def _in_current_schema(self, base: MergeBase) -> MergeBase:
         """Read the base in the current schema, so that schema changes do not appear as changes of rows."""
@@ -348,13 +354,13 @@ class MergeOperation:
                 hint="export one side and load it, or merge the branches that were merged before, one by one",
                 details={"schema": base.snapshot.schema_ir_hash, "current": self.schema.hash},
             )
-        read = in_current_schema(self.manifest, base.snapshot)
+        read = read_in_current_schema(self.manifest, base.snapshot)
         self._refuse_renamed(read, find_changed_tables(base.snapshot, self.theirs))
         return replace(base, snapshot=read)
 
     def _refuse_renamed(self, base: Snapshot, changed: Collection[str]) -> None:
         """Refuse changes made before a rename: a row changed under the old name is not found under the new one."""
-        for table_key, old, new in base.lag.renamed() if base.lag is not None else ():
+        for table_key, old, new in base.lag.list_renames() if base.lag is not None else ():
             if table_key in changed:
                 raise Unsupported(
                     f"'{old}' was renamed to '{new}' after these changes of {table_key} were commit_made",

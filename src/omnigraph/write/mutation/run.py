@@ -17,7 +17,7 @@ from omnigraph.language.schema import Catalog, Schema
 from omnigraph.language.source import Source
 from omnigraph.language.values import ConstantValue, now_milliseconds
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.history import Commit, commit_of
+from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.write.commit import CommitOptions, CommitResult, PreparedWrite, WriterKind, commit_operation
 from omnigraph.write.mutation.staging import StagingArea
@@ -140,7 +140,7 @@ def retry_on_conflict(attempt: Callable[[], Outcome], retries: int) -> Outcome:
 
 def to_mutation_result(result: CommitResult[AffectedCounts]) -> MutationResult:
     """Convert the result of a commit."""
-    made = None if result.commit is None else commit_of(result.commit)
+    made = None if result.commit is None else to_commit(result.commit)
     return MutationResult(made, result.outcome.nodes, result.outcome.edges)
 
 

@@ -72,7 +72,7 @@ class Transaction:
         snapshot = progress.staging.snapshot
         changes = prepare_changes(self._catalog, progress).changes
         pending = {change.table_key: _open_pending(snapshot, change) for change in changes}
-        shown = snapshot.showing({key: table for key, table in pending.items() if table is not None})
+        shown = snapshot.with_tables({key: table for key, table in pending.items() if table is not None})
         return execute_query(plan_query(self._manifest, shown, QueryRequest(source, name, params), self._query_options))
 
     def _require_open(self) -> MutationProgress:
