@@ -11,7 +11,7 @@ __all__ = ["DefaultSource"]
 
 
 def __getattr__(name: str) -> object:
-    # Spark asks every installed module of a name like this one; only that question needs PySpark.
+    # Spark looks for DefaultSource in every installed module named pyspark_*; only this lookup needs PySpark.
     if name == "DefaultSource":
         from omnigraph.spark.data_source import OmniGraphSource
 

@@ -128,7 +128,7 @@ def watch(orders: Orders) -> None:
         meant = any(doing.startswith(orders.phase) for doing in phases) and orders.work in (None, name_of(work))
         return map_in_arrow(frame, partial(watched, orders, work) if meant else work, schema)
 
-    cast("Any", spark_load).spark_failures = noting
+    cast("Any", spark_load).translate_spark_errors = noting
     cast("Any", DataFrame).mapInArrow = watching
 
 

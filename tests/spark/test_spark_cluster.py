@@ -155,7 +155,7 @@ def test_an_executor_is_killed_in_the_middle_of_a_load(
         ("reading", "begun", 2, None, executor_of),
         ("reading", "done", 3, None, int),
         ("checking", "done", 0, None, executor_of),
-        ("staging", "done", 0, "remove", executor_of),
+        ("staging", "done", 0, "remove_rows", executor_of),
     ],
     ids=["reading", "reading, only Python", "rules", "staging"],
 )
@@ -207,7 +207,7 @@ def test_two_attempts_of_a_task_run_at_once(cluster: Cluster, states: tuple[Show
         ("reading", "done", 2, None),
         ("checking", "begun", 0, None),
         ("staging", "begun", 0, None),
-        ("staging", "done", 0, "remove"),
+        ("staging", "done", 0, "remove_rows"),
     ],
     ids=["reading", "after reading", "after the rules", "staging"],
 )

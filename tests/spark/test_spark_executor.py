@@ -70,7 +70,7 @@ def test_indexes_are_built_on_executors(spark: SparkSession, fleet: Graph, monke
     assert report.commit is not None
     assert report.commit.actor == "ann"
     table = fleet.snapshot().table("Ship")
-    assert {each.columns[0]: each.rows for each in table.indexes().values()} == dict.fromkeys(
+    assert {each.columns[0]: each.rows for each in table.list_indexes().values()} == dict.fromkeys(
         ("id", "code", "name", "crew"), 12
     )
     found = fleet.query('query q() { match { $s: Ship  search($s.name, "number7") } return { $s.code } }').rows
@@ -88,7 +88,7 @@ def test_a_load_is_followed_by_what_the_schema_declares(spark: SparkSession, fle
     result = sg.load(nodes={"Ship": frame}, indexes="always")
     assert [each.message for each in fleet.commits()[:2]] == ["ensure indexes", None]
     assert fleet.commits()[1] == result.commit
-    assert set(fleet.snapshot().table("Ship").indexes()) == {"id_idx", "code_idx", "name_idx", "crew_idx"}
+    assert set(fleet.snapshot().table("Ship").list_indexes()) == {"id_idx", "code_idx", "name_idx", "crew_idx"}
     assert sg.load(nodes={"Ship": spark.createDataFrame([("y", "y")], "code string, name string")}).commit is not None
     assert fleet.commits()[0].message is None, "a small load leaves them as they are"
 

@@ -50,7 +50,7 @@ def test_loads_and_reads(
     for name, value in s3_server.options.items():
         reader = reader.option(f"storage.{name}", value)
     assert reader.load(location.uri).toArrow().to_pylist() == [{"from": "a", "to": "b"}]
-    assert Objects(location.beside("loading")).list() == []
+    assert Objects(location.sibling("loading")).list() == []
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_merges_and_compares(
         "code": ["a", "b", "d", "e"],
         "name": ["mine", "new", "new", "E"],
     }
-    assert Objects(location.beside("loading")).list() == []
+    assert Objects(location.sibling("loading")).list() == []
     reader = spark.readStream.format("omnigraph").option("changes", "true").option("start", "beginning")
     for name, value in s3_server.options.items():
         reader = reader.option(f"storage.{name}", value)

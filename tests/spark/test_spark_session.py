@@ -23,9 +23,9 @@ SETTINGS = ("PYSPARK_PYTHON", "SPARK_LOCAL_IP", "SPARK_DRIVER_MEMORY")
 
 REFUSED = """
 from omnigraph.errors import SparkUnavailable
-from omnigraph.spark.session import session_for
+from omnigraph.spark.session import get_session
 try:
-    session_for(None)
+    get_session(None)
 except SparkUnavailable as error:
     print(error)
 """

@@ -1,2 +1,1 @@
-"""Pipeline files: parse them, and plan and check them against a graph. Spark is not used here; ``spark/pipeline`` runs
-the plans."""
+"""Pipeline files: parse them, and plan them against a graph. Spark is not used here; ``spark/pipeline`` runs plans."""

@@ -139,9 +139,9 @@ class PipelinePlan:
 def plan_pipeline(file: PipelineFile, graph: PlannedGraph) -> PipelinePlan:
     """Check a file against a graph. :class:`PipelineError` lists all problems, including those of the file itself."""
     planner = _Planner(file, graph.schema.catalog)
-    inputs = tuple(map(planner.plan_source, file.sources))
+    sources = tuple(map(planner.plan_source, file.sources))
     planner.add_views()
-    targets = tuple(target for each in file.mappings for target in planner.plan_mapping(each))
+    mappings = tuple(mapping for each in file.mappings for mapping in planner.plan_mapping(each))
     checks = tuple(check for each in file.checks for check in planner.plan_check(each))
     names = {branch.name for branch in graph.branches()}
     planner.problems += _check_branches(file, graph, names)
@@ -151,9 +151,9 @@ def plan_pipeline(file: PipelineFile, graph: PlannedGraph) -> PipelinePlan:
         others = [each for each in planner.problems if each.position.file != file.document.name]
         own.sort(key=lambda each: (each.position.line, each.position.column))
         raise PipelineError([*own, *others])
-    makes_branch = file.load.branch.value not in names
+    creates_branch = file.load.branch.value not in names
     return PipelinePlan(
-        file, inputs, targets, checks, makes_branch, tuple(_list_notes(file, makes_branch=makes_branch))
+        file, sources, mappings, checks, creates_branch, tuple(_list_notes(file, creates_branch=creates_branch))
     )
 
 
@@ -209,39 +209,43 @@ class _Planner:
 
     # ------------------------------------------------------------------------------------- types
 
-    def plan_mapping(self, target: TypeMapping) -> Iterator[PlannedMapping]:
+    def plan_mapping(self, mapping: TypeMapping) -> Iterator[PlannedMapping]:
         """Plan the mapping of one type, if the type exists."""
-        type_ = self._find_type(target)
+        type_ = self._find_type(mapping)
         if type_ is None:
             return
         if type_.table_key in self._mapped:
-            self._add_problem(codes.REPEATED_KEY, f"{type_.name} is mapped twice", target.span, "make one view of both")
+            self._add_problem(
+                codes.REPEATED_KEY, f"{type_.name} is mapped twice", mapping.span, "make one view of both"
+            )
         self._mapped.add(type_.table_key)
-        columns = [*self._plan_ends(type_, target), *self._plan_properties(type_, target)]
-        if target.view is None:
+        columns = [*self._plan_ends(type_, mapping), *self._plan_properties(type_, mapping)]
+        if mapping.view is None:
             return
-        if target.view.value.lower() not in self._columns:
+        if mapping.view.value.lower() not in self._columns:
             names = [each.name for each in (*self.file.sources, *self.file.views)]
-            hint = suggest_similar(target.view.value, names) or "name a source or a view"
-            self._add_problem(codes.UNKNOWN_VIEW, f"there is no view '{target.view}'", target.view.span, hint)
+            hint = suggest_similar(mapping.view.value, names) or "name a source or a view"
+            self._add_problem(codes.UNKNOWN_VIEW, f"there is no view '{mapping.view}'", mapping.view.span, hint)
             return
-        yield PlannedMapping(type_, target.view, tuple(self._plan_column(type_, target.view, each) for each in columns))
+        yield PlannedMapping(
+            type_, mapping.view, tuple(self._plan_column(type_, mapping.view, each) for each in columns)
+        )
 
-    def _find_type(self, target: TypeMapping) -> NodeType | EdgeType | None:
-        catalog, name = self.catalog, target.type_name
-        nodes = target.kind == "node"
+    def _find_type(self, mapping: TypeMapping) -> NodeType | EdgeType | None:
+        catalog, name = self.catalog, mapping.type_name
+        nodes = mapping.kind == "node"
         found = catalog.nodes.get(name) if nodes else catalog.find_edge(name)
         if found is None:
             known, others = (catalog.nodes, catalog.edges) if nodes else (catalog.edges, catalog.nodes)
             hint = (
                 f"it is a type of {'edges' if nodes else 'nodes'}" if name in others else suggest_similar(name, known)
             )
-            message = f"the schema has no {target.kind} type '{name}'"
-            self._add_problem(codes.UNKNOWN_TYPE, message, target.span, hint)
+            message = f"the schema has no {mapping.kind} type '{name}'"
+            self._add_problem(codes.UNKNOWN_TYPE, message, mapping.span, hint)
         return found
 
-    def _plan_properties(self, type_: NodeType | EdgeType, target: TypeMapping) -> Iterator[PlannedColumn]:
-        for column in target.columns:
+    def _plan_properties(self, type_: NodeType | EdgeType, mapping: TypeMapping) -> Iterator[PlannedColumn]:
+        for column in mapping.columns:
             if column.name == "id":
                 yield PlannedColumn("id", _TEXT, column.expression)
             elif column.name in type_.properties:
@@ -256,19 +260,19 @@ class _Planner:
                     or _list_names("the properties are", type_.properties)
                 )
                 self._add_problem(codes.UNKNOWN_PROPERTY, message, column.span, hint)
-        mapped = {column.name for column in target.columns}
+        mapped = {column.name for column in mapping.columns}
         for each in type_.properties.values():
             if each.name not in mapped and not each.type.nullable and each.default is None:
                 in_key = isinstance(type_, NodeType) and each.name in (type_.key or ())
                 what = "is in the key" if in_key else "is required"
                 message = f"{type_.name}.{each.name} {what}, but not mapped"
-                self._add_problem(codes.MISSING_PROPERTY, message, target.span, f"add {each.name}: to columns")
+                self._add_problem(codes.MISSING_PROPERTY, message, mapping.span, f"add {each.name}: to columns")
 
-    def _plan_ends(self, type_: NodeType | EdgeType, target: TypeMapping) -> Iterator[PlannedColumn]:
+    def _plan_ends(self, type_: NodeType | EdgeType, mapping: TypeMapping) -> Iterator[PlannedColumn]:
         if not isinstance(type_, EdgeType):
             return
         nodes = {"from": self.catalog.nodes[type_.from_type], "to": self.catalog.nodes[type_.to_type]}
-        for end in target.ends:
+        for end in mapping.ends:
             yield from self._plan_end(type_, end, nodes[end.name])
 
     def _plan_end(self, type_: EdgeType, end: EndMapping, node: NodeType) -> Iterator[PlannedColumn]:
@@ -364,11 +368,11 @@ def _branch_problem(file: PipelineFile, error: OmniGraphError, place: TemplateTe
     return file.problem(codes.BAD_BRANCH, hide(error.message), place.span, error.hint and hide(error.hint))
 
 
-def _list_notes(file: PipelineFile, *, makes_branch: bool) -> Iterator[str]:
+def _list_notes(file: PipelineFile, *, creates_branch: bool) -> Iterator[str]:
     load = file.load
     if file.checks and load.branch.value == MAIN:
         yield "the checks run when the rows are already on main; load into a branch to check before others see them"
-    if load.origin is not None and not makes_branch:
+    if load.origin is not None and not creates_branch:
         yield f"branch {load.branch} already exists, so 'from' is not used"
 
 

@@ -59,7 +59,7 @@ class SparkGraph:
     def snapshot(self, branch: str = MAIN, at: Reference | None = None) -> SparkSnapshot:
         """Return the graph at one moment: now, or at a commit, a manifest version or a time."""
         snapshot = references.take_snapshot(self.manifest, branch, at)
-        catalog = contract.schema_of(self.manifest, snapshot.schema_ir_hash).catalog
+        catalog = contract.load_schema_of(self.manifest, snapshot.schema_ir_hash).catalog
         return SparkSnapshot(self.session, snapshot, catalog, self.manifest.location)
 
     def nodes(
@@ -135,7 +135,9 @@ class SparkGraph:
         given = LoadInput(source, nodes or {}, edges or {})
         options = LoadOptions(mode, on_error, rejects, "spark", check, indexes, from_branch)
         commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
-        return load(self.session, self.manifest, contract.current_schema(self.manifest), given, options, commit_options)
+        return load(
+            self.session, self.manifest, contract.load_current_schema(self.manifest), given, options, commit_options
+        )
 
     def diff(
         self, a: Reference, b: Reference | None = None, *, types: Iterable[str] | None = None, branch: str = MAIN
@@ -171,7 +173,7 @@ class SparkGraph:
         options = merges.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
         with open_merge_engine(self.session, self.manifest) as engine:
             return merges.merge(
-                self.manifest, contract.current_schema(self.manifest), source, options, commit_options, engine
+                self.manifest, contract.load_current_schema(self.manifest), source, options, commit_options, engine
             )
 
     def revert(
@@ -196,7 +198,7 @@ class SparkGraph:
         options = merges.MergeOptions(by, prefer, resolve, dry_run)
         with open_merge_engine(self.session, self.manifest) as engine:
             return merges.revert(
-                self.manifest, contract.current_schema(self.manifest), ref, side, options, commit_options, engine
+                self.manifest, contract.load_current_schema(self.manifest), ref, side, options, commit_options, engine
             )
 
     def ensure_indexes(

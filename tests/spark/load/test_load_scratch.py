@@ -81,7 +81,7 @@ def test_a_load_that_lives_says_so(manifest: Manifest, tmp_path: Path, monkeypat
 
 def test_on_an_object_store(s3_location: Location, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     omnigraph.init(s3_location.uri, "node Ship { code: String @key }", storage_options=s3_server.options)
-    objects, name = Objects(s3_location.beside("loading")), str(ULID())
+    objects, name = Objects(s3_location.sibling("loading")), str(ULID())
     objects.put(f"{name}/data/rows.lance", b"")
     with create_scratch_table(manifest_at(s3_location)):
         assert objects.list(name)

@@ -151,7 +151,7 @@ def test_what_spark_finds_in_mappings_is_told_together_before_a_row_is_read(
     problems = failing(run, text)
     assert [(each.code, each.position.line, each.message) for each in problems] == [
         ("P204", 10, "Person.age is I32?, but this is string"),
-        ("P303", 12, "'*' gives 3 columns"),
+        ("P303", 12, "'*' has 3 columns"),
     ]
     nothing_happened(graph, spark)
 

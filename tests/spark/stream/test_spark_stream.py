@@ -138,7 +138,7 @@ def _routed(given: object) -> Callable[[DataFrame], object]:
 REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "no target": ({}, "no target is given"),
     "two targets": ({"node": "Ship", "edge": "Tows"}, "node and edge are given"),
-    "overwrite": ({"node": "Ship", "mode": "overwrite"}, "each batch would overwrite"),
+    "overwrite": ({"node": "Ship", "mode": "overwrite"}, "each batch would replace"),
     "no checkpoint": ({"node": "Ship", "checkpoint": None}, "no checkpoint is given"),
     "inside": ({"node": "Ship", "checkpoint": "ships.og/check"}, "inside the graph"),
     "no such type": ({"node": "Shop"}, "no node type 'Shop', did you mean 'Ship'?"),
@@ -146,9 +146,9 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "no such word": ({"node": "Ship", "on_error": "quarantaine"}, "on_error is 'quarantaine'"),
     "rejects": ({"node": "Ship", "on_error": "quarantine", "rejects": "ships.og/x"}, "inside the graph"),
     "trigger": ({"node": "Ship", "trigger": "often"}, "a time such as"),
-    "route": ({"route": _routed({"node": {}})}, "gave 'node' (did you mean 'nodes'?)"),
-    "nothing": ({"route": _routed(None)}, "gave NoneType"),
-    "no mapping": ({"route": _routed({"nodes": [1]})}, "gave nodes as list"),
+    "route": ({"route": _routed({"node": {}})}, "returned 'node' (did you mean 'nodes'?)"),
+    "nothing": ({"route": _routed(None)}, "returned NoneType"),
+    "no mapping": ({"route": _routed({"nodes": [1]})}, "returned nodes as list"),
 }
 
 
@@ -256,7 +256,7 @@ def test_the_checkpoint_of_another_query_or_one_that_was_damaged(
         bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream"))
     (check / "omnigraph.json").unlink()
     (check / "metadata").write_text('{"id": "another"}')
-    with pytest.raises(ParameterError, match="of a query that writes elsewhere"):
+    with pytest.raises(ParameterError, match="belongs to a query that writes elsewhere"):
         bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream"))
     # As one leaves it who died at the first moment.
     (check / "metadata").unlink()

@@ -17,7 +17,7 @@ from omnigraph.spark.load.load_task import PLACES
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, to_list
-from omnigraph.storage.lance_internals import translated
+from omnigraph.storage.lance_internals import translate_errors
 from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import WriteMode
@@ -173,7 +173,7 @@ class StagedPlaces:
     def _read_places(self, rows: Sequence[int]) -> list[RecordPosition]:
         if not rows:
             return []
-        with translated(self._places.subject):
+        with translate_errors(self._places.subject):
             found = self._places.dataset.take(list(rows))
         columns = [to_list(column_of(found, name)) for name in PLACES.names]
         places = cast("Iterator[tuple[str | None, int | None, int | None]]", zip(*columns, strict=True))

@@ -38,7 +38,7 @@ _log = logging.getLogger("omnigraph")
 @contextmanager
 def create_scratch_table(manifest: Manifest) -> Generator[Table]:
     """Create an empty table whose folder accepts fragments with any columns, and delete it after the block."""
-    location, name = manifest.location.beside(FOLDER), str(ULID())
+    location, name = manifest.location.sibling(FOLDER), str(ULID())
     objects = Objects(location)
     table = tables.create_empty(location.join(name), PLACES, "load", manifest.access)
     try:

@@ -80,7 +80,7 @@ class OverlayInput:
 class TableMergeReport:
     """The result of one partition for one table.
 
-    ``rows`` and ``removed`` are fragments, the latter with ids only. ``decided``: a conflict was resolved.
+    ``rows`` and ``removed`` are fragments, the latter with ids only. ``is_decided``: a conflict was resolved.
     ``breaks_rule``: a row breaks a row rule. ``open`` are the unresolved conflicts.
     """
 

@@ -72,14 +72,14 @@ def split_candidates(candidates: CandidateRows | None) -> Iterator[CandidateRows
     """Split candidate rows into pieces for one task each."""
     if candidates is None:
         return
-    held: list[CandidateFragment] = []
+    pending: list[CandidateFragment] = []
     for part in candidates.parts:
-        held.append(part)
-        if sum(each.num_rows for each in held) >= _ROWS_PER_TASK:
-            yield CandidateRows(candidates.table, tuple(held))
-            held = []
-    if held:
-        yield CandidateRows(candidates.table, tuple(held))
+        pending.append(part)
+        if sum(each.num_rows for each in pending) >= _ROWS_PER_TASK:
+            yield CandidateRows(candidates.table, tuple(pending))
+            pending = []
+    if pending:
+        yield CandidateRows(candidates.table, tuple(pending))
 
 
 def shuffle_rows(session: SparkSession, rows: Sequence[ShuffleInput], partitions: int) -> DataFrame:
@@ -124,16 +124,16 @@ class CandidateInput:
 
     def pack(self, partitions: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows, packed by hash partition of their ids."""
-        held: list[pa.RecordBatch] = []
+        pending: list[pa.RecordBatch] = []
         size = 0
         for batch in self.side.open_stream(self.side.schema.names).rows:
-            held.append(batch)
+            pending.append(batch)
             size += batch.nbytes
             if size > _BYTES_AT_ONCE:
-                yield from pack_rows(self.table, self.stream, pa.Table.from_batches(held), partitions)
-                held, size = [], 0
-        if held:
-            yield from pack_rows(self.table, self.stream, pa.Table.from_batches(held), partitions)
+                yield from pack_rows(self.table, self.stream, pa.Table.from_batches(pending), partitions)
+                pending, size = [], 0
+        if pending:
+            yield from pack_rows(self.table, self.stream, pa.Table.from_batches(pending), partitions)
 
 
 def pack_rows(table: int, stream: int, rows: pa.Table, partitions: int) -> Iterator[pa.RecordBatch]:

@@ -96,16 +96,16 @@ class _FrameBuilder:
     def map_types(self, plan: PipelinePlan) -> PipelineFrames:
         """Return the DataFrames of all types whose view exists and whose expressions are valid."""
         frames = PipelineFrames()
-        for target in plan.mappings:
-            if target.view.value.lower() in self._failed:
+        for mapping in plan.mappings:
+            if mapping.view.value.lower() in self._failed:
                 continue
-            with self._recorder.record("map", target.type.name):
-                view = self._session.table(target.view.value)
-                wrong = list(_check_columns(self._file, target, view))
+            with self._recorder.record("map", mapping.type.name):
+                view = self._session.table(mapping.view.value)
+                wrong = list(_check_columns(self._file, mapping, view))
             self.problems += wrong
             if not wrong:
-                kept = frames.edges if target.kind == "edge" else frames.nodes
-                kept[target.type.name] = view.select(*_select_columns(target.columns))
+                kept = frames.edges if mapping.kind == "edge" else frames.nodes
+                kept[mapping.type.name] = view.select(*_select_columns(mapping.columns))
         return frames
 
     def raise_problems(self) -> None:
@@ -136,28 +136,28 @@ def _read_source(file: PipelineFile, source: PipelineSource, session: SparkSessi
 # --------------------------------------------------------------------------------------------- mappings
 
 
-def _check_columns(file: PipelineFile, target: PlannedMapping, view: DataFrame) -> Iterator[Problem]:
+def _check_columns(file: PipelineFile, mapping: PlannedMapping, view: DataFrame) -> Iterator[Problem]:
     try:
-        together = view.select(*(sql.expr(each.expression.value).alias(each.name) for each in target.columns))
+        together = view.select(*(sql.expr(each.expression.value).alias(each.name) for each in mapping.columns))
         types = [each.dataType for each in together.schema.fields]
     except SPARK_FAILURES as error:
-        alone = list(_check_each_expression(file, target, view))
-        yield from alone or [sql_problem(file, error, f"view '{target.view}'", target.view.span)]
+        alone = list(_check_each_expression(file, mapping, view))
+        yield from alone or [sql_problem(file, error, f"view '{mapping.view}'", mapping.view.span)]
         return
-    for column, found in zip(target.columns, types, strict=True):
+    for column, found in zip(mapping.columns, types, strict=True):
         arrow = _to_arrow(found)
         if arrow is None or not column.accepts(arrow):
-            yield type_mismatch_problem(file, target.type, column, arrow or found.simpleString())
+            yield type_mismatch_problem(file, mapping.type, column, arrow or found.simpleString())
 
 
-def _check_each_expression(file: PipelineFile, target: PlannedMapping, view: DataFrame) -> Iterator[Problem]:
+def _check_each_expression(file: PipelineFile, mapping: PlannedMapping, view: DataFrame) -> Iterator[Problem]:
     """Check each expression by itself, so that one problem does not hide another."""
-    for column in target.columns:
+    for column in mapping.columns:
         text = column.expression
         try:
             fields = view.select(sql.expr(text.value)).schema.fields
         except SPARK_FAILURES as error:
-            yield column_problem(file, error, target.view, view.columns, text)
+            yield column_problem(file, error, mapping.view, view.columns, text)
             continue
         if len(fields) != 1:
             yield file.problem(codes.BAD_SQL, f"'{text}' has {len(fields)} columns", text.span, "give one column")

@@ -119,8 +119,8 @@ def _locate_problem(plan: PipelinePlan, error: SparkFailure) -> Problem | None:
 
 
 def _list_sql_texts(plan: PipelinePlan) -> Iterator[tuple[str, TemplateText]]:
-    for target in plan.mappings:
-        yield from ((f"{target.type.name}.{column.name}", column.expression) for column in target.columns)
+    for mapping in plan.mappings:
+        yield from ((f"{mapping.type.name}.{column.name}", column.expression) for column in mapping.columns)
     yield from ((f"view '{view.name}'", view.sql) for view in plan.file.views)
     yield from ((f"source '{each.name}'", each.sql) for each in plan.file.sources if each.sql is not None)
 

@@ -94,7 +94,7 @@ class ChangeStreamOptions:
         """Open the graph."""
         location = locate(self.path, self.storage_options)
         manifest = Manifest(location, Access(location.options()), LockSettings())
-        opening.check(manifest)
+        opening.check_graph(manifest)
         return manifest
 
     def follow(self, manifest: Manifest, cursor: str | None) -> Changes:

@@ -64,7 +64,7 @@ class TypePin:
 def pin_type(snapshot: Snapshot, type_: NodeType | EdgeType) -> TypePin:
     """Return the pin of a type in a snapshot."""
     key = type_.table_key
-    return TypePin(key, snapshot.schema_ir_hash, snapshot.pins.get(key), tuple(sorted(snapshot.hidden(key))))
+    return TypePin(key, snapshot.schema_ir_hash, snapshot.pins.get(key), tuple(sorted(snapshot.hidden_columns(key))))
 
 
 def decode_pin(text: str) -> TypePin:
@@ -101,13 +101,13 @@ class TypeReadOptions:
         """Pin the rows to read: at the moment that the options name, else now."""
         location = locate(self.path, self.storage_options)
         manifest = Manifest(location, Access(location.options()), LockSettings())
-        opening.check(manifest)
+        opening.check_graph(manifest)
         if self.pin is not None:
-            type_ = require_type(contract.schema_of(manifest, self.pin.schema_hash).catalog, self.pin.table_key)
-            table = None if self.pin.pin is None else open_pin(manifest, self.pin.pin).without(self.pin.hidden)
+            type_ = require_type(contract.load_schema_of(manifest, self.pin.schema_hash).catalog, self.pin.table_key)
+            table = None if self.pin.pin is None else open_pin(manifest, self.pin.pin).hide_columns(self.pin.hidden)
             return TypeRows(type_, table)
         snapshot = references.take_snapshot(manifest, self.branch, self.at)
-        catalog = contract.schema_of(manifest, snapshot.schema_ir_hash).catalog
+        catalog = contract.load_schema_of(manifest, snapshot.schema_ir_hash).catalog
         return open_type_rows(snapshot, require_type(catalog, cast("str", self.type)))
 
     def spark_schema(self, type_: NodeType | EdgeType) -> StructType:

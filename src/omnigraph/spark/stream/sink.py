@@ -21,7 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from omnigraph.errors import OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.source import suggest_similar
-from omnigraph.manifest.contract import current_schema
+from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load import load
@@ -97,7 +97,7 @@ class StreamDestination:
         load(
             self.session,
             self.manifest,
-            current_schema(self.manifest),
+            load_current_schema(self.manifest),
             LoadInput(None, nodes, edges),
             LoadOptions(options.mode, options.on_error, rejects, "spark", check),
             CommitOptions(options.branch, actor=options.actor, message=options.message, txn=txn),
