@@ -16,7 +16,7 @@ from omnigraph.read.search.embedding import EmbeddingSettings, create_embedder
 from omnigraph.write.commit.section import CommitOptions
 from omnigraph.write.embed import EmbedResult, embed
 from tests.graphs import rows_of, written
-from tests.read.search.embedding_server import Answer, Asked, serving, vectors
+from tests.read.search.embedding_server import Answer, ReceivedRequest, serve_embeddings, vectors
 from tests.write.mutation.interleaving import meanwhile
 
 SCHEMA = """
@@ -139,10 +139,10 @@ def test_when_all_were_filled_meanwhile_there_is_no_commit(papers: Graph) -> Non
 
 
 def test_a_provider_that_fails_halfway_keeps_what_is_committed_and_goes_on_later(papers: Graph) -> None:
-    def respond(asked: Asked, number: int) -> Answer:
+    def respond(asked: ReceivedRequest, number: int) -> Answer:
         return Answer(400) if number == 1 else vectors([[1.0, 0.0, 0.0, float(len(text))] for text in asked.texts])
 
-    with serving(respond) as server:
+    with serve_embeddings(respond) as server:
         settings = EmbeddingSettings("openai-compatible", server.url)
 
         def run(*, commit_each: bool) -> EmbedResult:

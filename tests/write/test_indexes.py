@@ -78,11 +78,11 @@ def shelf(tmp_path: Path) -> Graph:
 
 
 def indexed(graph: Graph, name: str, branch: str = "main") -> dict[str, int]:
-    return {index.columns[0]: index.rows for index in graph.snapshot(branch).table(name).indexes().values()}
+    return {index.columns[0]: index.rows for index in graph.snapshot(branch).table(name).list_indexes().values()}
 
 
 def kinds(graph: Graph, name: str) -> dict[str, str]:
-    return {index.columns[0]: index.kind for index in graph.snapshot().table(name).indexes().values()}
+    return {index.columns[0]: index.kind for index in graph.snapshot().table(name).list_indexes().values()}
 
 
 def ports(first: int, count: int) -> pa.Table:

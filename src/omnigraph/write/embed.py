@@ -17,7 +17,7 @@ from omnigraph.errors import NotFound, ParameterError
 from omnigraph.language.schema import Embedding, NodeType, Property, Schema
 from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.history import Commit, commit_of
+from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
@@ -93,7 +93,7 @@ def embed(
     result = EmbedResult(type_name, options.branch, {target.vector.name: 0 for target in targets}, 0, ())
     for pieces in ((piece,) for piece in filled) if commit_each else (tuple(filled),):
         done = commit_operation(manifest, EmbedOperation(pieces), options)
-        made = () if done.commit is None else (commit_of(done.commit),)
+        made = () if done.commit is None else (to_commit(done.commit),)
         result = result.add(done.outcome, sum(piece.rows.num_rows for piece in pieces), made)
     return result
 

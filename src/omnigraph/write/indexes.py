@@ -20,9 +20,9 @@ from omnigraph.errors import NotFound
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.manifest.contract import current_schema
+from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.history import Commit, commit_of
+from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table_upkeep
@@ -30,7 +30,7 @@ from omnigraph.storage.columns import column_of, compute
 from omnigraph.storage.filters import quote_name
 from omnigraph.storage.staging import IndexKind, StagedChange
 from omnigraph.storage.table import Table
-from omnigraph.storage.table_upkeep import has_any
+from omnigraph.storage.table_upkeep import has_indexable_rows
 from omnigraph.write.commit import CommitOptions, PreparedWrite, TableChange, WriterKind, commit_operation
 from omnigraph.write.executor import LOCAL, Executor, group_evenly
 
@@ -78,7 +78,7 @@ def ensure_indexes(
 
     A type is given by its name, or by its table key if a node type and an edge type share the name.
     """
-    required = list_required_indexes(current_schema(manifest).catalog, types)
+    required = list_required_indexes(load_current_schema(manifest).catalog, types)
     return _commit_indexes(manifest, branch, EnsureIndexesOperation(required, executor=executor), actor)
 
 
@@ -86,7 +86,7 @@ def ensure_id_indexes(
     manifest: Manifest, branch: str, table_keys: Iterable[str], actor: str | None = None
 ) -> IndexReport:
     """Index ``id``, ``src`` and ``dst`` of some tables. An index may lack ``MAX_UNCOVERED`` rows."""
-    catalog = current_schema(manifest).catalog
+    catalog = load_current_schema(manifest).catalog
     required = tuple(index for key in table_keys for index in _list_id_indexes(_find_type(catalog, key)))
     return _commit_indexes(manifest, branch, EnsureIndexesOperation(required, MAX_UNCOVERED), actor)
 
@@ -95,7 +95,7 @@ def ensure_loaded_indexes(
     manifest: Manifest, branch: str, table_keys: Iterable[str], actor: str | None, executor: Executor
 ) -> IndexReport:
     """Build the indexes of tables that a large load wrote to. An index may lack ``MAX_UNCOVERED`` rows."""
-    required = list_required_indexes(current_schema(manifest).catalog, table_keys)
+    required = list_required_indexes(load_current_schema(manifest).catalog, table_keys)
     return _commit_indexes(manifest, branch, EnsureIndexesOperation(required, MAX_UNCOVERED, executor), actor)
 
 
@@ -178,7 +178,7 @@ def _commit_indexes(
         manifest, operation, CommitOptions(branch, manifest.schema_hash(), actor, "ensure indexes")
     )
     report = result.outcome
-    made = None if result.commit is None else commit_of(result.commit)
+    made = None if result.commit is None else to_commit(result.commit)
     return IndexReport(report.built, report.present, report.deferred, made)
 
 
@@ -211,15 +211,15 @@ def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], executor: Execut
     The index of a large table is built in segments, which are then joined. A vector index is built as a whole, because
     each segment would have its own partitions.
     """
-    required = {column: kind for column, kind in kinds.items() if has_any(table, column, kind)}
+    required = {column: kind for column, kind in kinds.items() if has_indexable_rows(table, column, kind)}
     pieces = [piece for column, kind in required.items() for piece in _plan_segments(table, column, kind, executor)]
     segments: dict[str, list[table_upkeep.Segment]] = {column: [] for column in required}
     for piece, segment in zip(pieces, executor.run(partial(_build_segment, table), pieces), strict=True):
         segments[piece.column].append(segment)
     divided = {column: tuple(each) for column, each in segments.items() if len(each) > 1}
-    joined = executor.run(partial(table_upkeep.join_segments, table), list(divided.values()))
+    joined = executor.run(partial(table_upkeep.merge_segments, table), list(divided.values()))
     whole = {column: each[0] for column, each in segments.items()}
-    return table_upkeep.show_indexes(table, {**whole, **dict(zip(divided, joined, strict=True))})
+    return table_upkeep.replace_indexes(table, {**whole, **dict(zip(divided, joined, strict=True))})
 
 
 def _plan_segments(table: Table, column: str, kind: IndexKind, executor: Executor) -> Iterator[_SegmentTask]:
@@ -234,7 +234,7 @@ def _build_segment(table: Table, piece: _SegmentTask) -> table_upkeep.Segment:
     segment = table_upkeep.build_segment(table, piece.column, piece.kind, piece.fragments)
     # No query can read a single inverted segment before it is joined.
     must_join = piece.is_all and piece.kind is IndexKind.INVERTED
-    return table_upkeep.join_segments(table, (segment,)) if must_join else segment
+    return table_upkeep.merge_segments(table, (segment,)) if must_join else segment
 
 
 # --------------------------------------------------------------------------------------------- the present indexes
@@ -257,7 +257,7 @@ class _IndexState:
         if pin is None:
             return cls(None, snapshot.branch, snapshot.branch, 0, {})
         table = snapshot.table(table_key)
-        covered = {(index.columns[0], index.kind): index.rows for index in table.indexes().values()}
+        covered = {(index.columns[0], index.kind): index.rows for index in table.list_indexes().values()}
         return cls(table, pin.branch or MAIN, snapshot.branch, table.count_rows(), covered)
 
     def is_covered(self, index: IndexSpec, max_uncovered: int) -> bool:

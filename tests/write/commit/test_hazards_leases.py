@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.errors import ConflictError, LockTimeout, OutcomeUnknown
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.snapshot import pins_of
+from omnigraph.manifest.snapshot import list_pins
 from omnigraph.storage.failpoints import When, WriteStep, _arm
 from omnigraph.storage.locks import LockSettings
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
@@ -98,7 +98,7 @@ def _sleep_after_commit(end: Pipe, root: str) -> None:
 @pytest.mark.parametrize("sleeper", [_sleep_after_sidecar, _sleep_after_commit])
 def test_a_writer_that_overslept_changes_nothing(root: Path, sleeper: Callable[[Pipe, str], None]) -> None:
     manifest = open_manifest(root, SHORT)
-    before, pins = read_state(manifest), pins_of(manifest.view(MAIN))
+    before, pins = read_state(manifest), list_pins(manifest.view(MAIN))
     ours, theirs = pipe()
     writer = start(sleeper, theirs, str(root))
     assert ours.recv() == "there"

@@ -18,7 +18,7 @@ import omnigraph
 from omnigraph.errors import StorageError
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.snapshot import pins_of
+from omnigraph.manifest.snapshot import list_pins
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from tests.write.writers import (
     CITY,
@@ -54,7 +54,7 @@ class Pinned:
 def leave_sidecar(root: Path, kind: str, tables: Sequence[Pinned], version: int = 2, *, indexes: bool = False) -> None:
     """Move the tables and write the sidecar, as a writer of 0.8 that died before its publish."""
     manifest = open_manifest(root)
-    pins = pins_of(manifest.view(MAIN))
+    pins = list_pins(manifest.view(MAIN))
     listed: list[dict[str, object]] = []
     for each in tables:
         pin = pins[each.key]
@@ -122,9 +122,9 @@ def test_version_numbers_decide(root: Path, kind: str, version: int, pinned: Pin
 
 def test_maintenance_is_published(root: Path) -> None:
     leave_sidecar(root, "EnsureIndices", [Pinned(1)], indexes=True)
-    before = pins_of(open_manifest(root).view(MAIN))[CITY].version
+    before = list_pins(open_manifest(root).view(MAIN))[CITY].version
     manifest = open_healed(root)
-    assert pins_of(manifest.view(MAIN))[CITY].version == before + 1
+    assert list_pins(manifest.view(MAIN))[CITY].version == before + 1
     assert [found.kind for found in list_recoveries(manifest)] == [FORWARD]
     assert_settled(manifest)
 
@@ -139,9 +139,9 @@ def test_all_tables_go_one_way(root: Path) -> None:
 
 def test_a_stale_sidecar_is_only_audited(root: Path) -> None:
     leave_sidecar(root, "Load", [Pinned(0, expected=-1, post_commit=0)])
-    before = pins_of(open_manifest(root).view(MAIN))
+    before = list_pins(open_manifest(root).view(MAIN))
     manifest = open_healed(root)
-    assert pins_of(manifest.view(MAIN)) == before
+    assert list_pins(manifest.view(MAIN)) == before
     assert [found.kind for found in list_recoveries(manifest)] == [FORWARD]
     assert_settled(manifest)
 

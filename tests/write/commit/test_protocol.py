@@ -20,7 +20,7 @@ import pytest
 from omnigraph.errors import OmniGraphError
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.snapshot import open_pin, pins_of
+from omnigraph.manifest.snapshot import list_pins, open_pin
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.failpoints import When, WriteStep, _arm
 from omnigraph.storage.locks import LockSettings
@@ -193,7 +193,7 @@ def _real_name(manifest: Manifest, step: WriteStep) -> str | None:
             # A decision to roll back, or a merge's word that every table was committed.
             return "put again" if manifest.objects.head(step.detail) else "put"
         case "table.commit":
-            pins = pins_of(manifest.view(MAIN))
+            pins = list_pins(manifest.view(MAIN))
             return next(name for name in NAMES.values() if pins[name].location in step.detail)
         case "table.merge":
             return "publish" if "__manifest" in step.detail else "audit_if_absent"
@@ -213,12 +213,12 @@ def _named(manifest: Manifest, observed: Sequence[str], versions: Counter[str]) 
             yield f"commit {name}"
         else:
             versions[name] += 1
-            (landed,) = _head(manifest, name).transactions(versions[name] - 1, versions[name])
+            (landed,) = _head(manifest, name).read_commits(versions[name] - 1, versions[name])
             yield f"{'commit' if landed.restored is None else 'restore'} {name}"
 
 
 def _head(manifest: Manifest, table_key: str) -> tables.Table:
-    location = manifest.location.join(pins_of(manifest.view(MAIN))[table_key].location)
+    location = manifest.location.join(list_pins(manifest.view(MAIN))[table_key].location)
     return open_table(location, None, None, manifest.access)
 
 
@@ -263,7 +263,7 @@ def test_recoveries_are_those_of_the_model(template: Path, pair: tuple[WriteOper
 
 def test_discarded_drift_is_that_of_the_model(template: Path) -> None:
     manifest = open_manifest(copy_template(template))
-    table = open_pin(manifest, pins_of(manifest.view(MAIN))[PERSON])
+    table = open_pin(manifest, list_pins(manifest.view(MAIN))[PERSON])
     staged = append_nodes(PERSON, ["ghost"]).stage(table)
     assert staged is not None
     tables.commit(table, staged, "dead")

@@ -17,9 +17,9 @@ import pytest
 import omnigraph
 from omnigraph.errors import OmniGraphError, RecoveryError, StorageError
 from omnigraph.manifest.branches import create_branch, delete_branch
-from omnigraph.manifest.contract import current_schema
+from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.snapshot import pins_of
+from omnigraph.manifest.snapshot import list_pins
 from omnigraph.storage.failpoints import When, WriteStep, _arm, fail_at, record_writes
 from omnigraph.storage.locks import LockSettings, branch_lock
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
@@ -151,7 +151,7 @@ def test_a_roll_forward_under_a_newer_schema_is_a_roll_back(template: Path) -> N
     manifest = open_manifest(root)
     apply_schema(
         manifest,
-        f"{current_schema(manifest).text}\nnode Boat {{ name: String @key }}",
+        f"{load_current_schema(manifest).text}\nnode Boat {{ name: String @key }}",
         SchemaChangeOptions(),
         CommitOptions(MAIN),
     )
@@ -214,7 +214,7 @@ def test_a_fault_anywhere_in_a_recovery_does_not_turn_it_round(
 def test_under_a_lease_every_table_is_restored(template: Path) -> None:
     root = make_dead_write(template, TWO_TABLES, 0)
     manifest = open_manifest(root, LEASE)
-    pins = {key: pin.version for key, pin in pins_of(manifest.view(MAIN)).items()}
+    pins = {key: pin.version for key, pin in list_pins(manifest.view(MAIN)).items()}
     with branch_lock(manifest.location, MAIN, LEASE) as held:
         heal(manifest, held, MAIN)
     moved = {key for key, (pin, _) in read_versions(manifest).items() if pin == pins[key] + 1}
@@ -239,7 +239,7 @@ def test_an_audit_that_fails_is_written_once_later(template: Path, commits: int)
 def test_a_table_below_its_pin_is_kept_and_told(template: Path) -> None:
     root = make_dead_write(template, LoadAll(("cid",), ("oslo",), ()), 0)
     manifest = open_manifest(root)
-    pin = pins_of(manifest.view(MAIN))["node:City"]
+    pin = list_pins(manifest.view(MAIN))["node:City"]
     versions = sorted((root / pin.location / "_versions").glob("*.manifest"))
     versions[0].unlink()  # they are named so that the newest comes first
     kept = list_sidecars(manifest.objects)

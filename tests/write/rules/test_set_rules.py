@@ -277,7 +277,7 @@ def test_values_are_texts_whatever_they_hold(graph: Graph) -> None:
 
 def scan_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is few enough to be listed."""
-    monkeypatch.setattr(row_search, "MOST_LISTED", 0)
+    monkeypatch.setattr(row_search, "MAX_LISTED_VALUES", 0)
     monkeypatch.setattr(images, "_MOST_COMPARED", 0)
 
 

@@ -106,7 +106,7 @@ def test_the_sql_says_what_plain_python_says(
     ]
     with monkeypatch.context() as patch:
         if way == "scanned":
-            patch.setattr(row_search, "MOST_LISTED", 0)
+            patch.setattr(row_search, "MAX_LISTED_VALUES", 0)
             patch.setattr(images, "_MOST_COMPARED", 0)
         elif way == "in parts":
             patch.setattr(rules, "MANY_ROWS", -1)

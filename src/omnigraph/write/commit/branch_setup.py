@@ -16,15 +16,15 @@ from functools import partial
 
 from omnigraph.language.schema import EdgeType, NodeType, Schema
 from omnigraph.manifest.branches import fork_table
-from omnigraph.manifest.contract import schema_of
+from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.lagging import lag_of
+from omnigraph.manifest.lagging import find_lag
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.snapshot import Pin, Snapshot, entry_of, open_pin, pins_of
+from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, make_entry, open_pin
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.locks import Held, branch_lock
+from omnigraph.storage.locks import HeldLock, branch_lock
 from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write.commit.operation import PreparedWrite, SchemaChange, TableChange, TableCreation
@@ -38,9 +38,9 @@ from omnigraph.write.commit.table_shape import TableShape, is_lagging
 def find_newer_schema(manifest: Manifest, branch: str) -> Schema | None:
     """Return the schema of the graph if a branch lags behind it, else None."""
     current = manifest.view(MAIN).tables.schema_head
-    if current is None or lag_of(manifest, manifest.view(branch).tables.schema_head) is None:
+    if current is None or find_lag(manifest, manifest.view(branch).tables.schema_head) is None:
         return None
-    return schema_of(manifest, current.schema_ir_hash)
+    return load_schema_of(manifest, current.schema_ir_hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +70,22 @@ class CatchUpOperation:
         return PreparedWrite(changes, frozenset(), None, created=tuple(self._plan_created(snapshot)), schema=schema)
 
     def _plan_created(self, snapshot: Snapshot) -> Iterator[TableCreation]:
-        on_main = pins_of(self.manifest.view(MAIN))
+        on_main = list_pins(self.manifest.view(MAIN))
         for type_ in self.schema.catalog.types():
             pin = on_main.get(type_.table_key)
             if type_.table_key not in snapshot.pins and pin is not None:
                 open_home = partial(self._open_home, pin)
                 yield TableCreation(type_.table_key, pin.location, open_home, partial(_stage_empty, type_))
 
-    def _open_home(self, pin: Pin, held: Held | None) -> Table:
+    def _open_home(self, pin: Pin, held: HeldLock | None) -> Table:
         """Fork the table of main; its content is replaced, so only the folder is shared.
 
         If the branch owns a fork of a dropped type of the same name, that fork is used again.
         """
         assert held is not None
-        old = pins_of(self.manifest.view(self.branch)).get(pin.table_key)
+        old = list_pins(self.manifest.view(self.branch)).get(pin.table_key)
         if old is not None and old.branch == self.branch:
-            return open_pin(self.manifest, old).newest()
+            return open_pin(self.manifest, old).refresh()
         return fork_table(self.manifest, held, self.branch, pin)
 
 
@@ -105,10 +105,10 @@ def publish_handoff(
     """
     with branch_lock(manifest.location, branch, manifest.locks) as held:
         heal(manifest, held, branch)
-        now = pins_of(manifest.writable_view(branch))
+        now = list_pins(manifest.writable_view(branch))
         forked = [pin for pin in inherited if now.get(pin.table_key) == pin]
         if forked:
-            forks = [entry_of(manifest, pin, fork_table(manifest, held, branch, pin)) for pin in forked]
+            forks = [make_entry(manifest, pin, fork_table(manifest, held, branch, pin)) for pin in forked]
             expected: dict[str, int] = {pin.table_key: pin.version for pin in forked}
             request = PublishRequest(intent, updates=tuple(forks), expected=expected, incarnation=incarnation)
             publish(manifest, held, branch, request)

@@ -16,12 +16,12 @@ from ulid import ULID
 
 from omnigraph.errors import DriftDetected, HistoryGone, NotFound
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.history import commit_of
+from omnigraph.manifest.history import to_commit
 from omnigraph.manifest.rows import MAIN, CommitRecord
-from omnigraph.manifest.snapshot import Pin, open_pin, pins_of
-from omnigraph.manifest.state import View
-from omnigraph.storage.locks import Held
-from omnigraph.storage.table import Committed, Table
+from omnigraph.manifest.snapshot import Pin, list_pins, open_pin
+from omnigraph.manifest.state import ManifestView
+from omnigraph.storage.locks import HeldLock
+from omnigraph.storage.table import Table, TableCommit
 from omnigraph.write.commit import audit
 from omnigraph.write.commit.audit import Recovery, RecoveryKind, TableOutcome
 from omnigraph.write.commit.table_heads import (
@@ -35,7 +35,7 @@ from omnigraph.write.commit.table_heads import (
 _OWN_WITHOUT_ID: Final = MAINTENANCE | {"Restore"}
 
 
-def discard_drift(manifest: Manifest, held: Held, branch: str, heads: Sequence[TableHead]) -> bool:
+def discard_drift(manifest: Manifest, held: HeldLock, branch: str, heads: Sequence[TableHead]) -> bool:
     """Restore the tables that drifted; return whether any did. Raise ``DriftDetected`` if a commit is foreign."""
     drifted = [each for each in heads if each.unpublished]
     for each in drifted:
@@ -53,12 +53,12 @@ def discard_drift(manifest: Manifest, held: Held, branch: str, heads: Sequence[T
     return True
 
 
-def is_foreign_commit(commit: Committed) -> bool:
+def is_foreign_commit(commit: TableCommit) -> bool:
     """Whether a table commit was not made by OmniGraph: it carries no operation id."""
     return commit.operation_id is None and commit.operation not in _OWN_WITHOUT_ID
 
 
-def restore_to_pins(manifest: Manifest, held: Held, branch: str, drifted: Sequence[TableHead]) -> CommitRecord:
+def restore_to_pins(manifest: Manifest, held: HeldLock, branch: str, drifted: Sequence[TableHead]) -> CommitRecord:
     """Restore tables to their pins, whatever was committed after them, and publish that."""
     # The commit and its Restores share one id: by that the audit recognises a repair of drift.
     commit_id = str(ULID())
@@ -69,7 +69,7 @@ def restore_to_pins(manifest: Manifest, held: Held, branch: str, drifted: Sequen
 # --------------------------------------------------------------------------------------------- the audit of it
 
 
-def audit_discarded_drift(manifest: Manifest, held: Held, view: View) -> None:
+def audit_discarded_drift(manifest: Manifest, held: HeldLock, view: ManifestView) -> None:
     """Record the newest repair of drift in the audit, if it is not there yet.
 
     Every writer calls this, so a repair is recorded even if its maker died, and only commits of recovery can lie on top
@@ -79,7 +79,7 @@ def audit_discarded_drift(manifest: Manifest, held: Held, view: View) -> None:
     if head is None or not _is_recovery_commit(head, view.branch):
         return
     audited = {recovery.graph_commit_id for recovery in audit.list_recoveries(manifest)}
-    recovered = takewhile(partial(_is_recovery_commit, branch=view.branch), view.history.newest_first())
+    recovered = takewhile(partial(_is_recovery_commit, branch=view.branch), view.history.list_newest_first())
     unaudited = next((commit for commit in recovered if commit.id not in audited), None)
     outcomes = () if unaudited is None else _find_discarded_drift(manifest, view.branch, unaudited)
     if unaudited is None or not outcomes:
@@ -93,7 +93,7 @@ def audit_discarded_drift(manifest: Manifest, held: Held, view: View) -> None:
         operation_id=unaudited.id,
         writer_kind="Drift",
         outcomes=outcomes,
-        created_at=commit_of(unaudited).created_at,
+        created_at=to_commit(unaudited).created_at,
     )
     audit.record_recovery(manifest, recovery)
 
@@ -107,7 +107,7 @@ def _find_discarded_drift(manifest: Manifest, branch: str, commit: CommitRecord)
     outcomes: list[TableOutcome] = []
     # Versions that cleanup removed, or that do not say what made them, must not block every writer.
     with suppress(NotFound, HistoryGone):
-        for pin in pins_of(manifest.view_at(branch, commit.manifest_version)).values():
+        for pin in list_pins(manifest.view_at(branch, commit.manifest_version)).values():
             if (pin.branch or MAIN) == branch:
                 with suppress(HistoryGone):
                     outcomes += _find_restore(open_pin(manifest, pin), pin, commit)
@@ -115,6 +115,6 @@ def _find_discarded_drift(manifest: Manifest, branch: str, commit: CommitRecord)
 
 
 def _find_restore(table: Table, pin: Pin, commit: CommitRecord) -> Iterator[TableOutcome]:
-    for last in table.transactions(pin.version - 1, pin.version):
+    for last in table.read_commits(pin.version - 1, pin.version):
         if last.restored is not None and last.operation_id == commit.id:
             yield TableOutcome(pin.table_key, pin.version - 1, last.restored)

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from omnigraph.language.schema import TableKey
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot
-from omnigraph.storage.locks import Held
+from omnigraph.storage.locks import HeldLock
 from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write.commit.sidecars import WriterKind
@@ -48,7 +48,7 @@ class TableCreation:
 
     table_key: TableKey
     location: str
-    open_home: Callable[[Held | None], Table]
+    open_home: Callable[[HeldLock | None], Table]
     stage: Callable[[Table], StagedChange]
     can_stage_early: bool = False
 

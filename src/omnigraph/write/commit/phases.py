@@ -16,13 +16,13 @@ from omnigraph.language.schema import TableKey
 from omnigraph.language.values import now_microseconds
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
+from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
 from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, TableVersion, Tombstone
-from omnigraph.manifest.snapshot import Pin, Snapshot, entry_of, pins_of, standing_entry
-from omnigraph.manifest.state import View
+from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, make_entry, make_pointer_entry
+from omnigraph.manifest.state import ManifestView
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
-from omnigraph.storage.locks import Held, LeaseLost
+from omnigraph.storage.locks import HeldLock, LeaseLost
 from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write.commit.operation import CommitOptions, CommitResult, Outcome, PreparedWrite, WriteOperation
@@ -62,7 +62,7 @@ class CommitSection(Generic[Outcome]):
     """An attempt that holds the lock: the snapshot it was prepared on, and what is staged."""
 
     attempt: CommitAttempt[Outcome]
-    held: Held
+    held: HeldLock
     basis: Snapshot
     prepared: PreparedWrite[Outcome]
     staged: Mapping[str, StagedChange | None]
@@ -77,12 +77,12 @@ class CommitSection(Generic[Outcome]):
         """The keys of the tables that must show the rows of the basis: written, read and adopted ones."""
         return sorted({*self.written_tables, *self.prepared.reads, *(pin.table_key for pin in self.prepared.adopted)})
 
-    def list_expected_versions(self, view: View) -> dict[str, int]:
+    def list_expected_versions(self, view: ManifestView) -> dict[str, int]:
         """Return the versions that the publish compares: of the read set, and of created and dropped tables."""
         created_or_dropped = {*(each.table_key for each in self.prepared.created), *self.prepared.dropped}
         return {table_key: view.tables.version_of(table_key) for table_key in {*self.read_set, *created_or_dropped}}
 
-    def list_tombstones(self, view: View) -> tuple[Tombstone, ...]:
+    def list_tombstones(self, view: ManifestView) -> tuple[Tombstone, ...]:
         """Return what hides each dropped table: its last version, and one more that this commit may make."""
         return tuple(Tombstone(TableKey(key), view.tables.version_of(key) + 1) for key in self.prepared.dropped)
 
@@ -97,7 +97,9 @@ class _StagedTable:
     is_new: bool = False
 
 
-def run_phases(section: CommitSection[Outcome], view: View, owned: Mapping[str, Table]) -> CommitResult[Outcome]:
+def run_phases(
+    section: CommitSection[Outcome], view: ManifestView, owned: Mapping[str, Table]
+) -> CommitResult[Outcome]:
     """Commit the tables and publish them. ``owned`` are the tables of the branch, which are at their pins."""
     attempt, outcome = section.attempt, section.prepared.outcome
     staged_tables = _stage_tables(section, view, owned)
@@ -133,9 +135,11 @@ def run_phases(section: CommitSection[Outcome], view: View, owned: Mapping[str, 
 # --------------------------------------------------------------------------------------------- before phase A
 
 
-def _stage_tables(section: CommitSection[Outcome], view: View, owned: Mapping[str, Table]) -> list[_StagedTable]:
+def _stage_tables(
+    section: CommitSection[Outcome], view: ManifestView, owned: Mapping[str, Table]
+) -> list[_StagedTable]:
     """Fork inherited tables and stage what is not staged on the current pin. Leave out changes that change nothing."""
-    manifest, pins = section.attempt.manifest, pins_of(view)
+    manifest, pins = section.attempt.manifest, list_pins(view)
     staged_tables: list[_StagedTable] = []
     for change in section.prepared.changes:
         pin = pins[change.table_key]
@@ -158,7 +162,7 @@ def _find_staged(section: CommitSection[Outcome], table_key: str, table: Table) 
     return staged if is_current else None
 
 
-def _build_sidecar(section: CommitSection[Outcome], view: View, staged_tables: list[_StagedTable]) -> Sidecar:
+def _build_sidecar(section: CommitSection[Outcome], view: ManifestView, staged_tables: list[_StagedTable]) -> Sidecar:
     attempt, options = section.attempt, section.attempt.options
     head = view.history.head()
     return Sidecar(
@@ -205,7 +209,7 @@ def _build_sidecar(section: CommitSection[Outcome], view: View, staged_tables: l
 def _commit_table(section: CommitSection[Outcome], staged_table: _StagedTable) -> TableVersion:
     section.held.check()
     table = tables.commit(staged_table.table, staged_table.staged, section.attempt.operation_id)
-    return entry_of(section.attempt.manifest, staged_table.pin, table)
+    return make_entry(section.attempt.manifest, staged_table.pin, table)
 
 
 def _confirm_merge(section: CommitSection[Outcome], sidecar: Sidecar, updates: list[TableVersion]) -> Sidecar:
@@ -225,7 +229,7 @@ def _confirm_merge(section: CommitSection[Outcome], sidecar: Sidecar, updates: l
 # --------------------------------------------------------------------------------------------- phase C
 
 
-def _publish(section: CommitSection[Outcome], view: View, updates: list[TableVersion]) -> Published:
+def _publish(section: CommitSection[Outcome], view: ManifestView, updates: list[TableVersion]) -> PublishResult:
     attempt, options, prepared = section.attempt, section.attempt.options, section.prepared
     schema = prepared.schema
     request = PublishRequest(
@@ -238,7 +242,7 @@ def _publish(section: CommitSection[Outcome], view: View, updates: list[TableVer
             options.txn,
         ),
         registrations=tuple(Registration(each.table_key, each.location) for each in prepared.created),
-        updates=(*updates, *(standing_entry(attempt.manifest, pin) for pin in prepared.adopted)),
+        updates=(*updates, *(make_pointer_entry(attempt.manifest, pin) for pin in prepared.adopted)),
         tombstones=section.list_tombstones(view),
         new_schema=None if schema is None else schema.schema_ir_hash,
         replaces_schema=None if schema is None else schema.replaces,
@@ -251,7 +255,7 @@ def _publish(section: CommitSection[Outcome], view: View, updates: list[TableVer
     return published
 
 
-def _publish_alone(section: CommitSection[Outcome], view: View) -> CommitResult[Outcome]:
+def _publish_alone(section: CommitSection[Outcome], view: ManifestView) -> CommitResult[Outcome]:
     """Publish without table commits. That is one atomic write and needs no sidecar."""
     attempt = section.attempt
     try:

@@ -15,15 +15,15 @@ from typing import Final
 from ulid import ULID
 
 from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound, RecoveryError
-from omnigraph.manifest.contract import project_root_files, schema_of
+from omnigraph.manifest.contract import load_schema_of, project_root_files
 from omnigraph.manifest.handle import Manifest, branch_names
-from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
+from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
 from omnigraph.manifest.rows import MAIN, Registration, TableVersion, Tombstone
-from omnigraph.manifest.snapshot import Pin, entry_of, standing_entry
-from omnigraph.manifest.state import View
+from omnigraph.manifest.snapshot import Pin, make_entry, make_pointer_entry
+from omnigraph.manifest.state import ManifestView
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
-from omnigraph.storage.locks import Held, branch_lock
-from omnigraph.storage.table import Committed, Table, open_table
+from omnigraph.storage.locks import HeldLock, branch_lock
+from omnigraph.storage.table import Table, TableCommit, open_table
 from omnigraph.write.commit import audit
 from omnigraph.write.commit.audit import Recovery, RecoveryKind, TableOutcome
 from omnigraph.write.commit.sidecars import (
@@ -66,14 +66,14 @@ def heal_branch(manifest: Manifest, branch: str) -> None:
             heal(manifest, held, branch)
 
 
-def heal(manifest: Manifest, held: Held, branch: str) -> None:
+def heal(manifest: Manifest, held: HeldLock, branch: str) -> None:
     """Finish every operation that was left on a branch, oldest first. The caller holds the branch's lock."""
     for sidecar in list_sidecars(manifest.objects):
         if (sidecar.branch or MAIN) == branch:
             _recover(manifest, held, branch, sidecar)
 
 
-def _recover(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar) -> None:
+def _recover(manifest: Manifest, held: HeldLock, branch: str, sidecar: Sidecar) -> None:
     """Roll one operation forward or back, and decide anew if somebody else moves its tables meanwhile."""
     if _is_orphan(manifest, branch, sidecar):
         head_id = _head_id_of(manifest.view(MAIN, with_lineage=True))
@@ -91,7 +91,7 @@ def _recover(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar) -> N
     )
 
 
-def _recover_once(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar) -> None:
+def _recover_once(manifest: Manifest, held: HeldLock, branch: str, sidecar: Sidecar) -> None:
     view = manifest.writable_view(branch)
     is_audited = audit.is_audited(manifest, sidecar.operation_id)
     landed = view.history.find(sidecar.commit_id) if sidecar.commit_id else None
@@ -128,12 +128,12 @@ def _is_orphan(manifest: Manifest, branch: str, sidecar: Sidecar) -> bool:
     if branch not in branch_names(manifest):
         return True
     made_on = sidecar.branch_incarnation
-    return made_on is not None and made_on != manifest.incarnation(branch)
+    return made_on is not None and made_on != manifest.read_incarnation(branch)
 
 
 def _finish(
     manifest: Manifest,
-    held: Held,
+    held: HeldLock,
     sidecar: Sidecar,
     kind: RecoveryKind | None,
     commit_id: str,
@@ -156,7 +156,7 @@ def _finish(
     delete_sidecar(manifest.objects, sidecar)
 
 
-def _head_id_of(view: View) -> str:
+def _head_id_of(view: ManifestView) -> str:
     head = view.history.head()
     return head.id if head else ""
 
@@ -164,7 +164,7 @@ def _head_id_of(view: View) -> str:
 # --------------------------------------------------------------------------------------------- roll forward
 
 
-def _can_roll_forward(manifest: Manifest, view: View, sidecar: Sidecar, heads: Sequence[TableHead]) -> bool:
+def _can_roll_forward(manifest: Manifest, view: ManifestView, sidecar: Sidecar, heads: Sequence[TableHead]) -> bool:
     """Whether every table commit of the operation was made, and head and schema are those that it was made on."""
     if sidecar.writer_kind in _MAINTAINERS and any(not is_maintenance(each.unpublished) for each in heads):
         return False
@@ -183,7 +183,7 @@ def _can_roll_forward(manifest: Manifest, view: View, sidecar: Sidecar, heads: S
     return all(each.unpublished and _is_own_commit(each.unpublished[0], sidecar) for each in heads)
 
 
-def _is_own_commit(commit: Committed, sidecar: Sidecar) -> bool:
+def _is_own_commit(commit: TableCommit, sidecar: Sidecar) -> bool:
     # The Restores of a roll-back carry the operation's id too.
     return commit.operation_id == sidecar.operation_id and commit.restored is None
 
@@ -196,15 +196,15 @@ def _open_created_table(manifest: Manifest, sidecar: Sidecar, registered: Sideca
         table = open_table(uri, registered.table_branch, registered.version, manifest.access)
     except (NotFound, HistoryGone):
         return None
-    (made,) = table.transactions(table.version - 1, table.version)
+    (made,) = table.read_commits(table.version - 1, table.version)
     return table if _is_own_commit(made, sidecar) else None
 
 
 def _roll_forward(
-    manifest: Manifest, held: Held, branch: str, sidecar: Sidecar, heads: Sequence[TableHead]
-) -> Published:
+    manifest: Manifest, held: HeldLock, branch: str, sidecar: Sidecar, heads: Sequence[TableHead]
+) -> PublishResult:
     """Publish what the writer would have published, on the head that it saw."""
-    updates = [entry_of(manifest, each.pin, each.head.at(_choose_version(sidecar, each))) for each in heads]
+    updates = [make_entry(manifest, each.pin, each.head.open_at(_choose_version(sidecar, each))) for each in heads]
     updates += _list_adopted_versions(manifest, branch, sidecar)
     updates += _list_created_versions(manifest, sidecar)
     new_schema = sidecar.schema_ir_hash if sidecar.replaces_schema is not None else None
@@ -240,7 +240,7 @@ def _choose_version(sidecar: Sidecar, table: TableHead) -> int:
 def _list_adopted_versions(manifest: Manifest, branch: str, sidecar: Sidecar) -> list[TableVersion]:
     locations = manifest.view(branch).tables.locations
     return [
-        standing_entry(manifest, Pin(each.table_key, locations[each.table_key], each.version, None, each.row_count))
+        make_pointer_entry(manifest, Pin(each.table_key, locations[each.table_key], each.version, None, each.row_count))
         for each in sidecar.adopted
     ]
 
@@ -250,21 +250,21 @@ def _list_created_versions(manifest: Manifest, sidecar: Sidecar) -> Iterator[Tab
         table = _open_created_table(manifest, sidecar, each)
         if table is None:
             raise ConflictError(f"'{each.table_key}' is not where operation {sidecar.operation_id} made it")
-        yield entry_of(manifest, Pin(each.table_key, each.table_path, table.version - 1, table.branch, 0), table)
+        yield make_entry(manifest, Pin(each.table_key, each.table_path, table.version - 1, table.branch, 0), table)
 
 
-def _project_schema_files(manifest: Manifest, held: Held, sidecar: Sidecar) -> None:
+def _project_schema_files(manifest: Manifest, held: HeldLock, sidecar: Sidecar) -> None:
     """Write a new schema to the files at the root, where release 0.8 reads it."""
     on_main = sidecar.branch in (None, MAIN)
     if on_main and sidecar.replaces_schema is not None and sidecar.schema_ir_hash == manifest.schema_hash():
         held.check()
-        project_root_files(manifest.objects, schema_of(manifest, sidecar.schema_ir_hash))
+        project_root_files(manifest.objects, load_schema_of(manifest, sidecar.schema_ir_hash))
 
 
 # --------------------------------------------------------------------------------------------- roll back
 
 
-def roll_back(manifest: Manifest, held: Held, branch: str, sidecar: Sidecar) -> Published | None:
+def roll_back(manifest: Manifest, held: HeldLock, branch: str, sidecar: Sidecar) -> PublishResult | None:
     """Restore the tables of an operation to their pins and publish that; None if no table had to be restored.
 
     Under a lease every table is restored, moved or not: a Restore refuses all work that was staged before it, so a
@@ -301,7 +301,7 @@ def _is_legacy_published(sidecar: Sidecar, heads: Sequence[TableHead]) -> bool:
 
 def _is_rolled_back(sidecar: Sidecar, table: TableHead) -> bool:
     """Whether the pin is our own Restore for this operation, so that only the audit row of its roll-back is missing."""
-    pinned = table.head.transactions(table.pin.version - 1, table.pin.version)
+    pinned = table.head.read_commits(table.pin.version - 1, table.pin.version)
     return any(each.restored is not None and each.operation_id == sidecar.operation_id for each in pinned)
 
 

@@ -19,8 +19,8 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.snapshot import Snapshot, open_pin, pins_of
-from omnigraph.manifest.state import View
+from omnigraph.manifest.snapshot import Snapshot, list_pins, open_pin
+from omnigraph.manifest.state import ManifestView
 from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.staging import StagedChange
 from omnigraph.write.commit.branch_setup import CatchUpOperation, find_newer_schema, publish_handoff
@@ -119,7 +119,7 @@ def _begin_attempt(
     manifest: Manifest, operation: WriteOperation[Outcome], options: CommitOptions
 ) -> CommitAttempt[Outcome]:
     """Mint the ids of the commit and remember which incarnation of the branch it is for."""
-    incarnation = manifest.incarnation(options.branch)
+    incarnation = manifest.read_incarnation(options.branch)
     if options.incarnation not in (None, incarnation):
         raise _make_recreated_error(options)
     return CommitAttempt(manifest, operation, options, str(ULID()), str(ULID()), incarnation)
@@ -139,7 +139,9 @@ def _hand_over_long_tables(
     if not inherited or options.if_commit is not None:
         return basis
     intent = CommitIntent(str(ULID()), options.schema_ir_hash, options.actor, HANDOFF_MESSAGE)
-    return basis.owning(publish_handoff(attempt.manifest, options.branch, inherited, intent, attempt.incarnation))
+    return basis.with_owned_tables(
+        publish_handoff(attempt.manifest, options.branch, inherited, intent, attempt.incarnation)
+    )
 
 
 def _stage_owned_tables(
@@ -191,7 +193,7 @@ def _commit_under_lock(section: CommitSection[Outcome], *, is_last_round: bool) 
     raise ConflictError("the tables of this write kept moving without being published", hint="retry")
 
 
-def _check_preconditions(section: CommitSection[Outcome], view: View) -> CommitResult[Outcome] | None:
+def _check_preconditions(section: CommitSection[Outcome], view: ManifestView) -> CommitResult[Outcome] | None:
     """Check the branch's incarnation and ``if_commit``. Return a result if ``txn`` is committed already."""
     options = section.attempt.options
     if _is_branch_recreated(section, view):
@@ -205,7 +207,7 @@ def _check_preconditions(section: CommitSection[Outcome], view: View) -> CommitR
     return None
 
 
-def _is_branch_recreated(section: CommitSection[Outcome], view: View) -> bool:
+def _is_branch_recreated(section: CommitSection[Outcome], view: ManifestView) -> bool:
     """Whether the branch was deleted and another one has its name now."""
     begun_on = section.basis.commit
     is_basis_unknown = begun_on is not None and view.history.find(begun_on.id) is None
@@ -224,9 +226,9 @@ def _check_if_commit(options: CommitOptions, head: str | None) -> None:
         raise PreconditionFailed(options.branch, options.if_commit, head)
 
 
-def _drop_stale_upkeep(section: CommitSection[Outcome], view: View) -> CommitSection[Outcome]:
+def _drop_stale_upkeep(section: CommitSection[Outcome], view: ManifestView) -> CommitSection[Outcome]:
     """Leave out upkeep of tables that moved since it was staged."""
-    pins = pins_of(view)
+    pins = list_pins(view)
     stale = [
         change
         for change in section.prepared.changes
@@ -238,7 +240,7 @@ def _drop_stale_upkeep(section: CommitSection[Outcome], view: View) -> CommitSec
     return replace(section, prepared=replace(section.prepared, changes=changes))
 
 
-def _has_read_set_moved(section: CommitSection[Outcome], view: View) -> bool:
+def _has_read_set_moved(section: CommitSection[Outcome], view: ManifestView) -> bool:
     """Whether a table of the read set shows other rows now. For a strict operation that is a conflict."""
     for table_key in section.read_set:
         before = section.basis.pins[table_key].version
@@ -251,13 +253,13 @@ def _has_read_set_moved(section: CommitSection[Outcome], view: View) -> bool:
     return False
 
 
-def _is_move_neutral(section: CommitSection[Outcome], view: View, table_key: str) -> bool:
+def _is_move_neutral(section: CommitSection[Outcome], view: ManifestView, table_key: str) -> bool:
     """Whether a table moved by compaction, index builds or a Restore only, and shows the same rows."""
-    before, now = section.basis.pins[table_key], pins_of(view).get(table_key)
+    before, now = section.basis.pins[table_key], list_pins(view).get(table_key)
     if now is None or now.branch != before.branch or now.version < before.version:
         return False
     try:
-        commits = open_pin(section.attempt.manifest, now).transactions(before.version, now.version)
+        commits = open_pin(section.attempt.manifest, now).read_commits(before.version, now.version)
     except HistoryGone:
         # Cleanup removed the versions in between.
         return False
@@ -271,14 +273,14 @@ def _prepare_again(section: CommitSection[Outcome]) -> CommitSection[Outcome]:
     return replace(section, basis=basis, prepared=attempt.operation.prepare(basis), staged={})
 
 
-def _read_owned_heads(section: CommitSection[Outcome], view: View) -> list[TableHead]:
+def _read_owned_heads(section: CommitSection[Outcome], view: ManifestView) -> list[TableHead]:
     """Read HEAD of each written table that the branch owns."""
-    manifest, pins = section.attempt.manifest, pins_of(view)
+    manifest, pins = section.attempt.manifest, list_pins(view)
     heads: list[TableHead] = []
     for table_key in section.written_tables:
         pin = pins[table_key]
         if (pin.branch or MAIN) == section.attempt.options.branch:
             is_open = section.basis.pins.get(table_key) == pin
-            head = (section.basis.table(table_key) if is_open else open_pin(manifest, pin)).newest()
+            head = (section.basis.table(table_key) if is_open else open_pin(manifest, pin)).refresh()
             heads.append(TableHead(pin, head, read_unpublished_commits(head, pin)))
     return heads

@@ -11,13 +11,13 @@ from typing import Final
 
 from omnigraph.errors import NotFound, RecoveryError
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
+from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
 from omnigraph.manifest.rows import TableVersion
-from omnigraph.manifest.snapshot import Pin, entry_of, pins_of
-from omnigraph.manifest.state import View
+from omnigraph.manifest.snapshot import Pin, list_pins, make_entry
+from omnigraph.manifest.state import ManifestView
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.locks import Held
-from omnigraph.storage.table import Committed, Table, open_table
+from omnigraph.storage.locks import HeldLock
+from omnigraph.storage.table import Table, TableCommit, open_table
 from omnigraph.write.commit.sidecars import SidecarPin
 
 RECOVERY_ACTOR: Final = "omnigraph:recovery"
@@ -31,12 +31,12 @@ class TableHead:
 
     pin: Pin
     head: Table
-    unpublished: tuple[Committed, ...]
+    unpublished: tuple[TableCommit, ...]
 
 
-def read_table_heads(manifest: Manifest, view: View, sidecar_pins: Iterable[SidecarPin]) -> list[TableHead]:
+def read_table_heads(manifest: Manifest, view: ManifestView, sidecar_pins: Iterable[SidecarPin]) -> list[TableHead]:
     """Read HEAD of each table of an operation. A fork that was never made has not moved and is left out."""
-    pins = pins_of(view)
+    pins = list_pins(view)
     heads: list[TableHead] = []
     for each in sidecar_pins:
         pin = pins.get(each.table_key)
@@ -50,7 +50,7 @@ def read_table_heads(manifest: Manifest, view: View, sidecar_pins: Iterable[Side
     return heads
 
 
-def read_unpublished_commits(head: Table, pin: Pin) -> tuple[Committed, ...]:
+def read_unpublished_commits(head: Table, pin: Pin) -> tuple[TableCommit, ...]:
     """Read the commits after the pin. HEAD below the pin means that files were lost: raise, and keep everything."""
     if head.version < pin.version:
         raise RecoveryError(
@@ -58,10 +58,10 @@ def read_unpublished_commits(head: Table, pin: Pin) -> tuple[Committed, ...]:
             hint="a file was lost or the folder was replaced; restore it from a copy",
             details={"table_key": pin.table_key, "head": head.version, "pin": pin.version},
         )
-    return tuple(head.transactions(pin.version, head.version))
+    return tuple(head.read_commits(pin.version, head.version))
 
 
-def has_same_rows(commits: Sequence[Committed], pin_version: int) -> bool:
+def has_same_rows(commits: Sequence[TableCommit], pin_version: int) -> bool:
     """Whether a table shows the rows of the pin after these commits: maintenance only, or restored to the pin."""
     for position in range(len(commits) - 1, -1, -1):
         restored = commits[position].restored
@@ -73,27 +73,27 @@ def has_same_rows(commits: Sequence[Committed], pin_version: int) -> bool:
     return is_maintenance(commits)
 
 
-def is_maintenance(commits: Iterable[Committed]) -> bool:
+def is_maintenance(commits: Iterable[TableCommit]) -> bool:
     """Whether none of the commits changes a row."""
     return all(one.operation in MAINTENANCE for one in commits)
 
 
-def restore_table(manifest: Manifest, held: Held, table: TableHead, operation_id: str) -> TableVersion:
+def restore_table(manifest: Manifest, held: HeldLock, table: TableHead, operation_id: str) -> TableVersion:
     """Restore a table to its pin; return its new version, not published yet."""
     held.check()
     staged = tables.restore(table.head, table.pin.version)
-    return entry_of(manifest, table.pin, tables.commit(table.head, staged, operation_id))
+    return make_entry(manifest, table.pin, tables.commit(table.head, staged, operation_id))
 
 
 def publish_restored(
     manifest: Manifest,
-    held: Held,
+    held: HeldLock,
     branch: str,
     heads: Sequence[TableHead],
     restored: Sequence[TableVersion],
     commit_id: str,
     instead_of: str | None = None,
-) -> Published:
+) -> PublishResult:
     """Publish restored tables, if all tables are still at their pins and commit ``instead_of`` was not published."""
     request = PublishRequest(
         CommitIntent(commit_id, manifest.schema_hash(), RECOVERY_ACTOR),
