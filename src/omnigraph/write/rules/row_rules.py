@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from omnigraph.language.schema import EdgeType, NodeType, PatternRule, Property, RangeRule
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, Scalar, ValueType
 from omnigraph.storage.arrow_schema import arrow_field
-from omnigraph.storage.columns import Rows, Values, make_nulls, column_of, compute, join_texts, find_true
+from omnigraph.storage.columns import Rows, Values, column_of, compute, find_true, join_texts, make_nulls
 from omnigraph.storage.keys import to_canonical_text, to_key_text
 from omnigraph.write.rules.rule_texts import (
     FINITE,
