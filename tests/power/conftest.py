@@ -6,17 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash import LARGE
-from tests.power.recorder import compile_recorder, find_obstacle
+from tests.crash import LARGE, run
+from tests.power.recorder import compile_recorder, find_obstacle, probe_recorder
 
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled recorder. The long run insists on it."""
-    obstacle = find_obstacle()
+    """The compiled recorder. Without it the tests are skipped; the long run insists on it."""
+    _insist(find_obstacle())
+    folder = tmp_path_factory.mktemp("recorder")
+    made = compile_recorder(folder)
+    _insist(run(probe_recorder, made, folder))
+    return made
+
+
+def _insist(obstacle: str | None) -> None:
     if obstacle is not None:
-        reason = f"POWER CUTS ARE NOT TESTED: {obstacle}"
-        if LARGE:
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return compile_recorder(tmp_path_factory.mktemp("recorder"))
+        stop = pytest.fail if LARGE else pytest.skip
+        stop(f"POWER CUTS ARE NOT TESTED: {obstacle}")

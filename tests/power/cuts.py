@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from tests.crash import ChildDied, record, run
-from tests.power.disks import Change, Disk, DiskFolder, Replay, read_disk, replay
+from tests.power.disks import Disk, DiskFolder, Replay, read_disk, replay
 from tests.power.observing import Observation, Promises, Violation, find_violations, observe
 from tests.power.recorder import Event, Kind, read_record
 from tests.power.workloads import WORKLOADS, Durability, Place, Stage, die, run_stage, run_unrecorded
@@ -163,17 +163,17 @@ def telling_cuts(recording: Recording) -> Iterator[Cut]:
         if moment.is_before_publish:
             last["before"] = [moment.cut(state.all_lost()), moment.cut(state.all_there())]
         if _is_publish(moment.event):
-            version = _newest(state.changes())
-            last["after"] = [moment.cut(state.names_only()), moment.cut(state.only(version))]
+            last["after"] = [moment.cut(state.names_only()), *map(moment.cut, _only_newest(state))]
         if moment.is_acknowledgement:
             last["acknowledged"] = [moment.cut(state.all_lost()), moment.cut(state.names_only())]
     for cuts in last.values():
         yield from cuts
 
 
-def _newest(changes: Iterable[Change]) -> Change:
-    """Choose the newest version of a manifest: Lance counts its file names down."""
-    return min((change for change in changes if _VERSION.search(change.path)), key=lambda change: change.path)
+def _only_newest(state: Replay) -> list[Disk]:
+    """Keep the newest version of a manifest and nothing else: Lance counts its file names down."""
+    versions = [change for change in state.changes() if _VERSION.search(change.path)]
+    return [state.only(min(versions, key=lambda change: change.path))] if versions else []
 
 
 def sampled_cuts(recording: Recording, count: int, seed: int) -> Generator[Cut]:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final, TypeVar, cast
 
 import omnigraph
-from omnigraph.errors import NotFound, OmniGraphError
+from omnigraph.errors import AlreadyExists, NotFound, OmniGraphError
 from omnigraph.graph import Graph
 from tests.power.recorder import Event, Kind
 from tests.power.workloads import MAIN, SCHEMA, Row, Rows, port, read_rows, rows
@@ -38,6 +38,8 @@ class Observation:
     opened: Failed | None = None
     was_missing: bool = False
     """There was no finished graph, and it was made again."""
+    listed: Failed | None = None
+    """Why the branches could not be listed; main was looked at."""
     heads: dict[str, list[Row] | Failed] = field(default_factory=dict[str, "list[Row] | Failed"])
     commits: dict[str, list[Row] | Failed] = field(default_factory=dict[str, "list[Row] | Failed"])
     writes: dict[str, list[Row] | Failed] = field(default_factory=dict[str, "list[Row] | Failed"])
@@ -45,7 +47,14 @@ class Observation:
 
     def failures(self) -> list[Failed]:
         """List everything that raised."""
-        seen = (self.opened, *self.heads.values(), *self.commits.values(), *self.writes.values(), self.findings)
+        seen = (
+            self.opened,
+            self.listed,
+            *self.heads.values(),
+            *self.commits.values(),
+            *self.writes.values(),
+            self.findings,
+        )
         return [value for value in seen if isinstance(value, Failed)]
 
 
@@ -58,10 +67,9 @@ def observe(uri: str, commits: list[str]) -> Observation:
         return seen
     branches = _attempt(lambda: [branch.name for branch in graph.branches()])
     if isinstance(branches, Failed):
-        seen.heads[MAIN] = branches
-        branches = [MAIN]
+        seen.listed, branches = branches, [MAIN]
     for name in branches:
-        seen.heads.setdefault(name, _attempt(lambda name=name: read_rows(graph, name)))
+        seen.heads[name] = _attempt(lambda name=name: read_rows(graph, name))
     for commit in commits:
         seen.commits[commit] = _attempt(lambda commit=commit: read_rows(graph, MAIN, commit))
     for name in branches:
@@ -73,9 +81,13 @@ def observe(uri: str, commits: list[str]) -> Observation:
 def _open(uri: str, seen: Observation) -> Graph:
     try:
         return omnigraph.open(uri)
-    except NotFound:
+    except NotFound as missing:
+        try:
+            graph = omnigraph.init(uri, SCHEMA)
+        except AlreadyExists:
+            raise missing from None
         seen.was_missing = True
-        return omnigraph.init(uri, SCHEMA)
+        return graph
 
 
 def _write(graph: Graph, branch: str) -> list[Row]:
@@ -136,6 +148,7 @@ class Damage(StrEnum):
     """How a promise is broken."""
 
     CANNOT_OPEN = "cannot be opened"
+    CANNOT_LIST = "the branches cannot be listed"
     UNREADABLE = "a branch is unreadable"
     LOST = "an acknowledged commit is lost"
     BROKEN = "an acknowledged commit is unreadable"
@@ -158,8 +171,11 @@ def find_violations(promises: Promises, seen: Observation) -> list[Violation]:
     found = [Violation(Damage.FOREIGN, failed.error) for failed in seen.failures() if not failed.is_ours]
     if seen.opened is not None:
         return [Violation(Damage.CANNOT_OPEN, seen.opened.error), *found]
+    if seen.listed is not None:
+        found.append(Violation(Damage.CANNOT_LIST, seen.listed.error))
     for name, promise in promises.branches.items():
-        found += _judge_branch(name, promise, seen)
+        if seen.listed is None or name in seen.heads:
+            found += _judge_branch(name, promise, seen)
     for commit, expected in promises.commits.items():
         found += _judge_commit(commit, expected, seen.commits.get(commit))
     for name, after in seen.writes.items():
@@ -192,7 +208,7 @@ def _judge_branch(name: str, promise: BranchPromise, seen: Observation) -> list[
 
 def _judge_commit(commit: str, expected: Rows, shown: list[Row] | Failed | None) -> list[Violation]:
     if isinstance(shown, Failed):
-        damage = Damage.LOST if shown.error.startswith(NotFound.__name__) else Damage.BROKEN
+        damage = Damage.LOST if shown.error.startswith("NotFound: no commit") else Damage.BROKEN
         return [Violation(damage, f"{commit}: {shown.error}")]
     if shown is None or frozenset(shown) != expected or len(shown) != len(expected):
         return [Violation(Damage.WRONG, f"commit {commit}")]

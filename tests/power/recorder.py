@@ -1,6 +1,6 @@
 """Records every change that a process makes to the files under a folder: ``recorder.c`` compiled, loaded, and read.
 
-The process that writes calls ``start_recording`` before anything else and then works as always. Several processes may
+The process that writes makes a ``Recorder`` before anything else and then works as always. Several processes may
 append to one record, one after the other. The record is read by the parent.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import shutil
 import struct
 import subprocess
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 _SOURCE: Final = Path(__file__).with_name("recorder.c")
+_MACHINES: Final = ("x86_64", "aarch64")
 _HEADER: Final = struct.Struct("<IIQQQ")
 
 
@@ -77,6 +79,8 @@ def find_obstacle() -> str | None:
     """Return why nothing can be recorded here, or None."""
     if sys.platform != "linux":
         return f"power cuts are recorded by seccomp, and this is {sys.platform}"
+    if platform.machine() not in _MACHINES:
+        return f"the recorder knows {' and '.join(_MACHINES)}, and this is {platform.machine()}"
     if shutil.which("cc") is None:
         return "power cuts are recorded by a small C library, and there is no C compiler (cc)"
     return None
@@ -104,6 +108,15 @@ class Recorder:
         """Put a remark into the record, after everything that this thread has done."""
         encoded = text.encode()
         self._library.recorder_mark(encoded, len(encoded))
+
+
+def probe_recorder(library: Path, folder: Path) -> str | None:
+    """Return why this process cannot be recorded, or None. Call it in a child process."""
+    try:
+        Recorder(library, folder, folder / "probe")
+    except OSError as error:
+        return f"seccomp is not allowed here: {error}"
+    return None
 
 
 def read_record(record: Path) -> list[Event]:
