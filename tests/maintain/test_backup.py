@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "operate.md"
 COPIES = 2
 
 
-def write_until_told(end: Pipe, uri: str) -> None:
+def write_until_stopped(end: Pipe, uri: str) -> None:
     """Ports, branches and tags come, and tables are optimized, until somebody says that it is enough."""
     try:
         graph, number = omnigraph.open(uri), 0
@@ -58,7 +58,7 @@ def test_a_copy_that_is_made_beside_a_writer_is_whole(tmp_path: Path) -> None:
     add(graph, "second", "dev")
     graph.create_branch("child", "dev")
     ours, theirs = pipe()
-    writer = start(write_until_told, theirs, graph.uri)
+    writer = start(write_until_stopped, theirs, graph.uri)
     answer(ours)
     copies = [tmp_path / f"copy{number}.og" for number in range(COPIES)]
     for copy in copies:

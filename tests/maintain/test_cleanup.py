@@ -211,7 +211,7 @@ def test_forks_of_dead_writers_and_dead_branches(ports: Graph) -> None:
         fork_table(manifest, held, "dev", near)
     forked = ports.snapshot().table("Port")
     ports.delete_branch("gone")
-    tables.create_branch(forked, "gone")
+    tables.create_table_branch(forked, "gone")
     before = shown(ports, "dev"), shown(ports)
     assert counts(ports.cleanup(keep=100))[ReclaimKind.FORKS] == 2
     assert counts(ports.cleanup(keep=100, confirm=True))[ReclaimKind.FORKS] == 2

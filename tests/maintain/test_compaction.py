@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
 
-class Travelling:
+class PicklingExecutor:
     """Runs tasks here, on copies such as another process would get."""
 
     parallelism = 2
@@ -40,7 +40,7 @@ def in_fragments(folder: Path, count: int) -> Table:
     return graph.snapshot().table("Port")
 
 
-@pytest.mark.parametrize("runner", [LOCAL, Travelling()])
+@pytest.mark.parametrize("runner", [LOCAL, PicklingExecutor()])
 def test_small_fragments_become_large_ones(tmp_path: Path, runner: Executor) -> None:
     table = in_fragments(tmp_path / "ports.og", 6)
     # Pieces of three: more than one for a runner to run.

@@ -91,14 +91,14 @@ def test_another_way_to_the_same_folder_is_no_move(tmp_path: Path) -> None:
     assert again.verify().findings == ()
 
 
-def take_over_at(uri: str) -> None:
+def repair_at(uri: str) -> None:
     omnigraph.open(uri).repair(confirm=True)
 
 
 def test_a_repair_that_died_is_repeated(tmp_path: Path) -> None:
     before = everything(with_branches(tmp_path / "a.og"))
     place = str(shutil.move(tmp_path / "a.og", tmp_path / "b.og"))
-    kill_at(take_over_at, (place,), 3, "after")
+    kill_at(repair_at, (place,), 3, "after")
     graph = omnigraph.open(place)
     assert graph.verify().findings
     graph.repair(confirm=True)

@@ -56,13 +56,13 @@ def is_optimized(graph: Graph) -> None:
     assert all(index.rows == 4 for index in graph.snapshot().table("Port").list_indexes().values())
 
 
-def leave_leftovers(graph: Graph) -> None:
+def leave_orphans(graph: Graph) -> None:
     """A fork of a branch that is gone, one that nobody published, and staged rows."""
     manifest, table = graph._manifest, graph.snapshot().table("Port")
     graph.create_branch("dev")
     with branch_lock(manifest.location, "dev") as held:
         fork_table(manifest, held, "dev", graph.snapshot().pins["edge:Near"])
-    tables.create_branch(table, "gone")
+    tables.create_table_branch(table, "gone")
     tables.write_rows(table, table.scan().read_all())
 
 
@@ -97,7 +97,7 @@ def is_repaired(graph: Graph) -> None:
 
 UPKEEP = {
     "optimize": Upkeep(leave_as_it_is, optimize_at, is_optimized),
-    "cleanup": Upkeep(leave_leftovers, cleanup_at, is_clean),
+    "cleanup": Upkeep(leave_orphans, cleanup_at, is_clean),
     "repair": Upkeep(leave_drift, repair_at, is_repaired),
 }
 

@@ -259,7 +259,7 @@ def live(newborn: Path, story: Sequence[Step]) -> None:
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
 
-def told(seed: int, length: int) -> list[Step]:
+def random_story(seed: int, length: int) -> list[Step]:
     """A life in which much happens: Hypothesis begins with the simplest, and a few examples of that say little."""
     chance = random.Random(seed)  # noqa: S311  no secret
 
@@ -290,13 +290,13 @@ def told(seed: int, length: int) -> list[Step]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_life_is_that_of_the_model(newborn: Path, seed: int) -> None:
-    live(newborn, told(seed, 22))
+    live(newborn, random_story(seed, 22))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 500 if LARGE else 110))
 def test_other_lives_are_too(newborn: Path, seed: int) -> None:
-    live(newborn, told(seed, 40))
+    live(newborn, random_story(seed, 40))
 
 
 @pytest.mark.slow

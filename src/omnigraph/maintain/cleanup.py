@@ -171,7 +171,7 @@ class _CleanupRun:
                     continue
             elif self.confirm:
                 self.refs.check()
-                tables.delete_branch(root, name)
+                tables.delete_table_branch(root, name)
             yield Reclaimed(ReclaimKind.FORKS, 1, size)
 
     def _reclaim_fork_of_live_branch(self, table_key: str, root: Table, name: str) -> bool:
@@ -183,7 +183,7 @@ class _CleanupRun:
             if self.confirm:
                 held.check()
                 self.refs.check()
-                tables.delete_branch(root, name)
+                tables.delete_table_branch(root, name)
             return True
 
     # ----------------------------------------------------------------------------------------- dropped tables

@@ -210,7 +210,7 @@ def _find_foreign_change(snapshot: Snapshot, table_key: str) -> str | None:
 def stage_compaction(table: Table, executor: Executor, target_rows: int | None = None) -> StagedChange | None:
     """Stage the compaction of a table; None if there is nothing to gain."""
     tasks = plan_worthwhile_tasks(table, target_rows)
-    return table_upkeep.stage_compaction(table, executor.run(partial(table_upkeep.run_compaction, table), tasks))
+    return table_upkeep.stage_rewrites(table, executor.run(partial(table_upkeep.run_compaction, table), tasks))
 
 
 def plan_worthwhile_tasks(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:

@@ -105,7 +105,7 @@ def _plain(value: object) -> object:
     return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
 
-def spelled(row: Row) -> str:
+def row_text(row: Row) -> str:
     """A row as a text that is the same for equal ones: NaN equals NaN here."""
     return repr(sorted(row.items()))
 
@@ -142,7 +142,7 @@ class History:
     def fork(self, branch: str | None) -> None:
         name = f"b{len(self.heads)}"
         head = self.heads[branch]
-        self._add(State(tables.create_branch(head.table, name), head.rows))
+        self._add(State(tables.create_table_branch(head.table, name), head.rows))
 
     def _add(self, state: State) -> None:
         self.states.append(state)
@@ -204,17 +204,17 @@ def change(history: History, chance: Random) -> None:
 # --------------------------------------------------------------------------------------------- comparing
 
 
-def expected(before: Rows, after: Rows) -> dict[str, tuple[Op, str, str]]:
+def expected_changes(before: Rows, after: Rows) -> dict[str, tuple[Op, str, str]]:
     """What a diff must say: by id what became of the row, what it was and what it is."""
     found: dict[str, tuple[Op, str, str]] = {}
     for id_ in {*before, *after}:
-        old, new = (spelled(rows[id_]) if id_ in rows else "" for rows in (before, after))
+        old, new = (row_text(rows[id_]) if id_ in rows else "" for rows in (before, after))
         if old != new:
             found[id_] = (Op.INSERTED if not old else Op.DELETED if not new else Op.UPDATED, old, new)
     return found
 
 
-def told(parts: list[ChangedRows]) -> dict[str, tuple[Op, str, str]]:
+def summarize_changes(parts: list[ChangedRows]) -> dict[str, tuple[Op, str, str]]:
     """What a diff says."""
     found: dict[str, tuple[Op, str, str]] = {}
     for part in parts:
@@ -222,12 +222,12 @@ def told(parts: list[ChangedRows]) -> dict[str, tuple[Op, str, str]]:
         for at, (id_, _) in enumerate(before or after):
             assert id_ not in found, f"{id_} is told twice"
             assert not (before and after) or before[at][0] == after[at][0], "the images are not aligned"
-            old, new = (spelled(image[at][1]) if image else "" for image in (before, after))
+            old, new = (row_text(image[at][1]) if image else "" for image in (before, after))
             found[id_] = (part.op, old, new)
     return found
 
 
-def changed_parts(
+def read_parts(
     before: Snapshot, after: Snapshot, table_key: str = KEY, columns: Sequence[str] | None = None
 ) -> list[ChangedRows]:
     """All changes of one table."""
@@ -235,5 +235,5 @@ def changed_parts(
 
 
 def compare(history: History, before: State, after: State) -> None:
-    parts = changed_parts(history.snapshot(before), history.snapshot(after))
-    assert told(parts) == expected(before.rows, after.rows)
+    parts = read_parts(history.snapshot(before), history.snapshot(after))
+    assert summarize_changes(parts) == expected_changes(before.rows, after.rows)

@@ -24,7 +24,7 @@ CHANGED = 10
 def large(uri: str, size: int, access: Access | None = None) -> Table:
     """One fragment of that many rows, of which some were deleted already, few enough for every size."""
     ids = [f"p{number}" for number in range(size)]
-    table = tables.create(uri, pa.table({"id": ids, "text": ids}), "test", access)
+    table = tables.create_table(uri, pa.table({"id": ids, "text": ids}), "test", access)
     return put(table, tables.delete_at(table, np.array([1, 2, size - 1], np.uint64)))
 
 
@@ -53,7 +53,7 @@ def looked_at(before: Table, after: Table) -> int:
 def test_on_main_on_a_fork_and_after_a_compaction(tmp_path: Path, size: int) -> None:
     table = large(str(tmp_path / "people"), size)
     assert looked_at(table, changed(table)) == 2 * CHANGED
-    fork = tables.create_branch(table, "review")
+    fork = tables.create_table_branch(table, "review")
     edited = changed(fork)
     for before, after in ((table, edited), (fork, edited), (edited, table)):
         assert looked_at(before, after) == 2 * CHANGED

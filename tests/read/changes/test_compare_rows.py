@@ -38,12 +38,12 @@ from tests.read.changes.table_histories import (
     State,
     as_table,
     change,
-    changed_parts,
     compare,
-    expected,
+    expected_changes,
+    read_parts,
     replace,
     some_row,
-    told,
+    summarize_changes,
     write,
 )
 from tests.storage.tables import put, upsert
@@ -147,7 +147,7 @@ def filled(history: History, *ids: str) -> dict[str, Row]:
 
 
 def changes(history: History, before: State, after: State) -> list[ChangedRows]:
-    return changed_parts(history.snapshot(before), history.snapshot(after))
+    return read_parts(history.snapshot(before), history.snapshot(after))
 
 
 def ids_of(part: ChangedRows) -> list[str]:
@@ -271,11 +271,11 @@ def test_a_column_that_a_table_lacks_counts_as_null(history: History, tmp_path: 
     nothing: Row = dict.fromkeys(POOLS)
     rows: dict[str, Row] = {"a": nothing, "b": {**nothing, "count": 1}}
     whole = as_table(history.graph, rows)
-    older = tables.create(str(tmp_path / "older.lance"), whole.drop_columns(["count", "picture"]), "test")
-    empty = tables.create(str(tmp_path / "newer.lance"), whole.slice(0, 0), "test")
+    older = tables.create_table(str(tmp_path / "older.lance"), whole.drop_columns(["count", "picture"]), "test")
+    empty = tables.create_table(str(tmp_path / "newer.lance"), whole.slice(0, 0), "test")
     newer = put(empty, tables.append(empty, whole))
     parts = changes(history, State(older, {}), State(newer, {}))
-    assert told(parts) == expected({"b": nothing}, {"b": rows["b"]})
+    assert summarize_changes(parts) == expected_changes({"b": nothing}, {"b": rows["b"]})
     (part,) = parts
     assert part.before is not None
     assert part.before.schema == arrow_schema(history.graph.schema.catalog.nodes["Thing"])
@@ -287,9 +287,9 @@ def test_a_type_that_one_side_has_not(history: History) -> None:
     without = dataclasses.replace(full, pins={})
     for before, after, op in ((without, full, Op.INSERTED), (full, without, Op.DELETED)):
         assert find_changed_tables(before, after) == (KEY,)
-        (part,) = changed_parts(before, after)
+        (part,) = read_parts(before, after)
         assert (part.op, part.num_rows) == (op, len(rows))
-        (part,) = changed_parts(before, after, KEY, ["id", "count"])
+        (part,) = read_parts(before, after, KEY, ["id", "count"])
         assert part.rows.schema.names == ["id", "count"]
 
 
@@ -308,9 +308,9 @@ def test_tables_that_did_not_change_are_not_opened(tmp_path: Path) -> None:
     graph.mutate('query q() { insert B { name: "b" } }')
     after = graph.snapshot()
     assert find_changed_tables(before, after) == ("node:B",)
-    assert changed_parts(before, after, "node:A") == []
+    assert read_parts(before, after, "node:A") == []
     assert [*before._opened, *after._opened] == []
-    assert len(changed_parts(before, after, "node:B")) == 1
+    assert len(read_parts(before, after, "node:B")) == 1
 
 
 def test_what_is_read_follows_what_changed(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_what_is_read_follows_what_changed(tmp_path: Path) -> None:
     ids = [f"p{number:06}" for number in range(count)]
     uri = str(tmp_path / "people.lance")
     everybody = pa.table({"id": ids, "name": ids, "text": texts})
-    first = tables.create(uri, everybody.slice(0, step), "test")
+    first = tables.create_table(uri, everybody.slice(0, step), "test")
     for start in range(step, count, step):
         first = put(first, tables.append(first, everybody.slice(start, step)))
     new = pa.table({"id": ids[::step], "name": ids[::step], "text": ["new"] * 10})
@@ -334,7 +334,7 @@ def test_what_is_read_follows_what_changed(tmp_path: Path) -> None:
         old, new = (open_table(uri, None, version, access) for version in versions)
         before, after = (graph.snapshot().with_tables({"node:P": table}) for table in (old, new))
         old.storage_calls()
-        changed = sum(part.num_rows for part in changed_parts(before, after, "node:P"))
+        changed = sum(part.num_rows for part in read_parts(before, after, "node:P"))
         return changed, old.storage_calls().read_bytes
 
     whole = open_table(uri, None, first.version)

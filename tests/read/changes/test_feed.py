@@ -35,7 +35,7 @@ def graph(tmp_path: Path) -> Graph:
     return omnigraph.init(tmp_path / "graph.og", SCHEMA)
 
 
-def tell(graph: Graph) -> None:
+def make_history(graph: Graph) -> None:
     """A story with every kind of write on main, and on a branch that begins in the middle of it."""
     Load("append", {"Person": {"p": 1, "q": None, "r": 3}, "City": {"p": 0}}, (("p", "q"),)).run(graph, "main")
     Mutate((Insert("Person", "s", 4), Link("s", "p"), Resize("Person", 2, 9))).run(graph, "main")
@@ -63,7 +63,7 @@ def history(graph: Graph, branch: str = "main") -> list[str]:
 
 @pytest.mark.parametrize("branch", ["main", "dev"])
 def test_from_the_beginning_it_gives_every_commit_as_it_was_and_then_the_head(graph: Graph, branch: str) -> None:
-    tell(graph)
+    make_history(graph)
     replica = Replica()
     for block in graph.changes("beginning", branch=branch):
         replica.apply(block)
@@ -96,7 +96,7 @@ def test_a_block_has_exact_images_in_a_fixed_order(graph: Graph) -> None:
 
 
 def test_what_a_merge_brought_is_the_block_of_the_merge(graph: Graph) -> None:
-    tell(graph)
+    make_history(graph)
     before = history(graph)
     graph.merge("dev", into="main")
     cursor = graph.changes(f"after:{before[-1]}").cursor
@@ -130,7 +130,7 @@ def test_the_manifest_may_be_compacted_in_between(graph: Graph, monkeypatch: pyt
 
 
 def test_only_some_types_are_followed(graph: Graph) -> None:
-    tell(graph)
+    make_history(graph)
     replica = Replica().take(graph.changes("beginning", types=["City", "node:Firm"], branch="dev"))
     assert replica.commits == history(graph, "dev")
     assert {key[1] for key in replica.entities} == {"City", "Firm"}
@@ -144,7 +144,7 @@ def test_only_some_types_are_followed(graph: Graph) -> None:
 
 
 def test_reading_writes_nothing(graph: Graph) -> None:
-    tell(graph)
+    make_history(graph)
     before = traces(Path(graph.uri))
     reader = omnigraph.open(graph.uri, "ro")
     Replica().take(reader.changes("beginning"))
@@ -205,7 +205,7 @@ def test_a_start_that_makes_no_sense_says_why(graph: Graph) -> None:
 
 
 def test_a_cursor_moves_only_past_whole_blocks(graph: Graph) -> None:
-    tell(graph)
+    make_history(graph)
     found = graph.changes("beginning")
     *_, stopped = islice(found, 3)
     assert found.cursor == graph.changes(f"after:{history(graph)[1]}").cursor
@@ -218,7 +218,7 @@ def test_a_cursor_moves_only_past_whole_blocks(graph: Graph) -> None:
 
 
 def test_a_cursor_before_everything_is_one_too(graph: Graph) -> None:
-    tell(graph)
+    make_history(graph)
     assert commits_of(iter(graph.changes(cursor=graph.changes("beginning").cursor))) == history(graph)
 
 
@@ -269,7 +269,7 @@ def forget_version(graph: Graph, table_key: str, at: str) -> None:
 
 
 def test_after_a_gap_a_baseline_is_the_way_on(graph: Graph) -> None:
-    tell(graph)
+    make_history(graph)
     genesis, _, second, third, fourth, *_ = history(graph)
     cursor = graph.changes(f"after:{genesis}").cursor
     forget_version(graph, "node:Person", third)
@@ -294,7 +294,7 @@ def test_after_a_gap_a_baseline_is_the_way_on(graph: Graph) -> None:
 
 
 def test_after_a_cleanup_a_follower_is_told_or_goes_on(graph: Graph) -> None:
-    tell(graph)
+    make_history(graph)
     made = history(graph)
     graph.create_tag("kept", made[2])
     cursors = [graph.changes(f"after:{commit}").cursor for commit in made]
@@ -319,7 +319,7 @@ def test_after_a_cleanup_a_follower_is_told_or_goes_on(graph: Graph) -> None:
 
 
 def test_files_that_go_while_a_block_is_read_are_a_gap_too(graph: Graph) -> None:
-    tell(graph)
+    make_history(graph)
     first = history(graph)[1]
     (block,) = islice(omnigraph.open(graph.uri, "ro").changes(f"after:{history(graph)[0]}"), 1)
     assert block.commit.id == first
@@ -342,7 +342,7 @@ def test_a_graph_that_was_put_back_to_an_older_state_is_a_gap(graph: Graph, tmp_
 
 @pytest.mark.parametrize("branch", ["main", "dev"])
 def test_a_baseline_is_all_that_is_there_and_the_feed_goes_on_from_it(graph: Graph, branch: str) -> None:
-    tell(graph)
+    make_history(graph)
     for at in (None, *history(graph, branch)):
         base = graph.baseline(at, branch=branch)
         replica = Replica()

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReceivedRequest:
     """One request as it came."""
 
     path: str
@@ -45,7 +45,7 @@ def vectors(of: Sequence[Sequence[object]], order: Sequence[int] | None = None) 
     return Answer(body=json.dumps({"data": [{"index": at, "embedding": of[at]} for at in places]}).encode())
 
 
-Respond = Callable[[Asked, int], Answer]
+Respond = Callable[[ReceivedRequest, int], Answer]
 """From a request and how many came before it to its answer."""
 
 
@@ -53,13 +53,13 @@ class EmbeddingServer:
     """Where it listens, and what it was asked."""
 
     def __init__(self, respond: Respond) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[ReceivedRequest] = []
         self.respond = respond
         self.url = ""
 
 
 @contextmanager
-def serving(respond: Respond) -> Generator[EmbeddingServer]:
+def serve_embeddings(respond: Respond) -> Generator[EmbeddingServer]:
     """A server for the time of a block."""
     server = EmbeddingServer(respond)
     http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server))
@@ -80,7 +80,7 @@ def _handler(server: EmbeddingServer) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             length = int(self.headers["Content-Length"])
             body = cast("dict[str, object]", json.loads(self.rfile.read(length)))
-            asked = Asked(self.path, self.headers["Authorization"], body)
+            asked = ReceivedRequest(self.path, self.headers["Authorization"], body)
             server.asked.append(asked)
             self._send(server.respond(asked, len(server.asked) - 1))
 

@@ -74,7 +74,7 @@ class SearchContext:
         return value
 
 
-def searching(
+def make_search_context(
     graph: Graph,
     parameters: Mapping[str, ConstantValue] | None = None,
     embed: EmbeddingSettings | None = None,
@@ -84,11 +84,11 @@ def searching(
     return SearchContext(search, EvaluationContext(parameters or {}, 0, search))
 
 
-def whole(graph: Graph) -> FullTable:
+def full_table(graph: Graph) -> FullTable:
     return open_full_table(graph.snapshot(), DOC, graph.schema.catalog.nodes["Doc"], Cache(2**24))
 
 
-def seen(graph: Graph, ids: Sequence[str]) -> PartialTable:
+def partial_table(graph: Graph, ids: Sequence[str]) -> PartialTable:
     """Some documents, numbered in this order."""
     rows = PartialTable(graph.snapshot().table(DOC), graph.schema.catalog.nodes["Doc"])
     rows.intern(pa.table({"id": pa.array(ids, pa.string())}))

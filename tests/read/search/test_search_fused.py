@@ -24,13 +24,13 @@ from tests.read.search.searched_graphs import (
     bm25,
     documents,
     frame_of,
+    full_table,
     ids_of,
+    make_search_context,
     nearest,
-    searching,
-    seen,
+    partial_table,
     text,
     vector,
-    whole,
 )
 
 I64 = ValueType(Scalar.I64)
@@ -100,7 +100,7 @@ def test_the_rows_and_ranks_of_the_definition(
     docs: Graph, first: list[Row], second: list[Row], k: int, limit: int | None, made: int
 ) -> None:
     # The same entities, numbered in other ways: the fusion must not take positions of one for those of the other.
-    table, one, other = whole(docs), seen(docs, CODES), seen(docs, CODES[::-1])
+    table, one, other = full_table(docs), partial_table(docs, CODES), partial_table(docs, CODES[::-1])
     left, right = [(table, table), (one, other), (table, other), (other, table)][made]
     frame, scores = fuse_frames(framed(first, left, one), framed(second, right, other), "d", k, limit)
     assert frame.ranks is not None
@@ -111,7 +111,7 @@ def test_the_rows_and_ranks_of_the_definition(
 
 
 def test_rows_keep_their_weights(docs: Graph) -> None:
-    rows = whole(docs)
+    rows = full_table(docs)
     weighted = Frame(1, {"d": EntityColumn(rows, np.array([0]))}, np.array([5]), np.array([0]))
     plain = Frame(1, {"d": EntityColumn(rows, np.array([1]))}, None, np.array([0]))
     frame, _ = fuse_frames(weighted, plain, "d", 60, None)
@@ -126,7 +126,7 @@ RRF = FusedScore(NEAR, WORDS, Constant(60, I64), NUMBER)
 
 def rrf(docs: Graph, limit: int) -> tuple[Frame, list[float | None]]:
     """Both arms as the executor runs them, fused, and the score that the result would show."""
-    asked, rows = searching(docs), whole(docs)
+    asked, rows = make_search_context(docs), full_table(docs)
     scan = NodeScan("d", "Doc", ())
     plans = TopRanked(scan, NEAR, Constant(limit, I64)), TopRanked(scan, WORDS, None)
     first, second = (execute_top_ranked(frame_of(rows), plan, asked) for plan in plans)
@@ -139,19 +139,19 @@ def rrf(docs: Graph, limit: int) -> tuple[Frame, list[float | None]]:
 def test_both_rankings_count(docs: Graph) -> None:
     # By distance a b c; by words f d b: only b is in both.
     frame, scores = rrf(docs, 3)
-    rows = whole(docs)
+    rows = full_table(docs)
     assert ids_of(rows, frame.bindings["d"].positions) == ["b", "a", "f"]
     assert scores == [1 / 62 + 1 / 63, 1 / 61, 1 / 61]
 
 
 def test_a_score_that_nothing_was_ordered_by_is_that_among_all(docs: Graph) -> None:
-    rows = seen(docs, ["c", "b"])
-    found = to_list(searching(docs).search.score(RRF, frame_of(rows, [0, 1, 0])))
+    rows = partial_table(docs, ["c", "b"])
+    found = to_list(make_search_context(docs).search.score(RRF, frame_of(rows, [0, 1, 0])))
     assert found == [1 / 63, 1 / 62 + 1 / 63, 1 / 63]
 
 
 def test_another_rrf_than_the_one_that_ordered_has_its_own_score(docs: Graph) -> None:
-    asked, rows = searching(docs), whole(docs)
+    asked, rows = make_search_context(docs), full_table(docs)
     plan = TopRanked(NodeScan("d", "Doc", ()), NEAR, Constant(1, I64))
     best = execute_top_ranked(frame_of(rows), plan, asked)
     frame = execute_fuse(best, best, Fuse(plan, plan, "d", RRF.k, Constant(1, I64)), asked)
@@ -161,5 +161,5 @@ def test_another_rrf_than_the_one_that_ordered_has_its_own_score(docs: Graph) ->
 
 def test_what_neither_ranking_has_has_no_score(tmp_path: Path) -> None:
     graph = documents(tmp_path, [{"code": "a"}, {"code": "b", "vec": [1.0, 1.0]}])
-    found = searching(graph).search.score(RRF, frame_of(seen(graph, ["a", "b"])))
+    found = make_search_context(graph).search.score(RRF, frame_of(partial_table(graph, ["a", "b"])))
     assert to_list(found) == [None, 1 / 61]

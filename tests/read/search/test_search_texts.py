@@ -25,12 +25,12 @@ from tests.read.search.searched_graphs import (
     bm25,
     documents,
     frame_of,
+    full_table,
     fuzzy,
+    make_search_context,
     match,
-    searching,
-    seen,
+    partial_table,
     text,
-    whole,
 )
 
 BODIES: dict[str, str | None] = {
@@ -69,9 +69,9 @@ def docs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def found(graph: Graph, expression: TextMatch) -> set[str]:
     """The matches, asked for in both ways."""
-    search = searching(graph).search
+    search = make_search_context(graph).search
     ids = set(texts_of(search.find_matching_ids(expression, DOC)))
-    rows = whole(graph)
+    rows = full_table(graph)
     flags = to_list(search.score(expression, frame_of(rows)))
     named = texts_of(rows.take_ids(frame_of(rows).bindings["d"].positions))
     assert ids == {name for name, flag in zip(named, flags, strict=True) if flag}
@@ -122,11 +122,11 @@ def test_words_with_typing_errors(docs: Graph, words: str, edits: int | None, ex
 
 
 def test_scores_are_those_of_the_words_and_null_without_a_match(docs: Graph) -> None:
-    rows = seen(docs, list(BODIES))
+    rows = partial_table(docs, list(BODIES))
     scores = dict(
         zip(
             BODIES,
-            to_list(searching(docs).search.score(bm25(text("fox running")), frame_of(rows))),
+            to_list(make_search_context(docs).search.score(bm25(text("fox running")), frame_of(rows))),
             strict=True,
         )
     )
@@ -138,29 +138,31 @@ def test_scores_are_those_of_the_words_and_null_without_a_match(docs: Graph) -> 
 
 def test_a_null_query_neither_matches_nor_fails_to(docs: Graph) -> None:
     words = ParameterValue("q", TEXT)
-    search = searching(docs, {"q": None}).search
-    rows = frame_of(whole(docs))
+    search = make_search_context(docs, {"q": None}).search
+    rows = frame_of(full_table(docs))
     assert set(to_list(search.score(match(words), rows))) == {None}
     assert set(to_list(search.score(bm25(words), rows))) == {None}
     assert len(search.find_matching_ids(match(words), DOC)) == 0
 
 
 def test_an_entity_has_its_score_in_every_row(docs: Graph) -> None:
-    rows = seen(docs, ["b", "c"])
-    scores = to_list(searching(docs).search.score(bm25(text("fox")), frame_of(rows, [1, 0, 0, 1])))
+    rows = partial_table(docs, ["b", "c"])
+    scores = to_list(make_search_context(docs).search.score(bm25(text("fox")), frame_of(rows, [1, 0, 0, 1])))
     assert scores[0] is None
     assert scores[3] is None
     assert scores[1] == scores[2] != None  # noqa: E711  all three at once
 
 
 def test_scores_do_not_depend_on_the_other_candidates(docs: Graph) -> None:
-    few = to_list(searching(docs).search.score(bm25(text("fox")), frame_of(seen(docs, ["b"]))))
-    many = to_list(searching(docs).search.score(bm25(text("fox")), frame_of(seen(docs, ["b", "a", "c"]))))
+    few = to_list(make_search_context(docs).search.score(bm25(text("fox")), frame_of(partial_table(docs, ["b"]))))
+    many = to_list(
+        make_search_context(docs).search.score(bm25(text("fox")), frame_of(partial_table(docs, ["b", "a", "c"])))
+    )
     assert few[0] == many[0]
 
 
 def test_edits_must_not_be_too_many_for_a_long_word(docs: Graph) -> None:
-    search = searching(docs).search
+    search = make_search_context(docs).search
     with pytest.raises(ParameterError, match="so many edits") as caught:
         search.find_matching_ids(fuzzy("incomprehensibilities", 5), DOC)
     assert caught.value.hint == "use at most 2 edits"
@@ -178,14 +180,14 @@ def test_an_empty_table_and_one_without_texts(tmp_path: Path) -> None:
 def test_the_index_in_memory_is_kept_for_the_next_query_until_rows_change(tmp_path: Path) -> None:
     graph = documents(tmp_path, [{"code": "a", "plain": "fox"}])
     cache = Cache(2**24)
-    searching(graph, cache=cache).search.find_matching_ids(match(text("fox"), "plain"), DOC)
+    make_search_context(graph, cache=cache).search.find_matching_ids(match(text("fox"), "plain"), DOC)
     key = (read_contents(graph.snapshot(), DOC, cache), "texts", "plain")
     kept = cache.peek(key)
-    searching(graph, cache=cache).search.find_matching_ids(match(text("dog"), "plain"), DOC)
+    make_search_context(graph, cache=cache).search.find_matching_ids(match(text("dog"), "plain"), DOC)
     assert kept is not None
     assert cache.peek(key) is kept
     add(graph, [{"code": "b", "plain": "foxes"}])
-    again = searching(graph, cache=cache).search.find_matching_ids(match(text("fox"), "plain"), DOC)
+    again = make_search_context(graph, cache=cache).search.find_matching_ids(match(text("fox"), "plain"), DOC)
     assert set(texts_of(again)) == {"a", "b"}
 
 

@@ -25,7 +25,7 @@ from omnigraph.read.search.scores import execute_top_ranked
 from omnigraph.read.search.vectors import compute_distances, find_nearest_rows
 from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.write.indexes import ensure_indexes
-from tests.read.search.embedding_server import Answer, serving
+from tests.read.search.embedding_server import Answer, serve_embeddings
 from tests.read.search.searched_graphs import (
     DOC,
     TEXT,
@@ -33,14 +33,14 @@ from tests.read.search.searched_graphs import (
     add,
     documents,
     frame_of,
+    full_table,
     ids_of,
+    make_search_context,
     match,
     nearest,
-    searching,
-    seen,
+    partial_table,
     text,
     vector,
-    whole,
 )
 
 I32 = ValueType(Scalar.I32, nullable=True)
@@ -90,36 +90,36 @@ def docs(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 
 def test_the_euclidean_distance_of_each_row(docs: Graph) -> None:
-    rows = seen(docs, list(PLACES))
-    found = searching(docs).search.score(nearest(vector(0.0, 0.0)), frame_of(rows, [0, 1, 2, 3, 4, 0]))
+    rows = partial_table(docs, list(PLACES))
+    found = make_search_context(docs).search.score(nearest(vector(0.0, 0.0)), frame_of(rows, [0, 1, 2, 3, 4, 0]))
     assert to_list(found) == [5.0, 1.0, None, 1.0, 0.0, 5.0]
 
 
 def test_a_null_vector_is_near_to_nothing(docs: Graph) -> None:
-    search = searching(docs, {"q": None}).search
+    search = make_search_context(docs, {"q": None}).search
     query = ParameterValue("q", VECTOR)
-    assert set(to_list(search.score(nearest(query), frame_of(whole(docs))))) == {None}
-    assert len(search.rank_top(nearest(query), whole(docs), np.arange(5), 3)) == 0
+    assert set(to_list(search.score(nearest(query), frame_of(full_table(docs))))) == {None}
+    assert len(search.rank_top(nearest(query), full_table(docs), np.arange(5), 3)) == 0
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(None, "ebda"), (9, "ebda"), (2, "eb"), (3, "ebd"), (1, "e"), (0, "")])
 def test_the_best_come_first_then_the_smallest_id(docs: Graph, limit: int | None, expected: str) -> None:
-    rows = seen(docs, ["d", "c", "a", "b", "e"])
-    best = searching(docs).search.rank_top(nearest(vector(0.0, 0.0)), rows, np.arange(5), limit)
+    rows = partial_table(docs, ["d", "c", "a", "b", "e"])
+    best = make_search_context(docs).search.rank_top(nearest(vector(0.0, 0.0)), rows, np.arange(5), limit)
     assert "".join(ids_of(rows, best)) == expected
 
 
 def test_only_candidates_are_ranked(docs: Graph) -> None:
-    rows = seen(docs, ["d", "c", "a", "b", "e"])
-    best = searching(docs).search.rank_top(nearest(vector(0.0, 0.0)), rows, np.array([1, 2, 0]), 2)
+    rows = partial_table(docs, ["d", "c", "a", "b", "e"])
+    best = make_search_context(docs).search.rank_top(nearest(vector(0.0, 0.0)), rows, np.array([1, 2, 0]), 2)
     assert ids_of(rows, best) == ["d", "a"]
 
 
 def test_all_rows_of_an_entity_share_its_rank(docs: Graph) -> None:
-    rows = seen(docs, ["a", "b", "c", "d"])
+    rows = partial_table(docs, ["a", "b", "c", "d"])
     frame = frame_of(rows, [0, 1, 1, 2, 3, 0])
     plan = TopRanked(NodeScan("d", "Doc", ()), nearest(vector(0.0, 0.0)), Constant(2, I32))
-    found = execute_top_ranked(frame, plan, searching(docs))
+    found = execute_top_ranked(frame, plan, make_search_context(docs))
     assert ids_of(rows, found.bindings["d"].positions) == ["b", "b", "d"]
     assert found.ranks is not None
     assert found.ranks.tolist() == [0, 0, 1]
@@ -128,7 +128,7 @@ def test_all_rows_of_an_entity_share_its_rank(docs: Graph) -> None:
 # --------------------------------------------------------------------------------------------- by the index
 
 
-def asked_of_lance(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+def record_lance_searches(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """The filters of all questions that are put to Lance from now on."""
     asked: list[str | None] = []
     monkeypatch.setattr(search_module, "_FEW", 0)
@@ -152,11 +152,11 @@ def test_the_index_is_asked_where_the_conditions_can_be_told_to_it(
     rows = [{"code": f"{n:03}", "vec": [float(n % 10), 0.0], "shelf": n % 2} for n in range(100)]
     graph = documents(tmp_path, rows)
     ensure_indexes(graph._manifest, "main")
-    asked = asked_of_lance(graph, monkeypatch)
+    asked = record_lance_searches(graph, monkeypatch)
     odd = [f"{n:03}" for n in range(100) if n % 2]
-    population = seen(graph, odd)
+    population = partial_table(graph, odd)
     plan = TopRanked(NodeScan("d", "Doc", (on_shelf(1),)), nearest(vector(0.0, 0.0)), Constant(12, I32))
-    found = execute_top_ranked(frame_of(population), plan, searching(graph))
+    found = execute_top_ranked(frame_of(population), plan, make_search_context(graph))
     assert asked == ["(`shelf` = 1)"]
     ranked = sorted(
         zip(
@@ -176,13 +176,15 @@ def test_else_the_distances_of_the_candidates_are_computed(
     graph = documents(tmp_path, [{"code": f"{n}", "vec": [float(n), 0.0], "body": "fox"} for n in range(9)])
     if input_ != "no index":
         ensure_indexes(graph._manifest, "main")
-    asked = asked_of_lance(graph, monkeypatch)
-    population = seen(graph, ["7", "5", "8"])
+    asked = record_lance_searches(graph, monkeypatch)
+    population = partial_table(graph, ["7", "5", "8"])
     predicates = (match(text("fox")),) if input_ == "text predicate" else ()
     scan = NodeScan("d", "Doc", predicates)
     ranking = nearest(vector(0.0, 0.0))
     inner = TopRanked(scan, ranking, None) if input_ == "other operator" else scan
-    found = execute_top_ranked(frame_of(population), TopRanked(inner, ranking, Constant(2, I32)), searching(graph))
+    found = execute_top_ranked(
+        frame_of(population), TopRanked(inner, ranking, Constant(2, I32)), make_search_context(graph)
+    )
     assert asked == []
     assert sorted(ids_of(population, found.bindings["d"].positions)) == ["5", "7"]
 
@@ -229,9 +231,9 @@ def test_by_the_index_and_by_hand_the_same_are_nearest(
         )[:limit]
         if not candidates:
             return
-        population = seen(graph, candidates)
+        population = partial_table(graph, candidates)
         plan = TopRanked(NodeScan("d", "Doc", (on_shelf(1),)), nearest(vector(*query)), Constant(limit, I32))
-        found = execute_top_ranked(frame_of(population), plan, searching(graph))
+        found = execute_top_ranked(frame_of(population), plan, make_search_context(graph))
         ranks = found.ranks
         assert ranks is not None
         order = np.argsort(ranks)
@@ -277,10 +279,10 @@ def test_distances_beyond_single_precision_are_left_to_the_exact_way(tmp_path: P
 
 def test_a_text_is_embedded_once_for_the_whole_query(docs: Graph) -> None:
     body = b'{"data": [{"index": 0, "embedding": [0.0, 2.0]}]}'
-    with serving(lambda _, __: Answer(body=body)) as server:
-        search = searching(docs, embed=EmbeddingSettings("openai-compatible", server.url, "m")).search
+    with serve_embeddings(lambda _, __: Answer(body=body)) as server:
+        search = make_search_context(docs, embed=EmbeddingSettings("openai-compatible", server.url, "m")).search
         ranking = nearest(text("words"))
-        rows = seen(docs, ["a", "b", "d"])
+        rows = partial_table(docs, ["a", "b", "d"])
         assert ids_of(rows, search.rank_top(ranking, rows, np.arange(3), 2)) == ["b", "d"]
         assert to_list(search.score(ranking, frame_of(rows, [1]))) == [0.0]
     assert [asked.texts for asked in server.asked] == [["words"]]
@@ -291,13 +293,13 @@ def test_the_recorded_model_is_asked_for_and_another_refused(tmp_path: Path) -> 
     graph = documents(tmp_path, [{"code": "a", "body": "fox"}])
     mock = EmbeddingSettings("mock", model="m2")
     with pytest.raises(EmbeddingError, match="by the model 'm1'"):
-        searching(graph, embed=mock).search.score(nearest(text("x"), "gist"), frame_of(whole(graph)))
+        make_search_context(graph, embed=mock).search.score(nearest(text("x"), "gist"), frame_of(full_table(graph)))
     vectors = create_embedder(EmbeddingSettings("mock"), None).vectors(["fox", "dog"], 4)
     graph.mutate(
         'query q($g: Vector(4)) { update Doc set { gist: $g } where code = "a" }', params={"g": vectors[0].tolist()}
     )
-    found = searching(graph, embed=EmbeddingSettings("mock")).search.score(
-        nearest(text("dog"), "gist"), frame_of(whole(graph))
+    found = make_search_context(graph, embed=EmbeddingSettings("mock")).search.score(
+        nearest(text("dog"), "gist"), frame_of(full_table(graph))
     )
     expected = math.dist(vectors[0].tolist(), vectors[1].tolist())
     assert to_list(found) == pytest.approx([expected])
@@ -306,4 +308,6 @@ def test_the_recorded_model_is_asked_for_and_another_refused(tmp_path: Path) -> 
 def test_a_provider_that_is_down_fails_the_query(docs: Graph) -> None:
     down = EmbeddingSettings("openai-compatible", "http://127.0.0.1:9/v1", "m", attempts=1)
     with pytest.raises(EmbeddingError, match="cannot be reached"):
-        searching(docs, embed=down).search.rank_top(nearest(Constant("words", TEXT)), whole(docs), np.arange(5), 2)
+        make_search_context(docs, embed=down).search.rank_top(
+            nearest(Constant("words", TEXT)), full_table(docs), np.arange(5), 2
+        )

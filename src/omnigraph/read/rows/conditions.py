@@ -18,7 +18,7 @@ from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ValueMismatch, convert_value, fit_to_f32
 from omnigraph.read.rows.type_rows import PUBLIC_NAMES, value_columns_of
-from omnigraph.storage.filters import AnyCondition, Condition, IsNull, ValueCondition, ValueIn, compare_column
+from omnigraph.storage.filters import AnyCondition, Condition, NullCondition, ValueCondition, ValueIn, compare_column
 
 Filter: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, str, object]]"
 """The values that columns must have, or triples of column, operator and value. None means null."""
@@ -121,7 +121,7 @@ def _parse_condition(type_: NodeType | EdgeType, name: str, operator: str, value
 def _build_comparison(column: str, type_: ValueType, operator: ComparisonOperator, value: object) -> Condition:
     if value is None:
         if operator is ComparisonOperator.EQUAL:
-            return IsNull(column)
+            return NullCondition(column)
         if operator is ComparisonOperator.NOT_EQUAL:
             return ValueCondition(column, type_, None)
         raise ValueMismatch("null has no order", "compare it with = or !=")

@@ -121,12 +121,12 @@ def _push_down(
 ) -> str | None:
     """Return the SQL of a condition if the table has its columns in their declared types."""
     same = all(stored.get(column) == declared[column] for column in condition.columns)
-    return condition.sql() if same else None
+    return condition.to_sql() if same else None
 
 
 def _filter_rows(rows: pa.RecordBatch, conditions: Iterable[Condition]) -> pa.RecordBatch:
     for condition in conditions:
-        rows = rows.filter(_combine_chunks(condition.mask(pa.Table.from_batches([rows]))))
+        rows = rows.filter(_combine_chunks(condition.evaluate(pa.Table.from_batches([rows]))))
     return rows
 
 

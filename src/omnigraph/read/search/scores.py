@@ -225,7 +225,7 @@ class Search:
     ) -> Positions | None:
         """Rank by the vector index; None if there is none, or if it cannot rank exactly these rows."""
         vector = self.resolve_vector(ranking, entity_set.table_key)
-        filters = [condition.sql() for condition in conditions]
+        filters = [condition.to_sql() for condition in conditions]
         if vector is None or None in filters or entity_set.table_key not in self._snapshot.pins:
             return None
         table, column = self._snapshot.table(entity_set.table_key), ranking.target.name

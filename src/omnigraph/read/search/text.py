@@ -79,7 +79,7 @@ def _build_private_index(table: Table, column: str) -> _PrivateIndex:
     if not texts.num_rows:
         return _PrivateIndex(None, 0)
     # A separate session: what Lance caches of this table is freed together with it.
-    table_in_memory = tables.create(f"memory://{uuid4().hex}", texts, "private index", Access())
+    table_in_memory = tables.create_table(f"memory://{uuid4().hex}", texts, "private index", Access())
     staged = table_upkeep.build_index(table_in_memory, _TEXT, IndexKind.INVERTED)
     assert staged is not None
     return _PrivateIndex(tables.commit(table_in_memory, staged, "private index"), texts.nbytes)
