@@ -9,10 +9,10 @@ from ulid import ULID
 from omnigraph.graph import Graph
 from omnigraph.language.schema import TableKey
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
+from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
 from omnigraph.manifest.rows import MAIN, ManifestFile, TableVersion
-from omnigraph.manifest.state import View, read_view
-from omnigraph.storage.locks import Held, branch_lock
+from omnigraph.manifest.state import ManifestView, read_view
+from omnigraph.storage.locks import HeldLock, branch_lock
 from tests.manifest.publishing import manifest_of
 
 
@@ -33,7 +33,7 @@ def advance(graph: Graph, expected: Mapping[str, int], branch: str = MAIN) -> Pu
     return PublishRequest(intent(graph), updates=updates, expected=expected)
 
 
-def send(graph: Graph, request: PublishRequest, branch: str = MAIN) -> Published:
+def send(graph: Graph, request: PublishRequest, branch: str = MAIN) -> PublishResult:
     """Publish under the branch's lock."""
     manifest = manifest_of(graph)
     with branch_lock(manifest.location, branch, manifest.locks) as held:
@@ -44,31 +44,31 @@ def send(graph: Graph, request: PublishRequest, branch: str = MAIN) -> Published
 
 def send_unlocked(
     graph: Graph, request: PublishRequest, branch: str = MAIN, before_each_step: Callable[[], None] = lambda: None
-) -> Published:
+) -> PublishResult:
     """Publish as one whose lease was stolen without notice: what is run before each step is done by the thief."""
     published = publish(manifest_of(graph), stolen_lock(branch, before_each_step), branch, request)
     assert published is not None
     return published
 
 
-def stolen_lock(branch: str = MAIN, before_each_step: Callable[[], None] = lambda: None) -> Held:
+def stolen_lock(branch: str = MAIN, before_each_step: Callable[[], None] = lambda: None) -> HeldLock:
     """A lock that its holder believes in and that excludes nobody."""
-    return Held(f"branch:{branch}", "lease", taken_over=False, holder="one of us", _confirm=before_each_step)
+    return HeldLock(f"branch:{branch}", "lease", taken_over=False, holder="one of us", _confirm=before_each_step)
 
 
 def compact(graph: Graph, branch: str = MAIN) -> None:
     """Compact the manifest of a branch, under its lock."""
     manifest = manifest_of(graph)
     with branch_lock(manifest.location, branch, manifest.locks):
-        manifest.compacted(manifest.writable_view(branch))
+        manifest.compact(manifest.writable_view(branch))
 
 
-def read_from_nothing(manifest: Manifest, branch: str = MAIN) -> View:
+def read_from_nothing(manifest: Manifest, branch: str = MAIN) -> ManifestView:
     """The view of a branch, by a full read that shares nothing with a handle."""
-    return read_view(manifest.open(branch), branch, manifest.incarnation(branch), with_lineage=True)
+    return read_view(manifest.open(branch), branch, manifest.read_incarnation(branch), with_lineage=True)
 
 
-def facts(view: View) -> tuple[object, ...]:
+def facts(view: ManifestView) -> tuple[object, ...]:
     """Everything that a view says, in a form that can be compared."""
-    lineage = list(view.history.newest_first())
+    lineage = list(view.history.list_newest_first())
     return view.branch, view.incarnation, view.version, view.newest_fragment, view.tables, lineage

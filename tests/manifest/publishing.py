@@ -11,9 +11,9 @@ import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
+from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
 from omnigraph.manifest.rows import MAIN, TableVersion
-from omnigraph.manifest.snapshot import entry_of, pins_of
+from omnigraph.manifest.snapshot import list_pins, make_entry
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
@@ -44,19 +44,19 @@ def commit_rows(
     txn: tuple[str, int] | None = None,
     if_commit: str | None = None,
     expected: Mapping[str, int] | None = None,
-) -> Published:
+) -> PublishResult:
     """Append nodes to their tables and publish all of them as one commit."""
     manifest = manifest_of(graph)
     commit_id = str(ULID())
     with branch_lock(manifest.location, branch, manifest.locks) as held:
-        pins = pins_of(manifest.view(branch))
+        pins = list_pins(manifest.view(branch))
         updates: list[TableVersion] = []
         for name, keys in added.items():
             pin = pins[f"node:{name}"]
             table = fork_table(manifest, held, branch, pin)
             staged = tables.append(table, pa.table({"id": list(keys), "name": list(keys)}, schema=table.schema))
             assert staged is not None
-            updates.append(entry_of(manifest, pin, tables.commit(table, staged, commit_id)))
+            updates.append(make_entry(manifest, pin, tables.commit(table, staged, commit_id)))
         request = PublishRequest(
             CommitIntent(commit_id, graph.schema.hash, txn=txn, actor="tests"),
             updates=tuple(updates),

@@ -14,7 +14,7 @@ from omnigraph.errors import AlreadyExists, ConflictError, NotFound, ParameterEr
 from omnigraph.graph import Graph
 from omnigraph.manifest.branches import MAX_BYTES, check_free, check_name
 from omnigraph.manifest.handle import DIRECTORY
-from omnigraph.manifest.rows import HeadPointer, encode
+from omnigraph.manifest.rows import HeadPointer, encode_rows
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import Location
 from tests.manifest.fence import advance, send
@@ -198,8 +198,8 @@ def test_a_late_writer_cannot_harm_the_next_branch_of_the_name(location: Locatio
     graph.create_branch("dev")
     stale = manifest_of(graph).open("dev")
     graph.delete_branch("dev")
-    tables.merge_rows(stale, encode([HeadPointer("dev", "late", None)]))
-    assert manifest_of(graph).open("main").leftover_branch("dev")
+    tables.merge_rows(stale, encode_rows([HeadPointer("dev", "late", None)]))
+    assert manifest_of(graph).open("main").is_leftover_branch("dev")
     assert branch_names(graph) == ["main"]
     graph.create_branch("dev")
     assert manifest_of(graph).open("dev").count_rows("object_id = 'graph_head:dev'") == 0

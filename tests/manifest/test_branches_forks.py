@@ -13,7 +13,7 @@ from omnigraph.graph import Graph
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.publisher import PublishRequest
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.snapshot import pins_of
+from omnigraph.manifest.snapshot import list_pins
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
@@ -36,7 +36,7 @@ def fork(graph: Graph, branch: str, type_name: str = "Person") -> Table:
     """Fork a table as a write does that dies before it publishes."""
     manifest = manifest_of(graph)
     with branch_lock(manifest.location, branch, manifest.locks) as held:
-        return fork_table(manifest, held, branch, pins_of(manifest.view(branch))[f"node:{type_name}"])
+        return fork_table(manifest, held, branch, list_pins(manifest.view(branch))[f"node:{type_name}"])
 
 
 def more_people(table: Table) -> StagedChange:
@@ -47,7 +47,7 @@ def more_people(table: Table) -> StagedChange:
 
 
 def forks(graph: Graph, type_name: str = "Person") -> dict[str, BranchRef]:
-    return graph.snapshot().table(type_name).branches()
+    return graph.snapshot().table(type_name).list_branches()
 
 
 def folder(graph: Graph) -> Path:
@@ -154,7 +154,7 @@ def test_what_dead_branches_forked_from_each_other_blocks_nobody(graph: Graph) -
     commit_rows(graph, {"Person": ["bob"]}, "dev")
     graph.create_branch("child", from_="dev")
     fork(graph, "child")
-    tables.delete_branch(manifest_of(graph).open(MAIN), "child")
+    tables.delete_table_branch(manifest_of(graph).open(MAIN), "child")
     assert forks(graph)["child"].parent == "dev"
     graph.delete_branch("dev")
     assert forks(graph) == {}
@@ -168,7 +168,7 @@ def test_a_late_writer_on_a_fork_cannot_harm_the_next_fork_of_the_name(graph: Gr
     staged = more_people(stale)
     graph.delete_branch("dev")
     tables.commit(stale, staged, "late")
-    assert graph.snapshot().table("Person").leftover_branch("dev")
+    assert graph.snapshot().table("Person").is_leftover_branch("dev")
     graph.create_branch("dev")
     assert names(graph, "Person", "dev") == ["ann"]
     commit_rows(graph, {"Person": ["bob"]}, "dev")

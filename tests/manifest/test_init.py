@@ -22,8 +22,8 @@ from omnigraph.manifest.rows import (
     Registration,
     SchemaHead,
     TableVersion,
-    decode,
-    manifest_file,
+    decode_rows,
+    locate_manifest_file,
 )
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import Location
@@ -60,7 +60,7 @@ def files(root: str) -> Files:
 def test_the_first_rows_are_those_of_the_format(location: Location) -> None:
     graph = omnigraph.init(location.uri, PEOPLE, actor="act-ann", storage_options=dict(location.storage_options))
     table = manifest_at(graph, 1)
-    rows = list(decode(table.scan().read_all()))
+    rows = list(decode_rows(table.scan().read_all()))
     registered: dict[str, str] = {row.table_key: row.location for row in rows if isinstance(row, Registration)}
     assert registered.keys() == {"node:Person", "node:City", "node:Firm", "edge:Knows"}
     # The two whose hashes the format gives as examples.
@@ -68,7 +68,7 @@ def test_the_first_rows_are_those_of_the_format(location: Location) -> None:
     assert registered["edge:Knows"] == "edges/602a25a3bd0b455b"
     versions = [row for row in rows if isinstance(row, TableVersion)]
     assert {row.table_key: row for row in versions} == {
-        key: TableVersion(TableKey(key), 1, None, 0, manifest_file(location, directory, None, 1))
+        key: TableVersion(TableKey(key), 1, None, 0, locate_manifest_file(location, directory, None, 1))
         for key, directory in registered.items()
     }
     commit = next(row for row in rows if isinstance(row, CommitRecord))
@@ -99,7 +99,7 @@ def test_every_dataset_has_what_other_readers_need(graph: Graph) -> None:
     assert manifest.schema.remove_metadata().equals(SCHEMA.remove_metadata())
     assert (manifest.schema.field("object_id").metadata or {}) == {b"lance-schema:unenforced-primary-key": b"true"}
     for table in (manifest, *(graph.snapshot().table(name) for name in ("Person", "Knows"))):
-        assert table.stable_row_ids
+        assert table.has_stable_row_ids
         assert table.dataset.data_storage_version == "2.2"
     person, knows = graph.snapshot().table("Person"), graph.snapshot().table("Knows")
     assert (person.version, person.count_rows(), person.schema.names) == (1, 0, ["id", "name"])

@@ -20,7 +20,7 @@ from omnigraph.graph import Graph
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import COMPACT_AT_FRAGMENTS
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.snapshot import pins_of
+from omnigraph.manifest.snapshot import list_pins
 from omnigraph.storage.failpoints import When, WriteStep
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import branch_lock
@@ -168,7 +168,7 @@ def prepare_forks(root: Path) -> None:
     commit_rows(graph, {"Person": ["bob"], "City": ["rome"]}, "dev")
     manifest = manifest_of(graph)
     with branch_lock(manifest.location, "dev", manifest.locks) as held:
-        fork_table(manifest, held, "dev", pins_of(manifest.view("dev"))["node:Firm"])
+        fork_table(manifest, held, "dev", list_pins(manifest.view("dev"))["node:Firm"])
 
 
 def delete_branch(uri: str) -> None:

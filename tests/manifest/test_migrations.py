@@ -13,7 +13,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import FormatError, PublishContention
 from omnigraph.manifest import migrations
-from omnigraph.manifest.rows import HeadPointer, encode
+from omnigraph.manifest.rows import HeadPointer, encode_rows
 from omnigraph.storage import failpoints
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.failpoints import When, WriteStep
@@ -113,7 +113,7 @@ def test_a_second_open_changes_nothing(tmp_path: Path, shape: Shape) -> None:
 def test_after_the_first_step_one_new_row_has_one_writer(tmp_path: Path, shape: Shape) -> None:
     legacy = build(tmp_path / "graph.og", shape)
     table = manifest_of(omnigraph.open(legacy.root)).open("main")
-    row = encode([HeadPointer("new", "x", None)])
+    row = encode_rows([HeadPointer("new", "x", None)])
     tables.merge_rows(table, row)
     with pytest.raises(PublishContention):
         tables.merge_rows(table, row)
@@ -237,7 +237,7 @@ def meddle_with_metadata(root: Path) -> None:
 def meddle_with_rows(root: Path, branch: str = "main") -> None:
     dataset = lance.dataset(manifest_uri(root, branch))
     merge = dataset.merge_insert("object_id").when_matched_update_all().when_not_matched_insert_all()
-    merge.execute(encode([HeadPointer(branch, "x", None)]))
+    merge.execute(encode_rows([HeadPointer(branch, "x", None)]))
 
 
 MEDDLERS: list[tuple[str, Callable[[Path], None]]] = [

@@ -27,7 +27,7 @@ def append_row(table: Table) -> Table:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    return tables.create(str(tmp_path / "table"), pa.table({"id": ["a"]}), "test")
+    return tables.create_table(str(tmp_path / "table"), pa.table({"id": ["a"]}), "test")
 
 
 @pytest.mark.parametrize("hint", ['{"version":1}', '{"version":99}', "{}", "damaged", None])
@@ -50,7 +50,7 @@ def test_a_commit_makes_a_successor(table: Table) -> None:
 
 
 def test_each_branch_has_successors_of_its_own(table: Table) -> None:
-    fork = tables.create_branch(table, "dev/one")
+    fork = tables.create_table_branch(table, "dev/one")
     append_row(fork)
     assert fork.has_successor()
     assert not table.has_successor()
@@ -71,17 +71,17 @@ def test_a_table_that_is_gone_has_no_answer(table: Table) -> None:
 
 
 def test_the_newest_version_of_an_open_table_is_that_table_until_something_is_committed(table: Table) -> None:
-    assert table.newest() is table
+    assert table.refresh() is table
     newer = append_row(table)
-    assert table.newest() == newer
-    assert newer.newest() is newer
+    assert table.refresh() == newer
+    assert newer.refresh() is newer
 
 
 def test_the_newest_version_is_found_after_the_next_one_was_dropped(table: Table) -> None:
     newest = append_row(append_row(table))
     assert tables.drop_versions(newest, [2]) > 0
     assert not table.has_successor()
-    assert table.newest() == newest
+    assert table.refresh() == newest
 
 
 def heads(graph: Graph, branch: str = MAIN) -> set[str | None]:
@@ -119,7 +119,7 @@ def test_a_compaction_leaves_the_head(local_location: Location) -> None:
     head = [commit_rows(graph, {"Person": [name]}).commit for name in ("ann", "bob", "cem")][-1]
     manifest = manifest_of(graph)
     with branch_lock(manifest.location, MAIN, manifest.locks):
-        compacted = manifest.compacted(manifest.view(MAIN, with_lineage=True))
+        compacted = manifest.compact(manifest.view(MAIN, with_lineage=True))
     assert compacted.version > head.manifest_version
     assert heads(graph) == {head.id}
 

@@ -21,7 +21,7 @@ from omnigraph.graph import Graph
 from omnigraph.language.schema import TableKey
 from omnigraph.manifest.handle import COMPACT_AT_FRAGMENTS
 from omnigraph.manifest.publisher import RETRY_BUDGET, PublishRequest, publish
-from omnigraph.manifest.rows import MAIN, CommitRecord, HeadPointer, Registration, Tombstone, decode
+from omnigraph.manifest.rows import MAIN, CommitRecord, HeadPointer, Registration, Tombstone, decode_rows
 from omnigraph.storage.location import Location
 from tests.manifest.fence import (
     advance,
@@ -79,7 +79,7 @@ def test_one_publish_is_one_version_with_the_commit_and_the_head_row(graph: Grap
     before = head(graph)
     published = send(graph, advance(graph, {PERSON: 1}))
     table = manifest_of(graph).open(MAIN)
-    rows = set(decode(table.scan(filter="_row_last_updated_at_version = 4").read_all()))
+    rows = set(decode_rows(table.scan(filter="_row_last_updated_at_version = 4").read_all()))
     commit = published.commit
     assert table.version == commit.manifest_version == 4
     assert rows == {version_row(PERSON, 2), commit, HeadPointer(MAIN, commit.id, before.id)}
@@ -111,11 +111,11 @@ def test_a_table_may_be_registered_filled_and_dropped(graph: Graph) -> None:
         registrations=(Registration(TableKey("node:New"), "nodes/new"),),
         updates=(version_row("node:New", 1),),
     )
-    assert "node:New" in send(graph, new).view.tables.visible()
+    assert "node:New" in send(graph, new).view.tables.visible_tables()
     dropped = PublishRequest(intent(graph), tombstones=(Tombstone(TableKey("node:New"), 2),))
-    assert "node:New" not in send(graph, dropped).view.tables.visible()
+    assert "node:New" not in send(graph, dropped).view.tables.visible_tables()
     back = PublishRequest(intent(graph), updates=(version_row("node:New", 3),), expected={"node:New": 2})
-    assert "node:New" in send(graph, back).view.tables.visible()
+    assert "node:New" in send(graph, back).view.tables.visible_tables()
     assert facts(manifest_of(graph).view(MAIN)) == facts(read_from_nothing(manifest_of(graph)))
 
 
@@ -183,13 +183,13 @@ def test_work_that_was_validated_under_another_schema_is_refused(graph: Graph, b
 
 def test_work_that_was_staged_on_another_incarnation_is_refused(graph: Graph) -> None:
     graph.create_branch("dev")
-    request = replace(advance(graph, {PERSON: 1}, "dev"), incarnation=manifest_of(graph).incarnation("dev"))
+    request = replace(advance(graph, {PERSON: 1}, "dev"), incarnation=manifest_of(graph).read_incarnation("dev"))
     other = omnigraph.open(graph.uri)
     other.delete_branch("dev")
     other.create_branch("dev")
     with pytest.raises(ConflictError, match="was deleted and made anew"):
         send(graph, request, "dev")
-    again = replace(request, incarnation=manifest_of(graph).incarnation("dev"))
+    again = replace(request, incarnation=manifest_of(graph).read_incarnation("dev"))
     assert send(graph, again, "dev").status == "published"
 
 
@@ -206,11 +206,11 @@ def test_the_same_version_may_only_move_to_another_branch_with_the_same_rows(gra
     graph.create_branch("dev")
     handoff = PublishRequest(intent(graph), updates=(version_row(PERSON, 1, "dev"),), expected={PERSON: 1})
     published = send(graph, handoff, "dev")
-    assert published.view.tables.visible()[PERSON].branch == "dev"
+    assert published.view.tables.visible_tables()[PERSON].branch == "dev"
     for refused in (version_row(PERSON, 1, "dev"), version_row(PERSON, 1, "other", row_count=3)):
         with pytest.raises(ConflictError, match="is published already"):
             send(graph, PublishRequest(intent(graph), updates=(refused,)), "dev")
-    assert manifest_of(graph).view(MAIN).tables.visible()[PERSON].branch is None
+    assert manifest_of(graph).view(MAIN).tables.visible_tables()[PERSON].branch is None
 
 
 STRUCTURAL: dict[str, tuple[PublishRequest, type[Exception], str]] = {
@@ -365,14 +365,14 @@ def test_the_manifest_compacts_itself_and_loses_nothing(graph: Graph) -> None:
     assert facts(manifest.view(MAIN)) == facts(read_from_nothing(manifest))
     found = [manifest.view(MAIN).history.find(commit.id) for commit in commits]
     assert found == commits
-    operations = {each.operation for each in manifest.open(MAIN).transactions(3, version(graph))}
+    operations = {each.operation for each in manifest.open(MAIN).read_commits(3, version(graph))}
     assert operations == {"Update", "Rewrite"}
 
 
 def test_a_compaction_that_loses_to_a_publish_is_made_again(graph: Graph) -> None:
     for number in range(1, COMPACT_AT_FRAGMENTS):
         send(graph, advance(graph, {PERSON: number}))
-    assert manifest_of(graph).compaction_due(manifest_of(graph).view(MAIN))
+    assert manifest_of(graph).should_compact(manifest_of(graph).view(MAIN))
     thief = Thief(graph, CITY, times=1)
     published = send_unlocked(graph, advance(graph, {PERSON: COMPACT_AT_FRAGMENTS}), before_each_step=thief)
     assert published.commit.parent == thief.commits[0]

@@ -13,8 +13,8 @@ from omnigraph.errors import StorageError
 from omnigraph.graph import Graph
 from omnigraph.language.schema import TableKey
 from omnigraph.manifest.handle import COMPACT_AT_FRAGMENTS, Manifest
-from omnigraph.manifest.rows import MAIN, Registration, Tombstone, encode
-from omnigraph.manifest.snapshot import pins_of
+from omnigraph.manifest.rows import MAIN, Registration, Tombstone, encode_rows
+from omnigraph.manifest.snapshot import list_pins
 from omnigraph.manifest.state import read_view
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import Location
@@ -43,20 +43,21 @@ def test_a_snapshot_shows_the_greatest_version_of_each_table_that_is_not_dropped
     rows = [version_row("node:Person", number) for number in (9, 10, 2)]
     rows += [version_row("node:City", 4), version_row("node:Firm", 5, "dev", row_count=3)]
     merged = tables.merge_rows(
-        manifest.open(MAIN), encode([*rows, Tombstone(TableKey("node:Person"), 9), Tombstone(TableKey("node:City"), 4)])
+        manifest.open(MAIN),
+        encode_rows([*rows, Tombstone(TableKey("node:Person"), 9), Tombstone(TableKey("node:City"), 4)]),
     )
-    pins = pins_of(read_view(merged, MAIN, None, with_lineage=False))
+    pins = list_pins(read_view(merged, MAIN, None, with_lineage=False))
     shown = [(pin.table_key, pin.version, pin.branch, pin.row_count) for pin in pins.values()]
     assert shown == [("edge:Knows", 1, None, 0), ("node:Firm", 5, "dev", 3), ("node:Person", 10, None, 0)]
 
 
 def test_a_version_of_a_table_that_nobody_registered_is_a_hard_error(graph: Graph) -> None:
     manifest = manifest_of(graph)
-    tables.merge_rows(manifest.open(MAIN), encode([version_row("node:Stray", 2)]))
+    tables.merge_rows(manifest.open(MAIN), encode_rows([version_row("node:Stray", 2)]))
     for view in (lambda: manifest.view(MAIN), lambda: read_from_nothing(manifest)):
         with pytest.raises(StorageError, match="malformed row 'node:Stray'"):
             view()
-    tables.merge_rows(manifest.open(MAIN), encode([Registration(TableKey("node:Stray"), "nodes/stray")]))
+    tables.merge_rows(manifest.open(MAIN), encode_rows([Registration(TableKey("node:Stray"), "nodes/stray")]))
     assert manifest.view(MAIN).tables.version_of("node:Stray") == 2
 
 

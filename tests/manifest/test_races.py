@@ -144,7 +144,7 @@ def compact_unlocked(uri: str, rounds: int) -> tuple[list[str], int]:
     for _ in range(rounds):
         stolen_lock().check()
         try:
-            manifest.compacted(manifest.writable_view(MAIN))
+            manifest.compact(manifest.writable_view(MAIN))
         except PublishContention:
             lost += 1
     return [], lost

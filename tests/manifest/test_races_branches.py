@@ -8,7 +8,7 @@ from typing import cast
 
 import omnigraph
 from omnigraph.errors import AlreadyExists, ConflictError, NotFound
-from omnigraph.manifest.rows import MAIN, HeadPointer, encode
+from omnigraph.manifest.rows import MAIN, HeadPointer, encode_rows
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import Location
 from tests.crash import Pipe, pipe, start
@@ -141,7 +141,7 @@ def write_late(line: Pipe, uri: str) -> None:
     except (ConflictError, NotFound) as refused:
         line.send(refused.code)
     line.recv()
-    tables.merge_rows(stale, encode([HeadPointer("dev", "late", None)]))
+    tables.merge_rows(stale, encode_rows([HeadPointer("dev", "late", None)]))
     line.send("resurrected")
     line.recv()
 
@@ -167,7 +167,7 @@ def test_a_late_writer_cannot_publish_to_a_branch_made_anew_nor_harm_it(local_lo
     graph.delete_branch("dev")
     ours.send("write below the fence")
     assert said() == "resurrected"
-    assert manifest_of(graph).open(MAIN).leftover_branch("dev")
+    assert manifest_of(graph).open(MAIN).is_leftover_branch("dev")
     graph.create_branch("dev")
     commit_rows(graph, {"Person": ["ann"]}, "dev")
     fresh = omnigraph.open(graph.uri, "ro")

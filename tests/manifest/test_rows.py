@@ -18,9 +18,9 @@ from omnigraph.manifest.rows import (
     TableVersion,
     Tombstone,
     Txn,
-    decode,
-    encode,
-    manifest_file,
+    decode_rows,
+    encode_rows,
+    locate_manifest_file,
 )
 from omnigraph.storage.location import locate
 
@@ -145,9 +145,9 @@ SHAPES: list[tuple[Row, dict[str, object]]] = [
 
 @pytest.mark.parametrize(("row", "cells"), SHAPES, ids=lambda value: type(value).__name__)
 def test_a_row_has_exactly_these_cells_and_is_read_back(row: Row, cells: dict[str, object]) -> None:
-    encoded = encode([row])
+    encoded = encode_rows([row])
     assert encoded.to_pylist() == [dict.fromkeys(SCHEMA.names) | cells]
-    assert list(decode(encoded)) == [row]
+    assert list(decode_rows(encoded)) == [row]
 
 
 def test_the_columns_are_those_of_the_format_and_only_the_key_is_marked() -> None:
@@ -176,8 +176,8 @@ def row(object_id: str, object_type: str, **cells: object) -> pa.Table:
 
 
 def test_rows_of_unknown_kinds_are_passed_over() -> None:
-    known = encode([SchemaHead("sha256:1")])
-    assert list(decode(pa.concat_tables([row("x", "of_the_future", metadata="no JSON"), known]))) == [
+    known = encode_rows([SchemaHead("sha256:1")])
+    assert list(decode_rows(pa.concat_tables([row("x", "of_the_future", metadata="no JSON"), known]))) == [
         SchemaHead("sha256:1")
     ]
 
@@ -185,13 +185,15 @@ def test_rows_of_unknown_kinds_are_passed_over() -> None:
 def test_unknown_keys_are_passed_over_and_missing_ones_of_a_version_have_defaults() -> None:
     cells: dict[str, object] = {"table_key": "node:A", "table_version": 1, "row_count": 0, "table_branch": "main"}
     found = row("node:A$1", "table_version", metadata='{"manifest_path":"p","new":[1]}', **cells)
-    assert list(decode(found)) == [TableVersion(TableKey("node:A"), 1, None, 0, ManifestFile("p"))]
+    assert list(decode_rows(found)) == [TableVersion(TableKey("node:A"), 1, None, 0, ManifestFile("p"))]
 
 
 def test_a_commit_is_of_the_version_that_made_its_row_unless_it_was_backfilled() -> None:
     made_at = pa.array([9, 9], pa.uint64())
-    commits = encode([FULL_COMMIT, CommitRecord(BOB, None, 7, 1)]).append_column("_row_created_at_version", made_at)
-    assert [commit.manifest_version for commit in decode(commits) if isinstance(commit, CommitRecord)] == [7, 9]
+    commits = encode_rows([FULL_COMMIT, CommitRecord(BOB, None, 7, 1)]).append_column(
+        "_row_created_at_version", made_at
+    )
+    assert [commit.manifest_version for commit in decode_rows(commits) if isinstance(commit, CommitRecord)] == [7, 9]
 
 
 VERSION = {"table_key": "node:A", "table_version": 3, "row_count": 0, "metadata": '{"manifest_path":"p"}'}
@@ -232,7 +234,7 @@ def test_a_malformed_row_is_a_hard_error_that_names_it(
     object_id: str, object_type: str, cells: dict[str, object]
 ) -> None:
     with pytest.raises(StorageError) as caught:
-        list(decode(row(object_id, object_type, **cells)))
+        list(decode_rows(row(object_id, object_type, **cells)))
     assert caught.value.details == {"row": object_id}
     assert f"malformed row '{object_id}'" in caught.value.message
 
@@ -247,4 +249,4 @@ def test_a_malformed_row_is_a_hard_error_that_names_it(
     ],
 )
 def test_the_path_of_a_manifest_is_that_of_the_object_store(uri: str, branch: str | None, path: str) -> None:
-    assert manifest_file(locate(uri), "nodes/1", branch, 2) == ManifestFile(path)
+    assert locate_manifest_file(locate(uri), "nodes/1", branch, 2) == ManifestFile(path)

@@ -10,7 +10,7 @@ from ulid import ULID
 import omnigraph
 from omnigraph.errors import StorageError
 from omnigraph.graph import Graph
-from omnigraph.manifest.publisher import CommitIntent, Published, PublishRequest, publish
+from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.objects import Objects
@@ -36,7 +36,7 @@ def ids(graph: Graph) -> list[str]:
     return [commit.id for commit in graph.commits()]
 
 
-def publish_alone(graph: Graph, request: PublishRequest) -> Published:
+def publish_alone(graph: Graph, request: PublishRequest) -> PublishResult:
     manifest = manifest_of(graph)
     with branch_lock(manifest.location, "main", manifest.locks) as held:
         published = publish(manifest, held, "main", request)

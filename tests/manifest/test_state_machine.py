@@ -24,7 +24,7 @@ from omnigraph.language.schema import TableKey
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import Registration, Tombstone
-from omnigraph.manifest.snapshot import Pin, entry_of, pins_of
+from omnigraph.manifest.snapshot import Pin, list_pins, make_entry
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.failpoints import InjectedFault, When, fail_at
 from omnigraph.storage.locks import branch_lock
@@ -132,7 +132,7 @@ def bring_back_type(graph: Graph, branch: str, type_name: str) -> str:
         request = PublishRequest(
             CommitIntent(commit_id, graph.schema.hash),
             registrations=(Registration(TableKey(table_key), location),),
-            updates=(entry_of(manifest, pin, table),),
+            updates=(make_entry(manifest, pin, table),),
             expected={table_key: state.version_of(table_key)},
         )
         publish(manifest, held, branch, request)
@@ -143,7 +143,7 @@ def abandon_a_fork(graph: Graph, branch: str, type_name: str, *, with_rows: bool
     """What a writer leaves that forked a table and died before its publish, perhaps after its table commit."""
     manifest = manifest_of(graph)
     with branch_lock(manifest.location, branch, manifest.locks) as held:
-        pin = pins_of(manifest.view(branch))[f"node:{type_name}"]
+        pin = list_pins(manifest.view(branch))[f"node:{type_name}"]
         if (pin.branch or "main") == branch:
             return
         fork = fork_table(manifest, held, branch, pin)

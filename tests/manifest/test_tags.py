@@ -22,7 +22,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph import Graph
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
-from omnigraph.manifest.snapshot import entry_of
+from omnigraph.manifest.snapshot import make_entry
 from omnigraph.manifest.tags import Tag, encode_tag, path_of
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
@@ -244,7 +244,7 @@ def adopt(graph: Graph, source: str, target: str, table_key: str) -> None:
     pin = graph.snapshot(source).pins[table_key]
     with branch_lock(manifest.location, target, manifest.locks) as held:
         intent = CommitIntent(str(ULID()), graph.schema.hash, actor="tests")
-        update = entry_of(manifest, pin, graph.snapshot(source).table(table_key))
+        update = make_entry(manifest, pin, graph.snapshot(source).table(table_key))
         publish(manifest, held, target, PublishRequest(intent, updates=(update,)))
 
 

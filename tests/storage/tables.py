@@ -10,7 +10,7 @@ import pyarrow as pa
 from omnigraph.storage.row_search import find_addresses
 from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Access, Table
-from omnigraph.storage.table_writes import append, commit, create, replace_rows
+from omnigraph.storage.table_writes import append, commit, create_table, replace_rows
 
 PEOPLE = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("age", pa.int64())])
 
@@ -21,7 +21,7 @@ def people(**ages: int) -> pa.Table:
 
 def table_of(folder: Path, **ages: int) -> Table:
     """A table at version 1 without rows, or at version 2 with these."""
-    table = create(str(folder / "people"), people(), "op-create", Access())
+    table = create_table(str(folder / "people"), people(), "op-create", Access())
     return put(table, append(table, people(**ages))) if ages else table
 
 
@@ -33,6 +33,11 @@ def put(table: Table, staged: StagedChange | None, operation_id: str = "op") -> 
 def upsert(table: Table, rows: pa.Table) -> StagedChange:
     """Rows in place of those with their ids, as loads, mutations and merges stage them."""
     return replace_rows(table, find_addresses(table, rows.select(["id"])), rows)
+
+
+def operation_of(staged: StagedChange) -> str:
+    """The Lance operation that a change will be."""
+    return type(staged.transaction.operation).__name__
 
 
 def ages(table: Table, where: str | None = None) -> dict[str, int]:

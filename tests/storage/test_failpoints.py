@@ -109,9 +109,9 @@ def test_a_child_hands_back_its_result_and_its_error() -> None:
 def run_python(armed: str, folder: Path) -> subprocess.CompletedProcess[str]:
     program = (
         "import pathlib, sys\n"
-        "from omnigraph.storage.failpoints import durable\n"
+        "from omnigraph.storage.failpoints import mark_write\n"
         "for name in 'abc':\n"
-        "    with durable('file.write', name): pathlib.Path(sys.argv[1], name).touch()\n"
+        "    with mark_write('file.write', name): pathlib.Path(sys.argv[1], name).touch()\n"
     )
     return subprocess.run(
         [sys.executable, "-c", program, str(folder)],

@@ -53,16 +53,18 @@ MEANINGS: dict[ComparisonOperator, Callable[[object, object], bool]] = {
 
 def table_of(folder: Path, column: str, type_: ValueType, values: list[ConstantValue]) -> Table:
     ids = pa.array([str(place) for place in range(len(values))])
-    return tables.create(str(folder / "table"), pa.table({"id": ids, column: arrow_values(type_, values)}), "test")
+    return tables.create_table(
+        str(folder / "table"), pa.table({"id": ids, column: arrow_values(type_, values)}), "test"
+    )
 
 
 def found_by_scan(table: Table, condition: Condition) -> list[str]:
-    return cast("list[str]", table.scan(["id"], filter=condition.sql()).read_all()["id"].to_pylist())
+    return cast("list[str]", table.scan(["id"], filter=condition.to_sql()).read_all()["id"].to_pylist())
 
 
 def found_by_mask(table: Table, condition: Condition) -> list[str]:
     rows = table.scan().read_all()
-    return cast("list[str]", rows.filter(condition.mask(rows))["id"].to_pylist())
+    return cast("list[str]", rows.filter(condition.evaluate(rows))["id"].to_pylist())
 
 
 @pytest.mark.parametrize("indexed", [False, True])
@@ -84,7 +86,7 @@ def test_comparisons_agree_and_are_exact(tmp_path: Path, scalar: Scalar, indexed
                 assert expected == [], (word, value)
                 continue
             assert found_by_mask(table, condition) == expected, (word, value)
-            assert sorted(found_by_scan(table, condition)) == sorted(expected), (word, value, condition.sql())
+            assert sorted(found_by_scan(table, condition)) == sorted(expected), (word, value, condition.to_sql())
 
 
 def test_nothing_compares_with_null() -> None:
@@ -94,11 +96,11 @@ def test_nothing_compares_with_null() -> None:
 @pytest.mark.parametrize("count", [0, 3, MAX_LISTED_VALUES + 1])
 def test_any_of_looks_into_each_column(tmp_path: Path, count: int) -> None:
     rows = {"id": ["a", "b", "c", "d"], "src": ["it's", "0", "x", None], "dst": ["y", "z", "it's", "0"]}
-    table = tables.create(str(tmp_path / "table"), pa.table(rows), "test")
+    table = tables.create_table(str(tmp_path / "table"), pa.table(rows), "test")
     values = [str(number) for number in range(count)] + (["it's"] if count else [])
     condition = ValueIn(("src", "dst"), pa.array(values, pa.string()))
-    assert (condition.sql() is None) is (count > MAX_LISTED_VALUES)
+    assert (condition.to_sql() is None) is (count > MAX_LISTED_VALUES)
     expected = ["a", "b", "c", "d"] if count else []
     assert found_by_mask(table, condition) == expected
-    if condition.sql() is not None:
+    if condition.to_sql() is not None:
         assert found_by_scan(table, condition) == expected

@@ -24,7 +24,7 @@ from omnigraph.errors import (
     ReadOnly,
     StorageError,
 )
-from omnigraph.storage.lance_internals import CommitRefused, translated
+from omnigraph.storage.lance_internals import CommitRefused, translate_errors
 
 ROWS = pa.table({"id": ["a", "b"], "n": [1, 2]})
 
@@ -206,7 +206,7 @@ MEANINGS: list[tuple[Callable[[LanceDataset], None], type[Exception], str]] = [
 def test_what_lance_means(
     dataset: LanceDataset, provoke: Callable[[LanceDataset], None], kind: type[Exception], words: str
 ) -> None:
-    with pytest.raises(kind) as raised, translated("node:Person"):
+    with pytest.raises(kind) as raised, translate_errors("node:Person"):
         provoke(dataset)
     text = str(raised.value)
     assert type(raised.value) is kind
@@ -229,14 +229,14 @@ def test_what_lance_means(
 def test_a_refusal_says_whether_to_try_again(
     dataset: LanceDataset, provoke: Callable[[LanceDataset], None], retryable: bool
 ) -> None:
-    with pytest.raises(CommitRefused) as refused, translated("node:Person"):
+    with pytest.raises(CommitRefused) as refused, translate_errors("node:Person"):
         provoke(dataset)
     assert refused.value.retryable is retryable
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), NotFound("ours"), KeyError("a mistake")])
 def test_what_is_not_lances_passes(error: BaseException) -> None:
-    with pytest.raises(type(error)) as raised, translated("node:Person"):
+    with pytest.raises(type(error)) as raised, translate_errors("node:Person"):
         raise error
     assert raised.value is error
 
@@ -253,9 +253,9 @@ def test_a_full_disk_says_so(tmp_path: Path) -> None:
 _FULL = """
 import resource, signal, sys
 import lance, pyarrow as pa
-from omnigraph.storage.lance_internals import translated
+from omnigraph.storage.lance_internals import translate_errors
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-with translated("node:Person"):
+with translate_errors("node:Person"):
     lance.write_dataset(pa.table({"n": list(range(100000))}), sys.argv[1])
 """

@@ -15,7 +15,7 @@ import pytest
 
 from omnigraph.errors import LockTimeout, ReadOnly, Unsupported
 from omnigraph.storage.location import Location, locate
-from omnigraph.storage.locks import Held, LeaseLost, LockSettings, branch_lock, refs_lock
+from omnigraph.storage.locks import HeldLock, LeaseLost, LockSettings, branch_lock, refs_lock
 from omnigraph.storage.locks.leases import Deadline
 from tests.crash import Pipe, every_crash, kill_at, pipe, record, run, start
 
@@ -91,7 +91,7 @@ def hold_with_a_fork(location: Location, settings: LockSettings, parent: Pipe) -
         os._exit(7)
 
 
-def refused(held: Held) -> None:
+def refused(held: HeldLock) -> None:
     with pytest.raises(LeaseLost, match="which forked this one"):
         held.check()
 
@@ -105,7 +105,7 @@ def hold_beside_a_surviving_fork(location: Location, settings: LockSettings, par
         signal.pause()
 
 
-def take(lock: AbstractContextManager[Held]) -> None:
+def take(lock: AbstractContextManager[HeldLock]) -> None:
     with lock:
         pass
 

@@ -18,8 +18,8 @@ from omnigraph.storage.locks.leases import (
     Lease,
     LeaseLost,
     Register,
-    Seen,
-    register_at,
+    RegisterValue,
+    open_register,
     take_lease,
 )
 from omnigraph.storage.objects import Objects
@@ -35,7 +35,7 @@ def location(request: pytest.FixtureRequest) -> Location:
 
 @pytest.fixture
 def register(location: Location) -> Register:
-    return register_at(location, PATH)
+    return open_register(location, PATH)
 
 
 def taken(register: Register, ttl: float = LONG, patience: float = 30.0) -> Lease:
@@ -68,10 +68,10 @@ class TestEveryRegister:
         assert register.read() is None
         first = register.swap(None, b"one")
         assert first is not None
-        assert register.read() == Seen(first, b"one")
+        assert register.read() == RegisterValue(first, b"one")
         second = register.swap(first, b"two")
         assert second is not None
-        assert register.read() == Seen(second, b"two")
+        assert register.read() == RegisterValue(second, b"two")
 
     def test_a_stale_swap_changes_nothing(self, register: Register) -> None:
         first = register.swap(None, b"one")
@@ -121,7 +121,7 @@ class Forgetful:
     def __init__(self, inner: Register) -> None:
         self.inner = inner
 
-    def read(self) -> Seen | None:
+    def read(self) -> RegisterValue | None:
         return self.inner.read()
 
     def swap(self, expected: str | None, data: bytes) -> str | None:
@@ -182,7 +182,7 @@ class TestEveryLease:
 
 
 def test_a_holder_whose_storage_fails_is_late(local_location: Location) -> None:
-    lease = taken(register_at(local_location, PATH), ttl=0.4)
+    lease = taken(open_register(local_location, PATH), ttl=0.4)
     folder = Path(local_location.join(PATH))
     folder.rename(folder.with_name("elsewhere"))
     folder.write_text("a file where the folder was")

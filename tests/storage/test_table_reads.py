@@ -24,8 +24,8 @@ from omnigraph.storage.table import (
 from omnigraph.storage.table_writes import (
     append,
     commit,
-    create_branch,
-    delete_branch,
+    create_table_branch,
+    delete_table_branch,
     drop_versions,
     set_config,
 )
@@ -38,7 +38,7 @@ def test_a_table_opens_at_exactly_its_version(tmp_path: Path) -> None:
     assert ages(open_table(table.uri, None, 2)) == {"ann": 3}
     assert ages(open_table(table.uri, "main", 3)) == {"ann": 30}
     assert open_table(table.uri).version == 3
-    assert (table.head_version(), table.at(None).version, newer.at(2).version) == (3, 3, 2)
+    assert (table.head_version(), table.open_at(None).version, newer.open_at(2).version) == (3, 3, 2)
     assert open_table(table.uri, "main", 3) == newer
 
 
@@ -82,7 +82,7 @@ def test_a_failure_while_streaming_is_translated(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_told_apart(tmp_path: Path) -> None:
     table = table_of(tmp_path, ann=3)
-    create_branch(table, "dev")
+    create_table_branch(table, "dev")
     with pytest.raises(NotFound, match="there is no table at"):
         open_table(str(tmp_path / "nothing"))
     with pytest.raises(NotFound, match="has no branch 'review/1'"):
@@ -96,14 +96,14 @@ def test_what_is_missing_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(HistoryGone, match="version 1 was removed by cleanup"):
         open_table(table.uri, None, 1)
     with pytest.raises(HistoryGone):
-        newer.transactions(0, 1)
+        newer.read_commits(0, 1)
 
 
 def test_transactions_say_what_happened_and_whose_it_is(tmp_path: Path) -> None:
     table = table_of(tmp_path, ann=3)
     table = put(table, upsert(table, people(ann=4)), "op-2")
     table = set_config(table, {"k": "v"})
-    facts = table.transactions(0, table.version)
+    facts = table.read_commits(0, table.version)
     assert [(fact.version, fact.operation, fact.operation_id) for fact in facts] == [
         (1, "Overwrite", "op-create"),
         (2, "Append", "op"),
@@ -111,21 +111,21 @@ def test_transactions_say_what_happened_and_whose_it_is(tmp_path: Path) -> None:
         (4, "UpdateConfig", None),
     ]
     assert len({fact.transaction_uuid for fact in facts}) == 4
-    assert table.transactions(4, 4) == []
+    assert table.read_commits(4, 4) == []
 
 
 def test_a_branch_knows_its_parent_and_its_incarnation(tmp_path: Path) -> None:
     table = table_of(tmp_path, ann=3)
-    dev = create_branch(table, "dev")
-    create_branch(dev, "child")
-    refs = dev.branches()
+    dev = create_table_branch(table, "dev")
+    create_table_branch(dev, "child")
+    refs = dev.list_branches()
     assert {name: (ref.parent, ref.parent_version) for name, ref in refs.items()} == {
         "dev": (None, 2),
         "child": ("dev", 2),
     }
     assert refs["child"].identifier[: len(refs["dev"].identifier)] == refs["dev"].identifier
-    assert delete_branch(table, "child")
-    assert create_branch(dev, "child").branches()["child"].identifier != refs["child"].identifier
+    assert delete_table_branch(table, "child")
+    assert create_table_branch(dev, "child").list_branches()["child"].identifier != refs["child"].identifier
 
 
 def test_storage_calls_are_counted(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_storage_calls_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_table_travels_to_another_process(tmp_path: Path) -> None:
-    table = create_branch(table_of(tmp_path, ann=3), "dev")
+    table = create_table_branch(table_of(tmp_path, ann=3), "dev")
     put(table, upsert(table, people(ann=30)))
     arrived = cast("Table", pickle.loads(pickle.dumps(table)))  # noqa: S301  our own bytes
     assert arrived == table

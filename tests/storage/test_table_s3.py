@@ -13,9 +13,9 @@ from omnigraph.storage.table_upkeep import build_index, compact
 from omnigraph.storage.table_writes import (
     append,
     audit_version,
-    create,
-    create_branch,
-    delete_branch,
+    create_table,
+    create_table_branch,
+    delete_table_branch,
     drop_versions,
     merge_rows,
     overwrite,
@@ -27,7 +27,7 @@ from tests.storage.tables import ages, people, put, upsert
 
 @pytest.fixture
 def table(s3_location: Location) -> Table:
-    return create(s3_location.join("nodes/people"), people(ann=3), "op", Access(s3_location.options()))
+    return create_table(s3_location.join("nodes/people"), people(ann=3), "op", Access(s3_location.options()))
 
 
 def test_stage_and_commit(table: Table) -> None:
@@ -46,11 +46,11 @@ def test_stage_and_commit(table: Table) -> None:
     }
     table = put(table, restore(table, 1))
     assert (ages(table), table.head_version()) == ({"ann": 3}, table.version)
-    assert table.transactions(table.version - 1, table.version)[0].operation_id == "op"
+    assert table.read_commits(table.version - 1, table.version)[0].operation_id == "op"
 
 
 def test_a_detached_version_is_refused_where_it_would_become_head(ddb_location: Location) -> None:
-    table = create(ddb_location.join("nodes/people"), people(ann=3), "op", Access(ddb_location.options()))
+    table = create_table(ddb_location.join("nodes/people"), people(ann=3), "op", Access(ddb_location.options()))
     staged = append(table, people(bob=4))
     assert staged is not None
     with pytest.raises(ValueError, match="DynamoDB"):
@@ -64,27 +64,27 @@ def test_the_later_of_two_loses(table: Table) -> None:
         merge_rows(table, people(ann=5), on="id")
     with pytest.raises(CommitRefused):
         put(table, overwrite(table, people()))
-    assert ages(table.at(None)) == {"ann": 4}
+    assert ages(table.open_at(None)) == {"ann": 4}
 
 
 def test_branches(table: Table) -> None:
-    fork = create_branch(table, "review/1")
+    fork = create_table_branch(table, "review/1")
     late = append(fork, people(bob=4))
     assert ages(put(fork, late)) == {"ann": 3, "bob": 4}
-    assert ages(table.at(None)) == {"ann": 3}
-    assert delete_branch(table, "review/1")
+    assert ages(table.open_at(None)) == {"ann": 3}
+    assert delete_table_branch(table, "review/1")
     with pytest.raises(NotFound, match="has no branch"):
         open_table(table.uri, "review/1", 1, table.access)
 
 
 def test_what_is_missing_is_told_apart(table: Table) -> None:
     with pytest.raises(AlreadyExists):
-        create(table.uri, people(), "op", table.access)
+        create_table(table.uri, people(), "op", table.access)
     with pytest.raises(NotFound, match="there is no table"):
         open_table(f"{table.uri}-nothing", access=table.access)
     with pytest.raises(NotFound, match="has no version 9"):
-        table.at(9)
+        table.open_at(9)
     newer = put(table, append(table, people(bob=4)))
     drop_versions(newer, [1])
     with pytest.raises(HistoryGone):
-        table.at(1)
+        table.open_at(1)

@@ -13,15 +13,15 @@ import pytest
 from omnigraph.errors import AlreadyExists, HistoryGone
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
-from omnigraph.storage.staging import ChangeKind, FragmentText, IndexKind
+from omnigraph.storage.staging import FragmentText, IndexKind
 from omnigraph.storage.table import ROW_ADDRESS, ROW_UPDATED_AT, Table, open_table
-from omnigraph.storage.table_upkeep import build_index, compact, compacted, plan_compaction, run_compaction
+from omnigraph.storage.table_upkeep import build_index, compact, plan_compaction, run_compaction, stage_rewrites
 from omnigraph.storage.table_writes import (
     append,
     append_fragments,
     audit_version,
     commit,
-    create,
+    create_table,
     overwrite,
     overwrite_fragments,
     remove_rows,
@@ -30,7 +30,7 @@ from omnigraph.storage.table_writes import (
     write_rows,
 )
 from tests.deleting import delete_where
-from tests.storage.tables import PEOPLE, ages, people, put, table_of, upsert
+from tests.storage.tables import PEOPLE, ages, operation_of, people, put, table_of, upsert
 
 
 def test_a_new_table_is_empty_and_has_our_write_parameters(tmp_path: Path) -> None:
@@ -39,18 +39,18 @@ def test_a_new_table_is_empty_and_has_our_write_parameters(tmp_path: Path) -> No
     assert table.dataset.has_stable_row_ids
     assert table.dataset.data_storage_version == "2.2"
     assert table.dataset.config() == {}, "no automatic cleanup"
-    assert [fact.operation_id for fact in table.transactions(0, 1)] == ["op-create"]
+    assert [fact.operation_id for fact in table.read_commits(0, 1)] == ["op-create"]
 
 
 def test_a_table_may_be_born_with_rows(tmp_path: Path) -> None:
-    table = create(str(tmp_path / "t"), people(ann=3), "op")
+    table = create_table(str(tmp_path / "t"), people(ann=3), "op")
     assert (table.version, ages(table)) == (1, {"ann": 3})
 
 
 def test_creating_where_a_table_is_changes_nothing(tmp_path: Path) -> None:
     table = table_of(tmp_path, ann=3)
     with pytest.raises(AlreadyExists):
-        create(table.uri, people(), "op")
+        create_table(table.uri, people(), "op")
     assert ages(open_table(table.uri)) == {"ann": 3}
 
 
@@ -58,14 +58,14 @@ def test_staged_rows_are_invisible_until_the_commit(tmp_path: Path) -> None:
     table = table_of(tmp_path, ann=3)
     staged = append(table, people(bob=4))
     assert staged is not None
-    assert (staged.kind, staged.version, staged.committed_version, staged.rows) == (ChangeKind.APPEND, 2, 3, 1)
+    assert (operation_of(staged), staged.version, staged.committed_version) == ("Append", 2, 3)
     assert (table.head_version(), ages(open_table(table.uri))) == (2, {"ann": 3})
 
     landed = commit(table, staged, "op-7")
 
     assert (landed.version, ages(landed)) == (3, {"ann": 3, "bob": 4})
     assert (table.version, ages(table)) == (2, {"ann": 3}), "the pinned handle stays where it was"
-    (fact,) = landed.transactions(2, 3)
+    (fact,) = landed.read_commits(2, 3)
     assert (fact.operation, fact.operation_id, fact.transaction_uuid) == ("Append", "op-7", staged.transaction_uuid)
 
 
@@ -113,10 +113,9 @@ def test_delete_by_predicate_over_several_fragments(tmp_path: Path) -> None:
     table = put(table, append(table, people(eve=5)))
     staged = delete_where(table, "age > 30")
     assert staged is not None
-    assert staged.deleted == 3
     landed = commit(table, staged, "op")
     assert ages(landed) == {"ann": 3, "eve": 5}
-    assert landed.transactions(table.version, landed.version)[0].operation == "Delete"
+    assert landed.read_commits(table.version, landed.version)[0].operation == "Delete"
 
 
 def test_restore_brings_an_older_version_back_as_a_new_one(tmp_path: Path) -> None:
@@ -124,7 +123,7 @@ def test_restore_brings_an_older_version_back_as_a_new_one(tmp_path: Path) -> No
     newer = put(table, append(table, people(bob=4)))
     restored = put(newer, restore(newer, table.version), "op-back")
     assert (restored.version, ages(restored)) == (4, {"ann": 3})
-    assert [(fact.operation, fact.operation_id) for fact in restored.transactions(3, 4)] == [("Restore", "op-back")]
+    assert [(fact.operation, fact.operation_id) for fact in restored.read_commits(3, 4)] == [("Restore", "op-back")]
 
 
 def test_restoring_a_version_that_is_not_there(tmp_path: Path) -> None:
@@ -169,7 +168,7 @@ def test_auditing_staged_rows_leaves_head_alone(tmp_path: Path) -> None:
     assert ages(audit) == {"ann": 30, "bob": 4}
     assert audit.version >= 2**63
     assert (table.head_version(), ages(open_table(table.uri))) == (2, {"ann": 3})
-    assert ages(audit.at(audit.version)) == {"ann": 30, "bob": 4}
+    assert ages(audit.open_at(audit.version)) == {"ann": 30, "bob": 4}
     assert ages(commit(table, staged, "op")) == {"ann": 30, "bob": 4}
 
 
@@ -179,7 +178,6 @@ def test_fragments_written_elsewhere_are_appended(tmp_path: Path) -> None:
     texts = [text for part in (people(bob=4), people(cid=5, dan=6)) for text in write_rows(elsewhere, part)]
     staged = append_fragments(table, texts)
     assert staged is not None
-    assert staged.inserted == 3
     assert ages(commit(table, staged, "op")) == {"ann": 3, "bob": 4, "cid": 5, "dan": 6}
 
 
@@ -194,7 +192,7 @@ def test_a_distributed_upsert_from_its_parts(tmp_path: Path) -> None:
     table = put(table, append(table, people(cid=5)))
     new = write_rows(table, people(bob=40, cid=50, dan=6))
     staged = update_fragments(table, *without(table, "bob", "cid"), new)
-    assert (staged.kind, staged.inserted, staged.updated, staged.deleted) == (ChangeKind.UPSERT, 1, 2, 0)
+    assert operation_of(staged) == "Update"
     landed = commit(table, staged, "op")
     assert ages(landed) == {"ann": 3, "bob": 40, "cid": 50, "dan": 6}
     assert set(ages(landed, f"{ROW_UPDATED_AT} > {table.version}")) == {"bob", "cid", "dan"}
@@ -204,11 +202,11 @@ def test_a_distributed_upsert_may_remove_more_than_it_brings_or_only_remove(tmp_
     table = table_of(tmp_path, ann=3, bob=4)
     table = put(table, append(table, people(cid=5)))
     staged = update_fragments(table, *without(table, "bob", "cid"), write_rows(table, people(bob=40)))
-    assert (staged.kind, staged.inserted, staged.updated, staged.deleted) == (ChangeKind.UPSERT, 0, 1, 1)
+    assert operation_of(staged) == "Update"
     table = commit(table, staged, "op")
     assert ages(table) == {"ann": 3, "bob": 40}
     staged = update_fragments(table, *without(table, "bob"), ())
-    assert (staged.kind, staged.inserted, staged.updated, staged.deleted) == (ChangeKind.DELETE, 0, 0, 1)
+    assert operation_of(staged) == "Delete"
     assert ages(commit(table, staged, "op")) == {"ann": 3}
 
 
@@ -231,7 +229,7 @@ def without(table: Table, *ids: str) -> tuple[list[int], list[FragmentText]]:
     ("column", "kind"), [("id", IndexKind.BTREE), ("text", IndexKind.INVERTED), ("asVec", IndexKind.IVF_FLAT)]
 )
 def test_an_index_is_built_used_and_replaced(tmp_path: Path, column: str, kind: IndexKind) -> None:
-    table = create(str(tmp_path / "docs"), documents(50), "op")
+    table = create_table(str(tmp_path / "docs"), documents(50), "op")
     table = put(table, build_index(table, column, kind))
     table = put(table, append(table, documents(10, start=50)))
     assert indexed(table) == {f"{column}_idx": (kind, (column,), 50)}
@@ -253,7 +251,7 @@ def documents(count: int, start: int = 0) -> pa.Table:
 
 
 def indexed(table: Table) -> dict[str, tuple[str, tuple[str, ...], int]]:
-    return {name: (index.kind, index.columns, index.rows) for name, index in table.indexes().items()}
+    return {name: (index.kind, index.columns, index.rows) for name, index in table.list_indexes().items()}
 
 
 def found_by(table: Table, kind: IndexKind) -> list[str]:
@@ -270,7 +268,7 @@ def found_by(table: Table, kind: IndexKind) -> list[str]:
 
 def test_vectors_that_are_all_missing_are_not_indexed(tmp_path: Path) -> None:
     vectors = pa.array([None, None], pa.list_(pa.float32(), 2))
-    table = create(str(tmp_path / "t"), pa.table({"id": ["a", "b"], "vec": vectors}), "op")
+    table = create_table(str(tmp_path / "t"), pa.table({"id": ["a", "b"], "vec": vectors}), "op")
     assert build_index(table, "vec", IndexKind.IVF_FLAT) is None
 
 
@@ -280,13 +278,13 @@ def test_compaction_keeps_rows_and_carries_its_operation(tmp_path: Path) -> None
     for name in ("bob", "cid", "dan"):
         table = put(table, append(table, people(**{name: 1})))
     rewrites = [run_compaction(table, pickle.loads(pickle.dumps(task))) for task in plan_compaction(table)]  # noqa: S301  our own bytes
-    staged = compacted(table, pickle.loads(pickle.dumps(rewrites)))  # noqa: S301  our own bytes
+    staged = stage_rewrites(table, pickle.loads(pickle.dumps(rewrites)))  # noqa: S301  our own bytes
     assert staged is not None
-    assert (staged.kind, staged.rows) == (ChangeKind.COMPACT, 0)
+    assert operation_of(staged) == "Rewrite"
     landed = commit(table, staged, "op")
     assert len(landed.dataset.get_fragments()) < len(table.dataset.get_fragments())
     assert ages(landed, "id IN ('ann', 'dan')") == {"ann": 3, "dan": 1}
-    facts = [(fact.operation, fact.operation_id) for fact in landed.transactions(table.version, landed.version)]
+    facts = [(fact.operation, fact.operation_id) for fact in landed.read_commits(table.version, landed.version)]
     assert facts == [("Rewrite", "op")]
 
 
@@ -300,7 +298,7 @@ def test_fragment_ids_never_come_again(tmp_path: Path) -> None:
     assert max(table.fragment_rows()) < highest
     table = put(table, compact(table))
     assert list(table.fragment_rows()) == [highest + 1]
-    assert table.indexes()["id_idx"].rows == 0, "what the index knew lies elsewhere now"
+    assert table.list_indexes()["id_idx"].rows == 0, "what the index knew lies elsewhere now"
     assert ages(table, "id IN ('ann', 'bob', 'cid')") == {"ann": 3, "bob": 4}
 
 
@@ -309,8 +307,8 @@ def test_what_lance_compacted_by_itself_can_be_told(tmp_path: Path) -> None:
     table = put(table, append(table, people(bob=4)))
     table = put(table, build_index(table, "id", IndexKind.BTREE))
     table.dataset.checkout_version(table.version).optimize.compact_files()
-    head = table.newest()
-    assert [fact.operation for fact in head.transactions(table.version, head.version)] == [
+    head = table.refresh()
+    assert [fact.operation for fact in head.read_commits(table.version, head.version)] == [
         "ReserveFragments",
         "Rewrite",
     ]
@@ -326,7 +324,7 @@ def test_compaction_beside_a_delete_is_refused(tmp_path: Path) -> None:
     assert refused.value.retryable
     now = open_table(table.uri)
     assert ages(now) == {"ann": 3}
-    assert [fact.operation for fact in now.transactions(table.version, now.version)] == ["Delete"]
+    assert [fact.operation for fact in now.read_commits(table.version, now.version)] == ["Delete"]
 
 
 def test_blobs_are_staged_inline_and_by_reference(tmp_path: Path) -> None:
@@ -342,7 +340,7 @@ def test_blobs_are_staged_inline_and_by_reference(tmp_path: Path) -> None:
         found = table.dataset.take_blobs("file", indices=list(range(table.count_rows())))
         return [one.readall() if one else None for one in found]
 
-    table = create(str(tmp_path / "t"), files(a=b"one"), "op")
+    table = create_table(str(tmp_path / "t"), files(a=b"one"), "op")
     table = put(table, append(table, files(b=outside.as_uri())))
     table = put(table, upsert(table, files(a=b"two")))
     assert contents(table) == [b"far", b"two"]

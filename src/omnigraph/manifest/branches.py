@@ -25,13 +25,13 @@ from omnigraph.errors import (
     StorageError,
 )
 from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names, public_names
-from omnigraph.manifest.lagging import lag_of
+from omnigraph.manifest.lagging import find_lag
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.manifest.snapshot import Pin
-from omnigraph.manifest.state import View
-from omnigraph.manifest.tags import Tag, list_tags, tag_names
+from omnigraph.manifest.state import ManifestView
+from omnigraph.manifest.tags import Tag, list_tag_names, list_tags
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.locks import Held, LeaseLost, branch_lock, refs_lock
+from omnigraph.storage.locks import HeldLock, LeaseLost, branch_lock, refs_lock
 from omnigraph.storage.table import BranchRef, Table, open_table
 
 _log = logging.getLogger("omnigraph")
@@ -49,7 +49,7 @@ class Branch:
 
 def list_branches(manifest: Manifest) -> list[Branch]:
     """Every branch with its head."""
-    refs = manifest.refs()
+    refs = manifest.list_refs()
     found = [Branch(MAIN, _head(manifest, MAIN), None, None)]
     for name in public_names(refs):
         # One that was deleted since the refs were read is no branch any more.
@@ -72,23 +72,23 @@ def create_branch(manifest: Manifest, name: str, source: str, version: int | Non
         if source not in live:
             raise NotFound(f"no branch '{source}' in {manifest.location}")
         check_free(name, live[1:])
-        check_free(name, tag_names(manifest), "tag")
+        check_free(name, list_tag_names(manifest), "tag")
         at = manifest.open(source, version)
         _refuse_renamed(manifest, name, manifest.view(source) if version is None else manifest.view_at(source, version))
-        if at.leftover_branch(name):
+        if at.is_leftover_branch(name):
             # A writer that woke up late can bring the folder of a deleted branch back.
             refs.check()
             manifest.objects.delete_prefix(f"{DIRECTORY}/tree/{name}")
         refs.check()
-        tables.create_branch(at, name)
+        tables.create_table_branch(at, name)
         manifest.forget(name)
 
 
-def _refuse_renamed(manifest: Manifest, name: str, begins_at: View) -> None:
+def _refuse_renamed(manifest: Manifest, name: str, begins_at: ManifestView) -> None:
     """A new branch is read with the schema of today, which does not find rows by a name that they had once."""
-    lag = lag_of(manifest, begins_at.tables.schema_head)
-    shown = begins_at.tables.visible()
-    for table_key, old, new in lag.renamed() if lag is not None else ():
+    lag = find_lag(manifest, begins_at.tables.schema_head)
+    shown = begins_at.tables.visible_tables()
+    for table_key, old, new in lag.list_renames() if lag is not None else ():
         if table_key in shown and shown[table_key].row_count:
             raise ConflictError(
                 f"branch '{name}' cannot begin there: '{old}' was renamed to '{new}' since, and {table_key} has rows",
@@ -97,7 +97,7 @@ def _refuse_renamed(manifest: Manifest, name: str, begins_at: View) -> None:
             )
 
 
-def delete_branch(manifest: Manifest, name: str, heal: Callable[[Manifest, Held, str], None]) -> None:
+def delete_branch(manifest: Manifest, name: str, heal: Callable[[Manifest, HeldLock, str], None]) -> None:
     """Remove a branch and what only it has. Refused for main and while another branch or a tag depends on it.
 
     ``heal`` finishes what a dead writer left on the branch, under its lock.
@@ -114,13 +114,13 @@ def delete_branch(manifest: Manifest, name: str, heal: Callable[[Manifest, Held,
             locations = list(manifest.view(name).tables.locations.values())
             refs.check()
             held.check()
-            tables.delete_branch(manifest.open(MAIN), name)
+            tables.delete_table_branch(manifest.open(MAIN), name)
             manifest.forget(name)
             for location in locations:
                 _drop_forks(manifest, refs, location, name)
 
 
-def fork_table(manifest: Manifest, held: Held, branch: str, pin: Pin) -> Table:
+def fork_table(manifest: Manifest, held: HeldLock, branch: str, pin: Pin) -> Table:
     """The table of a pin, on a branch of its own, at the pinned version; made on the first write there.
 
     Under the branch's lock. A fork that was left by a write that never published is used again if it stands exactly
@@ -129,7 +129,7 @@ def fork_table(manifest: Manifest, held: Held, branch: str, pin: Pin) -> Table:
     origin = open_table(manifest.location.join(pin.location), pin.branch, pin.version, manifest.access)
     if (pin.branch or MAIN) == branch:
         return origin
-    ref = origin.branches().get(branch)
+    ref = origin.list_branches().get(branch)
     if ref is not None:
         if origin.has_branch_storage(branch):
             fork = open_table(origin.uri, branch, None, manifest.access)
@@ -137,21 +137,21 @@ def fork_table(manifest: Manifest, held: Held, branch: str, pin: Pin) -> Table:
                 return fork
         _refuse_named_fork(manifest, pin.table_key, branch)
         held.check()
-        tables.delete_branch(origin, branch)
-    elif origin.leftover_branch(branch):
+        tables.delete_table_branch(origin, branch)
+    elif origin.is_leftover_branch(branch):
         held.check()
         manifest.objects.delete_prefix(f"{pin.location}/tree/{branch}")
     held.check()
-    return tables.create_branch(origin, branch)
+    return tables.create_table_branch(origin, branch)
 
 
 def _refuse_dependents(manifest: Manifest, name: str) -> None:
-    refs = manifest.refs()
+    refs = manifest.list_refs()
     for other in branch_names(manifest):
         if other == name:
             continue
         ref = refs.get(other)
-        pinned = any(entry.branch == name for entry in manifest.view(other).tables.visible().values())
+        pinned = any(entry.branch == name for entry in manifest.view(other).tables.visible_tables().values())
         if pinned or (ref is not None and ref.parent == name):
             raise ConflictError(
                 f"branch '{name}' cannot be deleted: '{other}' still depends on it",
@@ -167,8 +167,8 @@ def _refuse_tags(manifest: Manifest, name: str) -> None:
     for tag in list_tags(manifest):
         if tag.branch not in shows_forks:
             # Most branches never had a table of this one, now or ever: their tags need no look.
-            shows_forks[tag.branch] = names_any(manifest, tag.branch, condition)
-        if tag.branch == name or (shows_forks[tag.branch] and _shows_fork(manifest, tag, name)):
+            shows_forks[tag.branch] = has_rows_where(manifest, tag.branch, condition)
+        if tag.branch == name or (shows_forks[tag.branch] and _tag_shows_fork(manifest, tag, name)):
             raise ConflictError(
                 f"branch '{name}' cannot be deleted: the tag '{tag.name}' still depends on it",
                 hint=f"delete the tag '{tag.name}' first",
@@ -176,7 +176,7 @@ def _refuse_tags(manifest: Manifest, name: str) -> None:
             )
 
 
-def _shows_fork(manifest: Manifest, tag: Tag, name: str) -> bool:
+def _tag_shows_fork(manifest: Manifest, tag: Tag, name: str) -> bool:
     commit = manifest.view(tag.branch, with_lineage=True).history.find(tag.commit)
     if commit is None:
         raise StorageError(
@@ -184,7 +184,7 @@ def _shows_fork(manifest: Manifest, tag: Tag, name: str) -> bool:
             hint="run `omnigraph verify`",
             details={"tag": tag.name, "commit": tag.commit},
         )
-    shown = manifest.view_at(tag.branch, commit.manifest_version).tables.visible()
+    shown = manifest.view_at(tag.branch, commit.manifest_version).tables.visible_tables()
     return any(entry.branch == name for entry in shown.values())
 
 
@@ -192,7 +192,7 @@ def _refuse_named_fork(manifest: Manifest, table_key: str, branch: str) -> None:
     """A fork that the history of a live branch names holds data: it is never made anew."""
     condition = f"table_key = '{table_key}' AND table_branch = '{branch}'"
     for live in branch_names(manifest):
-        if names_any(manifest, live, f"object_type = 'table_version' AND {condition}"):
+        if has_rows_where(manifest, live, f"object_type = 'table_version' AND {condition}"):
             raise RecoveryError(
                 f"the fork of '{table_key}' on '{branch}' is in use but does not stand where the manifest says",
                 hint="run `omnigraph verify`",
@@ -200,7 +200,7 @@ def _refuse_named_fork(manifest: Manifest, table_key: str, branch: str) -> None:
             )
 
 
-def names_any(manifest: Manifest, branch: str, condition: str) -> bool:
+def has_rows_where(manifest: Manifest, branch: str, condition: str) -> bool:
     """Whether any row of a branch's manifest, those of its history too, meets a condition."""
     try:
         return manifest.open(branch).count_rows(condition) > 0
@@ -209,23 +209,23 @@ def names_any(manifest: Manifest, branch: str, condition: str) -> bool:
         return False
 
 
-def _drop_forks(manifest: Manifest, refs: Held, location: str, branch: str) -> None:
+def _drop_forks(manifest: Manifest, refs: HeldLock, location: str, branch: str) -> None:
     """Remove a deleted branch's fork of a table, published or not, and before it what dead branches forked from it."""
     try:
         table = open_table(manifest.location.join(location), None, None, manifest.access)
-        for name in _dead_forks(table.branches(), branch, branch_names(manifest)):
+        for name in _list_dead_forks(table.list_branches(), branch, branch_names(manifest)):
             # Without the lock somebody may be making the branch anew, and this fork with it.
             refs.check()
-            tables.delete_branch(table, name)
+            tables.delete_table_branch(table, name)
     except (OmniGraphError, LeaseLost) as error:
         # The branch is gone already; a fork that stays behind is made anew by the next write or taken by cleanup.
         _log.warning("the fork of %s on '%s' could not be removed: %s", location, branch, error)
 
 
-def _dead_forks(forks: Mapping[str, BranchRef], branch: str, live: Collection[str]) -> Iterator[str]:
+def _list_dead_forks(forks: Mapping[str, BranchRef], branch: str, live: Collection[str]) -> Iterator[str]:
     for fork in forks.values():
         if fork.parent == branch and fork.name not in live:
-            yield from _dead_forks(forks, fork.name, live)
+            yield from _list_dead_forks(forks, fork.name, live)
     if branch in forks:
         yield branch
 
@@ -241,7 +241,7 @@ _SEGMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 def check_name(name: str) -> None:
     """Refuse a name that a branch or tag may not have, and say which rule it breaks."""
-    reason = _why_not(name)
+    reason = _explain_bad_name(name)
     if reason is not None:
         raise ParameterError(
             f"'{name}' cannot be the name of a branch or tag: {reason}",
@@ -252,7 +252,7 @@ def check_name(name: str) -> None:
 
 def is_name(text: str) -> bool:
     """Whether a branch or tag may have this name."""
-    return _why_not(text) is None
+    return _explain_bad_name(text) is None
 
 
 def check_free(name: str, live: Iterable[str], kind: Literal["branch", "tag"] = "branch") -> None:
@@ -271,7 +271,7 @@ def check_free(name: str, live: Iterable[str], kind: Literal["branch", "tag"] = 
             )
 
 
-def _why_not(name: str) -> str | None:  # noqa: C901  one rule per line reads better than any split
+def _explain_bad_name(name: str) -> str | None:  # noqa: C901  one rule per line reads better than any split
     if not name:
         return "it is empty"
     if len(name.encode("utf-8", "surrogatepass")) > MAX_BYTES:

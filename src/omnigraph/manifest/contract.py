@@ -44,22 +44,22 @@ def load_schema(objects: Objects, schema_hash: str) -> Schema:
     folder = _folder(schema_hash)
     ir = objects.get(f"{folder}/schema.ir.json")
     if ir is None:
-        current = root_schema(objects)
+        current = load_root_schema(objects)
         if current.hash != schema_hash:
             raise NotFound(f"the schema {schema_hash} is not in the graph's history")
         return current
     source = objects.get(f"{folder}/schema.pg") or b""
-    return _checked(_from_ir(ir, source), schema_hash)
+    return _check_hash(_decode_ir(ir, source), schema_hash)
 
 
-def root_schema(objects: Objects) -> Schema:
+def load_root_schema(objects: Objects) -> Schema:
     """The schema of the root files; a missing IR is compiled in memory, since a reader may not write it."""
     source = objects.get(SOURCE_FILE)
     if source is None:
         raise StorageError("the graph has no schema", hint="restore _schema.pg from a copy")
     ir = objects.get(IR_FILE)
     if ir is not None:
-        return _from_ir(ir, source)
+        return _decode_ir(ir, source)
     try:
         return parse_schema(Source(source.decode(), SOURCE_FILE), tolerated=STRICTER_THAN_0_8)
     except SchemaError as error:
@@ -74,7 +74,7 @@ def project_root_files(objects: Objects, schema: Schema) -> None:
             objects.put(path, text.encode())
 
 
-def root_files_say(objects: Objects, schema_hash: str) -> bool:
+def root_files_match(objects: Objects, schema_hash: str) -> bool:
     """Whether the root files are all there and name this schema."""
     state = objects.get(STATE_FILE) or b""
     if schema_hash.encode() not in state:
@@ -86,26 +86,26 @@ def _folder(schema_hash: str) -> str:
     return f"__schemas/{schema_hash.removeprefix('sha256:')}"
 
 
-def _from_ir(ir: bytes, source: bytes) -> Schema:
+def _decode_ir(ir: bytes, source: bytes) -> Schema:
     read = decode_ir(ir)
     return Schema(source.decode(), read, hash_ir(read), build_catalog(read))
 
 
-def _checked(schema: Schema, schema_hash: str) -> Schema:
+def _check_hash(schema: Schema, schema_hash: str) -> Schema:
     if schema.hash != schema_hash:
         raise StorageError(f"the stored schema {schema_hash} was changed: it is {schema.hash} now")
     return schema
 
 
-def current_schema(manifest: Manifest) -> Schema:
+def load_current_schema(manifest: Manifest) -> Schema:
     """The schema that the graph has now."""
-    return schema_of(manifest, manifest.schema_hash())
+    return load_schema_of(manifest, manifest.schema_hash())
 
 
-def schema_of(manifest: Manifest, schema_hash: str | None) -> Schema:
+def load_schema_of(manifest: Manifest, schema_hash: str | None) -> Schema:
     """The schema of a hash, such as a snapshot names; None: the graph never kept its schema, and has only one."""
     if schema_hash is None:
-        return root_schema(manifest.objects)
+        return load_root_schema(manifest.objects)
     known = manifest.schemas.get(schema_hash)
     if known is None:
         known = manifest.schemas[schema_hash] = load_schema(manifest.objects, schema_hash)

@@ -21,13 +21,13 @@ from omnigraph.manifest.rows import (
     Row,
     SchemaHead,
     TableVersion,
-    encode,
-    manifest_file,
+    encode_rows,
+    locate_manifest_file,
 )
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks import Held, refs_lock
+from omnigraph.storage.locks import HeldLock, refs_lock
 from omnigraph.storage.table import Table, open_table
 
 OPERATION_ID = "init"
@@ -35,7 +35,7 @@ _PROBE = "__locks/conditional-put"
 _CONFIG = {"table_version_management": "true"}
 
 
-def initialise(manifest: Manifest, schema: Schema, actor: str | None) -> None:
+def init_graph(manifest: Manifest, schema: Schema, actor: str | None) -> None:
     """Make a new graph, or finish one whose making was interrupted. Of two at once, one wins."""
     _check_place(manifest)
     with refs_lock(manifest.location, manifest.locks) as held:
@@ -60,12 +60,12 @@ def _check_place(manifest: Manifest) -> None:
         case "file":
             refuse_file(manifest.location)
         case "s3":
-            _need_conditional_put(manifest)
+            _require_conditional_put(manifest)
         case "s3+ddb":
-            _need_unlisted(manifest)
+            _require_unlisted(manifest)
 
 
-def _need_conditional_put(manifest: Manifest) -> None:
+def _require_conditional_put(manifest: Manifest) -> None:
     """Lance and our leases both stand on it, and a store that ignores a condition loses commits without a word."""
     objects = manifest.objects
     objects.put_if_absent(_PROBE, b"")
@@ -77,7 +77,7 @@ def _need_conditional_put(manifest: Manifest) -> None:
         )
 
 
-def _need_unlisted(manifest: Manifest) -> None:
+def _require_unlisted(manifest: Manifest) -> None:
     """DynamoDB lists versions by prefix, without the bucket, and keeps them when the objects are gone."""
     try:
         open_table(manifest.uri, None, None, manifest.access)
@@ -114,7 +114,7 @@ def _is_finished(manifest: Manifest) -> bool:
 def _create_table(manifest: Manifest, type_: NodeType | EdgeType) -> None:
     uri = manifest.location.join(table_directory(type_.table_key))
     try:
-        tables.create(uri, arrow_schema(type_).empty_table(), OPERATION_ID, manifest.access)
+        tables.create_table(uri, arrow_schema(type_).empty_table(), OPERATION_ID, manifest.access)
     except AlreadyExists:
         # An interrupted init got this far, and left an empty table; one that was written since is somebody's data.
         if open_table(uri, None, None, manifest.access).version != 1:
@@ -124,13 +124,13 @@ def _create_table(manifest: Manifest, type_: NodeType | EdgeType) -> None:
             ) from None
 
 
-def _create_manifest(manifest: Manifest, schema: Schema, actor: str | None, held: Held) -> None:
+def _create_manifest(manifest: Manifest, schema: Schema, actor: str | None, held: HeldLock) -> None:
     try:
         table = open_table(manifest.uri, None, None, manifest.access)
     except NotFound:
         held.check()
-        rows = encode(_genesis(manifest.location, schema, actor))
-        table = tables.create(manifest.uri, rows, OPERATION_ID, manifest.access)
+        rows = encode_rows(_list_genesis_rows(manifest.location, schema, actor))
+        table = tables.create_table(manifest.uri, rows, OPERATION_ID, manifest.access)
     if table.version == 1:
         held.check()
         table = tables.set_config(table, _CONFIG)
@@ -138,11 +138,11 @@ def _create_manifest(manifest: Manifest, schema: Schema, actor: str | None, held
     tables.set_schema_metadata(table, {migrations.STAMP: str(migrations.CURRENT)})
 
 
-def _genesis(location: Location, schema: Schema, actor: str | None) -> list[Row]:
+def _list_genesis_rows(location: Location, schema: Schema, actor: str | None) -> list[Row]:
     rows: list[Row] = []
     for type_ in schema.catalog.types():
         directory = table_directory(type_.table_key)
-        file = manifest_file(location, directory, None, 1)
+        file = locate_manifest_file(location, directory, None, 1)
         rows += [Registration(type_.table_key, directory), TableVersion(type_.table_key, 1, None, 0, file)]
     commit = CommitRecord(str(ULID()), None, 1, now_microseconds(), actor=actor, schema_ir_hash=schema.hash)
     return [*rows, commit, HeadPointer(MAIN, commit.id, None), SchemaHead(schema.hash)]

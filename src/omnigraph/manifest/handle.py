@@ -10,9 +10,9 @@ from pathlib import Path
 from omnigraph.errors import NotFound, OmniGraphError, ParameterError, PublishContention, StorageError
 from omnigraph.language.schema import Schema
 from omnigraph.manifest import migrations
-from omnigraph.manifest.lineage import lineage_from
-from omnigraph.manifest.rows import MAIN, Row, encode
-from omnigraph.manifest.state import View, extend_view, newest_fragment, read_view
+from omnigraph.manifest.lineage import build_lineage
+from omnigraph.manifest.rows import MAIN, Row, encode_rows
+from omnigraph.manifest.state import ManifestView, extend_view, newest_fragment_of, read_view
 from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.lance_internals import (
@@ -45,7 +45,7 @@ class Manifest:
         self.uri = location.join(DIRECTORY)
         self.schemas: dict[str, Schema] = {}
         """Schemas that were read, by hash: what a hash names never changes."""
-        self._views: dict[str, tuple[View, Table]] = {}
+        self._views: dict[str, tuple[ManifestView, Table]] = {}
         self._newest_main: Table | None = None
         self._guard = threading.Lock()
 
@@ -54,38 +54,38 @@ class Manifest:
         newest = self._newest_main
         if (branch, version) == (MAIN, None) and newest is not None and not newest.has_successor():
             # A handle of its own: Lance lets no two threads use one while it deletes a branch.
-            return newest.at(newest.version)
+            return newest.open_at(newest.version)
         try:
             if version is None:
                 table = open_newest(self.uri, branch, self.access)
             else:
                 table = open_table(self.uri, branch, version, self.access)
         except NotFound as missing:
-            raise self._why_missing(branch, version) from missing
-        migrations.refuse_unsupported(migrations.stamp_of(table), self.location)
+            raise self._explain_missing(branch, version) from missing
+        migrations.refuse_unsupported_format(migrations.stamp_of(table), self.location)
         if (branch, version) == (MAIN, None):
             self._newest_main = table
         return table
 
-    def view(self, branch: str, *, with_lineage: bool = False) -> View:
+    def view(self, branch: str, *, with_lineage: bool = False) -> ManifestView:
         """What the branch shows now. Costs one look at the newest version when nothing changed."""
         while True:
-            incarnation = self.incarnation(branch)
+            incarnation = self.read_incarnation(branch)
             kept = self._kept(branch)
             try:
                 view, table = self._read(branch, incarnation, kept, with_lineage=with_lineage)
             except OmniGraphError:
                 # A branch that is deleted under a reader can fail it anywhere; the ref tells.
-                if self.incarnation(branch) == incarnation:
+                if self.read_incarnation(branch) == incarnation:
                     raise
                 continue
             # What was read while a branch was made anew may be of both.
-            if (kept is not None and view is kept[0]) or self.incarnation(branch) == incarnation:
+            if (kept is not None and view is kept[0]) or self.read_incarnation(branch) == incarnation:
                 return self._keep(view, table)
 
     def _read(
-        self, branch: str, incarnation: str | None, kept: tuple[View, Table] | None, *, with_lineage: bool
-    ) -> tuple[View, Table]:
+        self, branch: str, incarnation: str | None, kept: tuple[ManifestView, Table] | None, *, with_lineage: bool
+    ) -> tuple[ManifestView, Table]:
         if kept is not None and kept[0].incarnation == incarnation and self._extends(kept[1]):
             view, table = kept
             if table.has_successor():
@@ -94,27 +94,27 @@ class Manifest:
         else:
             table = self.open(branch)
             view = read_view(table, branch, incarnation, with_lineage=with_lineage)
-        return self._with_history(view, table), table
+        return self._add_legacy_history(view, table), table
 
     def _extends(self, table: Table) -> bool:
         """Below format 4 a view may hold a history from elsewhere, which a migration then brings a second time."""
         return migrations.stamp_of(table) >= migrations.LINEAGE_IN_MANIFEST or not table.has_successor()
 
-    def view_at(self, branch: str, version: int) -> View:
+    def view_at(self, branch: str, version: int) -> ManifestView:
         """What the branch showed at a version: its tables alone, since the history is that of the branch today."""
-        return read_view(self.open(branch, version), branch, self.incarnation(branch), with_lineage=False)
+        return read_view(self.open(branch, version), branch, self.read_incarnation(branch), with_lineage=False)
 
-    def _with_history(self, view: View, table: Table) -> View:
+    def _add_legacy_history(self, view: ManifestView, table: Table) -> ManifestView:
         """A graph below format 4 keeps its history elsewhere; a reader that may not migrate it looks there."""
         known = view.newest if view.lineage is None else view.lineage.rows
         if len(known) or migrations.stamp_of(table) >= migrations.LINEAGE_IN_MANIFEST:
             return view
         commits = migrations.read_legacy_commits(self, view.branch)
         shown = [commit for commit in commits if commit.manifest_version <= view.version]
-        lineage = lineage_from(shown)
+        lineage = build_lineage(shown)
         return replace(view, newest=lineage.rows, lineage=lineage)
 
-    def writable_view(self, branch: str) -> View:
+    def writable_view(self, branch: str) -> ManifestView:
         """The fresh view that a publish stands on, with lineage; an older format is migrated first."""
         view = self.view(branch, with_lineage=True)
         if migrations.stamp_of(self._table(view)) == migrations.CURRENT:
@@ -122,21 +122,21 @@ class Manifest:
         migrations.migrate(self, branch)
         return self.view(branch, with_lineage=True)
 
-    def merge(self, view: View, rows: Sequence[Row]) -> View:
+    def merge_rows(self, view: ManifestView, rows: Sequence[Row]) -> ManifestView:
         """Merge rows into the manifest, standing on a view; somebody else's publish since then is contention."""
-        table = tables.merge_rows(self._table(view), encode(rows), on="object_id")
+        table = tables.merge_rows(self._table(view), encode_rows(rows), on="object_id")
         if table.version == view.version + 1:
-            merged = view.with_published(table, rows)
+            merged = view.add_published(table, rows)
         else:
             merged = extend_view(view, table, with_lineage=True)
         return self._keep(merged, table)
 
-    def compaction_due(self, view: View) -> bool:
+    def should_compact(self, view: ManifestView) -> bool:
         """Each publish adds a small fragment; many of them make every later publish slow."""
         rows = self._table(view).fragment_rows().values()
         return sum(count < COMPACTED_ROWS for count in rows) >= COMPACT_AT_FRAGMENTS
 
-    def compacted(self, view: View) -> View:
+    def compact(self, view: ManifestView) -> ManifestView:
         """Compact the manifest on a branch, under its lock: the same rows at a newer version.
 
         Fragments that are large already are left alone, so the cost does not grow with history.
@@ -149,16 +149,16 @@ class Manifest:
             table = tables.commit(table, staged, operation_id="manifest.compact")
         except (CommitRefused, HeadMoved) as lost:
             raise PublishContention(f"the manifest moved while it was compacted: {lost}") from lost
-        return self._keep(replace(view, version=table.version, newest_fragment=newest_fragment(table)), table)
+        return self._keep(replace(view, version=table.version, newest_fragment=newest_fragment_of(table)), table)
 
-    def incarnation(self, branch: str) -> str | None:
+    def read_incarnation(self, branch: str) -> str | None:
         """What tells this branch from an earlier one of the same name; None for main, which is never re-created."""
         if branch == MAIN:
             return None
         path = branch_ref_path(branch)
         data = None if path is None else self.objects.get(f"{DIRECTORY}/{path}")
         if data is None:
-            raise self._why_missing(branch, None)
+            raise self._explain_missing(branch, None)
         try:
             return read_ref_identifier(data)
         except ValueError as error:
@@ -168,14 +168,14 @@ class Manifest:
                 details={"branch": branch},
             ) from error
 
-    def refs(self) -> dict[str, BranchRef]:
+    def list_refs(self) -> dict[str, BranchRef]:
         """The refs of all branches but main, by name; a damaged one is named."""
         try:
-            return self.open(MAIN).branches()
+            return self.open(MAIN).list_branches()
         except StorageError:
             # Lance says what does not parse, and not where.
             for ref in self.objects.list(f"{DIRECTORY}/{BRANCH_REFS_FOLDER}"):
-                self.incarnation(branch_of_ref(ref.path.removeprefix(f"{DIRECTORY}/")))
+                self.read_incarnation(branch_of_ref(ref.path.removeprefix(f"{DIRECTORY}/")))
             raise
 
     def schema_hash(self) -> str | None:
@@ -194,27 +194,27 @@ class Manifest:
         with self._guard:
             self._views.pop(branch, None)
 
-    def _table(self, view: View) -> Table:
+    def _table(self, view: ManifestView) -> Table:
         kept = self._kept(view.branch)
         if kept is not None and kept[0] is view:
             return kept[1]
         return self.open(view.branch, view.version)
 
-    def _kept(self, branch: str) -> tuple[View, Table] | None:
+    def _kept(self, branch: str) -> tuple[ManifestView, Table] | None:
         with self._guard:
             return self._views.get(branch)
 
-    def _keep(self, view: View, table: Table) -> View:
+    def _keep(self, view: ManifestView, table: Table) -> ManifestView:
         with self._guard:
             self._views[view.branch] = (view, table)
             if view.branch == MAIN:
                 self._newest_main = table
         return view
 
-    def _why_missing(self, branch: str, version: int | None) -> NotFound:
+    def _explain_missing(self, branch: str, version: int | None) -> NotFound:
         if not self.objects.list(f"{DIRECTORY}/{VERSIONS_FOLDER}"):
             if self.objects.head("_schema.pg") is not None:
-                return unfinished(self.location)
+                return unfinished_graph(self.location)
             return NotFound(f"there is no graph at {self.location}", hint="make one with `omnigraph init`")
         if version is None:
             return NotFound(f"no branch '{branch}' in {self.location}", hint="`omnigraph branch list` shows them")
@@ -223,7 +223,7 @@ class Manifest:
 
 def branch_names(manifest: Manifest) -> list[str]:
     """Return the names of all branches: main first, then the others by name."""
-    return [MAIN, *public_names(manifest.refs())]
+    return [MAIN, *public_names(manifest.list_refs())]
 
 
 def public_names(refs: Iterable[str]) -> list[str]:
@@ -237,7 +237,7 @@ def refuse_file(location: Location) -> None:
         raise ParameterError(f"{location} is a file; a graph is a folder", hint="give the folder of the graph")
 
 
-def unfinished(location: Location) -> NotFound:
+def unfinished_graph(location: Location) -> NotFound:
     """The error for a graph whose init was interrupted."""
     return NotFound(
         f"the graph at {location} is unfinished: its init was interrupted",

@@ -14,7 +14,7 @@ from omnigraph.errors import NotFound, ParameterError
 from omnigraph.language.values import from_microseconds
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.lineage import Lineage
-from omnigraph.manifest.rows import MAIN, CommitRecord, malformed
+from omnigraph.manifest.rows import MAIN, CommitRecord, malformed_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class Commit:
     txn: tuple[str, int] | None
 
 
-def commit_of(record: CommitRecord) -> Commit:
+def to_commit(record: CommitRecord) -> Commit:
     """The public form of a commit row."""
     try:
         created_at = from_microseconds(record.created_at)
     except OverflowError as error:
-        raise malformed(record.id, f"created_at is {record.created_at}, which is no time") from error
+        raise malformed_row(record.id, f"created_at is {record.created_at}, which is no time") from error
     return Commit(
         record.id,
         tuple(parent for parent in (record.parent, record.merged_parent) if parent is not None),
@@ -49,7 +49,7 @@ def commit_of(record: CommitRecord) -> Commit:
     )
 
 
-def commits_of(
+def list_commits(
     manifest: Manifest,
     branch: str,
     *,
@@ -63,21 +63,21 @@ def commits_of(
         raise ParameterError(f"limit is {limit}", hint="give the number of commits that are wanted")
     for bound in (since, until):
         if bound is not None:
-            check_zone(bound)
-    return list(islice(_matching(manifest, branch, actor, since, until), limit))
+            refuse_naive(bound)
+    return list(islice(_match_commits(manifest, branch, actor, since, until), limit))
 
 
-def check_zone(instant: datetime) -> None:
+def refuse_naive(instant: datetime) -> None:
     """Refuse a time that means another moment on every machine."""
     if instant.tzinfo is None:
         raise ParameterError(f"{instant!r} has no time zone", hint="use datetime(..., tzinfo=timezone.utc)")
 
 
-def _matching(
+def _match_commits(
     manifest: Manifest, branch: str, actor: str | None, since: datetime | None, until: datetime | None
 ) -> Iterator[Commit]:
-    for record in manifest.view(branch, with_lineage=True).history.newest_first():
-        commit = commit_of(record)
+    for record in manifest.view(branch, with_lineage=True).history.list_newest_first():
+        commit = to_commit(record)
         wanted_actor = actor is None or commit.actor == actor
         wanted_time = (since is None or commit.created_at >= since) and (until is None or commit.created_at <= until)
         if wanted_actor and wanted_time:
@@ -87,7 +87,7 @@ def _matching(
 # --------------------------------------------------------------------------------------------- the graph of commits
 
 
-def ancestry(manifest: Manifest, branch: str | None, limit: int | None) -> list[Commit]:
+def list_ancestry(manifest: Manifest, branch: str | None, limit: int | None) -> list[Commit]:
     """All that led to a branch, by either parent, or to any branch; the newest first, children before parents.
 
     A parent on a branch that was deleted since is no longer known: history ends there.
@@ -99,7 +99,7 @@ def ancestry(manifest: Manifest, branch: str | None, limit: int | None) -> list[
         histories[branch] = manifest.view(branch, with_lineage=True).history
     heads = [history.head() for name, history in histories.items() if branch in (None, name)]
     newest = _newest(histories, [head for head in heads if head is not None], limit)
-    return [commit_of(commit) for commit in _children_first(newest)]
+    return [to_commit(commit) for commit in _children_first(newest)]
 
 
 def _histories(manifest: Manifest) -> dict[str, Lineage]:

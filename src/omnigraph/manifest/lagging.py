@@ -21,7 +21,7 @@ from omnigraph.language.schema import (
     TableKey,
     plan_migration,
 )
-from omnigraph.manifest.contract import schema_of
+from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN, SchemaHead
 
@@ -29,7 +29,7 @@ Shown = TypeVar("Shown")
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class TableOrigin:
     """Where the rows of a type are: the key of their table, and for each property the name of its column there.
 
     None stands for what came since.
@@ -40,25 +40,25 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class SchemaLag:
     """The origins of all types of the current schema in the tables of an older one, by their table keys now."""
 
-    origins: Mapping[str, Origin]
+    origins: Mapping[str, TableOrigin]
 
-    def shown(self, tables: Mapping[str, Shown]) -> dict[str, Shown]:
+    def filter_tables(self, tables: Mapping[str, Shown]) -> dict[str, Shown]:
         """The tables that are still those of the type that has their name, or of none."""
         return {
             key: each for key, each in tables.items() if key not in self.origins or self.origins[key].table_key == key
         }
 
-    def hidden(self, table_key: str) -> frozenset[str]:
+    def hidden_columns(self, table_key: str) -> frozenset[str]:
         """The columns of a table that are those of properties which are gone, though others have their names."""
         origin = self.origins.get(table_key)
         if origin is None:
             return frozenset()
         return frozenset(name for name, column in origin.columns.items() if column != name)
 
-    def renamed(self) -> Iterator[tuple[str, str, str]]:
+    def list_renames(self) -> Iterator[tuple[str, str, str]]:
         """What has another name than it had: the key of its table then, the old name, the new one."""
         for key, origin in self.origins.items():
             if origin.table_key is None:
@@ -70,7 +70,7 @@ class Lag:
                     yield origin.table_key, f"{column}", name
 
 
-def lag_of(manifest: Manifest, written_under: SchemaHead | None) -> Lag | None:
+def find_lag(manifest: Manifest, written_under: SchemaHead | None) -> SchemaLag | None:
     """How far tables are behind the current schema, by the row of their branch; None if they are not."""
     current = manifest.view(MAIN).tables.schema_head
     if current is None or written_under == current:
@@ -79,20 +79,21 @@ def lag_of(manifest: Manifest, written_under: SchemaHead | None) -> Lag | None:
     way = current.all[came:]
     if len(way) < 2:
         return None
-    return _followed([schema_of(manifest, each) for each in way])
+    return _follow_schemas([load_schema_of(manifest, each) for each in way])
 
 
-def _followed(schemas: list[Schema]) -> Lag:
+def _follow_schemas(schemas: list[Schema]) -> SchemaLag:
     first = schemas[0].catalog
-    origins: dict[str, Origin] = {
-        type_.table_key: Origin(type_.table_key, {name: name for name in type_.properties}) for type_ in _types(first)
+    origins: dict[str, TableOrigin] = {
+        type_.table_key: TableOrigin(type_.table_key, {name: name for name in type_.properties})
+        for type_ in _types(first)
     }
     for old, new in pairwise(schemas):
-        origins = dict(_after(origins, old, new))
-    return Lag(origins)
+        origins = dict(_apply_migration(origins, old, new))
+    return SchemaLag(origins)
 
 
-def _after(origins: Mapping[str, Origin], old: Schema, new: Schema) -> Iterator[tuple[str, Origin]]:
+def _apply_migration(origins: Mapping[str, TableOrigin], old: Schema, new: Schema) -> Iterator[tuple[str, TableOrigin]]:
     """The origins one schema later."""
     steps = plan_migration(old.ir, new.ir).steps
     types = {s.new_key: s.old_key for s in steps if isinstance(s, RenameType)}
@@ -102,11 +103,11 @@ def _after(origins: Mapping[str, Origin], old: Schema, new: Schema) -> Iterator[
         key = type_.table_key
         was = types.get(key, key)
         if was not in before:
-            yield key, Origin(None, dict.fromkeys(type_.properties))
+            yield key, TableOrigin(None, dict.fromkeys(type_.properties))
             continue
         known = origins[was].columns
         columns = {name: known.get(names.get((key, name), name)) for name in type_.properties}
-        yield key, Origin(origins[was].table_key, columns)
+        yield key, TableOrigin(origins[was].table_key, columns)
 
 
 def _types(catalog: Catalog) -> Iterator[NodeType | EdgeType]:

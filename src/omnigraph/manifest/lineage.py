@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.manifest.rows import CommitRecord, commit_record, encode, refuse_missing
+from omnigraph.manifest.rows import CommitRecord, decode_commit, encode_rows, refuse_missing
 
 COLUMNS = ("object_id", "metadata", "table_branch", "table_version")
 CREATED_VERSION = "_row_created_at_version"
@@ -37,7 +37,7 @@ class Lineage:
     def __len__(self) -> int:
         return self.rows.num_rows
 
-    def extended(self, newer: Lineage) -> Lineage:
+    def extend(self, newer: Lineage) -> Lineage:
         """This history and newer commits of the same branch."""
         if not len(newer):
             return self
@@ -62,20 +62,20 @@ class Lineage:
         index = pc.index(self.rows.column("object_id"), pa.scalar(commit_id)).as_py()
         return None if index < 0 else self._commit(index)
 
-    def places(self) -> dict[str, int]:
+    def positions_by_id(self) -> dict[str, int]:
         """The place of each commit by its id, for those who look for many."""
         ids = cast("list[str]", self.rows.column("object_id").to_pylist())
         return dict(zip(ids, range(len(ids)), strict=True))
 
-    def at(self, place: int) -> CommitRecord:
+    def commit_at(self, place: int) -> CommitRecord:
         """The commit at a place."""
         return self._commit(place)
 
-    def newest_first(self) -> Iterator[CommitRecord]:
+    def list_newest_first(self) -> Iterator[CommitRecord]:
         """Every commit, newest first."""
         return self._in_order(np.argsort(-self.versions, kind="stable"), newest_first=True)
 
-    def oldest_first(self, after: CommitRecord | None = None) -> Iterator[CommitRecord]:
+    def list_oldest_first(self, after: CommitRecord | None = None) -> Iterator[CommitRecord]:
         """Every commit, or those that are newer than one of them, oldest first: each follows its first parent."""
         order = np.argsort(self.versions, kind="stable")
         if after is not None:
@@ -94,19 +94,13 @@ class Lineage:
             yield from sorted(same_version, key=lambda commit: commit.order, reverse=newest_first)
             start = stop
 
-    def commits(self) -> Iterator[CommitRecord]:
-        """Every commit, in no particular order: several times as fast as by one look-up each."""
-        columns = (cast("list[str]", self.rows.column(name).to_pylist()) for name in COLUMNS[:3])
-        for commit_id, metadata, branch, version in zip(*columns, self.versions.tolist(), strict=True):
-            yield commit_record(commit_id, metadata, branch, version, version)
-
     def _commit(self, index: int) -> CommitRecord:
         commit_id, metadata, branch, _ = (self.rows.column(name)[index].as_py() for name in COLUMNS)
         version = int(self.versions[index])
-        return commit_record(str(commit_id), str(metadata), cast("str | None", branch), version, version)
+        return decode_commit(str(commit_id), str(metadata), cast("str | None", branch), version, version)
 
 
-def lineage_of(rows: pa.Table, *, row_versions: bool) -> Lineage:
+def decode_lineage(rows: pa.Table, *, row_versions: bool) -> Lineage:
     """The lineage in ``graph_commit`` rows as read; ``row_versions`` says whether their row-version column counts."""
     refuse_missing(rows, "metadata", "table_version")
     recorded = rows.column("table_version").cast(pa.int64())
@@ -117,13 +111,13 @@ def lineage_of(rows: pa.Table, *, row_versions: bool) -> Lineage:
     return Lineage(rows.select(list(COLUMNS)), np.asarray(versions.to_numpy(zero_copy_only=False), dtype=np.int64))
 
 
-def lineage_from(commits: Sequence[CommitRecord]) -> Lineage:
+def build_lineage(commits: Sequence[CommitRecord]) -> Lineage:
     """The lineage of commits that are already decoded: those of a publish, or of a legacy table."""
-    rows = encode(commits).select(list(COLUMNS))
+    rows = encode_rows(commits).select(list(COLUMNS))
     return Lineage(rows, np.array([commit.manifest_version for commit in commits], dtype=np.int64))
 
 
-class Commits(Protocol):
+class CommitLookup(Protocol):
     """Commits by their ids, wherever they are known from."""
 
     def get(self, commit_id: str, /) -> CommitRecord | None:
@@ -131,17 +125,17 @@ class Commits(Protocol):
         ...
 
 
-def merge_bases(source: str, target: str, commits: Commits) -> list[CommitRecord]:
+def find_merge_bases(source: str, target: str, commits: CommitLookup) -> list[CommitRecord]:
     """All commits in which two histories met last: common ancestors that no other one follows. None if they never met.
 
     The nearest to both comes first, then the newest. There are several once each side has merged what the other one
     had, or both have merged the same third one.
     """
-    met = _met(source, target, commits)
-    return met if len(met) < 2 else _all_bases(source, target, commits)
+    met = _find_candidate_bases(source, target, commits)
+    return met if len(met) < 2 else _order_bases(source, target, commits)
 
 
-class _From(Flag):
+class _Reachable(Flag):
     """Which of the two a commit leads to. What a commit that leads to both follows is passed: it is no base."""
 
     SOURCE = auto()
@@ -150,41 +144,41 @@ class _From(Flag):
     PASSED = auto()
 
 
-def _met(source: str, target: str, commits: Commits) -> list[CommitRecord]:
+def _find_candidate_bases(source: str, target: str, commits: CommitLookup) -> list[CommitRecord]:
     """All bases, and perhaps commits that one of them follows; a single one is the base.
 
     Both histories are walked from the newest commit on, until all that is left is passed. A base is reached by commits
     that lead to one side only, so the walk cannot end before it. Clocks that differ make the walk longer, and may leave
     a commit among the answers that is passed further down.
     """
-    marks: dict[str, _From] = {}
+    marks: dict[str, _Reachable] = {}
     waiting: list[tuple[int, str, CommitRecord]] = []
     found: dict[str, CommitRecord] = {}
 
-    def mark(commit_id: str, as_: _From) -> None:
-        before = marks.get(commit_id, _From(0))
+    def mark(commit_id: str, as_: _Reachable) -> None:
+        before = marks.get(commit_id, _Reachable(0))
         # A parent on a branch that was deleted since is no longer known: history ends there.
         commit = commits.get(commit_id) if as_ not in before else None
         if commit is not None:
             marks[commit_id] = before | as_
             heappush(waiting, (-commit.created_at, commit_id, commit))
 
-    mark(source, _From.SOURCE)
-    mark(target, _From.TARGET)
-    while any(_From.PASSED not in marks[commit_id] for _, commit_id, _ in waiting):
+    mark(source, _Reachable.SOURCE)
+    mark(target, _Reachable.TARGET)
+    while any(_Reachable.PASSED not in marks[commit_id] for _, commit_id, _ in waiting):
         _, commit_id, commit = heappop(waiting)
         as_ = marks[commit_id]
-        if as_ == _From.BOTH:
+        if as_ == _Reachable.BOTH:
             found[commit_id] = commit
         for parent in _parents(commit):
-            mark(parent, as_ | _From.PASSED if _From.BOTH in as_ else as_)
-    return [commit for commit_id, commit in found.items() if _From.PASSED not in marks[commit_id]]
+            mark(parent, as_ | _Reachable.PASSED if _Reachable.BOTH in as_ else as_)
+    return [commit for commit_id, commit in found.items() if _Reachable.PASSED not in marks[commit_id]]
 
 
-def _all_bases(source: str, target: str, commits: Commits) -> list[CommitRecord]:
+def _order_bases(source: str, target: str, commits: CommitLookup) -> list[CommitRecord]:
     """All bases in their order, by a look at everything that led to either side."""
     known: dict[str, CommitRecord] = {}
-    from_source, from_target = (_distances(start, commits, known) for start in (source, target))
+    from_source, from_target = (_measure_distances(start, commits, known) for start in (source, target))
     shared = from_source.keys() & from_target.keys()
     # All that a shared commit follows is shared as well, so whoever is followed by one is the parent of one.
     passed = {parent for each in shared for parent in _parents(known[each])}
@@ -194,7 +188,7 @@ def _all_bases(source: str, target: str, commits: Commits) -> list[CommitRecord]
     )
 
 
-def _distances(start: str, commits: Commits, known: dict[str, CommitRecord]) -> dict[str, int]:
+def _measure_distances(start: str, commits: CommitLookup, known: dict[str, CommitRecord]) -> dict[str, int]:
     found: dict[str, int] = {}
     waiting = deque([(start, 0)])
     while waiting:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from omnigraph.errors import FormatError, FormatTooNew, FormatTooOld, NotFound, PublishContention, StorageError
 from omnigraph.language.values import to_microseconds
-from omnigraph.manifest.lineage import lineage_from
-from omnigraph.manifest.rows import MAIN, CommitRecord, HeadPointer, encode
+from omnigraph.manifest.lineage import build_lineage
+from omnigraph.manifest.rows import MAIN, CommitRecord, HeadPointer, encode_rows
 from omnigraph.manifest.state import read_lineage
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.lance_internals import TABLE_FOLDERS, CommitRefused
@@ -39,7 +39,7 @@ def stamp_of(table: Table) -> int:
     return int(text) if text.isdecimal() else 1
 
 
-def refuse_unsupported(stamp: int, location: Location) -> None:
+def refuse_unsupported_format(stamp: int, location: Location) -> None:
     """One guard for both bounds, for every mode of opening and every branch."""
     if stamp > CURRENT:
         raise FormatTooNew(
@@ -72,7 +72,7 @@ def _annotate_primary_key(manifest: Manifest, branch: str) -> None:
         if not _has_primary_key(table):
             tables.set_field_metadata(table, "object_id", {_PRIMARY_KEY.decode(): "true"})
 
-    _converging(annotate)
+    _retry_until_done(annotate)
 
 
 def _has_primary_key(table: Table) -> bool:
@@ -87,11 +87,11 @@ def _sweep_run_branches(manifest: Manifest, branch: str) -> None:
     """2 to 3: the staging branches of a retired mechanism are deleted from the manifest."""
     if branch != MAIN:
         return
-    for name in sorted(manifest.refs()):
+    for name in sorted(manifest.list_refs()):
         if name.startswith("__run__"):
             # Another process may sweep too: gone is gone.
             with suppress(NotFound):
-                tables.delete_branch(manifest.open(MAIN), name)
+                tables.delete_table_branch(manifest.open(MAIN), name)
 
 
 def _backfill_lineage(manifest: Manifest, branch: str) -> None:
@@ -102,12 +102,12 @@ def _backfill_lineage(manifest: Manifest, branch: str) -> None:
         if len(read_lineage(table)):
             return
         commits = read_legacy_commits(manifest, branch)
-        head = lineage_from(commits).head()
+        head = build_lineage(commits).head()
         if head is not None:
             pointer = HeadPointer(branch, head.id, head.parent)
-            tables.merge_rows(table, encode([*commits, pointer]), on="object_id")
+            tables.merge_rows(table, encode_rows([*commits, pointer]), on="object_id")
 
-    _converging(backfill)
+    _retry_until_done(backfill)
 
 
 def _set_stamp(manifest: Manifest, branch: str, stamp: int) -> None:
@@ -116,10 +116,10 @@ def _set_stamp(manifest: Manifest, branch: str, stamp: int) -> None:
         if stamp_of(table) < stamp:
             tables.set_schema_metadata(table, {STAMP: str(stamp)})
 
-    _converging(set_it)
+    _retry_until_done(set_it)
 
 
-def _converging(work: Callable[[], object]) -> None:
+def _retry_until_done(work: Callable[[], object]) -> None:
     """Run work that another process may be doing too: a lost race is looked at again, within a budget."""
     for _ in range(_RETRY_BUDGET):
         try:
@@ -150,15 +150,15 @@ def read_legacy_commits(manifest: Manifest, branch: str) -> list[CommitRecord]:
     """
     table = _open(manifest, COMMITS, branch)
     if table is None:
-        return [] if branch == MAIN else _inherited(manifest, branch)
+        return [] if branch == MAIN else _read_inherited(manifest, branch)
     actors = _actors(manifest)
     commits = [_commit(row, actors) for row in table.scan().read_all().to_pylist()]
     return sorted(commits, key=lambda commit: commit.order)
 
 
-def _inherited(manifest: Manifest, branch: str) -> list[CommitRecord]:
+def _read_inherited(manifest: Manifest, branch: str) -> list[CommitRecord]:
     """What the parent showed where the branch began: all there is for a branch that has no history of its own."""
-    ref = manifest.refs().get(branch)
+    ref = manifest.list_refs().get(branch)
     if ref is None:
         raise NotFound(f"no branch '{branch}' in {manifest.location}")
     commits = read_legacy_commits(manifest, ref.parent or MAIN)

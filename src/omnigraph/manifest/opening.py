@@ -12,40 +12,40 @@ from ulid import ULID
 from omnigraph.errors import LockTimeout
 from omnigraph.language.schema import EdgeType, NodeType, Schema
 from omnigraph.manifest import contract, genesis, migrations
-from omnigraph.manifest.handle import DIRECTORY, Manifest, refuse_file, unfinished
+from omnigraph.manifest.handle import DIRECTORY, Manifest, refuse_file, unfinished_graph
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.lance_internals import branch_ref_path
-from omnigraph.storage.locks import Held, branch_lock, refs_lock
+from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
 from omnigraph.storage.table import open_table
 
-ADOPTED: Final = "schema taken over from release 0.8"
+ADOPTION_MESSAGE: Final = "schema taken over from release 0.8"
 """The message of the commit that makes a schema ours which another release gave the graph."""
 
 
-def check(manifest: Manifest) -> None:
+def check_graph(manifest: Manifest) -> None:
     """Refuse what is no graph, an unfinished one, and a format that this release does not know. Writes nothing."""
     refuse_file(manifest.location)
     table = manifest.open(MAIN)
     if genesis.is_unfinished(table):
-        raise unfinished(manifest.location)
+        raise unfinished_graph(manifest.location)
 
 
-def format_of(manifest: Manifest) -> int:
+def format_version_of(manifest: Manifest) -> int:
     """The format that main is written in."""
     return migrations.stamp_of(manifest.open(MAIN))
 
 
-def bring_up_to_date(manifest: Manifest) -> None:
+def upgrade_graph(manifest: Manifest) -> None:
     """Migrate main, and keep the schema of a graph that never kept it."""
-    if format_of(manifest) < migrations.CURRENT:
+    if format_version_of(manifest) < migrations.CURRENT:
         with branch_lock(manifest.location, MAIN, manifest.locks):
             migrations.migrate(manifest, MAIN)
     schema_hash = manifest.schema_hash()
     if schema_hash is None:
-        contract.keep_schema(manifest.objects, contract.root_schema(manifest.objects))
+        contract.keep_schema(manifest.objects, contract.load_root_schema(manifest.objects))
 
 
 def repair_for_0_8(manifest: Manifest) -> None:
@@ -55,24 +55,24 @@ def repair_for_0_8(manifest: Manifest) -> None:
     """
     remove_stale_lock(manifest)
     schema_hash = manifest.schema_hash()
-    if schema_hash is None or contract.root_files_say(manifest.objects, schema_hash):
+    if schema_hash is None or contract.root_files_match(manifest.objects, schema_hash):
         return
     with refs_lock(manifest.location, manifest.locks):
-        theirs = _applied_by_0_8(manifest)
+        theirs = _find_schema_of_0_8(manifest)
         if theirs is None:
-            contract.project_root_files(manifest.objects, contract.current_schema(manifest))
+            contract.project_root_files(manifest.objects, contract.load_current_schema(manifest))
         else:
-            _adopt(manifest, theirs)
+            _adopt_schema(manifest, theirs)
 
 
-def _applied_by_0_8(manifest: Manifest) -> Schema | None:
+def _find_schema_of_0_8(manifest: Manifest) -> Schema | None:
     """The schema at the root, if release 0.8 made the newest commit and the tables are those of that schema."""
     view = manifest.view(MAIN)
     if view.head is None or view.head.schema_ir_hash is not None:
         return None
-    theirs = contract.root_schema(manifest.objects)
+    theirs = contract.load_root_schema(manifest.objects)
     types: dict[str, NodeType | EdgeType] = {type_.table_key: type_ for type_ in theirs.catalog.types()}
-    shown = view.tables.visible()
+    shown = view.tables.visible_tables()
     if theirs.hash == manifest.schema_hash() or shown.keys() != types.keys():
         return None
     for key, entry in shown.items():
@@ -83,11 +83,11 @@ def _applied_by_0_8(manifest: Manifest) -> Schema | None:
     return theirs
 
 
-def _adopt(manifest: Manifest, theirs: Schema) -> None:
+def _adopt_schema(manifest: Manifest, theirs: Schema) -> None:
     contract.keep_schema(manifest.objects, theirs)
     with branch_lock(manifest.location, MAIN, manifest.locks) as held:
         request = PublishRequest(
-            CommitIntent(str(ULID()), theirs.hash, message=ADOPTED),
+            CommitIntent(str(ULID()), theirs.hash, message=ADOPTION_MESSAGE),
             new_schema=theirs.hash,
             replaces_schema=manifest.schema_hash(),
         )
@@ -102,15 +102,15 @@ _REF: Final = f"{DIRECTORY}/{branch_ref_path(SCHEMA_APPLY_LOCK)}"
 
 
 @contextmanager
-def lock_for_0_8(manifest: Manifest, refs: Held) -> Generator[None]:
+def lock_for_0_8(manifest: Manifest, refs: HeldLock) -> Generator[None]:
     """Keep writers of release 0.8 out, under the refs lock."""
-    _remove(manifest, refs)
+    _remove_lock_branch(manifest, refs)
     refs.check()
-    tables.create_branch(manifest.open(MAIN), SCHEMA_APPLY_LOCK)
+    tables.create_table_branch(manifest.open(MAIN), SCHEMA_APPLY_LOCK)
     try:
         yield
     finally:
-        _remove(manifest, refs)
+        _remove_lock_branch(manifest, refs)
 
 
 def remove_stale_lock(manifest: Manifest) -> None:
@@ -118,13 +118,13 @@ def remove_stale_lock(manifest: Manifest) -> None:
     if manifest.objects.head(_REF) is None:
         return
     with suppress(LockTimeout), refs_lock(manifest.location, replace(manifest.locks, timeout=0.0)) as refs:
-        _remove(manifest, refs)
+        _remove_lock_branch(manifest, refs)
 
 
-def _remove(manifest: Manifest, refs: Held) -> None:
+def _remove_lock_branch(manifest: Manifest, refs: HeldLock) -> None:
     main = manifest.open(MAIN)
     refs.check()
-    tables.delete_branch(main, SCHEMA_APPLY_LOCK)
+    tables.delete_table_branch(main, SCHEMA_APPLY_LOCK)
     if main.has_branch_storage(SCHEMA_APPLY_LOCK):
         refs.check()
         manifest.objects.delete_prefix(f"{DIRECTORY}/tree/{SCHEMA_APPLY_LOCK}")

@@ -33,8 +33,8 @@ from omnigraph.manifest.rows import (
     Tombstone,
     Txn,
 )
-from omnigraph.manifest.state import TableState, View
-from omnigraph.storage.locks import Held
+from omnigraph.manifest.state import ManifestView, TableState
+from omnigraph.storage.locks import HeldLock
 
 RETRY_BUDGET = 5
 
@@ -73,7 +73,7 @@ class PublishRequest:
     incarnation: str | None = None
 
     @property
-    def changes_anything(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether more than a commit row would be written."""
         return bool(self.registrations or self.updates or self.tombstones or self.new_schema)
 
@@ -82,7 +82,7 @@ Status: TypeAlias = Literal["published", "found", "replayed", "superseded"]
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishResult:
     """How a publish ended.
 
     ``found``: an earlier attempt of it, or recovery, had landed. ``replayed``: its ``txn`` was committed before.
@@ -91,13 +91,13 @@ class Published:
 
     status: Status
     commit: CommitRecord
-    view: View
+    view: ManifestView
 
 
-def publish(manifest: Manifest, held: Held, branch: str, request: PublishRequest) -> Published | None:
+def publish(manifest: Manifest, held: HeldLock, branch: str, request: PublishRequest) -> PublishResult | None:
     """Make the request visible, under the branch's lock. An empty request writes nothing and gives None."""
     if request.intent is None:
-        if request.changes_anything:
+        if request.has_changes:
             raise ValueError("every change belongs to a commit: the request has none")
         return None
     for _ in range(RETRY_BUDGET + 1):
@@ -111,29 +111,31 @@ def publish(manifest: Manifest, held: Held, branch: str, request: PublishRequest
     )
 
 
-def _attempt(manifest: Manifest, held: Held, branch: str, request: PublishRequest, intent: CommitIntent) -> Published:
+def _attempt(
+    manifest: Manifest, held: HeldLock, branch: str, request: PublishRequest, intent: CommitIntent
+) -> PublishResult:
     view = manifest.writable_view(branch)
-    earlier = _already_decided(view, request, intent)
+    earlier = _find_earlier_outcome(view, request, intent)
     if earlier is not None:
         return earlier
     _check_conditions(manifest, view, request, intent)
-    if manifest.compaction_due(view):
+    if manifest.should_compact(view):
         held.check()
-        view = manifest.compacted(view)
-    commit = _commit_row(view, intent)
+        view = manifest.compact(view)
+    commit = _make_commit(view, intent)
     held.check()
-    view = manifest.merge(view, _rows(manifest, view, request, commit))
-    return Published("published", replace(commit, manifest_version=view.version), view)
+    view = manifest.merge_rows(view, _list_rows(manifest, view, request, commit))
+    return PublishResult("published", replace(commit, manifest_version=view.version), view)
 
 
-def _already_decided(view: View, request: PublishRequest, intent: CommitIntent) -> Published | None:
+def _find_earlier_outcome(view: ManifestView, request: PublishRequest, intent: CommitIntent) -> PublishResult | None:
     own = view.history.find(intent.commit_id)
     if own is not None:
-        return Published("found", own, view)
+        return PublishResult("found", own, view)
     if request.instead_of is not None:
         other = view.history.find(request.instead_of)
         if other is not None:
-            return Published("superseded", other, view)
+            return PublishResult("superseded", other, view)
     if intent.txn is not None:
         app, number = intent.txn
         last = view.tables.txns.get(app)
@@ -141,11 +143,11 @@ def _already_decided(view: View, request: PublishRequest, intent: CommitIntent) 
             commit = view.history.find(last.commit_id)
             if commit is None:
                 raise StorageError(f"txn '{app}' names commit {last.commit_id}, which is not in the history")
-            return Published("replayed", commit, view)
+            return PublishResult("replayed", commit, view)
     return None
 
 
-def _check_conditions(manifest: Manifest, view: View, request: PublishRequest, intent: CommitIntent) -> None:
+def _check_conditions(manifest: Manifest, view: ManifestView, request: PublishRequest, intent: CommitIntent) -> None:
     if request.incarnation is not None and request.incarnation != view.incarnation:
         raise ConflictError(
             f"branch '{view.branch}' was deleted and made anew while this write was staged", hint="read again and retry"
@@ -163,7 +165,7 @@ def _check_conditions(manifest: Manifest, view: View, request: PublishRequest, i
     _check_changes(view.tables, request)
 
 
-def _check_schema(manifest: Manifest, view: View, validated_under: str | None) -> None:
+def _check_schema(manifest: Manifest, view: ManifestView, validated_under: str | None) -> None:
     head = view.tables.schema_head if view.branch == MAIN else manifest.view(MAIN).tables.schema_head
     current = None if head is None else head.schema_ir_hash
     if validated_under is not None and current not in (None, validated_under):
@@ -204,9 +206,9 @@ def _check_update(tables: TableState, update: TableVersion) -> None:
         )
 
 
-def _rows(manifest: Manifest, view: View, request: PublishRequest, commit: CommitRecord) -> list[Row]:
+def _list_rows(manifest: Manifest, view: ManifestView, request: PublishRequest, commit: CommitRecord) -> list[Row]:
     rows: list[Row] = [*request.registrations, *request.updates, *request.tombstones]
-    schema = _schema_head(manifest, view, request, commit)
+    schema = _make_schema_head(manifest, view, request, commit)
     if schema is not None:
         rows.append(schema)
     if commit.txn is not None:
@@ -214,7 +216,9 @@ def _rows(manifest: Manifest, view: View, request: PublishRequest, commit: Commi
     return [*rows, commit, HeadPointer(view.branch, commit.id, commit.parent)]
 
 
-def _schema_head(manifest: Manifest, view: View, request: PublishRequest, commit: CommitRecord) -> SchemaHead | None:
+def _make_schema_head(
+    manifest: Manifest, view: ManifestView, request: PublishRequest, commit: CommitRecord
+) -> SchemaHead | None:
     """The row that says which schema the tables are those of, if it changes."""
     known = view.tables.schema_head
     if request.new_schema is None:
@@ -227,7 +231,7 @@ def _schema_head(manifest: Manifest, view: View, request: PublishRequest, commit
     return SchemaHead(request.new_schema, before)
 
 
-def _commit_row(view: View, intent: CommitIntent) -> CommitRecord:
+def _make_commit(view: ManifestView, intent: CommitIntent) -> CommitRecord:
     parent = view.history.head()
     now = now_microseconds()
     return CommitRecord(

@@ -11,12 +11,12 @@ from omnigraph.language.source import suggest_similar
 from omnigraph.language.values import parse_instant, to_microseconds
 from omnigraph.manifest.branches import COMMIT_ID, DATE_LIKE, VERSION, check_free, check_name, is_name
 from omnigraph.manifest.handle import Manifest, branch_names
-from omnigraph.manifest.history import check_zone, commit_of
-from omnigraph.manifest.lagging import lag_of
+from omnigraph.manifest.history import refuse_naive, to_commit
+from omnigraph.manifest.lagging import find_lag
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.rows import MAIN, CommitRecord
-from omnigraph.manifest.snapshot import Snapshot, open_pin, pins_of
-from omnigraph.manifest.tags import Tag, encode_tag, find_tag, path_of, tag_names
+from omnigraph.manifest.snapshot import Snapshot, list_pins, open_pin
+from omnigraph.manifest.tags import Tag, encode_tag, find_tag, list_tag_names, path_of
 from omnigraph.storage.locks import refs_lock
 
 Reference: TypeAlias = str | int | datetime
@@ -24,7 +24,7 @@ Reference: TypeAlias = str | int | datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedReference:
     """The place in history that a reference names. A commit of another branch is read as it was there."""
 
     branch: str
@@ -32,11 +32,11 @@ class Resolved:
     commit: CommitRecord | None
 
 
-def resolve(manifest: Manifest, branch: str, at: Reference | None) -> Resolved:
+def resolve_reference(manifest: Manifest, branch: str, at: Reference | None) -> ResolvedReference:
     """Find what ``at`` means on a branch; None is its newest version."""
     if at is None:
         view = manifest.view(branch)
-        return Resolved(branch, view.version, view.head)
+        return ResolvedReference(branch, view.version, view.head)
     if isinstance(at, datetime):
         return _at_time(manifest, branch, at)
     if isinstance(at, int):
@@ -60,34 +60,34 @@ def take_snapshot(manifest: Manifest, branch: str, at: Reference | None = None) 
         own = view.tables.schema_head if branch == MAIN else None
         own_schema = None if own is None else own.schema_ir_hash
     else:
-        place = resolve(manifest, branch, at)
+        place = resolve_reference(manifest, branch, at)
         view, commit = manifest.view_at(place.branch, place.manifest_version), place.commit
         own_schema = None if commit is None else commit.schema_ir_hash
     # The head of a branch is read with the current schema, the past with the one that it had.
     schema_hash = own_schema or manifest.schema_hash()
-    shown = None if commit is None else commit_of(commit)
+    shown = None if commit is None else to_commit(commit)
     head = view.tables.schema_head
-    found = Snapshot(view.branch, view.version, shown, schema_hash, pins_of(view), manifest, written_under=head)
-    return found if at is not None or branch == MAIN else in_current_schema(manifest, found)
+    found = Snapshot(view.branch, view.version, shown, schema_hash, list_pins(view), manifest, written_under=head)
+    return found if at is not None or branch == MAIN else read_in_current_schema(manifest, found)
 
 
-def in_current_schema(manifest: Manifest, snapshot: Snapshot) -> Snapshot:
+def read_in_current_schema(manifest: Manifest, snapshot: Snapshot) -> Snapshot:
     """A moment of the past as the schema of today reads it."""
-    lag = lag_of(manifest, snapshot.written_under) if snapshot.lag is None else snapshot.lag
-    return snapshot.lagging(lag, manifest.schema_hash())
+    lag = find_lag(manifest, snapshot.written_under) if snapshot.lag is None else snapshot.lag
+    return snapshot.with_lag(lag, manifest.schema_hash())
 
 
-def branch_point(manifest: Manifest, reference: Reference) -> tuple[str, int | None]:
+def find_branch_point(manifest: Manifest, reference: Reference) -> tuple[str, int | None]:
     """Where a new branch begins: (branch, manifest version), no version for the newest. A branch's name comes first."""
     if isinstance(reference, str) and reference in branch_names(manifest):
         return reference, None
-    place = resolve(manifest, MAIN, reference)
+    place = resolve_reference(manifest, MAIN, reference)
     return place.branch, place.manifest_version
 
 
 def commit_at(manifest: Manifest, reference: Reference) -> CommitRecord:
     """The newest commit at a reference."""
-    commit = resolve(manifest, MAIN, reference).commit
+    commit = resolve_reference(manifest, MAIN, reference).commit
     if commit is None:
         raise NotFound(f"no commit at {reference}")
     return commit
@@ -100,13 +100,13 @@ def find_commit(manifest: Manifest, branch: str, commit_id: str) -> CommitRecord
         return found
     # The others are listed only now: trouble with their refs is none of this branch's.
     for name in branch_names(manifest):
-        found = _find_on(manifest, name, commit_id)
+        found = _find_on_branch(manifest, name, commit_id)
         if found is not None:
             return found
     raise NotFound(f"no commit {commit_id} in {manifest.location}", details={"commit": commit_id})
 
 
-def _find_on(manifest: Manifest, branch: str, commit_id: str) -> CommitRecord | None:
+def _find_on_branch(manifest: Manifest, branch: str, commit_id: str) -> CommitRecord | None:
     try:
         return _history(manifest, branch).find(commit_id)
     except NotFound:
@@ -114,12 +114,12 @@ def _find_on(manifest: Manifest, branch: str, commit_id: str) -> CommitRecord | 
         return None
 
 
-def _at_commit(manifest: Manifest, branch: str, commit_id: str) -> Resolved:
+def _at_commit(manifest: Manifest, branch: str, commit_id: str) -> ResolvedReference:
     commit = find_commit(manifest, branch, commit_id)
-    return Resolved(commit.branch or MAIN, commit.manifest_version, commit)
+    return ResolvedReference(commit.branch or MAIN, commit.manifest_version, commit)
 
 
-def _at_tag(manifest: Manifest, name: str) -> Resolved:
+def _at_tag(manifest: Manifest, name: str) -> ResolvedReference:
     # What cannot be the name of a tag is not looked for: it may be no path at all.
     tag = find_tag(manifest, name) if is_name(name) else None
     if tag is not None:
@@ -129,35 +129,35 @@ def _at_tag(manifest: Manifest, name: str) -> Resolved:
         hint = f"'{name}' is a branch: say so where a branch is asked for"
     raise NotFound(
         f"no commit, version, date or tag '{name}'",
-        hint=suggest_similar(name, tag_names(manifest)) or hint,
+        hint=suggest_similar(name, list_tag_names(manifest)) or hint,
         details={"reference": name},
     )
 
 
-def _at_version(manifest: Manifest, branch: str, version: int) -> Resolved:
+def _at_version(manifest: Manifest, branch: str, version: int) -> ResolvedReference:
     view = manifest.view(branch, with_lineage=True)
     if not 0 < version <= view.version:
         raise NotFound(f"branch '{branch}' has no manifest version {version}")
-    commit = next((each for each in view.history.newest_first() if each.manifest_version <= version), None)
-    return Resolved(_owner(manifest, branch, version), version, commit)
+    commit = next((each for each in view.history.list_newest_first() if each.manifest_version <= version), None)
+    return ResolvedReference(_find_owner_branch(manifest, branch, version), version, commit)
 
 
-def _owner(manifest: Manifest, branch: str, version: int) -> str:
+def _find_owner_branch(manifest: Manifest, branch: str, version: int) -> str:
     """The branch that a version lies on: those from before a branch began stayed where it began."""
-    refs = {} if branch == MAIN else manifest.refs()
+    refs = {} if branch == MAIN else manifest.list_refs()
     while branch in refs and version < refs[branch].parent_version:
         branch = refs[branch].parent or MAIN
     return branch
 
 
-def _at_time(manifest: Manifest, branch: str, instant: datetime) -> Resolved:
-    check_zone(instant)
+def _at_time(manifest: Manifest, branch: str, instant: datetime) -> ResolvedReference:
+    refuse_naive(instant)
     micros = to_microseconds(instant)
-    commits = _history(manifest, branch).newest_first()
+    commits = _history(manifest, branch).list_newest_first()
     commit = next((commit for commit in commits if commit.created_at <= micros), None)
     if commit is None:
         raise NotFound(f"'{branch}' has no commit at or before {instant.isoformat()}")
-    return Resolved(commit.branch or MAIN, commit.manifest_version, commit)
+    return ResolvedReference(commit.branch or MAIN, commit.manifest_version, commit)
 
 
 def _history(manifest: Manifest, branch: str) -> Lineage:
@@ -173,7 +173,7 @@ def create_tag(manifest: Manifest, name: str, reference: Reference, branch: str,
     with refs_lock(manifest.location, manifest.locks) as refs:
         live = branch_names(manifest)
         check_free(name, live[1:])
-        commit = _commit_at(manifest, reference, branch, live)
+        commit = _find_tagged_commit(manifest, reference, branch, live)
         tag = Tag(name, commit.id, commit.branch or MAIN, datetime.now(UTC), actor)
         path, data = path_of(name), encode_tag(tag)
         refs.check()
@@ -191,7 +191,7 @@ def delete_tag(manifest: Manifest, name: str) -> None:
     """Take the name away; the commit stays where it is."""
     with refs_lock(manifest.location, manifest.locks) as refs:
         # What is damaged can be deleted too, so the content does not matter.
-        known = tag_names(manifest)
+        known = list_tag_names(manifest)
         if name not in known:
             hint = suggest_similar(name, known) or "`omnigraph tag list` shows them"
             raise NotFound(f"no tag '{name}' in {manifest.location}", hint=hint, details={"tag": name})
@@ -199,11 +199,11 @@ def delete_tag(manifest: Manifest, name: str) -> None:
         manifest.objects.delete(path_of(name))
 
 
-def _commit_at(manifest: Manifest, reference: Reference, branch: str, live: list[str]) -> CommitRecord:
+def _find_tagged_commit(manifest: Manifest, reference: Reference, branch: str, live: list[str]) -> CommitRecord:
     if isinstance(reference, str) and reference in live:
-        place = resolve(manifest, reference, None)
+        place = resolve_reference(manifest, reference, None)
     else:
-        place = resolve(manifest, branch, reference)
+        place = resolve_reference(manifest, branch, reference)
     if place.commit is None:
         raise NotFound(f"no commit at '{reference}'", details={"reference": str(reference)})
     _refuse_unreadable(manifest, place.commit)
@@ -215,7 +215,7 @@ def _refuse_unreadable(manifest: Manifest, commit: CommitRecord) -> None:
     branch = commit.branch or MAIN
     head = manifest.view(branch).head
     if head is None or head.id != commit.id:
-        for pin in pins_of(manifest.view_at(branch, commit.manifest_version)).values():
+        for pin in list_pins(manifest.view_at(branch, commit.manifest_version)).values():
             open_pin(manifest, pin)
 
 

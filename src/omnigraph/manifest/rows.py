@@ -159,7 +159,7 @@ class SchemaHead:
         return (*self.earlier, self.schema_ir_hash)
 
 
-def manifest_file(location: Location, directory: str, branch: str | None, version: int) -> ManifestFile:
+def locate_manifest_file(location: Location, directory: str, branch: str | None, version: int) -> ManifestFile:
     """Where the Lance manifest of a table version lies: an object-store path, without bucket or leading slash."""
     tree = f"/tree/{branch}" if branch else ""
     root = location.base if location.is_local else location.prefix
@@ -232,24 +232,28 @@ _TXN: Final = RecordCodec(Txn, (required("number", NUMBER), required("commit_id"
 # ------------------------------------------------------------------------------------------------ encoding
 
 
-def encode(rows: Iterable[Row]) -> pa.Table:
+def encode_rows(rows: Iterable[Row]) -> pa.Table:
     """Return the rows as the one batch that a publish merges."""
-    return pa.Table.from_pylist([_cells(row) for row in rows], schema=SCHEMA)
+    return pa.Table.from_pylist([_encode_cells(row) for row in rows], schema=SCHEMA)
 
 
-def _cells(row: Row) -> dict[str, object]:
+def _encode_cells(row: Row) -> dict[str, object]:
     match row:
         case Registration():
-            return _row(row.table_key, TABLE, **_REGISTRATION.encode(row))
+            return _make_cells(row.table_key, TABLE, **_REGISTRATION.encode(row))
         case TableVersion():
             object_id = f"{row.table_key}${row.version:020}"
-            return _row(object_id, TABLE_VERSION, **_TABLE_VERSION.encode(row), metadata=_FILE.dumps(row.file).decode())
+            return _make_cells(
+                object_id, TABLE_VERSION, **_TABLE_VERSION.encode(row), metadata=_FILE.dumps(row.file).decode()
+            )
         case Tombstone():
-            return _row(f"{row.table_key}$tombstone${row.version:020}", TABLE_TOMBSTONE, **_TOMBSTONE.encode(row))
+            return _make_cells(
+                f"{row.table_key}$tombstone${row.version:020}", TABLE_TOMBSTONE, **_TOMBSTONE.encode(row)
+            )
         case Txn():
-            return _row(f"{_TXN_PREFIX}{row.app}", TXN, metadata=_TXN.dumps(row).decode())
+            return _make_cells(f"{_TXN_PREFIX}{row.app}", TXN, metadata=_TXN.dumps(row).decode())
         case CommitRecord():
-            return _row(
+            return _make_cells(
                 row.id,
                 GRAPH_COMMIT,
                 table_version=row.manifest_version,
@@ -257,19 +261,19 @@ def _cells(row: Row) -> dict[str, object]:
                 metadata=_COMMIT.dumps(row).decode(),
             )
         case HeadPointer():
-            return _row(f"{_HEAD_PREFIX}{row.branch}", GRAPH_HEAD, metadata=_HEAD.dumps(row).decode())
+            return _make_cells(f"{_HEAD_PREFIX}{row.branch}", GRAPH_HEAD, metadata=_HEAD.dumps(row).decode())
         case SchemaHead():
-            return _row(SCHEMA_HEAD_ID, SCHEMA_HEAD, metadata=_SCHEMA_HEAD.dumps(row).decode())
+            return _make_cells(SCHEMA_HEAD_ID, SCHEMA_HEAD, metadata=_SCHEMA_HEAD.dumps(row).decode())
 
 
-def _row(object_id: str, object_type: str, **cells: object) -> dict[str, object]:
+def _make_cells(object_id: str, object_type: str, **cells: object) -> dict[str, object]:
     return {"object_id": object_id, "object_type": object_type, "table_key": "", **cells}
 
 
 # ------------------------------------------------------------------------------------------------ decoding
 
 
-def decode(table: pa.Table) -> Iterator[Row]:
+def decode_rows(table: pa.Table) -> Iterator[Row]:
     """Return the rows that were read as facts; rows of unknown kinds are passed over."""
     names = table.column_names
     for values in zip(*(column.to_pylist() for column in table.columns), strict=True):
@@ -283,7 +287,7 @@ def _decode_row(cells: Mapping[str, object]) -> Row | None:
     try:
         return _decode_cells(object_id, cells)
     except MalformedRecord as error:
-        raise malformed(object_id, str(error)) from error
+        raise malformed_row(object_id, str(error)) from error
 
 
 def _decode_cells(object_id: str, cells: Mapping[str, object]) -> Row | None:
@@ -300,7 +304,7 @@ def _decode_cells(object_id: str, cells: Mapping[str, object]) -> Row | None:
                 raise MalformedRecord("its table_version or its metadata is missing")
             created_version = cast("int | None", cells.get("_row_created_at_version"))
             branch = cast("str | None", cells["table_branch"])
-            return commit_record(object_id, metadata, branch, recorded_version, created_version)
+            return decode_commit(object_id, metadata, branch, recorded_version, created_version)
         case "graph_head":
             return _HEAD.decode(_metadata(cells), branch=object_id.removeprefix(_HEAD_PREFIX))
         case "schema_head":
@@ -311,7 +315,7 @@ def _decode_cells(object_id: str, cells: Mapping[str, object]) -> Row | None:
             return None
 
 
-def commit_record(
+def decode_commit(
     commit_id: str, metadata: str, branch: str | None, recorded_version: int, created_version: int | None
 ) -> CommitRecord:
     """Return the commit of a ``graph_commit`` row.
@@ -326,7 +330,7 @@ def commit_record(
             manifest_version=recorded_version if created_version is None else created_version,
         )
     except MalformedRecord as error:
-        raise malformed(commit_id, str(error)) from error
+        raise malformed_row(commit_id, str(error)) from error
     return replace(commit, manifest_version=recorded_version) if commit.backfilled else commit
 
 
@@ -349,10 +353,10 @@ def refuse_missing(rows: pa.Table, *names: str) -> None:
     for name in names:
         if rows.column(name).null_count:
             damaged = rows.filter(pc.field(name).is_null()).column("object_id")[0].as_py()
-            raise malformed(str(damaged), f"{name} is missing")
+            raise malformed_row(str(damaged), f"{name} is missing")
 
 
-def malformed(row: str, why: str) -> StorageError:
+def malformed_row(row: str, why: str) -> StorageError:
     """The error for a row that cannot be what it says it is."""
     return StorageError(
         f"malformed row '{row}' in __manifest: {why}",

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from omnigraph.errors import HistoryGone, NotFound
 from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.language.source import suggest_similar
-from omnigraph.manifest.contract import schema_of
+from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit
-from omnigraph.manifest.lagging import Lag
-from omnigraph.manifest.rows import SchemaHead, TableVersion, manifest_file
-from omnigraph.manifest.state import View
+from omnigraph.manifest.lagging import SchemaLag
+from omnigraph.manifest.rows import SchemaHead, TableVersion, locate_manifest_file
+from omnigraph.manifest.state import ManifestView
 from omnigraph.storage.table import Table, open_table
 
 
@@ -54,13 +54,13 @@ class Snapshot:
     _manifest: Manifest = field(repr=False, compare=False)
     written_under: SchemaHead | None = None
     """The schema whose columns its tables have, with those before it."""
-    lag: Lag | None = None
+    lag: SchemaLag | None = None
     """How far its tables are behind the schema that it is read with, if that is not the one they were written under."""
     _opened: dict[Pin, Table] = field(default_factory=dict[Pin, Table], repr=False, compare=False)
 
     def catalog(self) -> Catalog:
         """The types, as the schema that it is read with declares them."""
-        return schema_of(self._manifest, self.schema_ir_hash).catalog
+        return load_schema_of(self._manifest, self.schema_ir_hash).catalog
 
     def pin(self, name: str) -> Pin:
         """The pin of a type, by its name, or by its table key where a node and an edge type share a name."""
@@ -77,18 +77,18 @@ class Snapshot:
         return self._opened.get(pin) or self._opened.setdefault(pin, self._open(pin))
 
     def _open(self, pin: Pin) -> Table:
-        return open_pin(self._manifest, pin).without(self.hidden(pin.table_key))
+        return open_pin(self._manifest, pin).hide_columns(self.hidden_columns(pin.table_key))
 
-    def hidden(self, table_key: str) -> frozenset[str]:
+    def hidden_columns(self, table_key: str) -> frozenset[str]:
         """The columns of a table that are not those of the properties which have their names now."""
-        return frozenset() if self.lag is None else self.lag.hidden(table_key)
+        return frozenset() if self.lag is None else self.lag.hidden_columns(table_key)
 
-    def lagging(self, lag: Lag | None, schema_ir_hash: str | None) -> Snapshot:
+    def with_lag(self, lag: SchemaLag | None, schema_ir_hash: str | None) -> Snapshot:
         """The same rows, read with a newer schema."""
-        pins = self.pins if lag is None else lag.shown(self.pins)
+        pins = self.pins if lag is None else lag.filter_tables(self.pins)
         return replace(self, schema_ir_hash=schema_ir_hash, pins=pins, lag=lag, _opened={})
 
-    def showing(self, tables: Mapping[str, Table]) -> Snapshot:
+    def with_tables(self, tables: Mapping[str, Table]) -> Snapshot:
         """The same, with other versions of some tables, such as ones that nobody else can see."""
         shown = {
             key: replace(self.pins[key], version=table.version, branch=table.branch, row_count=table.count_rows())
@@ -97,19 +97,19 @@ class Snapshot:
         opened = {pin: tables[key] for key, pin in shown.items()}
         return replace(self, pins={**self.pins, **shown}, _opened=opened)
 
-    def owning(self, table_keys: Collection[str]) -> Snapshot:
+    def with_owned_tables(self, table_keys: Collection[str]) -> Snapshot:
         """The same rows, where the forks of these tables were published on the branch at the very versions shown."""
         pins = {key: replace(pin, branch=self.branch) if key in table_keys else pin for key, pin in self.pins.items()}
         return replace(self, pins=pins, _opened={})
 
 
-def pins_of(view: View) -> dict[str, Pin]:
+def list_pins(view: ManifestView) -> dict[str, Pin]:
     """The latest visible version of each table, by table key."""
     return {
         table_key: Pin(
             TableKey(table_key), view.tables.locations[table_key], entry.version, entry.branch, entry.row_count
         )
-        for table_key, entry in view.tables.visible().items()
+        for table_key, entry in view.tables.visible_tables().items()
     }
 
 
@@ -125,13 +125,13 @@ def open_pin(manifest: Manifest, pin: Pin) -> Table:
         ) from missing
 
 
-def standing_entry(manifest: Manifest, pin: Pin) -> TableVersion:
+def make_pointer_entry(manifest: Manifest, pin: Pin) -> TableVersion:
     """The row that publishes a version that is there already, as a pin of another branch shows it."""
-    file = manifest_file(manifest.location, pin.location, pin.branch, pin.version)
+    file = locate_manifest_file(manifest.location, pin.location, pin.branch, pin.version)
     return TableVersion(pin.table_key, pin.version, pin.branch, pin.row_count, file)
 
 
-def entry_of(manifest: Manifest, pin: Pin, table: Table) -> TableVersion:
+def make_entry(manifest: Manifest, pin: Pin, table: Table) -> TableVersion:
     """The row that publishes a table, committed beyond its pin, as the pin's successor."""
-    file = manifest_file(manifest.location, pin.location, table.branch, table.version)
+    file = locate_manifest_file(manifest.location, pin.location, table.branch, table.version)
     return TableVersion(pin.table_key, table.version, table.branch, table.count_rows(), file)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.manifest import rows as shape
 from omnigraph.manifest.lineage import COLUMNS as LINEAGE_COLUMNS
-from omnigraph.manifest.lineage import CREATED_VERSION, Lineage, lineage_from, lineage_of
+from omnigraph.manifest.lineage import CREATED_VERSION, Lineage, build_lineage, decode_lineage
 from omnigraph.manifest.rows import CommitRecord, Registration, Row, SchemaHead, TableVersion, Tombstone, Txn
 from omnigraph.storage.table import ROW_ADDRESS, Table
 
@@ -49,7 +49,7 @@ class TableState:
     txns: Mapping[str, Txn]
     schema_head: SchemaHead | None
 
-    def visible(self) -> dict[str, TableVersion]:
+    def visible_tables(self) -> dict[str, TableVersion]:
         """The latest version of each table, minus those tombstoned, by table key."""
         return {
             table_key: entry
@@ -62,7 +62,7 @@ class TableState:
         entry = self.latest.get(table_key)
         return max(entry.version if entry else 0, self.tombstones.get(table_key, 0))
 
-    def extended(self, newer: Iterable[Row]) -> TableState:
+    def extend(self, newer: Iterable[Row]) -> TableState:
         """This state with newer rows folded in, as if it had been read with them."""
         locations, latest = dict(self.locations), dict(self.latest)
         tombstones, txns, schema_head = dict(self.tombstones), dict(self.txns), self.schema_head
@@ -82,13 +82,13 @@ class TableState:
                     schema_head = row
                 case _:
                     pass
-        return TableState(locations, latest, tombstones, txns, schema_head).checked()
+        return TableState(locations, latest, tombstones, txns, schema_head).refuse_unregistered()
 
-    def checked(self) -> TableState:
+    def refuse_unregistered(self) -> TableState:
         """The same state; a version of a table that nobody registered is a hard error."""
         for table_key in self.latest:
             if table_key not in self.locations:
-                raise shape.malformed(table_key, "it has a table_version row but no table row")
+                raise shape.malformed_row(table_key, "it has a table_version row but no table row")
         return self
 
 
@@ -96,7 +96,7 @@ EMPTY = TableState({}, {}, {}, {}, None)
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ManifestView:
     """One branch of the manifest at one version. ``incarnation`` tells a re-created branch from the deleted one.
 
     ``newest`` holds the rows of the newest commit, which are decoded when somebody asks for the head.
@@ -115,7 +115,7 @@ class View:
         """The newest commit; None where history has not begun."""
         if self.lineage is not None:
             return self.lineage.head()
-        return lineage_of(self.newest, row_versions=CREATED_VERSION in self.newest.column_names).head()
+        return decode_lineage(self.newest, row_versions=CREATED_VERSION in self.newest.column_names).head()
 
     @property
     def history(self) -> Lineage:
@@ -124,47 +124,49 @@ class View:
             raise ValueError("this view was read without its lineage")
         return self.lineage
 
-    def with_published(self, table: Table, written: Iterable[Row]) -> View:
+    def add_published(self, table: Table, written: Iterable[Row]) -> ManifestView:
         """This view with the rows of a publish folded in: the one that made the very next version."""
         written = tuple(written)
         commits = [replace(row, manifest_version=table.version) for row in written if isinstance(row, CommitRecord)]
-        newer = lineage_from(commits)
+        newer = build_lineage(commits)
         return replace(
             self,
             version=table.version,
-            newest_fragment=newest_fragment(table),
-            tables=self.tables.extended(written),
+            newest_fragment=newest_fragment_of(table),
+            tables=self.tables.extend(written),
             newest=newer.rows if commits else self.newest,
-            lineage=None if self.lineage is None else self.lineage.extended(newer),
+            lineage=None if self.lineage is None else self.lineage.extend(newer),
         )
 
 
-def newest_fragment(table: Table) -> int:
+def newest_fragment_of(table: Table) -> int:
     """The id of the fragment that was written last; ids only ever grow."""
     return max(table.fragment_rows(), default=-1)
 
 
-def read_view(table: Table, branch: str, incarnation: str | None, *, with_lineage: bool) -> View:
+def read_view(table: Table, branch: str, incarnation: str | None, *, with_lineage: bool) -> ManifestView:
     """Read a view from nothing."""
-    standing = _standing_rows(table)
+    standing = _read_current_rows(table)
     shape.refuse_missing(standing.filter(_IS_VERSION), "metadata", "table_version", "row_count")
-    tables = EMPTY.extended(shape.decode(standing.filter(~_IS_COMMIT)))
+    tables = EMPTY.extend(shape.decode_rows(standing.filter(~_IS_COMMIT)))
     newest = standing.filter(_IS_COMMIT)
     lineage = read_lineage(table) if with_lineage else None
-    return View(branch, incarnation, table.version, newest_fragment(table), tables, newest, lineage)
+    return ManifestView(branch, incarnation, table.version, newest_fragment_of(table), tables, newest, lineage)
 
 
 def read_lineage(table: Table) -> Lineage:
     """Read the whole lineage that a version of the manifest shows."""
-    columns = [*LINEAGE_COLUMNS, *([CREATED_VERSION] if table.stable_row_ids else [])]
-    return lineage_of(table.scan(columns=columns, filter=_COMMITS).read_all(), row_versions=table.stable_row_ids)
+    columns = [*LINEAGE_COLUMNS, *([CREATED_VERSION] if table.has_stable_row_ids else [])]
+    return decode_lineage(
+        table.scan(columns=columns, filter=_COMMITS).read_all(), row_versions=table.has_stable_row_ids
+    )
 
 
-def extend_view(view: View, table: Table, *, with_lineage: bool) -> View:
+def extend_view(view: ManifestView, table: Table, *, with_lineage: bool) -> ManifestView:
     """The view at the table's version, by reading only what is newer; a legacy manifest is read in full."""
     if table.version == view.version and (view.lineage is not None or not with_lineage):
         return view
-    if not table.stable_row_ids or table.version < view.version:
+    if not table.has_stable_row_ids or table.version < view.version:
         return read_view(table, view.branch, view.incarnation, with_lineage=with_lineage)
     newer = table.scan(
         columns=[*_STATE_COLUMNS, CREATED_VERSION],
@@ -174,34 +176,34 @@ def extend_view(view: View, table: Table, *, with_lineage: bool) -> View:
     commits = newer.filter(_IS_COMMIT)
     lineage = view.lineage
     if lineage is not None:
-        lineage = lineage.extended(lineage_of(commits, row_versions=True))
+        lineage = lineage.extend(decode_lineage(commits, row_versions=True))
     elif with_lineage:
         lineage = read_lineage(table)
     return replace(
         view,
         version=table.version,
-        newest_fragment=newest_fragment(table),
-        tables=view.tables.extended(shape.decode(newer.filter(~_IS_COMMIT))),
+        newest_fragment=newest_fragment_of(table),
+        tables=view.tables.extend(shape.decode_rows(newer.filter(~_IS_COMMIT))),
         newest=commits if len(commits) else view.newest,
         lineage=lineage,
     )
 
 
-def _standing_rows(table: Table) -> pa.Table:
+def _read_current_rows(table: Table) -> pa.Table:
     """The rows that say how things stand now: few, however long the history is.
 
     They are found in a scan of the narrow columns alone. Filters that are pushed down would compare texts row by row,
     and the wide column, which holds JSON, would be read for all of history: both cost several times as much.
     """
-    created = [CREATED_VERSION] if table.stable_row_ids else []
+    created = [CREATED_VERSION] if table.has_stable_row_ids else []
     narrow = table.scan(columns=["object_type", "table_key", "table_version"], with_row_address=True).read_all()
-    found = np.concatenate([_positions(narrow, *_RARE), _latest_versions(narrow), _newest_commits(narrow)])
+    found = np.concatenate([_positions(narrow, *_RARE), _find_latest_versions(narrow), _find_newest_commits(narrow)])
     addresses = narrow.column(ROW_ADDRESS).to_numpy()[found]
     wanted = f"{ROW_ADDRESS} IN ({', '.join(map(str, addresses))})" if len(addresses) else "false"
     return table.scan(columns=[*_STATE_COLUMNS, *created], filter=wanted).read_all()
 
 
-def _latest_versions(narrow: pa.Table) -> _Positions:
+def _find_latest_versions(narrow: pa.Table) -> _Positions:
     """Of the versions of each table, the greatest; one without a number counts as such, and is then refused."""
     versions = _positions(narrow, shape.TABLE_VERSION)
     rows = narrow.take(versions)
@@ -211,7 +213,7 @@ def _latest_versions(narrow: pa.Table) -> _Positions:
     return versions[order[last_of_table]]
 
 
-def _newest_commits(narrow: pa.Table) -> _Positions:
+def _find_newest_commits(narrow: pa.Table) -> _Positions:
     """The newest commit, by the version that its writer recorded; of those without a number, all, to be refused."""
     commits = _positions(narrow, shape.GRAPH_COMMIT)
     recorded = _numbers(narrow.column("table_version"))[commits]

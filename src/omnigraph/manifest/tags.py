@@ -31,7 +31,7 @@ class Tag:
     actor: str | None
 
 
-def tag_names(manifest: Manifest) -> list[str]:
+def list_tag_names(manifest: Manifest) -> list[str]:
     """The names of all tags, sorted."""
     paths = [info.path for info in manifest.objects.list(FOLDER)]
     return sorted(path.removeprefix(f"{FOLDER}/").removesuffix(_SUFFIX) for path in paths if path.endswith(_SUFFIX))
@@ -39,7 +39,7 @@ def tag_names(manifest: Manifest) -> list[str]:
 
 def list_tags(manifest: Manifest) -> list[Tag]:
     """Every tag, by name. One that was deleted since they were listed is left out."""
-    found = (find_tag(manifest, name) for name in tag_names(manifest))
+    found = (find_tag(manifest, name) for name in list_tag_names(manifest))
     return [tag for tag in found if tag is not None]
 
 

@@ -38,11 +38,11 @@ class Condition(Protocol):
         """The columns that are looked at."""
         ...
 
-    def sql(self) -> str | None:
+    def to_sql(self) -> str | None:
         """The filter for a scan; None where it would be too long and the mask has to do."""
         ...
 
-    def mask(self, rows: pa.Table) -> Mask:
+    def evaluate(self, rows: pa.Table) -> Mask:
         """For each row in memory whether it fulfils the condition, or null."""
         ...
 
@@ -64,14 +64,14 @@ class ValueCondition:
         """The one column."""
         return (self.column,)
 
-    def sql(self) -> str:
+    def to_sql(self) -> str:
         """The comparison in the SQL of Lance filters."""
         name = quote_name(self.column)
         if self.operator is None:
             return f"{name} IS NOT NULL"
         return f"{name} {self.operator.value} {_literal(self.value, self.type.scalar)}"
 
-    def mask(self, rows: pa.Table) -> Mask:
+    def evaluate(self, rows: pa.Table) -> Mask:
         """The comparison by Arrow."""
         column = rows[self.column]
         if self.operator is None:
@@ -126,7 +126,7 @@ _KERNELS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class IsNull:
+class NullCondition:
     """The column has no value."""
 
     column: str
@@ -136,11 +136,11 @@ class IsNull:
         """The one column."""
         return (self.column,)
 
-    def sql(self) -> str:
+    def to_sql(self) -> str:
         """The test in the SQL of Lance filters."""
         return f"{quote_name(self.column)} IS NULL"
 
-    def mask(self, rows: pa.Table) -> Mask:
+    def evaluate(self, rows: pa.Table) -> Mask:
         """The test by Arrow."""
         return pc.is_null(rows[self.column])
 
@@ -157,18 +157,18 @@ class AnyCondition:
         """The one column."""
         return (self.column,)
 
-    def sql(self) -> str | None:
+    def to_sql(self) -> str | None:
         """The conditions side by side, if they are few."""
-        texts = [condition.sql() for condition in self.conditions]
+        texts = [condition.to_sql() for condition in self.conditions]
         if len(texts) > _MAX_OR_CONDITIONS or None in texts:
             return None
         return " OR ".join(f"({text})" for text in texts) or "false"
 
-    def mask(self, rows: pa.Table) -> Mask:
+    def evaluate(self, rows: pa.Table) -> Mask:
         """The conditions one after the other, by Arrow."""
         mask: Mask = pa.array(np.zeros(rows.num_rows, np.bool_))
         for condition in self.conditions:
-            mask = pc.or_kleene(mask, condition.mask(rows))
+            mask = pc.or_kleene(mask, condition.evaluate(rows))
         return mask
 
 
@@ -182,13 +182,13 @@ class ValueIn:
     columns: tuple[str, ...]
     values: pa.StringArray
 
-    def sql(self) -> str | None:
+    def to_sql(self) -> str | None:
         """The values listed once for each column, if they are few."""
         if len(self.values) > MAX_LISTED_VALUES:
             return None
         return " OR ".join(list_filter(column, self.values) for column in self.columns)
 
-    def mask(self, rows: pa.Table) -> Mask:
+    def evaluate(self, rows: pa.Table) -> Mask:
         """Whether a value is found in any of the columns."""
         found = [pc.is_in(rows[column], value_set=self.values) for column in self.columns]
         mask = found[0]

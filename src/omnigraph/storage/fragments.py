@@ -16,7 +16,7 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
 from omnigraph.storage.columns import Rows, column_of
-from omnigraph.storage.lance_internals import DeletionFile, read_deletions, translated
+from omnigraph.storage.lance_internals import DeletionFile, read_deletions, translate_errors
 from omnigraph.storage.table import ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table, branch_uri
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
@@ -48,7 +48,7 @@ class TableFragment:
 
 def list_fragments(table: Table) -> tuple[TableFragment, ...]:
     """The fragments of a table in its order. Only metadata is read."""
-    with translated(table.subject):
+    with translate_errors(table.subject):
         # Files of the branches that a fork was made from are known by the numbers of their folders.
         roots = {base_id: base.path for base_id, base in table.dataset.base_paths().items()}
         own = branch_uri(table.uri, table.branch)
@@ -182,7 +182,7 @@ def _read_few(
 def _scan_fragments(
     table: Table, fragments: Sequence[TableFragment], columns: Sequence[str], filter_: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    with translated(table.subject):
+    with translate_errors(table.subject):
         found = [table.dataset.get_fragment(each.id) for each in fragments]
         there = [each for each in found if each is not None]
         if len(there) < len(found):
@@ -210,13 +210,13 @@ def find_last_shared_version(before: Table, after: Table) -> float:
     Within one branch that is every version. A branch counts on from where it began, and so do others: what two of
     them wrote after they parted has the same numbers and nothing else in common.
     """
-    if before.uri != after.uri or not (before.stable_row_ids and after.stable_row_ids):
+    if before.uri != after.uri or not (before.has_stable_row_ids and after.has_stable_row_ids):
         return -1
     if max(before.version, after.version) >= _DETACHED:
         return -1
     if before.branch == after.branch:
         return float("inf")
-    refs = before.branches()
+    refs = before.list_branches()
     if any(branch is not None and branch not in refs for branch in (before.branch, after.branch)):
         return -1
     paths = [() if branch is None else refs[branch].identifier for branch in (before.branch, after.branch)]

@@ -20,8 +20,8 @@ from omnigraph.storage.columns import (
     column_of,
     compute,
     join_texts,
-    quote_json,
     normalize_zero,
+    quote_json,
     rewrite_texts,
 )
 

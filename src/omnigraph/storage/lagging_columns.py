@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType, parse_default
 from omnigraph.storage.arrow_schema import arrow_field
-from omnigraph.storage.columns import Rows, Values, make_nulls, column_of
+from omnigraph.storage.columns import Rows, Values, column_of, make_nulls
 
 _TIME: Final = pa.timestamp("ms", "UTC")
 

@@ -52,7 +52,7 @@ class Location:
         query = f"?{self.query}" if self.query else ""
         return f"{self.scheme}://{self.base}/{path}{query}"
 
-    def beside(self, name: str) -> Location:
+    def sibling(self, name: str) -> Location:
         """A folder next to the graph and never inside of it, named like it; on an object store for plain objects."""
         base = f"{self.base}.{name}"
         if self.is_local:
@@ -72,9 +72,9 @@ class Location:
     def options(self) -> dict[str, str]:
         """What Lance and obstore are given beside the address; the rest of ``AWS_*`` they read themselves."""
         options = dict(self.storage_options)
-        endpoint = _named(options, "endpoint", "endpoint_url") or os.environ.get("AWS_ENDPOINT_URL") or ""
+        endpoint = _find_option(options, "endpoint", "endpoint_url") or os.environ.get("AWS_ENDPOINT_URL") or ""
         # Asking for an http endpoint is consent enough; both libraries would else fail with an opaque client error.
-        if not self.is_local and endpoint.startswith("http://") and _named(options, "allow_http") is None:
+        if not self.is_local and endpoint.startswith("http://") and _find_option(options, "allow_http") is None:
             options["allow_http"] = "true"
         return options
 
@@ -85,10 +85,10 @@ def locate(uri: str | Path, storage_options: Mapping[str, str] | None = None) ->
     text = str(uri)
     found = None if isinstance(uri, Path) else _SCHEME.fullmatch(text)
     if found is None:
-        return Location(_trimmed(text), "file", _absolute(text), storage_options=options)
+        return Location(_trim_slashes(text), "file", _to_absolute(text), storage_options=options)
     scheme, rest = found[1].lower(), found[2]
     if scheme == "file":
-        return Location(_trimmed(text), "file", _absolute(_file_path(text, rest)), storage_options=options)
+        return Location(_trim_slashes(text), "file", _to_absolute(_file_path(text, rest)), storage_options=options)
     if scheme not in ("s3", "s3+ddb"):
         raise ParameterError(
             f"'{text}' is no place for a graph: unknown scheme '{scheme}'",
@@ -104,7 +104,7 @@ def locate(uri: str | Path, storage_options: Mapping[str, str] | None = None) ->
     return Location(f"{scheme}://{base}{mark}{query}", cast("Scheme", scheme), base, query, options)
 
 
-def _absolute(path: str) -> str:
+def _to_absolute(path: str) -> str:
     if not path:
         raise ParameterError("the location of the graph is empty", hint="give a path or a URI")
     if "\0" in path:
@@ -112,7 +112,7 @@ def _absolute(path: str) -> str:
     return os.path.abspath(path)  # noqa: PTH100  Path.absolute keeps "..", which the object paths below refuse
 
 
-def _trimmed(text: str) -> str:
+def _trim_slashes(text: str) -> str:
     return text.rstrip("/") or "/"
 
 
@@ -136,7 +136,7 @@ def _check_table(text: str, query: str) -> None:
         raise ParameterError(f"'{text}' names no table", hint="write s3+ddb://bucket/prefix?ddbTableName=table")
 
 
-def _named(options: Mapping[str, str], *names: str) -> str | None:
+def _find_option(options: Mapping[str, str], *names: str) -> str | None:
     """The value of an option under any of its spellings: ``endpoint``, ``aws_endpoint``, ``AWS_ENDPOINT``."""
     wanted = {*names, *(f"aws_{name}" for name in names)}
     return next((value for key, value in options.items() if key.lower() in wanted), None)

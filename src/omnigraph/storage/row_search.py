@@ -23,7 +23,7 @@ from lance.query import MatchQuery
 
 from omnigraph.storage.columns import Values, column_of, compute
 from omnigraph.storage.filters import MAX_LISTED_VALUES, list_filter
-from omnigraph.storage.lance_internals import translated
+from omnigraph.storage.lance_internals import translate_errors
 from omnigraph.storage.staging import Addresses, IndexKind
 from omnigraph.storage.table import ROW_ADDRESS, Table
 
@@ -44,7 +44,9 @@ def can_list_values(table: Table, column: str, count: int) -> bool:
     """Whether so many texts are better listed in filters than looked for in the whole column."""
     if count <= MAX_LISTED_VALUES:
         return True
-    found = [index for index in table.indexes().values() if (index.kind, index.columns) == (IndexKind.BTREE, (column,))]
+    found = [
+        index for index in table.list_indexes().values() if (index.kind, index.columns) == (IndexKind.BTREE, (column,))
+    ]
     rows = table.count_rows()
     if not found or count * _ROWS_PER_LOOKUP > rows:
         return False
@@ -110,7 +112,7 @@ def search_words(table: Table, column: str, words: str, *, max_edits: int = 0) -
         # Here Lance takes the words as they are written, whereas the index has their stems.
         words = " ".join(token.text for token in lance.tokenize(words))
     query = MatchQuery(words, column, fuzziness=max_edits, max_expansions=_ALL)
-    with translated(table.subject):
+    with translate_errors(table.subject):
         return table.dataset.scanner(columns=["id", SCORE], full_text_query=query).to_table()
 
 
@@ -119,7 +121,7 @@ def search_vectors(
 ) -> pa.Table:
     """The ids, vectors and squared distances of the rows that are nearest to a vector, of those that match."""
     nearest = {"column": column, "q": vector, "k": count, "metric": "l2"}
-    with translated(table.subject):
+    with translate_errors(table.subject):
         scanner = table.dataset.scanner(
             columns=["id", column, SQUARED_DISTANCE],
             nearest=cast("dict[str, object]", nearest),

@@ -25,19 +25,6 @@ FragmentText = NewType("FragmentText", str)
 """One Lance fragment as JSON: what an executor sends back for the driver to commit."""
 
 
-class ChangeKind(StrEnum):
-    """The primitives that are staged first and committed later."""
-
-    APPEND = "append"
-    UPSERT = "upsert"
-    OVERWRITE = "overwrite"
-    DELETE = "delete"
-    INDEX = "index"
-    COMPACT = "compact"
-    RESTORE = "restore"
-    RESHAPE = "reshape"
-
-
 class IndexKind(StrEnum):
     """The indexes that a table may have, by Lance's names."""
 
@@ -50,18 +37,9 @@ class IndexKind(StrEnum):
 class StagedChange:
     """A change that is on storage and invisible: it stands on exactly one version of one table."""
 
-    kind: ChangeKind
     branch: str | None
     version: int
     transaction: Transaction
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-
-    @property
-    def rows(self) -> int:
-        """How many rows the change touches."""
-        return self.inserted + self.updated + self.deleted
 
     @property
     def transaction_uuid(self) -> str:
@@ -91,11 +69,6 @@ def delete_fragments(objects: Objects, folder: str, fragments: Iterable[Fragment
             rows, blobs = data_paths(file.path)
             objects.delete(f"{folder}/{rows}")
             objects.delete_prefix(f"{folder}/{blobs}")
-
-
-def count_fragment_rows(fragments: Iterable[FragmentMetadata]) -> int:
-    """How many rows the fragments show."""
-    return sum(fragment.num_rows for fragment in fragments)
 
 
 def group_by_fragment(addresses: Addresses) -> Iterator[tuple[int, list[int]]]:

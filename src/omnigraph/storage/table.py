@@ -20,10 +20,10 @@ from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.lance_internals import (
     RefsMoved,
     has_version_file,
-    lies_in,
+    is_inside,
     print_transaction,
     read_version_hint,
-    translated,
+    translate_errors,
 )
 
 Result = TypeVar("Result")
@@ -52,7 +52,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class TableCommit:
     """One Lance commit of the past: what made ``version``, and whose it is."""
 
     version: int
@@ -76,7 +76,7 @@ class BranchRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class TableIndex:
     """One index of a table: its kind by Lance's name in capitals, its columns, and how many rows it covers."""
 
     name: str
@@ -107,7 +107,7 @@ class Table:
     version: int
     access: Access = field(repr=False)
     handle: LanceDataset = field(repr=False, compare=False)
-    hidden: frozenset[str] = frozenset()
+    hidden_columns: frozenset[str] = frozenset()
     """Columns that are there and not shown: those of a property that was dropped before another got its name."""
 
     @property
@@ -117,9 +117,9 @@ class Table:
         return cast("LanceDataset", self.handle)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _opened_without, (self.uri, self.branch, self.version, self.access, self.hidden)
+        return _reopen, (self.uri, self.branch, self.version, self.access, self.hidden_columns)
 
-    def without(self, columns: Collection[str]) -> Table:
+    def hide_columns(self, columns: Collection[str]) -> Table:
         """The same, with these columns hidden."""
         return replace(self, hidden=frozenset(columns)) if columns else self
 
@@ -132,9 +132,9 @@ class Table:
     def schema(self) -> pa.Schema:
         """The Arrow schema at this version, with its metadata."""
         found = self.dataset.schema
-        if not self.hidden:
+        if not self.hidden_columns:
             return found
-        for name in self.hidden & {*found.names}:
+        for name in self.hidden_columns & {*found.names}:
             found = found.remove(found.get_field_index(name))
         return found
 
@@ -157,9 +157,9 @@ class Table:
         ``one_by_one`` reads one fragment after the other: slower from an object store, in memory that does not grow
         with their number.
         """
-        if columns is None and self.hidden:
+        if columns is None and self.hidden_columns:
             columns = self.schema.names
-        with translated(self.subject):
+        with translate_errors(self.subject):
             chosen = None
             if after_fragment is not None:
                 chosen = [each for each in self.dataset.get_fragments() if each.fragment_id > after_fragment]
@@ -177,16 +177,16 @@ class Table:
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
 
     def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        with translated(self.subject):
+        with translate_errors(self.subject):
             yield from reader
 
     def count_rows(self, filter: str | None = None) -> int:  # noqa: A002  as in scan
         """How many rows there are, or how many match; without a filter only metadata is read."""
-        with translated(self.subject):
+        with translate_errors(self.subject):
             return self.dataset.count_rows(filter=filter)
 
     @property
-    def stable_row_ids(self) -> bool:
+    def has_stable_row_ids(self) -> bool:
         """Whether row ids and row versions mean anything: without it every row claims to be of version 1."""
         return self.dataset.has_stable_row_ids
 
@@ -196,7 +196,7 @@ class Table:
 
     def head_version(self) -> int:
         """The newest version of this branch now: asked of the storage every time."""
-        with translated(self.subject):
+        with translate_errors(self.subject):
             return self.dataset.latest_version
 
     def has_successor(self) -> bool:
@@ -210,25 +210,25 @@ class Table:
             return self.head_version() != self.version
         return has_version_file(folder, self.version + 1)
 
-    def newest(self) -> Table:
+    def refresh(self) -> Table:
         """This branch at its newest version now, which is this very table if nothing was committed since.
 
         Unlike :meth:`has_successor` it does not need every version to be there still: cleanup may have dropped the next
         one and left a later one, which Lance's hint then names.
         """
         moved = self.has_successor() or (_hinted_version(self.uri, self.branch) or 0) > self.version
-        return self.at(None) if moved else self
+        return self.open_at(None) if moved else self
 
-    def at(self, version: int | None) -> Table:
+    def open_at(self, version: int | None) -> Table:
         """The same table and branch at another version, or at HEAD."""
         return open_table(self.uri, self.branch, version, self.access)
 
-    def transactions(self, after: int, to: int) -> list[Committed]:
+    def read_commits(self, after: int, to: int) -> list[TableCommit]:
         """What made each version above ``after`` up to ``to``, oldest first."""
-        with translated(self.subject):
-            return [self._committed(version) for version in range(after + 1, to + 1)]
+        with translate_errors(self.subject):
+            return [self._read_commit(version) for version in range(after + 1, to + 1)]
 
-    def _committed(self, version: int) -> Committed:
+    def _read_commit(self, version: int) -> TableCommit:
         try:
             transaction = self.dataset.read_transaction(version)
         except TypeError:
@@ -236,12 +236,12 @@ class Table:
             operation, uuid = print_transaction(self.dataset, version)
             if operation is None or uuid is None:
                 raise HistoryGone(f"version {version} does not say what made it") from None
-            return Committed(version, operation, None, uuid)
+            return TableCommit(version, operation, None, uuid)
         if transaction is None:
             raise HistoryGone(f"{self.subject}: version {version} does not say what made it")
         properties = transaction.transaction_properties or {}
         operation = transaction.operation
-        return Committed(
+        return TableCommit(
             version=version,
             operation=self._operation_name(version, transaction),
             operation_id=properties.get(OPERATION_ID),
@@ -256,11 +256,11 @@ class Table:
         # Python has no class for some operations, ReserveFragments among them.
         return print_transaction(self.dataset, version)[0] or name
 
-    def branches(self) -> dict[str, BranchRef]:
+    def list_branches(self) -> dict[str, BranchRef]:
         """All branches of the dataset by name, main apart: it has no ref."""
 
         def listed() -> dict[str, Branch]:
-            with translated(self.subject):
+            with translate_errors(self.subject):
                 return self.dataset.branches.list()
 
         return {
@@ -271,12 +271,12 @@ class Table:
                 identifier=tuple((version, uuid) for version, uuid in ref["branch_identifier"]),
                 created_at=ref["create_at"],
             )
-            for name, ref in settled(listed).items()
+            for name, ref in retry_moved_refs(listed).items()
         }
 
-    def leftover_branch(self, name: str) -> bool:
+    def is_leftover_branch(self, name: str) -> bool:
         """Is there storage of a branch that has no ref? A late writer can bring a deleted branch's folder back."""
-        return name not in self.branches() and self.has_branch_storage(name)
+        return name not in self.list_branches() and self.has_branch_storage(name)
 
     def has_branch_storage(self, name: str) -> bool:
         """Does the folder of that branch hold a version, whether a ref names it or not?"""
@@ -289,11 +289,11 @@ class Table:
             return True
         return True
 
-    def indexes(self) -> dict[str, Index]:
+    def list_indexes(self) -> dict[str, TableIndex]:
         """The indexes at this version by name."""
-        with translated(self.subject):
+        with translate_errors(self.subject):
             return {
-                index.name: Index(
+                index.name: TableIndex(
                     name=index.name,
                     kind=index.index_type.upper(),
                     columns=tuple(index.field_names),
@@ -330,7 +330,7 @@ def branch_uri(uri: str, branch: str | None) -> str:
     return f"{path}/tree/{branch}{question}{query}"
 
 
-def settled(look: Callable[[], Result]) -> Result:
+def retry_moved_refs(look: Callable[[], Result]) -> Result:
     """Do what makes Lance read all refs, one after the other; again if another process deletes one meanwhile."""
     for _ in range(_LOOKS):
         with suppress(RefsMoved):
@@ -357,11 +357,11 @@ def open_table(uri: str, branch: str | None = None, version: int | None = None, 
     try:
         return _open(uri, branch, version, access)
     except (NotFound, HistoryGone) as missing:
-        raise _why_missing(uri, branch, version, access) from missing
+        raise _explain_missing(uri, branch, version, access) from missing
 
 
-def _opened_without(uri: str, branch: str | None, version: int, access: Access, hidden: frozenset[str]) -> Table:
-    return open_table(uri, branch, version, access).without(hidden)
+def _reopen(uri: str, branch: str | None, version: int, access: Access, hidden: frozenset[str]) -> Table:
+    return open_table(uri, branch, version, access).hide_columns(hidden)
 
 
 def open_newest(uri: str, branch: str | None, access: Access) -> Table:
@@ -387,7 +387,7 @@ def _is_local(uri: str) -> bool:
 
 
 def _open(uri: str, branch: str | None, version: int | None, access: Access) -> Table:
-    with translated(_subject(uri, branch)):
+    with translate_errors(_subject(uri, branch)):
         dataset = lance.dataset(
             branch_uri(uri, branch),
             version=version,
@@ -401,7 +401,7 @@ def _open(uri: str, branch: str | None, version: int | None, access: Access) -> 
 def _refuse_moved(dataset: LanceDataset, uri: str, branch: str | None) -> None:
     """Files elsewhere are those of another graph, or will be: reading them would go well until they change."""
     for base in dataset.base_paths().values() if branch is not None else ():
-        if not lies_in(base.path, uri):
+        if not is_inside(base.path, uri):
             raise GraphMoved(
                 f"{_subject(uri, branch)} has files in {base.path}: the graph was moved or copied from there",
                 hint="run `omnigraph repair --confirm`, which makes it stand alone",
@@ -409,13 +409,13 @@ def _refuse_moved(dataset: LanceDataset, uri: str, branch: str | None) -> None:
             )
 
 
-def _why_missing(uri: str, branch: str | None, version: int | None, access: Access) -> Exception:
+def _explain_missing(uri: str, branch: str | None, version: int | None, access: Access) -> Exception:
     """Lance says the same for a missing dataset, branch and version: look once more, from the root up."""
     try:
         root = _open(uri, None, None, access)
     except NotFound:
         return NotFound(f"there is no table at {uri}")
-    if branch is not None and branch not in root.branches():
+    if branch is not None and branch not in root.list_branches():
         return NotFound(f"{uri} has no branch '{branch}'")
     head = _open(uri, branch, None, access).version
     if version is None or version > head:
@@ -430,28 +430,28 @@ def _subject(uri: str, branch: str | None) -> str:
 # --------------------------------------------------------------------------------------------- all versions
 
 
-def version_numbers(table: Table) -> list[int]:
+def list_versions(table: Table) -> list[int]:
     """The versions of the table's branch that are there, oldest first; only their names are read."""
-    with translated(table.subject):
+    with translate_errors(table.subject):
         return sorted(ref["version"] for ref in table.dataset.version_refs())
 
 
-def freed_by_dropping(table: Table, versions: Sequence[int]) -> int:
+def estimate_freed_bytes(table: Table, versions: Sequence[int]) -> int:
     """How many bytes go with these versions: theirs, and those of the files that only they need."""
     if not versions:
         return 0
-    with translated(table.subject):
+    with translate_errors(table.subject):
         return table.dataset.explain_cleanup_old_versions(versions=list(versions)).stats.bytes_removed
 
 
-def tracked_files(table: Table) -> dict[str, int]:
+def list_tracked_files(table: Table) -> dict[str, int]:
     """Every file that a version of the table's branch needs, and one version that does.
 
     Paths are those below the folder of a branch: ``data/x.lance`` may lie in that of this branch or in that of one that
     it was made from. Their names are random, so that a path tells which file it is all the same.
     """
     found: dict[str, int] = {}
-    with translated(table.subject):
+    with translate_errors(table.subject):
         for batch in table.dataset.tracked_files():
             paths = cast("list[str]", to_list(column_of(batch, "path")))
             found.update(zip(paths, cast("list[int]", to_list(column_of(batch, "version"))), strict=True))

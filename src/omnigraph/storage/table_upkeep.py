@@ -15,8 +15,8 @@ from lance.dataset import LanceOperation
 from lance.fragment import FragmentMetadata
 from lance.optimize import Compaction, CompactionOptions, CompactionTask, RewriteResult
 
-from omnigraph.storage.lance_internals import print_highest_fragment_id, translated
-from omnigraph.storage.staging import ChangeKind, IndexKind, StagedChange
+from omnigraph.storage.lance_internals import print_highest_fragment_id, translate_errors
+from omnigraph.storage.staging import IndexKind, StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import stage_operation, write_durably
 
@@ -25,11 +25,11 @@ from omnigraph.storage.table_writes import stage_operation, write_durably
 
 def build_index(table: Table, column: str, kind: IndexKind) -> StagedChange | None:
     """Stage an index over all rows, named ``<column>_idx``; it replaces one of that name. None on nothing to index."""
-    if not has_any(table, column, kind):
+    if not has_indexable_rows(table, column, kind):
         return None
     segment = build_segment(table, column, kind, tuple(table.fragment_rows()))
     # As built, an inverted index is a part that no query can read.
-    return show_indexes(table, {column: join_segments(table, [segment]) if kind is IndexKind.INVERTED else segment})
+    return replace_indexes(table, {column: merge_segments(table, [segment]) if kind is IndexKind.INVERTED else segment})
 
 
 def build_segment(table: Table, column: str, kind: IndexKind, fragments: Sequence[int]) -> Segment:
@@ -45,30 +45,30 @@ def build_segment(table: Table, column: str, kind: IndexKind, fragments: Sequenc
         )
 
 
-def join_segments(table: Table, segments: Sequence[Segment]) -> Segment:
+def merge_segments(table: Table, segments: Sequence[Segment]) -> Segment:
     """Make one index of those over parts of the rows."""
     with write_durably("table.stage", table.subject):
         return table.dataset.merge_existing_index_segments(list(segments))
 
 
-def show_indexes(table: Table, built: Mapping[str, Segment]) -> StagedChange | None:
+def replace_indexes(table: Table, built: Mapping[str, Segment]) -> StagedChange | None:
     """Stage indexes over all rows, by column, in place of those of these columns. None when there are none."""
     if not built:
         return None
     replaced = [segment for column in built for segment in index_segments(table, index_name(column))]
-    return stage_operation(table, ChangeKind.INDEX, LanceOperation.CreateIndex(list(built.values()), replaced))
+    return stage_operation(table, LanceOperation.CreateIndex(list(built.values()), replaced))
 
 
 def compact(table: Table, target_rows: int | None = None) -> StagedChange | None:
     """Stage larger fragments in place of small ones, here and now. None when there is nothing to gain."""
     tasks = plan_compaction(table, target_rows)
-    return compacted(table, [run_compaction(table, task) for task in tasks])
+    return stage_rewrites(table, [run_compaction(table, task) for task in tasks])
 
 
 def plan_compaction(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:
     """The independent pieces of a compaction. They pickle: each may run in another process."""
     options = CompactionOptions() if target_rows is None else CompactionOptions(target_rows_per_fragment=target_rows)
-    with translated(table.subject):
+    with translate_errors(table.subject):
         return tuple(Compaction.plan(table.dataset, options).tasks)
 
 
@@ -78,7 +78,7 @@ def run_compaction(table: Table, task: CompactionTask) -> RewriteResult:
         return task.execute(table.dataset)
 
 
-def compacted(table: Table, rewrites: Iterable[RewriteResult]) -> StagedChange | None:
+def stage_rewrites(table: Table, rewrites: Iterable[RewriteResult]) -> StagedChange | None:
     """Stage what the pieces made. None when there were none.
 
     Indexes no longer cover the rows that were moved: they are scanned until the indexes are extended. Lance's own way
@@ -89,11 +89,11 @@ def compacted(table: Table, rewrites: Iterable[RewriteResult]) -> StagedChange |
     for rewrite in rewrites:
         new = [replace(each, id=fragment_id + at) for at, each in enumerate(rewrite.new_fragments, start=1)]
         fragment_id += len(new)
-        groups.append(LanceOperation.RewriteGroup(cast("_Rewritten", rewrite).original_fragments, new))
-    return stage_operation(table, ChangeKind.COMPACT, LanceOperation.Rewrite(groups, [])) if groups else None
+        groups.append(LanceOperation.RewriteGroup(cast("_RewriteWithSources", rewrite).original_fragments, new))
+    return stage_operation(table, LanceOperation.Rewrite(groups, [])) if groups else None
 
 
-class _Rewritten(Protocol):
+class _RewriteWithSources(Protocol):
     """What Lance's type stubs leave out of a rewrite."""
 
     original_fragments: list[FragmentMetadata]
@@ -111,7 +111,7 @@ def index_name(column: str) -> str:
     return f"{column}_idx"
 
 
-def has_any(table: Table, column: str, kind: IndexKind) -> bool:
+def has_indexable_rows(table: Table, column: str, kind: IndexKind) -> bool:
     """Whether a column holds anything that an index of that kind could cover."""
     return table.count_rows(f"`{column}` IS NOT NULL" if kind is IndexKind.IVF_FLAT else None) > 0
 

@@ -24,18 +24,16 @@ from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import AlreadyExists, HistoryGone
 from omnigraph.storage.failpoints import mark_write
-from omnigraph.storage.lance_internals import HeadMoved, reshaped, translated
+from omnigraph.storage.lance_internals import HeadMoved, reshape_schema, translate_errors
 from omnigraph.storage.staging import (
     Addresses,
-    ChangeKind,
     FragmentText,
     StagedChange,
-    count_fragment_rows,
     decode_fragments,
     encode_fragment,
     group_by_fragment,
 )
-from omnigraph.storage.table import OPERATION_ID, Access, Table, open_table, purge_hint, settled
+from omnigraph.storage.table import OPERATION_ID, Access, Table, open_table, purge_hint, retry_moved_refs
 
 Rows: TypeAlias = pa.Table | pa.RecordBatchReader
 WriteMode: TypeAlias = Literal["append", "overwrite"]
@@ -47,7 +45,7 @@ _BY_ADDRESS = "by row address"
 # --------------------------------------------------------------------------------------------- create
 
 
-def create(uri: str, rows: Rows, operation_id: str, access: Access | None = None) -> Table:
+def create_table(uri: str, rows: Rows, operation_id: str, access: Access | None = None) -> Table:
     """Make a new dataset at version 1, with stable row ids; rows may be none. One that exists is ``AlreadyExists``."""
     access = access or Access()
     with write_durably("table.create", uri):
@@ -66,10 +64,10 @@ def create(uri: str, rows: Rows, operation_id: str, access: Access | None = None
     return Table(uri=uri, branch=None, version=dataset.version, access=access, handle=dataset)
 
 
-def create_empty(uri: str, schema: pa.Schema, operation_id: str, access: Access | None = None) -> Table:
+def create_empty_table(uri: str, schema: pa.Schema, operation_id: str, access: Access | None = None) -> Table:
     """Make a new dataset without rows; of several at once exactly one does, the others get ``AlreadyExists``.
 
-    Unlike :func:`create`, which looks first and then writes: Lance puts the later of two over the earlier one.
+    Unlike :func:`create_table`, which looks first and then writes: Lance puts the later of two over the earlier one.
     """
     access = access or Access()
     transaction = Transaction(
@@ -95,20 +93,18 @@ def create_empty(uri: str, schema: pa.Schema, operation_id: str, access: Access 
 
 def append(table: Table, rows: Rows) -> StagedChange | None:
     """Stage new rows. The stream is written as it comes. None when it holds no row."""
-    return _appended(table, _write(table, rows, "append"))
+    return _stage_append(table, _write_fragments(table, rows, "append"))
 
 
 def overwrite(table: Table, rows: Rows) -> StagedChange:
     """Stage the replacement of all rows, and of the schema; no rows means an empty table."""
-    return _overwritten(table, rows.schema, _write(table, rows, "overwrite"))
+    return _stage_overwrite(table, rows.schema, _write_fragments(table, rows, "overwrite"))
 
 
 def delete_at(table: Table, addresses: Addresses) -> StagedChange:
     """Stage the removal of the rows at these addresses."""
-    gone, shrunk = _without(table, addresses)
-    return stage_operation(
-        table, ChangeKind.DELETE, LanceOperation.Delete(shrunk, gone, _BY_ADDRESS), deleted=len(addresses)
-    )
+    gone, shrunk = _remove_addresses(table, addresses)
+    return stage_operation(table, LanceOperation.Delete(shrunk, gone, _BY_ADDRESS))
 
 
 def replace_rows(table: Table, addresses: Addresses, rows: Rows) -> StagedChange:
@@ -116,7 +112,7 @@ def replace_rows(table: Table, addresses: Addresses, rows: Rows) -> StagedChange
 
     It can remove without replacing, and it takes blobs that lie elsewhere.
     """
-    return _replaced(table, addresses, _write(table, rows, "append"))
+    return _stage_replacement(table, addresses, _write_fragments(table, rows, "append"))
 
 
 def restore(table: Table, version: int) -> StagedChange:
@@ -124,14 +120,12 @@ def restore(table: Table, version: int) -> StagedChange:
 
     Restore buries whatever was committed after HEAD was read, so only the holder of the branch lock may use it.
     """
-    return stage_operation(table, ChangeKind.RESTORE, LanceOperation.Restore(version))
+    return stage_operation(table, LanceOperation.Restore(version))
 
 
 def reshape(table: Table, columns: pa.Schema, old_names: Mapping[str, str | None]) -> StagedChange:
     """Stage other columns over the same rows, without writing them: where ``can_reshape`` allows it."""
-    return stage_operation(
-        table, ChangeKind.RESHAPE, LanceOperation.Project(reshaped(table.dataset, columns, old_names))
-    )
+    return stage_operation(table, LanceOperation.Project(reshape_schema(table.dataset, columns, old_names)))
 
 
 # --------------------------------------------------------------------------------------------- stage fragments
@@ -139,28 +133,28 @@ def reshape(table: Table, columns: pa.Schema, old_names: Mapping[str, str | None
 
 def write_rows(table: Table, rows: Rows, mode: WriteMode = "append") -> tuple[FragmentText, ...]:
     """Write rows as fragments of no version yet; any process may, and sends the texts to the one that commits."""
-    return tuple(encode_fragment(fragment) for fragment in _write(table, rows, mode))
+    return tuple(encode_fragment(fragment) for fragment in _write_fragments(table, rows, mode))
 
 
 def remove_rows(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentText | None:
     """Mark rows of one fragment as deleted, by their offsets in it. None when the fragment became empty."""
-    left = _remove(table, fragment_id, offsets)
+    left = _remove_offsets(table, fragment_id, offsets)
     return None if left is None else encode_fragment(left)
 
 
 def append_fragments(table: Table, fragments: Iterable[FragmentText]) -> StagedChange | None:
     """Stage fragments that :func:`write_rows` made. None when there are none."""
-    return _appended(table, decode_fragments(fragments))
+    return _stage_append(table, decode_fragments(fragments))
 
 
 def overwrite_fragments(table: Table, schema: pa.Schema, fragments: Iterable[FragmentText]) -> StagedChange:
     """Stage fragments that :func:`write_rows` made, in its mode "overwrite", as the whole new content."""
-    return _overwritten(table, schema, decode_fragments(fragments))
+    return _stage_overwrite(table, schema, decode_fragments(fragments))
 
 
 def replace_by_fragments(table: Table, addresses: Addresses, new: Iterable[FragmentText]) -> StagedChange:
     """Stage the removal of the rows at these addresses and the arrival of those in fragments, as one change."""
-    return _replaced(table, addresses, decode_fragments(new))
+    return _stage_replacement(table, addresses, decode_fragments(new))
 
 
 def update_fragments(
@@ -172,14 +166,9 @@ def update_fragments(
     they bring deleted rows back.
     """
     changed, added = decode_fragments(updated), decode_fragments(new)
-    before = {fragment.fragment_id: fragment.metadata for fragment in table.dataset.get_fragments()}
-    lost = sum(before[fragment_id].num_rows for fragment_id in removed)
-    lost += sum(before[fragment.id].num_rows - fragment.num_rows for fragment in changed)
     if not added:
-        return stage_operation(
-            table, ChangeKind.DELETE, LanceOperation.Delete(changed, list(removed), _BY_ADDRESS), deleted=lost
-        )
-    return _updated(table, list(removed), changed, added, lost)
+        return stage_operation(table, LanceOperation.Delete(changed, list(removed), _BY_ADDRESS))
+    return stage_operation(table, LanceOperation.Update(list(removed), changed, added, fields_modified=[]))
 
 
 # --------------------------------------------------------------------------------------------- commit
@@ -198,7 +187,7 @@ def commit(table: Table, staged: StagedChange, operation_id: str) -> Table:
     # Lance moves appends and the like over newer commits: any other version holds somebody's unpublished rows.
     if dataset.version != staged.committed_version:
         raise HeadMoved(table.subject, staged.committed_version, dataset.version)
-    return _moved(table, dataset)
+    return _at_version_of(table, dataset)
 
 
 def audit_version(table: Table, staged: StagedChange) -> Table:
@@ -212,7 +201,7 @@ def audit_version(table: Table, staged: StagedChange) -> Table:
     # A uuid of its own: recovery must not take the audit for the commit.
     transaction = Transaction(staged.version, staged.transaction.operation)
     with write_durably("table.audit", table.subject):
-        return _moved(table, LanceDataset.commit(table.dataset, transaction, detached=True))
+        return _at_version_of(table, LanceDataset.commit(table.dataset, transaction, detached=True))
 
 
 # --------------------------------------------------------------------------------------------- inline: rows, metadata
@@ -229,7 +218,7 @@ def merge_rows(table: Table, rows: pa.Table, on: str = "object_id") -> Table:
         builder = dataset.merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
         builder.conflict_retries(0).use_index(use_index=False).execute(rows)
 
-    return _inline(table, "table.merge", merge)
+    return _write_inline(table, "table.merge", merge)
 
 
 def insert_absent_rows(table: Table, rows: pa.Table, on: str) -> Table:
@@ -242,12 +231,12 @@ def insert_absent_rows(table: Table, rows: pa.Table, on: str) -> Table:
         builder = dataset.merge_insert(on).when_not_matched_insert_all()
         builder.conflict_retries(0).use_index(use_index=False).execute(rows)
 
-    return _inline(table, "table.merge", insert)
+    return _write_inline(table, "table.merge", insert)
 
 
 def set_schema_metadata(table: Table, entries: Mapping[str, str]) -> Table:
     """Inline. Set keys of the schema's metadata, keeping the others."""
-    return _inline(table, "table.metadata", lambda dataset: dataset.update_schema_metadata(dict(entries)))
+    return _write_inline(table, "table.metadata", lambda dataset: dataset.update_schema_metadata(dict(entries)))
 
 
 def set_config(table: Table, entries: Mapping[str, str | None]) -> Table:
@@ -255,20 +244,22 @@ def set_config(table: Table, entries: Mapping[str, str | None]) -> Table:
 
     No commit from Python can skip Lance's automatic cleanup, so a table whose configuration asks for it must lose that.
     """
-    return _inline(table, "table.metadata", lambda dataset: dataset.update_config(dict(entries)))
+    return _write_inline(table, "table.metadata", lambda dataset: dataset.update_config(dict(entries)))
 
 
 def set_field_metadata(table: Table, column: str, entries: Mapping[str, str]) -> Table:
     """Inline. Set keys of one column's metadata, keeping the others."""
-    return _inline(table, "table.metadata", lambda dataset: dataset.update_field_metadata({column: dict(entries)}))
+    return _write_inline(
+        table, "table.metadata", lambda dataset: dataset.update_field_metadata({column: dict(entries)})
+    )
 
 
 # --------------------------------------------------------------------------------------------- inline: branches
 
 
-def create_branch(table: Table, name: str) -> Table:
+def create_table_branch(table: Table, name: str) -> Table:
     """Inline. Fork this very version under a new name, in constant time; the fork is opened at the same version."""
-    if name in table.branches():
+    if name in table.list_branches():
         raise AlreadyExists(f"{table.uri} has a branch '{name}' already")
     if table.has_branch_storage(name):
         message = f"{table.uri} has the storage of a deleted branch '{name}'"
@@ -278,16 +269,16 @@ def create_branch(table: Table, name: str) -> Table:
     return open_table(table.uri, name, table.version, table.access)
 
 
-def delete_branch(table: Table, name: str) -> bool:
+def delete_table_branch(table: Table, name: str) -> bool:
     """Inline. Delete a branch's ref and storage; False when there is no such ref. One with children is refused."""
-    if name not in table.branches():
+    if name not in table.list_branches():
         return False
 
     def delete() -> None:
         with write_durably("table.branch.delete", table.subject):
             table.dataset.branches.delete(name)
 
-    settled(delete)
+    retry_moved_refs(delete)
     return True
 
 
@@ -308,49 +299,33 @@ def drop_versions(table: Table, versions: Sequence[int]) -> int:
 @contextmanager
 def write_durably(name: str, subject: str) -> Generator[None]:
     """Surround one durable write of Lance about ``subject``: its errors become ours, and a test can make it fail."""
-    with translated(subject), mark_write(name, subject):
+    with translate_errors(subject), mark_write(name, subject):
         yield
 
 
 def _own_handle(table: Table) -> LanceDataset:
     """A handle that Lance may move: inline writes advance the one that they are called on."""
-    with translated(table.subject):
+    with translate_errors(table.subject):
         return table.dataset.checkout_version(table.version)
 
 
-def _moved(table: Table, dataset: LanceDataset) -> Table:
+def _at_version_of(table: Table, dataset: LanceDataset) -> Table:
     return replace(table, version=dataset.version, handle=dataset)
 
 
-def _inline(table: Table, name: str, write: Callable[[LanceDataset], object]) -> Table:
+def _write_inline(table: Table, name: str, write: Callable[[LanceDataset], object]) -> Table:
     dataset = _own_handle(table)
     with write_durably(name, table.subject):
         write(dataset)
-    return _moved(table, dataset)
+    return _at_version_of(table, dataset)
 
 
-def stage_operation(
-    table: Table,
-    kind: ChangeKind,
-    operation: LanceOperation.BaseOperation,
-    *,
-    inserted: int = 0,
-    updated: int = 0,
-    deleted: int = 0,
-) -> StagedChange:
-    """Return a Lance operation on this version as a staged change, with the rows that it touches."""
-    return StagedChange(
-        kind=kind,
-        branch=table.branch,
-        version=table.version,
-        transaction=Transaction(table.version, operation),
-        inserted=inserted,
-        updated=updated,
-        deleted=deleted,
-    )
+def stage_operation(table: Table, operation: LanceOperation.BaseOperation) -> StagedChange:
+    """Return a Lance operation on this version as a staged change."""
+    return StagedChange(table.branch, table.version, Transaction(table.version, operation))
 
 
-def _write(table: Table, rows: Rows, mode: WriteMode) -> list[FragmentMetadata]:
+def _write_fragments(table: Table, rows: Rows, mode: WriteMode) -> list[FragmentMetadata]:
     with write_durably("table.stage", table.subject):
         return lance_fragment.write_fragments(
             rows,
@@ -363,33 +338,22 @@ def _write(table: Table, rows: Rows, mode: WriteMode) -> list[FragmentMetadata]:
         )
 
 
-def _appended(table: Table, new: list[FragmentMetadata]) -> StagedChange | None:
+def _stage_append(table: Table, new: list[FragmentMetadata]) -> StagedChange | None:
     if not new:
         return None
-    return stage_operation(table, ChangeKind.APPEND, LanceOperation.Append(new), inserted=count_fragment_rows(new))
+    return stage_operation(table, LanceOperation.Append(new))
 
 
-def _overwritten(table: Table, schema: pa.Schema, new: list[FragmentMetadata]) -> StagedChange:
-    return stage_operation(
-        table, ChangeKind.OVERWRITE, LanceOperation.Overwrite(schema, new), inserted=count_fragment_rows(new)
-    )
+def _stage_overwrite(table: Table, schema: pa.Schema, new: list[FragmentMetadata]) -> StagedChange:
+    return stage_operation(table, LanceOperation.Overwrite(schema, new))
 
 
-def _replaced(table: Table, addresses: Addresses, new: list[FragmentMetadata]) -> StagedChange:
-    gone, shrunk = _without(table, addresses)
-    return _updated(table, gone, shrunk, new, len(addresses))
+def _stage_replacement(table: Table, addresses: Addresses, new: list[FragmentMetadata]) -> StagedChange:
+    gone, shrunk = _remove_addresses(table, addresses)
+    return stage_operation(table, LanceOperation.Update(gone, shrunk, new, fields_modified=[]))
 
 
-def _updated(
-    table: Table, gone: list[int], shrunk: list[FragmentMetadata], new: list[FragmentMetadata], went: int
-) -> StagedChange:
-    operation = LanceOperation.Update(gone, shrunk, new, fields_modified=[])
-    came = count_fragment_rows(new)
-    inserted, updated, deleted = max(0, came - went), min(came, went), max(0, went - came)
-    return stage_operation(table, ChangeKind.UPSERT, operation, inserted=inserted, updated=updated, deleted=deleted)
-
-
-def _remove(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentMetadata | None:
+def _remove_offsets(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentMetadata | None:
     fragment = table.dataset.get_fragment(fragment_id)
     if fragment is None:
         raise ValueError(f"{table.subject} has no fragment {fragment_id} at version {table.version}")
@@ -397,8 +361,11 @@ def _remove(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentM
         return fragment.delete_rows(offsets)
 
 
-def _without(table: Table, addresses: Addresses) -> tuple[list[int], list[FragmentMetadata]]:
+def _remove_addresses(table: Table, addresses: Addresses) -> tuple[list[int], list[FragmentMetadata]]:
     """The fragments that lose rows: the ids of those that become empty, and the others as they are left."""
-    left = {fragment_id: _remove(table, fragment_id, offsets) for fragment_id, offsets in group_by_fragment(addresses)}
+    left = {
+        fragment_id: _remove_offsets(table, fragment_id, offsets)
+        for fragment_id, offsets in group_by_fragment(addresses)
+    }
     gone = [fragment_id for fragment_id, fragment in left.items() if fragment is None]
     return gone, [fragment for fragment in left.values() if fragment is not None]

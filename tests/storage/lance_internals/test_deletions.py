@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.storage.fragments import list_fragments, read_deleted_offsets, read_row_offsets
-from omnigraph.storage.lance_internals.deletions import decoded, read_deletions
+from omnigraph.storage.lance_internals.deletions import decode_deletions, read_deletions
 from omnigraph.storage.location import Location
 from omnigraph.storage.table import Access, Table
-from omnigraph.storage.table_writes import create, create_branch, delete_at
+from omnigraph.storage.table_writes import create_table, create_table_branch, delete_at
 from tests.storage.tables import put
 
 SIZE = 70_000
@@ -25,7 +25,7 @@ MANY = np.arange(1, SIZE, 3, dtype=np.uint64)
 
 
 def numbers(uri: str, access: Access | None = None) -> Table:
-    return create(uri, pa.table({"n": range(SIZE)}), "op", access)
+    return create_table(uri, pa.table({"n": range(SIZE)}), "op", access)
 
 
 def check(table: Table, ending: str) -> None:
@@ -46,11 +46,11 @@ def check_forks(table: Table) -> None:
     assert [each.tolist() for each in read_deleted_offsets(table, [whole])] == [[]]
     table = put(table, delete_at(table, FEW))
     check(table, ".arrow")
-    fork = create_branch(table, "review/1")
+    fork = create_table_branch(table, "review/1")
     check(fork, ".arrow")
     fork = put(fork, delete_at(fork, MANY))
     check(fork, ".bin")
-    second = create_branch(fork, "second")
+    second = create_table_branch(fork, "second")
     check(second, ".bin")
     check(put(second, delete_at(second, np.array([3], np.uint64))), ".bin")
 
@@ -66,7 +66,7 @@ def test_on_an_object_store(s3_location: Location) -> None:
 def test_with_versions_in_a_database(ddb_location: Location) -> None:
     """The addresses of such tables have a query at their end."""
     table = numbers(ddb_location.join("nodes/numbers"), Access(ddb_location.options()))
-    fork = create_branch(put(table, delete_at(table, FEW)), "review")
+    fork = create_table_branch(put(table, delete_at(table, FEW)), "review")
     check(fork, ".arrow")
     check(put(fork, delete_at(fork, np.array([1], np.uint64))), ".arrow")
 
@@ -115,7 +115,7 @@ def in_runs(containers: dict[int, Iterable[tuple[int, int]]]) -> bytes:
 @pytest.mark.parametrize("count", [1, 3, 4, 9])
 def test_runs(count: int) -> None:
     runs = [(0, 0), (5, 9), (65_530, 65_535)]
-    found = decoded(in_runs(dict.fromkeys(range(0, 2 * count, 2), runs)), "x.bin")
+    found = decode_deletions(in_runs(dict.fromkeys(range(0, 2 * count, 2), runs)), "x.bin")
     lower = [number for first, last in runs for number in range(first, last + 1)]
     assert found.tolist() == [upper * 65_536 + number for upper in range(0, 2 * count, 2) for number in lower]
 
@@ -123,4 +123,4 @@ def test_runs(count: int) -> None:
 @pytest.mark.parametrize("data", [b"", b"1234", in_runs({0: [(0, 3)]})[:-1]], ids=["empty", "no bitmap", "cut off"])
 def test_what_is_no_bitmap_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"bitmap|buffer"):
-        decoded(data, "x.bin")
+        decode_deletions(data, "x.bin")

@@ -25,7 +25,7 @@ STORED = pa.schema([ID, AGE, TAGS])
 @pytest.fixture
 def stored(tmp_path: Path) -> Table:
     rows = pa.table({"id": ["a", "b"], "age": [1, 2], "tags": [["x"], None]}, schema=STORED)
-    return tables.create(str(tmp_path / "t"), rows, "made")
+    return tables.create_table(str(tmp_path / "t"), rows, "made")
 
 
 def reshaped(table: Table, wanted: pa.Schema, **old_names: str) -> Table:
@@ -71,7 +71,7 @@ def test_columns_go_and_get_other_names_with_their_indexes(stored: Table) -> Non
     wanted = pa.schema([ID, pa.field("years", pa.int32())])
     other = reshaped(stored, wanted, years="age")
     assert other.scan().read_all().to_pylist() == [{"id": "a", "years": 1}, {"id": "b", "years": 2}]
-    assert [index.columns for index in other.indexes().values()] == [("years",)]
+    assert [index.columns for index in other.list_indexes().values()] == [("years",)]
     assert other.scan(["id"], filter="years = 2").read_all()["id"].to_pylist() == ["b"]
 
 
@@ -87,9 +87,9 @@ def test_a_column_may_be_null_and_then_must_not(stored: Table) -> None:
     staged = tables.append(relaxed, more)
     assert staged is not None
     assert tables.commit(relaxed, staged, "op").count_rows("age IS NULL") == 1
-    gone = delete_where(relaxed.at(None), "age IS NULL")
+    gone = delete_where(relaxed.open_at(None), "age IS NULL")
     assert gone is not None
-    assert not reshaped(tables.commit(relaxed.at(None), gone, "op"), STORED).schema.field("age").nullable
+    assert not reshaped(tables.commit(relaxed.open_at(None), gone, "op"), STORED).schema.field("age").nullable
 
 
 def test_other_types_and_columns_that_must_be_filled_need_other_files(stored: Table) -> None:

@@ -13,11 +13,11 @@ from omnigraph.language.query.ast import ComparisonOperator
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.filters import Condition, ValueIn, compare_column
-from omnigraph.storage.staging import ChangeKind
 from omnigraph.storage.table import ROW_ADDRESS
 from omnigraph.write.mutation.staging import PendingTable, StagingArea
 from omnigraph.write.rules.changed_table import RowLocations
 from tests.deleting import delete_where
+from tests.storage.tables import operation_of
 
 
 @pytest.fixture
@@ -98,13 +98,13 @@ def test_a_row_that_is_read_whole_is_written_as_it_was(ports: PendingTable) -> N
 
 
 @pytest.mark.parametrize(
-    ("removed", "added", "put", "kind", "rows_after"),
+    ("removed", "added", "put", "operation", "rows_after"),
     [
-        ([], {"p8": "eight"}, {}, ChangeKind.APPEND, 3),
-        ([], {}, {"p8": "eight"}, ChangeKind.APPEND, 3),
-        ([], {}, {"p1": "one"}, ChangeKind.UPSERT, 2),
-        (["p1"], {}, {}, ChangeKind.DELETE, 1),
-        (["p1"], {"p8": "eight"}, {}, ChangeKind.UPSERT, 2),
+        ([], {"p8": "eight"}, {}, "Append", 3),
+        ([], {}, {"p8": "eight"}, "Append", 3),
+        ([], {}, {"p1": "one"}, "Update", 2),
+        (["p1"], {}, {}, "Delete", 1),
+        (["p1"], {"p8": "eight"}, {}, "Update", 2),
         (["p9"], {}, {}, None, 2),
     ],
 )
@@ -113,7 +113,7 @@ def test_one_change_is_one_lance_operation(
     removed: list[str],
     added: Mapping[str, str],
     put: Mapping[str, str],
-    kind: ChangeKind | None,
+    operation: str | None,
     rows_after: int,
 ) -> None:
     if removed:
@@ -123,7 +123,7 @@ def test_one_change_is_one_lance_operation(
     if put:
         ports.upsert(rows(ports, **put))
     staged = ports.to_change().stage(ports.pinned)
-    assert (staged.kind if staged else None) == kind
+    assert (operation_of(staged) if staged else None) == operation
     table = ports.pinned if staged is None else tables.commit(ports.pinned, staged, "test")
     assert table.count_rows() == rows_after
     assert table.version == ports.pinned.version + (0 if staged is None else 1)
@@ -147,13 +147,13 @@ def test_where_rows_were_seen_counts_for_that_version_only(ports: PendingTable) 
     change = ports.to_change(RowLocations(ports.pinned, lying))
     staged = change.stage(ports.pinned)
     assert staged is not None
-    assert (staged.kind, staged.updated) == (ChangeKind.UPSERT, 1)
+    assert operation_of(staged) == "Update"
     gone = delete_where(ports.pinned, "id = 'p1'")
     assert gone is not None
     newer = tables.commit(ports.pinned, gone, "test")
     staged = change.stage(newer)
     assert staged is not None
-    assert (staged.kind, staged.inserted) == (ChangeKind.APPEND, 1)
+    assert operation_of(staged) == "Append"
     assert names(tables.commit(newer, staged, "test").scan().read_all()) == {"p1": "Bergen", "p2": "Kiel"}
 
 

@@ -12,8 +12,8 @@ from omnigraph.storage.lance_internals.lance_texts import (
     RefsMoved,
     print_highest_fragment_id,
     print_transaction,
-    translate,
-    translated,
+    translate_error,
+    translate_errors,
 )
 from omnigraph.storage.lance_internals.lance_version import refuse_untested_lance
 from omnigraph.storage.lance_internals.layout import (
@@ -31,8 +31,8 @@ from omnigraph.storage.lance_internals.layout import (
     read_version_hint,
     version_path,
 )
-from omnigraph.storage.lance_internals.moving import lies_in, moved_to, noted_in, with_notes
-from omnigraph.storage.lance_internals.reshaping import can_reshape, is_blob, reshaped
+from omnigraph.storage.lance_internals.moving import is_inside, read_base_folders, relocate_folder, replace_base_folders
+from omnigraph.storage.lance_internals.reshaping import can_reshape, is_blob, reshape_schema
 
 __all__ = [
     "BRANCH_REFS_FOLDER",
@@ -51,19 +51,19 @@ __all__ = [
     "has_version_file",
     "is_blob",
     "is_detached_version",
-    "lies_in",
-    "moved_to",
-    "noted_in",
+    "is_inside",
     "print_highest_fragment_id",
     "print_transaction",
+    "read_base_folders",
     "read_deletions",
     "read_ref_identifier",
     "read_version_hint",
-    "reshaped",
-    "translate",
-    "translated",
+    "relocate_folder",
+    "replace_base_folders",
+    "reshape_schema",
+    "translate_error",
+    "translate_errors",
     "version_path",
-    "with_notes",
 ]
 
 refuse_untested_lance(lance.__version__)

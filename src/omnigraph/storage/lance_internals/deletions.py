@@ -67,26 +67,26 @@ def _read(store: Objects | None, file: DeletionFile) -> Offsets | None:
     if data is None:
         return None
     try:
-        found = decoded(data, file.path)
+        found = decode_deletions(data, file.path)
     except (pa.ArrowInvalid, ValueError, IndexError):
         return None
     return found if len(found) == file.num_rows else None
 
 
-def decoded(data: bytes, path: str) -> Offsets:
+def decode_deletions(data: bytes, path: str) -> Offsets:
     """The offsets in a deletion file, in order; its name tells the format."""
     if path.endswith(_ARROW):
         rows = ipc.open_file(pa.BufferReader(data)).read_all()
         return np.sort(rows.column(0).to_numpy().astype(np.uint64))
     if path.endswith(_ROARING):
-        return _roaring(data)
+        return _decode_roaring(data)
     raise ValueError(f"'{path}' is no deletion file")
 
 
 # --------------------------------------------------------------------------------------------- Roaring bitmaps
 
 
-def _roaring(data: bytes) -> Offsets:
+def _decode_roaring(data: bytes) -> Offsets:
     """The numbers of a 32-bit Roaring bitmap in its portable form: a container for each upper half that occurs."""
     cookie = int.from_bytes(data[:4], "little")
     if cookie == _WITHOUT_RUNS:
@@ -105,12 +105,12 @@ def _roaring(data: bytes) -> Offsets:
         at += 4 * count
     found: list[Offsets] = [np.zeros(0, np.uint64)]
     for (upper, last), in_runs in zip(described.tolist(), has_runs.tolist(), strict=True):
-        lower, at = _runs(data, at) if in_runs else _plain(data, at, last + 1)
+        lower, at = _decode_runs(data, at) if in_runs else _decode_container(data, at, last + 1)
         found.append(lower | np.uint64(upper << 16))
     return np.concatenate(found)
 
 
-def _runs(data: bytes, at: int) -> tuple[Offsets, int]:
+def _decode_runs(data: bytes, at: int) -> tuple[Offsets, int]:
     """Runs, each as its first number and how many follow it."""
     count = int(np.frombuffer(data, "<u2", 1, at)[0])
     starts, lengths = np.frombuffer(data, "<u2", 2 * count, at + 2).astype(np.int64).reshape(count, 2).T
@@ -120,7 +120,7 @@ def _runs(data: bytes, at: int) -> tuple[Offsets, int]:
     return lower.astype(np.uint64), at + 2 + 4 * count
 
 
-def _plain(data: bytes, at: int, count: int) -> tuple[Offsets, int]:
+def _decode_container(data: bytes, at: int, count: int) -> tuple[Offsets, int]:
     """Few numbers one by one, many as bits."""
     if count <= _LARGEST_ARRAY:
         return np.frombuffer(data, "<u2", count, at).astype(np.uint64), at + 2 * count

@@ -56,22 +56,22 @@ class RefsMoved(Exception):
 
 
 @contextmanager
-def translated(subject: str) -> Generator[None]:
+def translate_errors(subject: str) -> Generator[None]:
     """Run a block of Lance calls about ``subject``; what they raise leaves as one of our errors."""
     try:
         yield
     except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
-        raise translate(error, subject) from error
+        raise translate_error(error, subject) from error
     except BaseException as error:
         # A Rust panic derives from BaseException and its class cannot be imported; interrupts and our own errors pass.
         if type(error).__name__ != "PanicException":
             raise
-        raise StorageError(f"{subject}: Lance panicked: {_without_rust_places(error)}") from error
+        raise StorageError(f"{subject}: Lance panicked: {_strip_rust_locations(error)}") from error
 
 
-def translate(error: Exception, subject: str) -> Exception:
+def translate_error(error: Exception, subject: str) -> Exception:
     """The error of ours that says what ``error`` of Lance or Arrow means for ``subject``."""
-    text = _without_rust_places(error)
+    text = _strip_rust_locations(error)
     if isinstance(error, CommitConflictError):
         return CommitRefused(subject, text, retryable=error.retryable)
     for pattern, make in _MEANINGS:
@@ -80,7 +80,7 @@ def translate(error: Exception, subject: str) -> Exception:
     return StorageError(f"{subject}: {text}")
 
 
-def _without_rust_places(error: BaseException) -> str:
+def _strip_rust_locations(error: BaseException) -> str:
     return _RUST_PLACE.sub("", str(error)).strip()
 
 
@@ -108,7 +108,7 @@ def _read_only(subject: str, text: str) -> Exception:
     return ReadOnly(f"{subject} cannot be written: {text}", hint="open it read-only, or change its permissions")
 
 
-def _saying(kind: Callable[[str], Exception]) -> Callable[[str, str], Exception]:
+def _error_of(kind: Callable[[str], Exception]) -> Callable[[str, str], Exception]:
     return lambda subject, text: kind(f"{subject}: {text}")
 
 
@@ -120,20 +120,20 @@ def _refused(*, retryable: bool) -> Callable[[str, str], Exception]:
 _MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str], Exception]], ...] = tuple(
     (re.compile(pattern), make)
     for pattern, make in (
-        (r"^Too many concurrent writers", _saying(PublishContention)),
+        (r"^Too many concurrent writers", _error_of(PublishContention)),
         (r"^Retryable commit conflict|^Commit conflict", _refused(retryable=True)),
         (r"^Incompatible transaction", _refused(retryable=False)),
-        (r"^Dataset already exists", _saying(AlreadyExists)),
+        (r"^Dataset already exists", _error_of(AlreadyExists)),
         # Lance's answer when the storage of a branch is there already: it looks for the ref too late.
-        (r"Clone operation should not enter build_manifest", _saying(AlreadyExists)),
+        (r"Clone operation should not enter build_manifest", _error_of(AlreadyExists)),
         (r"^(Dataset at path .*|Not found: \S*)\.manifest( was not found|$)", _history_gone),
-        (r"^Dataset at path .* was not found|^Not found: \S*_versions$|^Ref not found", _saying(NotFound)),
-        (r"^Not found: \S*/_refs/branches/\S+\.json", _saying(RefsMoved)),
+        (r"^Dataset at path .* was not found|^Not found: \S*_versions$|^Ref not found", _error_of(NotFound)),
+        (r"^Not found: \S*/_refs/branches/\S+\.json", _error_of(RefsMoved)),
         (r"^LanceError\(IO\): WrappedSdkError.*ResourceNotFoundException", _no_dynamodb_table),
-        (r"^Ref conflict error", _saying(InputError)),
+        (r"^Ref conflict error", _error_of(InputError)),
         (
             r"^Ref is invalid|^Invalid user input|Ambiguous merge insert|^Append with different schema",
-            _saying(ParameterError),
+            _error_of(ParameterError),
         ),
         (r"Levenshtein automaton exceeds", _too_fuzzy),
         (r"\(os error (1|13|30)\)", _read_only),

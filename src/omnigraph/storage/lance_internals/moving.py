@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import StorageError
-from omnigraph.storage.lance_internals.protobuf import bytes_field, fields
+from omnigraph.storage.lance_internals.protobuf import encode_bytes, parse_fields
 
 _FOOTER: Final = struct.Struct("<QHH4s")
 _LENGTH: Final = struct.Struct("<I")
@@ -26,43 +26,43 @@ _PATH: Final = 4
 _SCHEME: Final = re.compile(r"^s3\+ddb:")
 
 
-def lies_in(noted: str, uri: str) -> bool:
+def is_inside(noted: str, uri: str) -> bool:
     """Whether a noted folder is that of a dataset, or of a branch of it; however the same place is spelled."""
-    theirs, ours = _plain(noted), _plain(uri)
+    theirs, ours = _normalize_uri(noted), _normalize_uri(uri)
     if theirs == ours or theirs.startswith(f"{ours}/"):
         return True
     root = theirs.partition("/tree/")[0]
     return "://" not in ours and Path(root).exists() and Path(ours).exists() and Path(root).samefile(ours)
 
 
-def moved_to(noted: str, uri: str, location: str) -> str:
+def relocate_folder(noted: str, uri: str, location: str) -> str:
     """A noted folder as it would be noted where the dataset is now; ``location`` is its place within the graph."""
-    found = re.fullmatch(rf".*/{re.escape(location)}(/tree/.+)?", _plain(noted))
+    found = re.fullmatch(rf".*/{re.escape(location)}(/tree/.+)?", _normalize_uri(noted))
     if found is None:
         raise StorageError(f"{uri} has files in {noted}, which is no part of a graph")
     path, question, query = uri.partition("?")
     return f"{path}{found[1] or ''}{question}{query}"
 
 
-def _plain(uri: str) -> str:
+def _normalize_uri(uri: str) -> str:
     return _SCHEME.sub("s3:", uri.partition("?")[0]).rstrip("/")
 
 
 # --------------------------------------------------------------------------------------------- the bytes
 
 
-def noted_in(manifest: bytes) -> list[str]:
+def read_base_folders(manifest: bytes) -> list[str]:
     """The folders that a manifest file notes."""
     _, message = _message(manifest)
-    entries = (field.value for field in fields(message) if field.tag == _BASE_PATHS)
-    return [field.value.decode() for entry in entries for field in fields(entry) if field.tag == _PATH]
+    entries = (field.value for field in parse_fields(message) if field.tag == _BASE_PATHS)
+    return [field.value.decode() for entry in entries for field in parse_fields(entry) if field.tag == _PATH]
 
 
-def with_notes(manifest: bytes, renamed: Callable[[str], str]) -> bytes:
+def replace_base_folders(manifest: bytes, renamed: Callable[[str], str]) -> bytes:
     """The same file with other folders."""
     start, message = _message(manifest)
-    new = _replaced(
-        message, _BASE_PATHS, lambda entry: _replaced(entry, _PATH, lambda at: renamed(at.decode()).encode())
+    new = _replace_field(
+        message, _BASE_PATHS, lambda entry: _replace_field(entry, _PATH, lambda at: renamed(at.decode()).encode())
     )
     # What lies before it is found by its place in the file, and stays where it is.
     return manifest[:start] + _LENGTH.pack(len(new)) + new + manifest[-_FOOTER.size :]
@@ -80,7 +80,8 @@ def _message(manifest: bytes) -> tuple[int, bytes]:
     return start, manifest[begin : begin + length]
 
 
-def _replaced(message: bytes, wanted: int, change: Callable[[bytes], bytes]) -> bytes:
+def _replace_field(message: bytes, wanted: int, change: Callable[[bytes], bytes]) -> bytes:
     return b"".join(
-        bytes_field(wanted, change(field.value)) if field.tag == wanted else field.raw for field in fields(message)
+        encode_bytes(wanted, change(field.value)) if field.tag == wanted else field.raw
+        for field in parse_fields(message)
     )

@@ -15,7 +15,7 @@ _FIXED: Final = {1: 8, 5: 4}
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ProtobufField:
     """One field: its tag, its value if it is a number or has a length, and the bytes of all of it."""
 
     tag: int
@@ -24,7 +24,7 @@ class Field:
     raw: bytes
 
 
-def fields(message: bytes) -> Iterator[Field]:
+def parse_fields(message: bytes) -> Iterator[ProtobufField]:
     """The fields of a message in their order."""
     at = 0
     while at < len(message):
@@ -41,20 +41,20 @@ def fields(message: bytes) -> Iterator[Field]:
                 at += _FIXED[kind]
             case kind:
                 raise StorageError(f"a message of Lance has a field of the unknown kind {kind}")
-        yield Field(key >> 3, number, value, message[begin:at])
+        yield ProtobufField(key >> 3, number, value, message[begin:at])
 
 
-def number_field(tag: int, number: int) -> bytes:
+def encode_number(tag: int, number: int) -> bytes:
     """A number as a field."""
-    return _varint(tag << 3 | _NUMBER) + _varint(number)
+    return _encode_varint(tag << 3 | _NUMBER) + _encode_varint(number)
 
 
-def bytes_field(tag: int, value: bytes) -> bytes:
+def encode_bytes(tag: int, value: bytes) -> bytes:
     """A text or a message as a field."""
-    return _varint(tag << 3 | _WITH_LENGTH) + _varint(len(value)) + value
+    return _encode_varint(tag << 3 | _WITH_LENGTH) + _encode_varint(len(value)) + value
 
 
-def _varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     found = bytearray()
     while number > 0x7F:
         found.append(number & 0x7F | 0x80)

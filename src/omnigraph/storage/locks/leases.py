@@ -39,7 +39,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _chance = random.SystemRandom()  # own state per call: processes forked at the same moment do not wait in step
 
 
-def clock() -> float:
+def read_clock() -> float:
     """Seconds since some fixed moment of this machine."""
     return time.clock_gettime(_CLOCK)
 
@@ -48,19 +48,19 @@ def clock() -> float:
 class Deadline:
     """The end of somebody's patience."""
 
-    patience: float
-    began: float = field(default_factory=clock)
+    timeout: float
+    began: float = field(default_factory=read_clock)
 
     def waited(self) -> float:
         """Seconds since the wait began."""
-        return clock() - self.began
+        return read_clock() - self.began
 
     def remaining(self) -> float:
         """Seconds left, at least 0."""
-        return max(0.0, self.patience - self.waited())
+        return max(0.0, self.timeout - self.waited())
 
 
-def pauses(first: float, longest: float) -> Generator[float]:
+def backoff(first: float, longest: float) -> Generator[float]:
     """Seconds to wait before each next try: doubling, and never the same for two waiters."""
     pause = first
     while True:
@@ -72,7 +72,7 @@ def pauses(first: float, longest: float) -> Generator[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RegisterValue:
     """What a register held when it was read; ``tag`` names this content and no other."""
 
     tag: str
@@ -82,7 +82,7 @@ class Seen:
 class Register(Protocol):
     """One value that changes by compare and swap."""
 
-    def read(self) -> Seen | None:
+    def read(self) -> RegisterValue | None:
         """The value, or None before the first swap."""
         ...
 
@@ -98,10 +98,10 @@ class ObjectRegister:
         self._objects = objects
         self._path = path
 
-    def read(self) -> Seen | None:
+    def read(self) -> RegisterValue | None:
         """The object."""
         stored = self._objects.read(self._path)
-        return None if stored is None else Seen(stored.etag, stored.data)
+        return None if stored is None else RegisterValue(stored.etag, stored.data)
 
     def swap(self, expected: str | None, data: bytes) -> str | None:
         """Create or replace the object."""
@@ -126,12 +126,12 @@ class FolderRegister:
         self._objects = objects
         self._folder = folder
 
-    def read(self) -> Seen | None:
+    def read(self) -> RegisterValue | None:
         """The file with the greatest number."""
         while numbers := self._numbers():
             data = self._objects.get(self._path(numbers[-1]))
             if data is not None:
-                return Seen(str(numbers[-1]), data)
+                return RegisterValue(str(numbers[-1]), data)
         return None
 
     def swap(self, expected: str | None, data: bytes) -> str | None:
@@ -154,7 +154,7 @@ class FolderRegister:
         return f"{self._folder}/{number:020}"
 
 
-def register_at(location: Location, path: str) -> Register:
+def open_register(location: Location, path: str) -> Register:
     """The register that fits the storage of the graph."""
     objects = Objects(location)
     return FolderRegister(objects, path) if location.is_local else ObjectRegister(objects, path)
@@ -178,7 +178,7 @@ class LeaseRecord:
         return json.dumps(asdict(self)).encode()
 
 
-def _record_in(seen: Seen | None, ttl: float) -> LeaseRecord:
+def _decode_record(seen: RegisterValue | None, ttl: float) -> LeaseRecord:
     """Read a record; one that nobody could have written counts as held, and expires like any other."""
     if seen is None:
         return LeaseRecord("", 0, ttl, "nobody", free=True)
@@ -218,14 +218,14 @@ class Lease:
         """Raise :class:`LeaseLost` unless there is time left for one more durable step."""
         if self._replaced:
             raise LeaseLost(f"the lease of {self._record.holder} was taken over")
-        if clock() >= self._safe_until:
+        if read_clock() >= self._safe_until:
             raise LeaseLost(f"the lease of {self._record.holder} was not renewed in time") from self._trouble
 
     def release(self) -> None:
         """Free the lease, on condition that it is still ours. One that came late is left to expire."""
         self._stop.set()
         self._renewing.join(self._record.ttl)
-        if self._renewing.is_alive() or self._replaced or clock() >= self._safe_until:
+        if self._renewing.is_alive() or self._replaced or read_clock() >= self._safe_until:
             _log.warning("lease of %s abandoned: it was taken over, or not renewed in time", self._record.holder)
             return
         try:
@@ -241,7 +241,7 @@ class Lease:
 
     def _renew_until_stopped(self) -> None:
         while not self._replaced and not self._stop.wait(self._record.ttl / _RENEWALS):
-            sent = clock()
+            sent = read_clock()
             try:
                 if self._swap(replace(self._record, renewal=self._record.renewal + 1)):
                     self._safe_until = self._safe_from(sent)
@@ -254,7 +254,7 @@ class Lease:
         data = record.encode()
         while (tag := self._register.swap(self._tag, data)) is None:
             seen = self._register.read()
-            if seen is None or _record_in(seen, record.ttl).token != record.token:
+            if seen is None or _decode_record(seen, record.ttl).token != record.token:
                 self._replaced = True
                 return False
             self._tag = seen.tag
@@ -269,23 +269,23 @@ def take_lease(register: Register, name: str, holder: str, ttl: float, deadline:
     record = LeaseRecord(uuid4().hex, 0, ttl, holder)
     watched, since = "", 0.0
     sent, taken_over = 0.0, False
-    waits = pauses(_FIRST_PAUSE, min(_LONGEST_PAUSE, ttl / _RENEWALS))
+    waits = backoff(_FIRST_PAUSE, min(_LONGEST_PAUSE, ttl / _RENEWALS))
     while True:
-        asked = clock()
+        asked = read_clock()
         seen = register.read()
-        current = _record_in(seen, ttl)
+        current = _decode_record(seen, ttl)
         if seen is not None and current.token == record.token:
             # We took it in the last round; only the answer was lost.
             return Lease(register, seen.tag, record, sent, taken_over=taken_over)
         tag = None if seen is None else seen.tag
         expired = tag == watched and asked - since >= current.ttl
         if current.free or expired:
-            sent, taken_over = clock(), not current.free
+            sent, taken_over = read_clock(), not current.free
             taken = register.swap(tag, record.encode())
             if taken is not None:
                 return Lease(register, taken, record, sent, taken_over=taken_over)
         elif tag is not None and tag != watched:
-            watched, since = tag, clock()
+            watched, since = tag, read_clock()
         if deadline.remaining() == 0.0:
             raise LockTimeout(name, current.holder, deadline.waited())
         time.sleep(min(next(waits), deadline.remaining()))

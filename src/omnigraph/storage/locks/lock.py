@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 from omnigraph.errors import ConflictError, LockTimeout, Unsupported
 from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks.leases import Deadline, LeaseLost, pauses, register_at, take_lease
+from omnigraph.storage.locks.leases import Deadline, LeaseLost, backoff, open_register, take_lease
 from omnigraph.storage.objects import translate_store_errors
 
 LockKind: TypeAlias = Literal["flock", "lease"]
@@ -48,7 +48,7 @@ _DEFAULT = LockSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldLock:
     """A lock that this thread holds."""
 
     name: str
@@ -67,25 +67,25 @@ class Held:
         self._confirm()
 
 
-def branch_lock(location: Location, branch: str, settings: LockSettings = _DEFAULT) -> AbstractContextManager[Held]:
+def branch_lock(location: Location, branch: str, settings: LockSettings = _DEFAULT) -> AbstractContextManager[HeldLock]:
     """The lock around the commit section of ``branch``."""
-    return _locked(location, f"branch:{branch}", settings)
+    return _lock(location, f"branch:{branch}", settings)
 
 
-def refs_lock(location: Location, settings: LockSettings = _DEFAULT) -> AbstractContextManager[Held]:
+def refs_lock(location: Location, settings: LockSettings = _DEFAULT) -> AbstractContextManager[HeldLock]:
     """The lock around what spans branches: create, delete, tags, capture of a merge's source, cleanup, schema apply."""
-    return _locked(location, _REFS, settings)
+    return _lock(location, _REFS, settings)
 
 
 @contextmanager
-def _locked(location: Location, name: str, settings: LockSettings) -> Generator[Held]:
+def _lock(location: Location, name: str, settings: LockSettings) -> Generator[HeldLock]:
     deadline = Deadline(settings.timeout)
     kind = settings.kind or ("flock" if location.is_local else "lease")
     if kind == "flock" and not location.is_local:
         raise Unsupported(f"{location} has no file locks", hint='choose lock="lease"')
     lock = _flock(location, name, deadline) if kind == "flock" else _lease(location, name, settings.ttl, deadline)
     try:
-        with _one_thread(location, name, deadline), lock as held:
+        with _lock_thread(location, name, deadline), lock as held:
             yield held
     except LeaseLost as lost:
         # Every step checks before it writes: what was lost is the right to go on, not something half done.
@@ -96,45 +96,45 @@ def _path(name: str) -> str:
     return f"{_FOLDER}/{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
-def _ourselves() -> str:
+def _describe_holder() -> str:
     return f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 # --------------------------------------------------------------------------------------------- between threads
 
 
-class _Mine(threading.local):
+class _ThreadLocks(threading.local):
     """The locks that this thread holds, as (root, name)."""
 
     def __init__(self) -> None:
         self.locks: list[tuple[str, str]] = []
 
 
-_mine = _Mine()
+_thread_locks = _ThreadLocks()
 _between_threads: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
 
 
 @contextmanager
-def _one_thread(location: Location, name: str, deadline: Deadline) -> Generator[None]:
+def _lock_thread(location: Location, name: str, deadline: Deadline) -> Generator[None]:
     lock = (location.objects, name)
     _check_order(lock)
     with _fork_guard:
         between_threads = _between_threads[lock]
     if not between_threads.acquire(timeout=deadline.remaining()):
         raise LockTimeout(name, f"another thread of process {os.getpid()}", deadline.waited())
-    _mine.locks.append(lock)
+    _thread_locks.locks.append(lock)
     pid = os.getpid()
     try:
         yield
     finally:
         if os.getpid() == pid:
-            _mine.locks.remove(lock)
+            _thread_locks.locks.remove(lock)
             between_threads.release()
 
 
 def _check_order(lock: tuple[str, str]) -> None:
     root, name = lock
-    mine = [held for where, held in _mine.locks if where == root]
+    mine = [held for where, held in _thread_locks.locks if where == root]
     if name in mine:
         raise RuntimeError(f"this thread holds the lock '{name}' already")
     if any(held != _REFS for held in mine):
@@ -154,7 +154,7 @@ def _after_fork_in_child() -> None:
         os.close(descriptor)
     _descriptors.clear()
     _between_threads.clear()
-    _mine.locks.clear()
+    _thread_locks.locks.clear()
     _fork_guard.release()
 
 
@@ -166,10 +166,10 @@ os.register_at_fork(
 
 
 @contextmanager
-def _flock(location: Location, name: str, deadline: Deadline) -> Generator[Held]:
+def _flock(location: Location, name: str, deadline: Deadline) -> Generator[HeldLock]:
     path = f"{_path(name)}.lock"
     file = Path(location.join(path))
-    holder = _ourselves()
+    holder = _describe_holder()
     pid = os.getpid()
     with translate_store_errors("lock", path, location):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -178,7 +178,7 @@ def _flock(location: Location, name: str, deadline: Deadline) -> Generator[Held]
         with translate_store_errors("lock", path, location), mark_write("locks.flock", path):
             # Written in place and never cut: a full disk still has the block that the file has.
             os.pwrite(descriptor, holder.encode()[:_HOLDER_BYTES].ljust(_HOLDER_BYTES), 0)
-        yield Held(name, "flock", taken_over=False, holder=holder, _confirm=lambda: _confirm_file(descriptor, file))
+        yield HeldLock(name, "flock", taken_over=False, holder=holder, _confirm=lambda: _confirm_file(descriptor, file))
     finally:
         if os.getpid() == pid:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -186,7 +186,7 @@ def _flock(location: Location, name: str, deadline: Deadline) -> Generator[Held]
 
 
 def _take_flock(file: Path, name: str, deadline: Deadline) -> int:
-    waits = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
+    waits = backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
     while True:
         descriptor = _open(file)
         try:
@@ -195,7 +195,7 @@ def _take_flock(file: Path, name: str, deadline: Deadline) -> int:
                     holder = os.pread(descriptor, _HOLDER_BYTES, 0).decode(errors="replace").strip()
                     raise LockTimeout(name, holder or None, deadline.waited())
                 time.sleep(min(next(waits), deadline.remaining()))
-            if _is_at(descriptor, file):
+            if _is_same_file(descriptor, file):
                 return descriptor
         except BaseException:
             _close(descriptor)
@@ -224,7 +224,7 @@ def _close(descriptor: int) -> None:
         os.close(descriptor)
 
 
-def _is_at(descriptor: int, file: Path) -> bool:
+def _is_same_file(descriptor: int, file: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), file.stat())
     except FileNotFoundError:
@@ -232,7 +232,7 @@ def _is_at(descriptor: int, file: Path) -> bool:
 
 
 def _confirm_file(descriptor: int, file: Path) -> None:
-    if not _is_at(descriptor, file):
+    if not _is_same_file(descriptor, file):
         raise LeaseLost(f"the lock file {file} was removed or replaced: another process may hold the lock too")
 
 
@@ -240,12 +240,12 @@ def _confirm_file(descriptor: int, file: Path) -> None:
 
 
 @contextmanager
-def _lease(location: Location, name: str, ttl: float, deadline: Deadline) -> Generator[Held]:
-    holder = _ourselves()
+def _lease(location: Location, name: str, ttl: float, deadline: Deadline) -> Generator[HeldLock]:
+    holder = _describe_holder()
     pid = os.getpid()
-    lease = take_lease(register_at(location, f"{_path(name)}.lease"), name, holder, ttl, deadline)
+    lease = take_lease(open_register(location, f"{_path(name)}.lease"), name, holder, ttl, deadline)
     try:
-        yield Held(name, "lease", taken_over=lease.taken_over, holder=holder, _confirm=lease.confirm)
+        yield HeldLock(name, "lease", taken_over=lease.taken_over, holder=holder, _confirm=lease.confirm)
     finally:
         if os.getpid() == pid:
             lease.release()
