@@ -139,7 +139,7 @@ class SchemaMigration:
         try:
             table = open_table(uri, None, None, self.manifest.access)
         except NotFound:
-            tables.create_empty(uri, arrow_schema(type_), _OPERATION, self.manifest.access)
+            tables.create_empty_table(uri, arrow_schema(type_), _OPERATION, self.manifest.access)
             table = open_table(uri, None, None, self.manifest.access)
         while table.version < hidden_until:
             if held is not None:

@@ -73,7 +73,7 @@ class IncomingRows:
         """Whether writing the rows takes long."""
         return isinstance(self.storage, StagedRows)
 
-    def write_fragments(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
+    def write_new_rows(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
         """Return fragments in the folder of a table with all rows except the excluded ids; write them if needed."""
         if (
             isinstance(self.storage, StagedRows)
@@ -169,7 +169,7 @@ class StagedRows:
 
     def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[tuple[RowNumbers, pa.Table]]:
         """Yield the rows of some ids with their row numbers."""
-        for piece in self._scan(names, ValueIn(("id",), cast("pa.StringArray", ids)).sql()):
+        for piece in self._scan(names, ValueIn(("id",), cast("pa.StringArray", ids)).to_sql()):
             found = piece.filter(is_among(column_of(piece, "id"), ids))
             yield self._number_rows(found), self._load_blobs(found) if names is None else found.select(list(names))
 

@@ -311,9 +311,9 @@ def stage_rows(table: Table, incoming: IncomingTable) -> StagedChange | None:
     """
     rows, excluded_ids = incoming.rows, incoming.excluded_ids
     if incoming.mode is IncomingMode.OVERWRITE:
-        fragments = rows.write_fragments(table, "overwrite", excluded_ids)
+        fragments = rows.write_new_rows(table, "overwrite", excluded_ids)
         return tables.overwrite_fragments(table, arrow_schema(rows.type), fragments)
-    fragments = rows.write_fragments(table, "append", excluded_ids)
+    fragments = rows.write_new_rows(table, "append", excluded_ids)
     is_upsert = incoming.mode is IncomingMode.UPSERT
     replaced = _find_replaced(table, rows, excluded_ids) if is_upsert else np.zeros(0, np.uint64)
     if len(replaced):

@@ -134,7 +134,7 @@ class _TypeBuffer:
     def create_local_target(self) -> FragmentTarget:
         """Create a new local table."""
         return FragmentTarget(
-            tables.create_empty(str(self._folder / "rows"), arrow_schema(self.type), "load"), "append"
+            tables.create_empty_table(str(self._folder / "rows"), arrow_schema(self.type), "load"), "append"
         )
 
     def to_incoming_rows(self) -> IncomingRows:

@@ -363,7 +363,7 @@ class MergeOperation:
         for table_key, old, new in base.lag.list_renames() if base.lag is not None else ():
             if table_key in changed:
                 raise Unsupported(
-                    f"'{old}' was renamed to '{new}' after these changes of {table_key} were commit_made",
+                    f"'{old}' was renamed to '{new}' after these changes of {table_key} were made",
                     hint="compare both sides with `omnigraph diff`, and apply the changes you want with a mutation",
                     details={"table_key": table_key, "old_name": old, "new_name": new},
                 )

@@ -135,13 +135,13 @@ class PendingTable:
 
     def find_ids(self, condition: Condition) -> pa.StringArray:
         """Return the ids of the rows that match a condition."""
-        pending = self.rows.filter(condition.mask(self.rows))
+        pending = self.rows.filter(condition.evaluate(self.rows))
         return _unite_ids(_to_one_array(self._read_pinned(condition, ["id"])["id"]), _to_one_array(pending["id"]))
 
     def read_matching(self, condition: Condition) -> pa.Table:
         """Return the rows that match a condition."""
         committed = self._read_pinned(condition, None)
-        return pa.concat_tables([committed, self.rows.filter(condition.mask(self.rows))])
+        return pa.concat_tables([committed, self.rows.filter(condition.evaluate(self.rows))])
 
     def to_row_changes(self) -> RowChanges:
         """Return the change as the rules check it."""
@@ -193,13 +193,13 @@ def _stage(
 
 def _scan(table: Table, condition: Condition, columns: list[str] | None, *, with_row_address: bool) -> pa.Table:
     """Read the rows that match a condition. Conditions that Lance cannot evaluate are applied piece by piece."""
-    sql = condition.sql()
+    sql = condition.to_sql()
     if sql is not None:
         return table.scan(columns, filter=sql, with_row_address=with_row_address).read_all()
     scanned = None if columns is None else list(dict.fromkeys([*columns, *condition.columns]))
     reader = table.scan(scanned, with_row_address=with_row_address)
     pieces = combine_batches(reader.schema, reader)
-    return pa.concat_tables([reader.schema.empty_table(), *(rows.filter(condition.mask(rows)) for rows in pieces)])
+    return pa.concat_tables([reader.schema.empty_table(), *(rows.filter(condition.evaluate(rows)) for rows in pieces)])
 
 
 def _keep_last_per_id(rows: pa.Table) -> pa.Table:
