@@ -12,8 +12,8 @@ import pyarrow as pa
 from omnigraph.graph import Graph
 from omnigraph.manifest.references import Reference
 from omnigraph.read.frames import Strategy
-from omnigraph.read.query import QueryOptions, QueryRequest, query
-from omnigraph.read.rows.values import json_rows
+from omnigraph.read.query import QueryOptions, QueryRequest, run_query
+from omnigraph.read.rows.public_values import to_json_rows
 from omnigraph.storage.columns import Values
 from tests.case_files import Row
 
@@ -34,7 +34,7 @@ class Executor:
 def _locally(
     strategy: Strategy, graph: Graph, question: QueryRequest, branch: str, at: Reference | None = None
 ) -> list[Row]:
-    result = query(graph._manifest, question, branch, at, QueryOptions(strategy=strategy))
+    result = run_query(graph._manifest, question, branch, at, QueryOptions(strategy=strategy))
     return cast("list[Row]", result.to_json()["rows"])
 
 
@@ -42,7 +42,7 @@ def _on_spark(
     session: SparkSession, graph: Graph, question: QueryRequest, branch: str, at: Reference | None = None
 ) -> list[Row]:
     found = graph.spark(session).query(question.source, question.name, question.params, branch=branch, at=at)
-    return rows_as_json(found, query(graph._manifest, question, branch, at).schema)
+    return rows_as_json(found, run_query(graph._manifest, question, branch, at).schema)
 
 
 def rows_as_json(found: DataFrame, shown: pa.Schema) -> list[Row]:
@@ -53,7 +53,7 @@ def rows_as_json(found: DataFrame, shown: pa.Schema) -> list[Row]:
         cast("Values", column.combine_chunks()).cast(type_)
         for column, type_ in zip(table.columns, shown.types, strict=True)
     ]
-    return cast("list[Row]", json_rows(pa.RecordBatch.from_arrays(columns, schema=shown)))
+    return cast("list[Row]", to_json_rows(pa.RecordBatch.from_arrays(columns, schema=shown)))
 
 
 LOCAL: Final = Executor("local", {f"by {strategy}": partial(_locally, strategy) for strategy in Strategy})
