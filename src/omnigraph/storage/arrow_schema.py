@@ -1,4 +1,4 @@
-"""The Arrow schemas of the tables: what a type looks like on disk.
+"""The Arrow schemas of tables: the columns of a type on disk.
 
 ``id`` comes first, then ``src`` and ``dst`` of an edge, then the properties by name. This is the one module of
 the languages that needs Arrow to be imported.
@@ -41,21 +41,21 @@ _BLOB_METADATA = {"ARROW:extension:name": "lance.blob.v2", "ARROW:extension:meta
 
 
 def arrow_schema(type_: NodeType | EdgeType) -> pa.Schema:
-    """The columns of a type's table."""
+    """Return the columns of a type's table."""
     own = ("id", "src", "dst") if isinstance(type_, EdgeType) else ("id",)
     columns = [pa.field(name, pa.string(), nullable=False) for name in own]
     return pa.schema([*columns, *(arrow_field(each.name, each.type) for each in type_.properties.values())])
 
 
 def arrow_field(name: str, type_: ValueType) -> pa.Field[pa.DataType]:
-    """The column of a property."""
+    """Return the column of a property."""
     if type_.scalar is Scalar.BLOB:
         return pa.field(name, BLOB, nullable=type_.nullable, metadata=_BLOB_METADATA)
     return pa.field(name, arrow_type(type_), nullable=type_.nullable)
 
 
 def arrow_type(type_: ValueType) -> pa.DataType:
-    """The Arrow type of values other than blobs, which need a whole field to be described."""
+    """Return the Arrow type of a value type. Blobs have none: they need a field with metadata."""
     if type_.dimension is not None:
         return pa.list_(pa.field("item", pa.float32()), type_.dimension)
     scalar = _SCALARS[type_.scalar]
@@ -63,7 +63,7 @@ def arrow_type(type_: ValueType) -> pa.DataType:
 
 
 def arrow_values(type_: ValueType, values: Sequence[ConstantValue]) -> pa.Array[pa.Scalar[pa.DataType]]:
-    """Values of a type, blobs apart, as a column; dates come as days, date-times as milliseconds."""
+    """Return values of a type other than Blob as a column. Dates are days, date-times are milliseconds."""
     target = arrow_type(type_)
     plain = _NUMBERS_OF_DATES.get(type_.scalar)
     if plain is None:

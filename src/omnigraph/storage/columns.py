@@ -1,4 +1,4 @@
-"""Columns of Arrow rows, and computing with them. The stubs of Arrow's functions are too narrow: types end here."""
+"""Helpers for Arrow columns. Arrow's type stubs are too narrow, so casts are kept in this module."""
 
 from __future__ import annotations
 
@@ -12,62 +12,62 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Rows: TypeAlias = pa.RecordBatch | pa.Table
-"""Rows in the columns of a type's table, or in some of them."""
+"""Rows with all or some columns of a table."""
 
 Values: TypeAlias = "pa.Array[pa.Scalar[pa.DataType]]"
 Operand: TypeAlias = "Values | pa.Scalar[pa.DataType] | pa.StringArray | pa.BooleanArray | str | float"
 
 
 def column_of(rows: Rows, name: str) -> Values:
-    """One column in one piece."""
+    """Return one column as one array."""
     found = cast("Values | pa.ChunkedArray[pa.Scalar[pa.DataType]]", rows.column(name))
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 def make_nulls(count: int, type_: pa.DataType) -> Values:
-    """A column of nulls."""
+    """Return a column of nulls."""
     return cast("Values", pa.nulls(count, cast("pa.StructType", type_)))
 
 
 def compute(function: str, *operands: Operand, options: pc.FunctionOptions | None = None) -> Values:
-    """Call one of Arrow's compute functions that give an array."""
+    """Call one of Arrow's compute functions that return an array."""
     return cast("Values", pc.call_function(function, list(operands), options))
 
 
 def join_texts(*parts: str | pa.StringArray) -> pa.StringArray:
-    """Texts side by side; null where a part is null."""
+    """Concatenate texts element by element; null where a part is null."""
     return cast("pa.StringArray", compute("binary_join_element_wise", *parts, ""))
 
 
 def as_text(values: Values) -> pa.StringArray:
-    """Arrow's own text of each value."""
+    """Return Arrow's text of each value."""
     return cast("pa.StringArray", values.cast(pa.string()))
 
 
 def to_bool_array(mask: Values) -> npt.NDArray[np.bool_]:
-    """Where a mask is true, as NumPy has it; null is not."""
+    """Return a mask as a NumPy array; null counts as false."""
     if mask.null_count:
         mask = compute("coalesce", mask, pa.scalar(value=False))
     return mask.to_numpy(zero_copy_only=False)
 
 
 def find_true(mask: Values) -> npt.NDArray[np.int64]:
-    """Where a mask is true; null is not."""
+    """Return the positions where a mask is true; null counts as false."""
     return np.flatnonzero(to_bool_array(mask))
 
 
 def is_among(values: Values, others: Values) -> pa.BooleanArray:
-    """For each value whether it is one of the others."""
+    """Return for each value whether it is one of the others."""
     return cast("pa.BooleanArray", compute("is_in", values, options=pc.SetLookupOptions(others)))
 
 
 def is_not_among(values: Values, others: Values) -> pa.BooleanArray:
-    """For each value whether it is none of the others."""
+    """Return for each value whether it is none of the others."""
     return cast("pa.BooleanArray", compute("invert", cast("Values", is_among(values, others))))
 
 
 def rewrite_texts(texts: Values, chosen: Values, rewrite: Callable[[str], str]) -> Values:
-    """The chosen texts, which are few, written anew."""
+    """Return the texts with the chosen ones, which are few, rewritten."""
     at = find_true(chosen)
     if not len(at):
         return texts
@@ -82,20 +82,20 @@ def normalize_zero(values: Values) -> Values:
 
 
 class _DictionaryArray(Protocol):
-    """A dictionary array, as far as it is looked at here."""
+    """The part of a dictionary array that is used here."""
 
     indices: Values
 
 
 def encode_values(values: Values) -> npt.NDArray[np.int64]:
-    """A number for each value, the same for equal ones and none below 0; -1 for null."""
+    """Return a number for each value, equal for equal values and at least 0; -1 for null."""
     encoded = cast("_DictionaryArray", compute("dictionary_encode", normalize_zero(values)))
     codes = compute("coalesce", encoded.indices, pa.scalar(-1, pa.int32()))
     return codes.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def to_list(values: Values) -> list[object]:
-    """The values as Python has them."""
+    """Return the values as Python objects."""
     return cast("list[object]", cast("pa.Int64Array", values).to_pylist())
 
 
@@ -103,13 +103,13 @@ def to_list(values: Values) -> list[object]:
 
 _NEEDS_ESCAPE: Final = r'["\\\x00-\x1f]'
 _CONTROL: Final = r"[\x00-\x1f]"
-# The backslash comes first: what the others put in would be escaped again.
+# The backslash comes first: those that the others insert must not be escaped again.
 _ESCAPES: Final = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
 _RARE: Final = {code: json.dumps(chr(code))[1:-1] for code in range(32)}
 
 
 def quote_json(texts: Values) -> Values:
-    """Each text in quotes and escaped; null stays null."""
+    """Return each text as a JSON string; null stays null."""
     values = texts
     if _any_matches(values, _NEEDS_ESCAPE):
         for plain, escaped in _ESCAPES:
@@ -120,7 +120,7 @@ def quote_json(texts: Values) -> Values:
 
 
 def add_quotes(texts: Values) -> Values:
-    """Each text in quotes, where it has nothing to escape."""
+    """Return each text in quotes. The texts must not need escapes."""
     quote = pa.scalar('"', texts.type)
     return compute("binary_join_element_wise", quote, texts, quote, pa.scalar("", texts.type))
 

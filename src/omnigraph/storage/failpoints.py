@@ -1,8 +1,8 @@
-"""The seam that every durable write passes, so that tests can make any of them fail or die.
+"""Fault injection: every durable write passes through here, so that tests can make any of them fail.
 
-``with durable("objects.put", path):`` surrounds one write. Unused, it costs one comparison. Armed, the writes of
-the process are numbered from 1, and a test records them, kills the process by SIGKILL before or after one of them,
-or raises there. A child process is armed from outside by ``OMNIGRAPH_FAILPOINT=kill:before:17`` (or ``raise``).
+``with mark_write("objects.put", path):`` surrounds one write. Disarmed, it costs one comparison. Armed, the writes of
+the process are numbered from 1. A test can record them, raise at one of them, or kill the process by SIGKILL before or
+after it. ``OMNIGRAPH_FAILPOINT=kill:before:17`` (or ``raise``) arms a child process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ When: TypeAlias = Literal["before", "after"]
 
 @dataclass(frozen=True, slots=True)
 class WriteStep:
-    """One durable write: its number in this process, the kind of write, and what it wrote to."""
+    """One durable write: its number in this process, its kind and its target."""
 
     number: int
     name: str
@@ -29,7 +29,7 @@ class WriteStep:
 
 
 class InjectedFault(Exception):
-    """A fault that a test injected. It is no OmniGraphError, so nothing in the system expects it."""
+    """A fault that a test injected. It is not an OmniGraphError, so no code handles it."""
 
     def __init__(self, when: When, step: WriteStep) -> None:
         super().__init__(when, step)
@@ -43,7 +43,7 @@ _Action: TypeAlias = Callable[[When, WriteStep], None]
 
 
 class _Numbering:
-    """Gives each durable write of the process its number, and tells the action before and after it."""
+    """Number the durable writes of the process and call the action before and after each."""
 
     def __init__(self, action: _Action) -> None:
         self._action = action
@@ -65,14 +65,14 @@ _UNARMED = nullcontext()
 
 
 def mark_write(name: str, detail: str = "") -> AbstractContextManager[None]:
-    """Surround one durable write. The write is one call that lands as a whole or not at all."""
+    """Surround one durable write: one call that succeeds as a whole or not at all."""
     armed = _armed
     return _UNARMED if armed is None else armed.step(name, detail)
 
 
 @contextmanager
 def record_writes() -> Generator[list[WriteStep]]:
-    """Record the durable writes of the process, in the order in which they began."""
+    """Record the durable writes of the process in the order of their start."""
     steps: list[WriteStep] = []
 
     def record(when: When, step: WriteStep) -> None:
@@ -85,7 +85,7 @@ def record_writes() -> Generator[list[WriteStep]]:
 
 @contextmanager
 def fail_at(number: int, when: When, error: BaseException | None = None) -> Generator[None]:
-    """Raise at write ``number``: before it, so that it never happens, or after it, as if its answer were lost."""
+    """Raise at write ``number``: before it, so that it does not happen, or after it, as if its answer were lost."""
     with _arm(_raise_at(number, when, error)):
         yield
 
@@ -126,7 +126,7 @@ def _arm(action: _Action) -> Generator[None]:
 
 
 def _parse_variable(text: str) -> _Numbering:
-    """Read ``kill:before:17`` or ``raise:after:3``."""
+    """Parse ``kill:before:17`` or ``raise:after:3``."""
     match text.split(":"):
         case ["kill" | "raise" as act, "before" | "after" as when, number] if number.isdecimal() and int(number) > 0:
             at = int(number)

@@ -1,8 +1,8 @@
-"""Conditions on the rows of one table: as the filter text that Lance reads, and as a mask over rows in memory.
+"""Conditions on the rows of one table: as SQL text for a Lance scan, and as a mask over rows in memory.
 
-Both forms of a condition answer alike, in three-valued logic: a null matches nothing. Engines round and overflow where
-a number meets a column of another type, each in its own way, so a number is brought to the column's type here first,
-together with its operator, such that the answer stays exact.
+Both forms give the same result, in three-valued logic: a null matches nothing. Engines round and overflow differently
+when they compare a number with a column of another type. So the number, together with its operator, is converted to
+the column's type first, such that the result stays exact.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from omnigraph.language.values import ConstantValue, from_days, round_to_f32
 from omnigraph.storage.arrow_schema import arrow_values
 
 MAX_LISTED_VALUES: Final = 2_000
-"""Beyond so many values one scan of the column is cheaper than a filter that lists them."""
+"""For more values a scan of the column is cheaper than a filter that lists them."""
 
 _MAX_OR_CONDITIONS: Final = 50
-"""Conditions side by side nest in the engine, one level for each."""
+"""The engine nests a chain of OR conditions, one level for each."""
 
 Mask: TypeAlias = pa.BooleanArray
 _LEAST_I64: Final = -(2**63)
 
 
 class Condition(Protocol):
-    """What a row must fulfil."""
+    """A condition on a row."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are looked at."""
+        """The columns that it reads."""
         ...
 
     def to_sql(self) -> str | None:
-        """The filter for a scan; None where it would be too long and the mask has to do."""
+        """Return the filter for a scan; None if it would be too long, so that only the mask can be used."""
         ...
 
     def evaluate(self, rows: pa.Table) -> Mask:
-        """For each row in memory whether it fulfils the condition, or null."""
+        """Return for each row in memory whether it matches, or null."""
         ...
 
 
@@ -52,7 +52,7 @@ class Condition(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ValueCondition:
-    """``column operator value``; the value is exactly one of the column's type. Without operator: any value at all."""
+    """``column operator value``, where the value has the column's type; without operator: is not null."""
 
     column: str
     type: ValueType
@@ -65,14 +65,14 @@ class ValueCondition:
         return (self.column,)
 
     def to_sql(self) -> str:
-        """The comparison in the SQL of Lance filters."""
+        """Return the comparison as SQL."""
         name = quote_name(self.column)
         if self.operator is None:
             return f"{name} IS NOT NULL"
         return f"{name} {self.operator.value} {_literal(self.value, self.type.scalar)}"
 
     def evaluate(self, rows: pa.Table) -> Mask:
-        """The comparison by Arrow."""
+        """Evaluate the comparison with Arrow."""
         column = rows[self.column]
         if self.operator is None:
             return pc.is_valid(column)
@@ -83,7 +83,7 @@ class ValueCondition:
 def compare_column(
     column: str, type_: ValueType, operator: ComparisonOperator, value: ConstantValue
 ) -> ValueCondition | None:
-    """``column operator value`` for a value of any type that compares with the column. None: nothing matches, ever."""
+    """Return ``column operator value`` for a value of any comparable type; None if no row can ever match."""
     if value is None:
         return None
     if not type_.is_number:
@@ -104,7 +104,7 @@ def compare_column(
 
 
 def _greatest_up_to(number: float, scalar: Scalar) -> int | float | None:
-    """The greatest value of a type that is not above a number; Python compares integers with floats exactly."""
+    """Return the greatest value of a type that is not above a number. Python compares int and float exactly."""
     if scalar in INTEGER_RANGES:
         allowed = INTEGER_RANGES[scalar]
         return None if number < allowed[0] else min(math.floor(number), allowed[-1])
@@ -127,7 +127,7 @@ _KERNELS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class NullCondition:
-    """The column has no value."""
+    """The column is null."""
 
     column: str
 
@@ -137,17 +137,17 @@ class NullCondition:
         return (self.column,)
 
     def to_sql(self) -> str:
-        """The test in the SQL of Lance filters."""
+        """Return the test as SQL."""
         return f"{quote_name(self.column)} IS NULL"
 
     def evaluate(self, rows: pa.Table) -> Mask:
-        """The test by Arrow."""
+        """Evaluate the test with Arrow."""
         return pc.is_null(rows[self.column])
 
 
 @dataclass(frozen=True, slots=True)
 class AnyCondition:
-    """One of several conditions on a column holds; without any, nothing matches."""
+    """At least one of several conditions on a column holds; without conditions nothing matches."""
 
     column: str
     conditions: tuple[Condition, ...] = ()
@@ -158,14 +158,14 @@ class AnyCondition:
         return (self.column,)
 
     def to_sql(self) -> str | None:
-        """The conditions side by side, if they are few."""
+        """Return the conditions joined by OR, if they are few."""
         texts = [condition.to_sql() for condition in self.conditions]
         if len(texts) > _MAX_OR_CONDITIONS or None in texts:
             return None
         return " OR ".join(f"({text})" for text in texts) or "false"
 
     def evaluate(self, rows: pa.Table) -> Mask:
-        """The conditions one after the other, by Arrow."""
+        """Evaluate the conditions one after another with Arrow."""
         mask: Mask = pa.array(np.zeros(rows.num_rows, np.bool_))
         for condition in self.conditions:
             mask = pc.or_kleene(mask, condition.evaluate(rows))
@@ -177,19 +177,19 @@ class AnyCondition:
 
 @dataclass(frozen=True, slots=True)
 class ValueIn:
-    """One of the columns, all of them texts, holds one of the values."""
+    """At least one of some text columns holds one of the values."""
 
     columns: tuple[str, ...]
     values: pa.StringArray
 
     def to_sql(self) -> str | None:
-        """The values listed once for each column, if they are few."""
+        """Return the values as a list for each column, if they are few."""
         if len(self.values) > MAX_LISTED_VALUES:
             return None
         return " OR ".join(list_filter(column, self.values) for column in self.columns)
 
     def evaluate(self, rows: pa.Table) -> Mask:
-        """Whether a value is found in any of the columns."""
+        """Look the values up in each of the columns."""
         found = [pc.is_in(rows[column], value_set=self.values) for column in self.columns]
         mask = found[0]
         for other in found[1:]:
@@ -201,18 +201,18 @@ class ValueIn:
 
 
 def list_filter(column: str, texts: pa.StringArray) -> str:
-    """The filter that lists texts for a column."""
+    """Return the filter ``column IN (texts)``."""
     listed = ", ".join(quote_text(text) for text in cast("list[str]", texts.to_pylist()))
     return f"{quote_name(column)} IN ({listed})" if listed else "false"
 
 
 def quote_name(column: str) -> str:
-    """A column as Lance filters name it, whatever its case."""
+    """Return a column name quoted for Lance filters, which keeps its case."""
     return f"`{column}`"
 
 
 def quote_text(value: str) -> str:
-    """A text as an SQL literal."""
+    """Return a text as an SQL literal."""
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -225,10 +225,10 @@ def _literal(value: ConstantValue, scalar: Scalar) -> str:
         case int() if scalar is Scalar.DATE:
             return f"DATE '{from_days(value).isoformat()}'"
         case int() if scalar is Scalar.DATETIME:
-            # A timestamp would be compared in nanoseconds, which end in the year 2262.
+            # A timestamp literal would be compared in nanoseconds, which end in the year 2262.
             return f"arrow_cast({value}, 'Date64')"
         case int() if value == _LEAST_I64:
-            # Read as the minus of a number that is too large.
+            # SQL would read it as the negation of a number that is too large.
             return f"arrow_cast('{value}', 'Int64')"
         case _:
             return repr(value)

@@ -1,7 +1,7 @@
-"""The fragments of one table version: what tells them apart without reading them, and the rows of a few of them.
+"""The fragments of one table version: compare them by metadata, and read rows of a few of them.
 
-Lance never changes a file and gives each a name of its own, on whatever branch. Two fragments of the same data files
-hold the same rows, less those that their deletion files take away.
+Lance never changes a file and gives each a unique name, across branches. Two fragments with the same data files hold
+the same rows, minus those in their deletion files.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _ROWS_AT_ONCE: Final = 8192
 _ROWS_LISTED: Final = 4096
 _BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 _FEW: Final = 16
-"""Up to one row in so many is fetched by itself; for more the whole fragment is read."""
+"""Up to one row in this many is fetched individually; for more the whole fragment is read."""
 
 _DETACHED: Final = 2**63
-"""Versions from here on are of no branch: row ids and row versions mean nothing in them."""
+"""Versions from here on are detached: row ids and row versions are meaningless in them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFragment:
-    """One fragment of a table version: its files, what takes rows away from it, and the rows that are left."""
+    """One fragment of a table version: its data files, its deletion file and the number of remaining rows."""
 
     id: int
     files: tuple[str, ...]
@@ -42,14 +42,14 @@ class TableFragment:
 
     @property
     def deletions(self) -> str | None:
-        """What tells its deletion file from any other."""
+        """The unique path of its deletion file."""
         return None if self.deletion_file is None else self.deletion_file.path
 
 
 def list_fragments(table: Table) -> tuple[TableFragment, ...]:
-    """The fragments of a table in its order. Only metadata is read."""
+    """Return the fragments of a table in order. Only metadata is read."""
     with translate_errors(table.subject):
-        # Files of the branches that a fork was made from are known by the numbers of their folders.
+        # Files of branches that this one was forked from are given by the number of their folder.
         roots = {base_id: base.path for base_id, base in table.dataset.base_paths().items()}
         own = branch_uri(table.uri, table.branch)
         return tuple(_fragment(each.metadata, roots, own) for each in table.dataset.get_fragments())
@@ -66,7 +66,7 @@ def _fragment(found: FragmentMetadata, roots: Mapping[int, str], own: str) -> Ta
 
 
 def read_deleted_offsets(table: Table, fragments: Sequence[TableFragment]) -> list[Numbers]:
-    """Which rows of its files each fragment has no more, by their offsets, in order. No row is read."""
+    """Return the offsets of the deleted rows of each fragment, sorted. No rows are read."""
     files = [each.deletion_file for each in fragments if each.deletion_file is not None]
     found = dict(zip(files, read_deletions(files, table.access.storage_options), strict=True))
     return [_deleted_offsets_of(table, each, found) for each in fragments]
@@ -84,43 +84,43 @@ def _deleted_offsets_of(table: Table, fragment: TableFragment, found: Mapping[De
 
 
 def have_same_layout(one: Table, other: Table) -> bool:
-    """Whether two versions have the same rows at the same addresses. Only metadata is read."""
+    """Return whether two versions have the same rows at the same addresses. Only metadata is read."""
     ones, others = ([(each.id, each.files, each.deletions) for each in list_fragments(table)] for table in (one, other))
     return ones == others
 
 
 def map_addresses(addresses: Numbers, before: Table, after: Table) -> tuple[Numbers, npt.NDArray[np.bool_]]:
-    """Where rows of one version lie in another one, and for each whether it is still there, in the same file.
+    """Map row addresses of one version to another; return them with a mask of those that are still in the same file.
 
-    Of the others nothing is known: they were written anew, or are gone. Only metadata and deletion files are read.
+    The others were rewritten or deleted. Only metadata and deletion files are read.
     """
     if not len(addresses):
         return addresses, np.zeros(0, np.bool_)
     order = np.argsort(addresses)
     owners, starts = np.unique(addresses[order] >> np.uint64(32), return_index=True)
-    places = dict(zip(owners.tolist(), np.split(order, starts[1:]), strict=True))
+    positions = dict(zip(owners.tolist(), np.split(order, starts[1:]), strict=True))
     news = {each.files: each for each in list_fragments(after)}
-    pairs = [(old, news[old.files]) for old in list_fragments(before) if old.id in places and old.files in news]
+    pairs = [(old, news[old.files]) for old in list_fragments(before) if old.id in positions and old.files in news]
     thinned = [new for old, new in pairs if new.deletions != old.deletions]
-    gone = dict(zip((each.id for each in thinned), read_deleted_offsets(after, thinned), strict=True))
+    deleted = dict(zip((each.id for each in thinned), read_deleted_offsets(after, thinned), strict=True))
     found, there = addresses & np.uint64(0xFFFFFFFF), np.zeros(len(addresses), np.bool_)
     for old, new in pairs:
-        at = places[old.id]
-        there[at] = ~np.isin(found[at], gone[new.id]) if new.id in gone else True
+        at = positions[old.id]
+        there[at] = ~np.isin(found[at], deleted[new.id]) if new.id in deleted else True
         found[at] |= np.uint64(new.id << 32)
     return found, there
 
 
 def read_row_offsets(table: Table, fragment: TableFragment) -> Numbers:
-    """Where the rows of a fragment lie in its files, in order: all that its deletion file leaves. No row is read."""
+    """Return the offsets of the remaining rows of a fragment, sorted. No rows are read."""
     found = table.scan([], with_row_address=True, in_fragments=[fragment.id]).read_all()
     return _numbers(found, ROW_ADDRESS) & np.uint64(0xFFFFFFFF)
 
 
 class RowVersions(NamedTuple):
-    """For each row of a fragment its offset, its row id, and the version that wrote it last.
+    """The offset, the row id and the last writing version of each row of a fragment.
 
-    The latter two mean something only where the table has stable row ids.
+    Row ids and versions are valid only with stable row ids.
     """
 
     offsets: Numbers
@@ -129,7 +129,7 @@ class RowVersions(NamedTuple):
 
 
 def read_row_versions(table: Table, fragment: TableFragment) -> RowVersions:
-    """What is known of the rows of a fragment without reading them."""
+    """Return offsets, row ids and versions of the rows of a fragment. No other column is read."""
     found = table.scan([ROW_UPDATED_AT], with_row_id=True, with_row_address=True, in_fragments=[fragment.id]).read_all()
     addresses, ids, versions = (_numbers(found, name) for name in (ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT))
     return RowVersions(addresses & np.uint64(0xFFFFFFFF), ids, versions)
@@ -138,7 +138,7 @@ def read_row_versions(table: Table, fragment: TableFragment) -> RowVersions:
 def read_rows(
     table: Table, parts: Iterable[tuple[TableFragment, Numbers | None]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of some fragments with their addresses: all of a fragment, or those at some offsets, in small batches."""
+    """Yield rows with their addresses in small batches: all rows of a fragment, or those at some offsets."""
     few: list[tuple[TableFragment, Numbers]] = []
     count = 0
     for fragment, offsets in parts:
@@ -168,12 +168,12 @@ def _read_whole(
 def _read_few(
     table: Table, parts: Sequence[tuple[TableFragment, Numbers]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows that are fetched by themselves, from all their fragments at once."""
+    """Fetch individual rows from several fragments at once."""
     if not parts:
         return
     fragments = [fragment for fragment, _ in parts]
     addresses = np.concatenate([np.sort(offsets) | np.uint64(fragment.id << 32) for fragment, offsets in parts])
-    # Lance's own take needs a search through the deletions for every row.
+    # Lance's own take searches the deletions for every row.
     for begin in range(0, len(addresses), _ROWS_LISTED):
         listed = ", ".join(map(str, addresses[begin : begin + _ROWS_LISTED].tolist()))
         yield from _scan_fragments(table, fragments, columns, f"{ROW_ADDRESS} IN ({listed})")
@@ -205,10 +205,10 @@ def _numbers(rows: Rows, column: str) -> Numbers:
 
 
 def find_last_shared_version(before: Table, after: Table) -> float:
-    """Up to which version two tables have one history, in which a row id and a version name one state of a row.
+    """Return the last version that two tables share. Up to it a row id and a version name one state of a row.
 
-    Within one branch that is every version. A branch counts on from where it began, and so do others: what two of
-    them wrote after they parted has the same numbers and nothing else in common.
+    Within one branch all versions are shared. Branches continue the numbers of the version that they were forked from,
+    so equal numbers after the fork mean different things. -1 if nothing is shared or known.
     """
     if before.uri != after.uri or not (before.has_stable_row_ids and after.has_stable_row_ids):
         return -1
@@ -224,7 +224,7 @@ def find_last_shared_version(before: Table, after: Table) -> float:
 
 
 def _find_fork_version(one: Collection[tuple[int, str]], other: Collection[tuple[int, str]]) -> float:
-    """Where two paths of forks part: each step is the version that a branch began at, and the branch's own mark."""
+    """Return the version where two paths of forks diverge. A step is a fork version and a branch identifier."""
     ones, others = list(one), list(other)
     while ones and others and ones[0] == others[0]:
         del ones[0], others[0]

@@ -1,7 +1,4 @@
-"""Keys as texts: the one spelling that the values of a key have, wherever a row comes from.
-
-The id of a keyed node is its key as text. Values that ``@unique`` compares are spelled the same way.
-"""
+"""The canonical text of key values. It is the id of a keyed node, and what ``@unique`` compares."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ from omnigraph.storage.columns import (
 
 
 def make_ids(node_type: NodeType, rows: Rows) -> pa.StringArray:
-    """The id of each row of a keyed type, from its key columns; null where a part of the key is null or not finite.
+    """Return the id of each row of a keyed type; null where a part of the key is null or not finite.
 
-    One column: the canonical text of its value. Several, by name: the compact JSON array of their texts.
+    One key column gives the canonical text of its value, several the compact JSON array of their texts, by name.
     """
     if node_type.key is None:
         raise ValueError(f"{node_type.name} has no key")
@@ -37,13 +34,13 @@ def make_ids(node_type: NodeType, rows: Rows) -> pa.StringArray:
 
 
 def to_canonical_text(rows: Rows, columns: Sequence[str]) -> pa.StringArray:
-    """The text that stands for the values of these columns together; null where one of them is null or not finite."""
+    """Return one text for the values of these columns together; null where one of them is null or not finite."""
     texts = [to_key_text(_drop_non_finite(column_of(rows, name))) for name in columns]
     return texts[0] if len(texts) == 1 else _json_array(texts)
 
 
 def to_key_text(values: Values) -> pa.StringArray:
-    """Each value as a key spells it: numbers in full without exponent, dates in days, times in milliseconds."""
+    """Return the canonical text of each value: numbers without exponent, dates as days, times as milliseconds."""
     if pa.types.is_string(values.type):
         return cast("pa.StringArray", values)
     if pa.types.is_date32(values.type):
@@ -62,7 +59,7 @@ def _drop_non_finite(values: Values) -> Values:
 
 
 def _float_text(values: Values) -> pa.StringArray:
-    # Arrow gives the shortest text that reads back, but with exponents.
+    # Arrow gives the shortest text that parses to the same number, but with exponents.
     texts = cast("Values", as_text(normalize_zero(values)))
     with_exponent = compute("match_substring", texts, options=pc.MatchSubstringOptions("e"))
     written = rewrite_texts(texts, with_exponent, lambda text: format(Decimal(text), "f"))

@@ -1,4 +1,4 @@
-"""Where a graph lives: its root as the user wrote it, and the addresses below it that Lance and obstore open."""
+"""The location of a graph: its root as the user wrote it, and the addresses below it for Lance and obstore."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from omnigraph.errors import ParameterError
 Scheme: TypeAlias = Literal["file", "s3", "s3+ddb"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-# URL parsers read these as escape, query and fragment: a key that holds one would name two different objects.
+# URL parsers read these as escape, query or fragment, so a key with one would name two different objects.
 _AMBIGUOUS = re.compile(r"[%?#\\\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The root of a graph. Made by :func:`locate`; pickles, so it can travel to another process."""
+    """The root of a graph, made by :func:`locate`. It can be pickled."""
 
     uri: str
-    """The root as it is printed: as given, without trailing slashes."""
+    """The root for messages: as given, without trailing slashes."""
     scheme: Scheme
     base: str
     """An absolute path, or ``bucket/prefix``."""
     query: str = ""
-    # Credentials may be in here: never printed.
+    # May hold credentials: never printed.
     storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
@@ -37,23 +37,23 @@ class Location:
 
     @property
     def is_local(self) -> bool:
-        """Whether the graph is a folder of a file system."""
+        """Whether the graph is a local folder."""
         return self.scheme == "file"
 
     @property
     def objects(self) -> str:
-        """The root for plain objects: the folder, or ``s3://bucket/prefix``, without the external manifest store."""
+        """The root for plain objects: the folder or ``s3://bucket/prefix``, without the DynamoDB table."""
         return self.base if self.is_local else f"s3://{self.base}"
 
     def join(self, path: str) -> str:
-        """The address of ``path`` below the root, as Lance opens it."""
+        """Return the address of ``path`` below the root for Lance."""
         if self.is_local:
             return f"{self.base.rstrip('/')}/{path}"
         query = f"?{self.query}" if self.query else ""
         return f"{self.scheme}://{self.base}/{path}{query}"
 
     def sibling(self, name: str) -> Location:
-        """A folder next to the graph and never inside of it, named like it; on an object store for plain objects."""
+        """Return a location next to the graph, its path with ``.name``; on an object store for plain objects."""
         base = f"{self.base}.{name}"
         if self.is_local:
             return replace(self, uri=base, base=base)
@@ -70,17 +70,17 @@ class Location:
         return self.base.partition("/")[2]
 
     def options(self) -> dict[str, str]:
-        """What Lance and obstore are given beside the address; the rest of ``AWS_*`` they read themselves."""
+        """Return the storage options for Lance and obstore. They read other ``AWS_*`` variables themselves."""
         options = dict(self.storage_options)
         endpoint = _find_option(options, "endpoint", "endpoint_url") or os.environ.get("AWS_ENDPOINT_URL") or ""
-        # Asking for an http endpoint is consent enough; both libraries would else fail with an opaque client error.
+        # An http endpoint is explicit enough; otherwise both libraries fail with an unclear client error.
         if not self.is_local and endpoint.startswith("http://") and _find_option(options, "allow_http") is None:
             options["allow_http"] = "true"
         return options
 
 
 def locate(uri: str | Path, storage_options: Mapping[str, str] | None = None) -> Location:
-    """Read a graph root: a path, ``file://``, ``s3://bucket/prefix`` or ``s3+ddb://bucket/prefix?ddbTableName=t``."""
+    """Parse the root of a graph: a path, ``file://``, ``s3://bucket/prefix`` or ``s3+ddb://bucket/prefix?ddbTableName=t``."""
     options = tuple(sorted((storage_options or {}).items()))
     text = str(uri)
     found = None if isinstance(uri, Path) else _SCHEME.fullmatch(text)
@@ -137,6 +137,6 @@ def _check_table(text: str, query: str) -> None:
 
 
 def _find_option(options: Mapping[str, str], *names: str) -> str | None:
-    """The value of an option under any of its spellings: ``endpoint``, ``aws_endpoint``, ``AWS_ENDPOINT``."""
-    wanted = {*names, *(f"aws_{name}" for name in names)}
-    return next((value for key, value in options.items() if key.lower() in wanted), None)
+    """Return an option under any of its names: ``endpoint``, ``aws_endpoint``, ``AWS_ENDPOINT``."""
+    spellings = {*names, *(f"aws_{name}" for name in names)}
+    return next((value for key, value in options.items() if key.lower() in spellings), None)

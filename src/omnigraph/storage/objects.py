@@ -1,6 +1,7 @@
-"""Whole objects, small and named: put, put if absent, get, list, delete, on a local folder or an object store.
+"""Small named objects in a local folder or an object store: get, list, put, put if absent, delete.
 
-Absence is a value (``None``), never an error; every failure becomes one of our errors in :func:`translate_store_errors`.
+A missing object is a value (``None``), not an error. :func:`translate_store_errors` turns every failure into one of
+our errors.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Action: TypeAlias = Literal["read", "list", "write", "delete", "lock"]
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a listing tells of one object; ``path`` is relative to the root of the graph."""
+    """One object of a listing; ``path`` is relative to the root of the graph."""
 
     path: str
     size: int
@@ -48,27 +49,27 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class ObjectContent:
-    """The content of one object, and the etag that names this content."""
+    """The content of one object, and the etag of this content."""
 
     data: bytes
     etag: str
 
 
 class Objects:
-    """The objects below the root of a graph. Writes are atomic: others see the old content or the new."""
+    """The objects below the root of a graph. Writes are atomic: readers see the old content or the new."""
 
     def __init__(self, location: Location) -> None:
         self.location = location
-        # Local paths are given to obstore from "/" on: it cannot open a store in a folder that does not exist yet.
+        # obstore gets local paths from "/" on: it cannot open a store in a folder that does not exist yet.
         self._root = location.base.strip("/") + "/" if location.is_local else ""
 
     def get(self, path: str) -> bytes | None:
-        """The content, or None if there is no such object."""
+        """Return the content, or None if there is no such object."""
         stored = self.read(path)
         return None if stored is None else stored.data
 
     def read(self, path: str) -> ObjectContent | None:
-        """The content with its etag, or None if there is no such object."""
+        """Return the content with its etag, or None if there is no such object."""
         with translate_store_errors("read", path, self.location):
             try:
                 found = obstore.get(self._store, self._root + path)
@@ -77,7 +78,7 @@ class Objects:
                 return None
 
     def head(self, path: str) -> ObjectInfo | None:
-        """Size, etag and time, or None if there is no such object."""
+        """Return size, etag and time, or None if there is no such object."""
         with translate_store_errors("read", path, self.location):
             try:
                 return self._info(obstore.head(self._store, self._root + path))
@@ -85,21 +86,21 @@ class Objects:
                 return None
 
     def list(self, prefix: str = "") -> list[ObjectInfo]:
-        """Every object below the folder ``prefix``, sorted by path. Files that a put has not finished are left out."""
+        """Return all objects below the folder ``prefix``, sorted by path. Unfinished puts are left out."""
         with translate_store_errors("list", prefix, self.location):
             found = obstore.list(self._store, (self._root + prefix).rstrip("/")).collect()
         return sorted((self._info(meta) for meta in found), key=lambda info: info.path)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write the object, replacing what is there."""
+        """Write the object, in place of an existing one."""
         with translate_store_errors("write", path, self.location), mark_write("objects.put", path):
             obstore.put(self._store, self._root + path, data, use_multipart=False)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write the object if there is none; whether this call wrote it.
+        """Write the object if there is none; return whether this call wrote it.
 
-        On an object store an answer can be lost and the request repeated: False then meets our own write. Who must
-        know puts something of its own into ``data`` and reads it back.
+        On an object store an answer can be lost and the request repeated, which then finds its own write and returns
+        False. A caller that must know puts something unique into ``data`` and reads it back.
         """
         with translate_store_errors("write", path, self.location):
             try:
@@ -110,9 +111,9 @@ class Objects:
             return True
 
     def replace_if_match(self, path: str, data: bytes, etag: str) -> str | None:
-        """Replace the content that ``etag`` names; the new etag, or None if that content is not there any more."""
+        """Replace the content that has this etag; return the new etag, or None if the content is another by now."""
         if self.location.is_local:
-            raise Unsupported("a file cannot be replaced on condition", hint="use put_if_absent with a new name")
+            raise Unsupported("local files have no conditional replace", hint="use put_if_absent with a new name")
         with translate_store_errors("write", path, self.location):
             try:
                 with mark_write("objects.replace_if_match", path):
@@ -122,7 +123,7 @@ class Objects:
             return result["e_tag"] or ""
 
     def delete(self, path: str) -> None:
-        """Delete the object; a missing one is fine."""
+        """Delete the object, if it exists."""
         with translate_store_errors("delete", path, self.location):
             try:
                 with mark_write("objects.delete", path):
@@ -131,19 +132,19 @@ class Objects:
                 return
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """Delete objects together; missing ones are fine."""
+        """Delete several objects; missing ones are ignored."""
         if not paths:
             return
         with translate_store_errors("delete", paths[0], self.location), mark_write("objects.delete_all", paths[0]):
             if self.location.is_local:
-                # Of several files obstore deletes none if the first one is missing.
+                # obstore deletes none of several files if the first one is missing.
                 for path in paths:
                     Path(self.location.join(path)).unlink(missing_ok=True)
             else:
                 obstore.delete(self._store, list(paths))
 
     def delete_prefix(self, prefix: str) -> None:
-        """Delete everything below the folder ``prefix``, unfinished puts too; a missing one is fine."""
+        """Delete everything below the folder ``prefix``, unfinished puts too, if it exists."""
         if not prefix.strip("/"):
             raise ValueError("refusing to delete the whole graph")
         paths = [] if self.location.is_local else [info.path for info in self.list(prefix)]
@@ -166,7 +167,7 @@ class Objects:
         return LocalStore() if self.location.is_local else _s3_store(self.location)
 
 
-# Options that Lance understands and obstore refuses.
+# Options that Lance understands and obstore rejects.
 _OF_LANCE_ONLY = {"dynamodb_endpoint", "download_retry_count", "expires_at_millis"}
 _RETRIES, _RETRY_SECONDS = "client_max_retries", "client_retry_timeout"
 
@@ -188,7 +189,7 @@ def _s3_store(location: Location) -> S3Store:
 
 @contextmanager
 def translate_store_errors(action: Action, path: str, location: Location) -> Generator[None]:
-    """The one place where a failure of obstore or of the operating system becomes an error of ours."""
+    """Turn failures of obstore and of the operating system into our errors."""
     try:
         yield
     except (BaseError, OSError) as error:
@@ -218,7 +219,7 @@ def _translate(error: BaseError | OSError, action: Action, path: str, location: 
 
 
 def _os_error(error: BaseError | OSError) -> int | None:
-    """The errno. obstore has it in the text only."""
+    """Return the errno. obstore has it in the text only."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     found = re.search(r"\(os error (\d+)\)", str(error))
@@ -226,5 +227,5 @@ def _os_error(error: BaseError | OSError) -> int | None:
 
 
 def _first_line(error: Exception) -> str:
-    # What follows the first line is a dump of Rust structures.
+    # The other lines are a dump of Rust structures.
     return str(error).partition("\n")[0]

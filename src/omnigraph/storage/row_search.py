@@ -1,10 +1,10 @@
 """Finding rows of a table at one version: by the texts in a column, by words in a text, by nearness to a vector.
 
-The pages of an index hold thousands of neighbours each, so texts that lie anywhere make Lance read a page for almost
-each of them. Texts are therefore listed in their order, and beyond a share of the rows the column is read as it is.
+A page of an index holds thousands of neighbouring texts, so scattered texts make Lance read almost one page each.
+Filters therefore list texts in sorted order, and above a share of the rows the whole column is read instead.
 
-Lance searches what an index covers through the index and the rest row by row. For words in their stems that holds only
-when some index says what a stem is; for words with typing errors, only the index is searched.
+Lance searches indexed rows through the index and the rest row by row. Stemming needs an index that defines it; a fuzzy
+search covers indexed rows only.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from omnigraph.storage.staging import Addresses, IndexKind
 from omnigraph.storage.table import ROW_ADDRESS, Table
 
 _ROWS_PER_LOOKUP: Final = 256
-"""One look into an index costs about as much as reading so many rows of its column."""
+"""One index lookup costs about as much as reading this many rows of the column."""
 
 SCORE: Final = "_score"
 SQUARED_DISTANCE: Final = "_distance"
-_ALL: Final = 2**31
-"""Lance stops at 50 similar words unless it is told otherwise."""
+_MAX_EXPANSIONS: Final = 2**31
+"""Lance stops at 50 similar words by default."""
 
 _IDS_AT_ONCE: Final = 1_000_000
 _ROWS_AT_ONCE: Final = 1_000_000
@@ -41,7 +41,7 @@ _BYTES_AT_ONCE: Final = 64 * 1024 * 1024
 
 
 def can_list_values(table: Table, column: str, count: int) -> bool:
-    """Whether so many texts are better listed in filters than looked for in the whole column."""
+    """Return whether filters that list this many texts are cheaper than a scan of the column."""
     if count <= MAX_LISTED_VALUES:
         return True
     found = [
@@ -50,13 +50,13 @@ def can_list_values(table: Table, column: str, count: int) -> bool:
     rows = table.count_rows()
     if not found or count * _ROWS_PER_LOOKUP > rows:
         return False
-    # Rows that are younger than the index are looked at by every filter.
+    # Every filter scans the rows that the index does not cover.
     rounds = -(-count // MAX_LISTED_VALUES)
     return (rows - found[0].rows) * rounds <= rows
 
 
 def split_for_filters(texts: Values) -> Iterator[Values]:
-    """Texts in their order, as many at a time as a filter lists."""
+    """Yield sorted texts in groups of the size that one filter may list."""
     if len(texts) > MAX_LISTED_VALUES:
         texts = texts.take(compute("array_sort_indices", texts).to_numpy())
     for begin in range(0, len(texts), MAX_LISTED_VALUES):
@@ -64,7 +64,7 @@ def split_for_filters(texts: Values) -> Iterator[Values]:
 
 
 def find_addresses(table: Table, ids: pa.Table) -> Addresses:
-    """Where the rows of some ids lie; what is not there counts for nothing. Of many ids no more than a part is held."""
+    """Return the addresses of the rows with these ids. Missing ids are ignored. Many ids are processed in parts."""
     if can_list_values(table, "id", ids.num_rows):
         listed = (
             list_filter("id", cast("pa.StringArray", each)) for each in split_for_filters(column_of(ids, "id").unique())
@@ -77,7 +77,7 @@ def find_addresses(table: Table, ids: pa.Table) -> Addresses:
 
 
 def _semi_join(stream: pa.RecordBatchReader, ids: pa.Table) -> Addresses:
-    """The addresses of the rows of a stream whose id is one of these."""
+    """Return the addresses of the rows of a stream whose id is among these."""
     scan = acero.Declaration(
         "scan",
         acero.ScanNodeOptions(datasets.InMemoryDataset(stream)),  # pyright: ignore  the stubs lack both
@@ -90,7 +90,7 @@ def _semi_join(stream: pa.RecordBatchReader, ids: pa.Table) -> Addresses:
 
 
 def combine_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The same rows in few pieces: looking for many values hashes all of them anew for each piece."""
+    """Yield the same rows in larger batches: a lookup of many values hashes all of them once per batch."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -107,11 +107,11 @@ def combine_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Ite
 
 
 def search_words(table: Table, column: str, words: str, *, max_edits: int = 0) -> pa.Table:
-    """The ids and scores of the rows whose text has any of the words, or one that differs from it by a few edits."""
+    """Return ids and scores of the rows whose text has any of the words, or one within ``max_edits`` edits."""
     if max_edits:
-        # Here Lance takes the words as they are written, whereas the index has their stems.
+        # A fuzzy query is not stemmed, whereas the index holds stems.
         words = " ".join(token.text for token in lance.tokenize(words))
-    query = MatchQuery(words, column, fuzziness=max_edits, max_expansions=_ALL)
+    query = MatchQuery(words, column, fuzziness=max_edits, max_expansions=_MAX_EXPANSIONS)
     with translate_errors(table.subject):
         return table.dataset.scanner(columns=["id", SCORE], full_text_query=query).to_table()
 
@@ -119,7 +119,7 @@ def search_words(table: Table, column: str, words: str, *, max_edits: int = 0) -
 def search_vectors(
     table: Table, column: str, vector: npt.NDArray[np.float32], count: int, *, where: str | None = None
 ) -> pa.Table:
-    """The ids, vectors and squared distances of the rows that are nearest to a vector, of those that match."""
+    """Return ids, vectors and squared distances of the rows nearest to a vector, among those that match."""
     nearest = {"column": column, "q": vector, "k": count, "metric": "l2"}
     with translate_errors(table.subject):
         scanner = table.dataset.scanner(

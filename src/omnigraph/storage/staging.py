@@ -1,6 +1,6 @@
-"""What a staged change is: bytes that are written already, and the Lance transaction that will show them.
+"""Staged changes: bytes that are written already, and the Lance transaction that will show them.
 
-Nothing here touches a dataset. A fragment that was written elsewhere, on a Spark executor say, travels as JSON text.
+Nothing here touches a dataset. A fragment that a Spark executor wrote is sent to the driver as JSON text.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from omnigraph.storage.lance_internals import data_paths
 from omnigraph.storage.objects import Objects
 
 Addresses: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint64]]
-"""Rows by where they lie: a fragment id and an offset in one number each."""
+"""Row addresses: a fragment id in the upper 32 bits and an offset in the lower ones."""
 
 FragmentText = NewType("FragmentText", str)
-"""One Lance fragment as JSON: what an executor sends back for the driver to commit."""
+"""One Lance fragment as JSON, which an executor sends to the driver to be committed."""
 
 
 class IndexKind(StrEnum):
-    """The indexes that a table may have, by Lance's names."""
+    """The kinds of indexes, by Lance's names."""
 
     BTREE = "BTREE"
     INVERTED = "INVERTED"
@@ -35,7 +35,7 @@ class IndexKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StagedChange:
-    """A change that is on storage and invisible: it stands on exactly one version of one table."""
+    """A change that is written but not visible, based on exactly one version of one table."""
 
     branch: str | None
     version: int
@@ -53,17 +53,17 @@ class StagedChange:
 
 
 def encode_fragment(fragment: FragmentMetadata) -> FragmentText:
-    """A fragment as JSON text."""
+    """Return a fragment as JSON text."""
     return FragmentText(json.dumps(cast("dict[str, object]", fragment.to_json())))
 
 
 def decode_fragments(texts: Iterable[FragmentText]) -> list[FragmentMetadata]:
-    """The fragments that the texts stand for."""
+    """Return the fragments of some texts."""
     return [FragmentMetadata.from_json(text) for text in texts]
 
 
 def delete_fragments(objects: Objects, folder: str, fragments: Iterable[FragmentText]) -> None:
-    """Delete the files of fragments in a folder of the graph. No version, published or not, may show them."""
+    """Delete the files of fragments in a folder of the graph. No version, published or not, may use them."""
     for fragment in decode_fragments(fragments):
         for file in fragment.files:
             rows, blobs = data_paths(file.path)
@@ -72,7 +72,7 @@ def delete_fragments(objects: Objects, folder: str, fragments: Iterable[Fragment
 
 
 def group_by_fragment(addresses: Addresses) -> Iterator[tuple[int, list[int]]]:
-    """Row addresses, each a fragment id and an offset in one number, as offsets per fragment."""
+    """Group row addresses by fragment; yield each fragment id with the offsets in it."""
     if not len(addresses):
         return
     addresses = np.sort(addresses)

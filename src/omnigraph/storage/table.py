@@ -1,6 +1,6 @@
-"""One Lance table at exactly one version: opening it, reading it, asking about its past.
+"""One Lance table at exactly one version: open it, read it, inspect its history.
 
-A :class:`Table` never follows its dataset's HEAD and nothing in this module writes.
+A :class:`Table` never follows the HEAD of its dataset. Nothing in this module writes.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from omnigraph.storage.lance_internals import (
 Result = TypeVar("Result")
 
 OPERATION_ID = "omnigraph:operation_id"
-"""The transaction property that says whose a Lance commit is."""
+"""The transaction property that names the operation which made a Lance commit."""
 
 ROW_CREATED_AT = "_row_created_at_version"
 ROW_UPDATED_AT = "_row_last_updated_at_version"
 ROW_ID = "_rowid"
 ROW_ADDRESS = "_rowaddr"
-_LOOKS = 10
+_MAX_LISTINGS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the datasets of one graph are reached: the storage options, and the session whose caches they share."""
+    """How to reach the datasets of one graph: the storage options and the session whose caches they share."""
 
-    # Credentials may be in here: never printed.
+    # May hold credentials: never printed.
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     session: Session = field(default_factory=Session, repr=False, compare=False)
 
@@ -53,19 +53,19 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class TableCommit:
-    """One Lance commit of the past: what made ``version``, and whose it is."""
+    """One Lance commit: the operation that made ``version``, and the id of the OmniGraph operation behind it."""
 
     version: int
     operation: str
     operation_id: str | None
     transaction_uuid: str
     restored: int | None = None
-    """The version that a Restore went back to."""
+    """The version that a Restore returned to."""
 
 
 @dataclass(frozen=True, slots=True)
 class BranchRef:
-    """One Lance branch. The identifier tells a branch from an earlier one of the same name."""
+    """One Lance branch. The identifier differs from that of an earlier branch with the same name."""
 
     name: str
     parent: str | None
@@ -77,7 +77,7 @@ class BranchRef:
 
 @dataclass(frozen=True, slots=True)
 class TableIndex:
-    """One index of a table: its kind by Lance's name in capitals, its columns, and how many rows it covers."""
+    """One index of a table: its kind in Lance's words, in capitals, its columns and the number of rows it covers."""
 
     name: str
     kind: str
@@ -87,7 +87,7 @@ class TableIndex:
 
 @dataclass(frozen=True, slots=True)
 class StorageCalls:
-    """What Lance asked of the storage below."""
+    """The requests that Lance made to the storage."""
 
     reads: int
     read_bytes: int
@@ -99,7 +99,7 @@ class StorageCalls:
 class Table:
     """One dataset at exactly (branch, version). ``uri`` is the dataset's root, whatever the branch.
 
-    It pickles: another process opens the same version anew.
+    It can be pickled: another process opens the same version again.
     """
 
     uri: str
@@ -108,11 +108,11 @@ class Table:
     access: Access = field(repr=False)
     handle: LanceDataset = field(repr=False, compare=False)
     hidden_columns: frozenset[str] = frozenset()
-    """Columns that are there and not shown: those of a property that was dropped before another got its name."""
+    """Stored columns that readers must not see: those of a dropped property whose name another one has now."""
 
     @property
     def dataset(self) -> LanceDataset:
-        """The Lance handle, for reading; writing through it is for the table module alone."""
+        """The Lance handle, for reading. Only ``table_writes`` and ``table_upkeep`` write through it."""
         # Lance's class has an untyped base, so a type checker takes the field itself for a descriptor.
         return cast("LanceDataset", self.handle)
 
@@ -120,8 +120,8 @@ class Table:
         return _reopen, (self.uri, self.branch, self.version, self.access, self.hidden_columns)
 
     def hide_columns(self, columns: Collection[str]) -> Table:
-        """The same, with these columns hidden."""
-        return replace(self, hidden=frozenset(columns)) if columns else self
+        """Return the same table with these columns hidden."""
+        return replace(self, hidden_columns=frozenset(columns)) if columns else self
 
     @property
     def subject(self) -> str:
@@ -150,12 +150,11 @@ class Table:
         in_fragments: Collection[int] | None = None,
         one_by_one: bool = False,
     ) -> pa.RecordBatchReader:
-        """Stream rows; projection, filter and limit are pushed down. Row versions are columns like any other.
+        """Stream rows; projection, filter and limit are pushed down. Row versions can be read as columns.
 
-        ``after_fragment`` leaves out all fragments up to that id: what was written since it was the newest is newer.
-        ``in_fragments`` leaves out all others: those of one task, where many share the work.
-        ``one_by_one`` reads one fragment after the other: slower from an object store, in memory that does not grow
-        with their number.
+        ``after_fragment`` skips fragments up to that id, so only what was written later is read. ``in_fragments``
+        reads only those fragments. ``one_by_one`` reads one fragment after another: slower on an object store, but
+        memory does not grow with the number of fragments.
         """
         if columns is None and self.hidden_columns:
             columns = self.schema.names
@@ -181,29 +180,29 @@ class Table:
             yield from reader
 
     def count_rows(self, filter: str | None = None) -> int:  # noqa: A002  as in scan
-        """How many rows there are, or how many match; without a filter only metadata is read."""
+        """Return the number of rows, or of those that match. Without a filter only metadata is read."""
         with translate_errors(self.subject):
             return self.dataset.count_rows(filter=filter)
 
     @property
     def has_stable_row_ids(self) -> bool:
-        """Whether row ids and row versions mean anything: without it every row claims to be of version 1."""
+        """Whether row ids and row versions are valid; without it Lance reports version 1 for every row."""
         return self.dataset.has_stable_row_ids
 
     def fragment_rows(self) -> dict[int, int]:
-        """How many rows each fragment was written with, by fragment id."""
+        """Return the number of rows each fragment was written with, by fragment id."""
         return {fragment.fragment_id: fragment.physical_rows for fragment in self.dataset.get_fragments()}
 
     def head_version(self) -> int:
-        """The newest version of this branch now: asked of the storage every time."""
+        """Return the newest version of this branch; asks the storage every time."""
         with translate_errors(self.subject):
             return self.dataset.latest_version
 
     def has_successor(self) -> bool:
-        """Whether this branch has a newer version now, where versions are never dropped: asked of the storage.
+        """Return whether this branch has a newer version. Valid only where versions are never dropped.
 
-        On a local disk Lance lists all versions to find the newest, so the answer takes longer with every commit.
-        Without gaps between them one look for the next one says the same.
+        On a local disk Lance lists all versions to find the newest, which takes longer with every commit. Without
+        gaps it is enough to look for the next version file.
         """
         folder = branch_uri(self.uri, self.branch)
         if not _is_local(self.uri) or not has_version_file(folder, self.version):
@@ -211,20 +210,20 @@ class Table:
         return has_version_file(folder, self.version + 1)
 
     def refresh(self) -> Table:
-        """This branch at its newest version now, which is this very table if nothing was committed since.
+        """Return this branch at its newest version; the same object if nothing was committed since.
 
-        Unlike :meth:`has_successor` it does not need every version to be there still: cleanup may have dropped the next
-        one and left a later one, which Lance's hint then names.
+        Unlike :meth:`has_successor` this works after cleanup: if the next version was dropped, Lance's hint names a
+        later one.
         """
         moved = self.has_successor() or (_hinted_version(self.uri, self.branch) or 0) > self.version
         return self.open_at(None) if moved else self
 
     def open_at(self, version: int | None) -> Table:
-        """The same table and branch at another version, or at HEAD."""
+        """Open the same table and branch at another version, or at HEAD."""
         return open_table(self.uri, self.branch, version, self.access)
 
     def read_commits(self, after: int, to: int) -> list[TableCommit]:
-        """What made each version above ``after`` up to ``to``, oldest first."""
+        """Return the commits that made the versions above ``after`` up to ``to``, oldest first."""
         with translate_errors(self.subject):
             return [self._read_commit(version) for version in range(after + 1, to + 1)]
 
@@ -232,7 +231,7 @@ class Table:
         try:
             transaction = self.dataset.read_transaction(version)
         except TypeError:
-            # Lance cannot make Python objects of its own compactions that wrote an index anew.
+            # Lance has no Python object for its own compactions that rebuilt an index.
             operation, uuid = print_transaction(self.dataset, version)
             if operation is None or uuid is None:
                 raise HistoryGone(f"version {version} does not say what made it") from None
@@ -257,9 +256,9 @@ class Table:
         return print_transaction(self.dataset, version)[0] or name
 
     def list_branches(self) -> dict[str, BranchRef]:
-        """All branches of the dataset by name, main apart: it has no ref."""
+        """Return all branches of the dataset by name. Main has no ref and is not among them."""
 
-        def listed() -> dict[str, Branch]:
+        def read_refs() -> dict[str, Branch]:
             with translate_errors(self.subject):
                 return self.dataset.branches.list()
 
@@ -271,26 +270,26 @@ class Table:
                 identifier=tuple((version, uuid) for version, uuid in ref["branch_identifier"]),
                 created_at=ref["create_at"],
             )
-            for name, ref in retry_moved_refs(listed).items()
+            for name, ref in retry_moved_refs(read_refs).items()
         }
 
     def is_leftover_branch(self, name: str) -> bool:
-        """Is there storage of a branch that has no ref? A late writer can bring a deleted branch's folder back."""
+        """Return whether a branch without a ref has storage: a late writer can re-create a deleted folder."""
         return name not in self.list_branches() and self.has_branch_storage(name)
 
     def has_branch_storage(self, name: str) -> bool:
-        """Does the folder of that branch hold a version, whether a ref names it or not?"""
+        """Return whether the folder of a branch holds a version, with or without a ref."""
         try:
             _open(self.uri, name, None, self.access)
         except NotFound:
             return False
         except HistoryGone:
-            # The objects are gone, but DynamoDB still lists the versions, and Lance will not write them again.
+            # The objects are gone, but DynamoDB still lists the versions and Lance will not write them again.
             return True
         return True
 
     def list_indexes(self) -> dict[str, TableIndex]:
-        """The indexes at this version by name."""
+        """Return the indexes at this version by name."""
         with translate_errors(self.subject):
             return {
                 index.name: TableIndex(
@@ -303,7 +302,7 @@ class Table:
             }
 
     def storage_calls(self) -> StorageCalls:
-        """What all tables of this session asked of the storage since the last call; listing a folder does not count."""
+        """Return the requests of all tables of this session since the last call. Listings do not count."""
         stats = cast("_IOStats", self.dataset.io_stats_incremental())
         return StorageCalls(
             reads=stats.read_iops,
@@ -314,7 +313,7 @@ class Table:
 
 
 class _IOStats(Protocol):
-    """Lance's own counters, which it leaves untyped."""
+    """Lance's counters, which have no types."""
 
     read_iops: int
     read_bytes: int
@@ -323,7 +322,7 @@ class _IOStats(Protocol):
 
 
 def branch_uri(uri: str, branch: str | None) -> str:
-    """Where the manifests of a branch lie. A query part of the URI, as DynamoDB commits need it, stays at the end."""
+    """Return the URI of a branch. The query part that DynamoDB commits need stays at the end."""
     if branch is None or branch == "main":
         return uri
     path, question, query = uri.partition("?")
@@ -331,15 +330,15 @@ def branch_uri(uri: str, branch: str | None) -> str:
 
 
 def retry_moved_refs(look: Callable[[], Result]) -> Result:
-    """Do what makes Lance read all refs, one after the other; again if another process deletes one meanwhile."""
-    for _ in range(_LOOKS):
+    """Run a call that makes Lance read all refs; repeat it if another process deletes one meanwhile."""
+    for _ in range(_MAX_LISTINGS):
         with suppress(RefsMoved):
             return look()
     raise ConflictError("branches are deleted faster than they can be listed", hint="retry")
 
 
 def purge_hint(uri: str, branch: str) -> str:
-    """How to get rid of what a deleted branch left. Lance takes its objects, and never its items in DynamoDB."""
+    """Return the hint how to remove the rest of a deleted branch. Lance never removes its items in DynamoDB."""
     path, question, _ = branch_uri(uri, branch).partition("?")
     if not question:
         return "purge that folder first"
@@ -350,7 +349,8 @@ def purge_hint(uri: str, branch: str) -> str:
 def open_table(uri: str, branch: str | None = None, version: int | None = None, access: Access | None = None) -> Table:
     """Open one table at exactly ``version`` of ``branch`` (None: main), or at its newest version.
 
-    A dataset, branch or version that never was is ``NotFound``; a version that cleanup removed is ``HistoryGone``.
+    Raises ``NotFound`` for a dataset, branch or version that never existed, ``HistoryGone`` for a version that cleanup
+    removed.
     """
     access = access or Access()
     branch = None if branch == "main" else branch
@@ -367,7 +367,7 @@ def _reopen(uri: str, branch: str | None, version: int, access: Access, hidden: 
 def open_newest(uri: str, branch: str | None, access: Access) -> Table:
     """Open the newest version of a table whose versions have no gaps, without listing them on a local disk.
 
-    Lance keeps a hint there, which may lag behind: the newest version is the last one that follows it.
+    Lance's hint there may be outdated, so the versions that follow it are tried one by one.
     """
     version = _hinted_version(uri, branch)
     if version is None:
@@ -399,7 +399,7 @@ def _open(uri: str, branch: str | None, version: int | None, access: Access) -> 
 
 
 def _refuse_moved(dataset: LanceDataset, uri: str, branch: str | None) -> None:
-    """Files elsewhere are those of another graph, or will be: reading them would go well until they change."""
+    """Refuse a branch with files outside of this dataset: they belong to another graph and may change."""
     for base in dataset.base_paths().values() if branch is not None else ():
         if not is_inside(base.path, uri):
             raise GraphMoved(
@@ -410,7 +410,7 @@ def _refuse_moved(dataset: LanceDataset, uri: str, branch: str | None) -> None:
 
 
 def _explain_missing(uri: str, branch: str | None, version: int | None, access: Access) -> Exception:
-    """Lance says the same for a missing dataset, branch and version: look once more, from the root up."""
+    """Return the error that says what is missing. Lance does not tell a dataset, a branch and a version apart."""
     try:
         root = _open(uri, None, None, access)
     except NotFound:
@@ -431,13 +431,13 @@ def _subject(uri: str, branch: str | None) -> str:
 
 
 def list_versions(table: Table) -> list[int]:
-    """The versions of the table's branch that are there, oldest first; only their names are read."""
+    """Return the existing versions of the table's branch, oldest first. Only file names are read."""
     with translate_errors(table.subject):
         return sorted(ref["version"] for ref in table.dataset.version_refs())
 
 
 def estimate_freed_bytes(table: Table, versions: Sequence[int]) -> int:
-    """How many bytes go with these versions: theirs, and those of the files that only they need."""
+    """Return how many bytes dropping these versions frees, with the files that only they need."""
     if not versions:
         return 0
     with translate_errors(table.subject):
@@ -445,10 +445,10 @@ def estimate_freed_bytes(table: Table, versions: Sequence[int]) -> int:
 
 
 def list_tracked_files(table: Table) -> dict[str, int]:
-    """Every file that a version of the table's branch needs, and one version that does.
+    """Return every file that a version of the table's branch needs, with one version that needs it.
 
-    Paths are those below the folder of a branch: ``data/x.lance`` may lie in that of this branch or in that of one that
-    it was made from. Their names are random, so that a path tells which file it is all the same.
+    Paths are relative to the folder of a branch: ``data/x.lance`` may lie in this branch or in one that it was forked
+    from. File names are random, so a path still identifies one file.
     """
     found: dict[str, int] = {}
     with translate_errors(table.subject):

@@ -1,7 +1,7 @@
-"""Staging what changes no row: indexes over a table, and larger fragments in place of small ones.
+"""Stage work that changes no rows: build indexes and compact fragments.
 
-Like :mod:`omnigraph.storage.table_writes` it writes bytes that nobody sees; :func:`table_writes.commit_operation` shows them. The
-pieces of both may be made by other processes.
+As in :mod:`omnigraph.storage.table_writes`, nobody sees the result before it is committed. Other processes may compute
+the parts.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from omnigraph.storage.table_writes import stage_operation, write_durably
 
 
 def build_index(table: Table, column: str, kind: IndexKind) -> StagedChange | None:
-    """Stage an index over all rows, named ``<column>_idx``; it replaces one of that name. None on nothing to index."""
+    """Stage an index ``<column>_idx`` over all rows, in place of an older one. None if there is nothing to index."""
     if not has_indexable_rows(table, column, kind):
         return None
     segment = build_segment(table, column, kind, tuple(table.fragment_rows()))
-    # As built, an inverted index is a part that no query can read.
+    # Queries cannot read an inverted index before its segments are merged.
     return replace_indexes(table, {column: merge_segments(table, [segment]) if kind is IndexKind.INVERTED else segment})
 
 
 def build_segment(table: Table, column: str, kind: IndexKind, fragments: Sequence[int]) -> Segment:
-    """Write an index over the rows of some fragments, which no version shows yet. It pickles."""
+    """Write an index over the rows of some fragments. No version shows it yet. It can be pickled."""
     with write_durably("table.stage", table.subject):
         return table.dataset.create_index_uncommitted(
             column,
@@ -46,13 +46,13 @@ def build_segment(table: Table, column: str, kind: IndexKind, fragments: Sequenc
 
 
 def merge_segments(table: Table, segments: Sequence[Segment]) -> Segment:
-    """Make one index of those over parts of the rows."""
+    """Merge indexes over parts of the rows into one."""
     with write_durably("table.stage", table.subject):
         return table.dataset.merge_existing_index_segments(list(segments))
 
 
 def replace_indexes(table: Table, built: Mapping[str, Segment]) -> StagedChange | None:
-    """Stage indexes over all rows, by column, in place of those of these columns. None when there are none."""
+    """Stage indexes over all rows, by column, in place of the existing ones. None if there are none."""
     if not built:
         return None
     replaced = [segment for column in built for segment in index_segments(table, index_name(column))]
@@ -60,29 +60,29 @@ def replace_indexes(table: Table, built: Mapping[str, Segment]) -> StagedChange 
 
 
 def compact(table: Table, target_rows: int | None = None) -> StagedChange | None:
-    """Stage larger fragments in place of small ones, here and now. None when there is nothing to gain."""
+    """Stage a compaction, computed in this process. None if there is nothing to compact."""
     tasks = plan_compaction(table, target_rows)
     return stage_rewrites(table, [run_compaction(table, task) for task in tasks])
 
 
 def plan_compaction(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:
-    """The independent pieces of a compaction. They pickle: each may run in another process."""
+    """Return the independent tasks of a compaction. They can be pickled and run in other processes."""
     options = CompactionOptions() if target_rows is None else CompactionOptions(target_rows_per_fragment=target_rows)
     with translate_errors(table.subject):
         return tuple(Compaction.plan(table.dataset, options).tasks)
 
 
 def run_compaction(table: Table, task: CompactionTask) -> RewriteResult:
-    """Write the fragments of one piece. The result pickles."""
+    """Write the fragments of one task. The result can be pickled."""
     with write_durably("table.stage", table.subject):
         return task.execute(table.dataset)
 
 
 def stage_rewrites(table: Table, rewrites: Iterable[RewriteResult]) -> StagedChange | None:
-    """Stage what the pieces made. None when there were none.
+    """Stage the results of compaction tasks. None if there are none.
 
-    Indexes no longer cover the rows that were moved: they are scanned until the indexes are extended. Lance's own way
-    to commit a compaction writes every index anew while it does, in two versions that cannot carry an operation's id.
+    Indexes do not cover the moved rows until they are extended; until then those rows are scanned. Lance's own commit
+    of a compaction rebuilds every index inside of it, in two versions that cannot carry an operation id.
     """
     fragment_id = _highest_fragment_id(table)
     groups: list[LanceOperation.RewriteGroup] = []
@@ -94,30 +94,30 @@ def stage_rewrites(table: Table, rewrites: Iterable[RewriteResult]) -> StagedCha
 
 
 class _RewriteWithSources(Protocol):
-    """What Lance's type stubs leave out of a rewrite."""
+    """A rewrite with the field that Lance's type stubs lack."""
 
     original_fragments: list[FragmentMetadata]
 
 
 def _highest_fragment_id(table: Table) -> int:
-    """The greatest fragment id that the table ever had, in use or not; -1 if it never had one."""
-    # An id that an index still names must not come again: the index would claim rows that it never saw.
+    """Return the greatest fragment id that was ever used; -1 if there was none."""
+    # A reused id that an index still names would make the index claim rows that it never saw.
     found = print_highest_fragment_id(table.dataset)
     return max(table.fragment_rows(), default=-1) if found is None else found
 
 
 def index_name(column: str) -> str:
-    """The name of the index over a column."""
+    """Return the name of the index over a column."""
     return f"{column}_idx"
 
 
 def has_indexable_rows(table: Table, column: str, kind: IndexKind) -> bool:
-    """Whether a column holds anything that an index of that kind could cover."""
+    """Return whether a column has values that an index of that kind could cover."""
     return table.count_rows(f"`{column}` IS NOT NULL" if kind is IndexKind.IVF_FLAT else None) > 0
 
 
 def index_segments(table: Table, name: str) -> list[Segment]:
-    """The pieces of an existing index: a replacement must name each, or both stay and readers may panic."""
+    """Return the segments of an index. A replacement must name each, or both stay and readers may panic."""
     return [
         Segment(
             uuid=segment.uuid,

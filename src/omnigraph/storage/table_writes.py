@@ -1,11 +1,11 @@
 """Write one Lance table: stage a change on a pinned version, then commit it on exactly that version.
 
-Staging writes bytes that nobody sees. :func:`commit_operation` shows them as one new version, or is refused and shows nothing.
+Staging writes bytes that nobody sees. :func:`commit` shows them as one new version, or is refused and shows nothing.
 A few writes have no staged form or need none; they are at the end, each marked as inline. Every function takes a
 pinned :class:`Table`, leaves it unchanged, and returns a new one. Only this module and
 :mod:`omnigraph.storage.table_upkeep` call Lance writes; a test checks that.
 
-Staged changes are not a fence. Lance rebases most of them over newer commits, so :func:`commit_operation` compares the version
+Staged changes are not a fence. Lance rebases most of them over newer commits, so :func:`commit` compares the version
 that it got with the one that was meant. Callers hold the branch lock.
 """
 
@@ -46,7 +46,7 @@ _BY_ADDRESS = "by row address"
 
 
 def create_table(uri: str, rows: Rows, operation_id: str, access: Access | None = None) -> Table:
-    """Make a new dataset at version 1, with stable row ids; rows may be none. One that exists is ``AlreadyExists``."""
+    """Create a dataset at version 1 with stable row ids, with or without rows. Raises ``AlreadyExists``."""
     access = access or Access()
     with write_durably("table.create", uri):
         dataset = lance.write_dataset(
@@ -65,9 +65,9 @@ def create_table(uri: str, rows: Rows, operation_id: str, access: Access | None 
 
 
 def create_empty_table(uri: str, schema: pa.Schema, operation_id: str, access: Access | None = None) -> Table:
-    """Make a new dataset without rows; of several at once exactly one does, the others get ``AlreadyExists``.
+    """Create a dataset without rows. Of several concurrent calls one succeeds, the others raise ``AlreadyExists``.
 
-    Unlike :func:`create_table`, which looks first and then writes: Lance puts the later of two over the earlier one.
+    :func:`create_table` is not atomic: it looks first and then writes, so the later of two replaces the earlier.
     """
     access = access or Access()
     transaction = Transaction(
@@ -83,8 +83,8 @@ def create_empty_table(uri: str, schema: pa.Schema, operation_id: str, access: A
                 enable_stable_row_ids=True,
             )
     except HistoryGone as late:
-        # Somebody's version 1 is there, so Lance looks for the version 0 that this one stands on.
-        raise AlreadyExists(f"{uri} was made by another process meanwhile") from late
+        # Version 1 exists already, so Lance looks for the version 0 that this commit is based on.
+        raise AlreadyExists(f"{uri} was created by another process meanwhile") from late
     return Table(uri=uri, branch=None, version=dataset.version, access=access, handle=dataset)
 
 
@@ -92,39 +92,39 @@ def create_empty_table(uri: str, schema: pa.Schema, operation_id: str, access: A
 
 
 def append(table: Table, rows: Rows) -> StagedChange | None:
-    """Stage new rows. The stream is written as it comes. None when it holds no row."""
+    """Stage new rows; the stream is written as it is read. None if it has no rows."""
     return _stage_append(table, _write_fragments(table, rows, "append"))
 
 
 def overwrite(table: Table, rows: Rows) -> StagedChange:
-    """Stage the replacement of all rows, and of the schema; no rows means an empty table."""
+    """Stage the replacement of all rows and of the schema. Without rows the table becomes empty."""
     return _stage_overwrite(table, rows.schema, _write_fragments(table, rows, "overwrite"))
 
 
 def delete_at(table: Table, addresses: Addresses) -> StagedChange:
-    """Stage the removal of the rows at these addresses."""
-    gone, shrunk = _remove_addresses(table, addresses)
-    return stage_operation(table, LanceOperation.Delete(shrunk, gone, _BY_ADDRESS))
+    """Stage the deletion of the rows at these addresses."""
+    emptied, shrunk = _remove_addresses(table, addresses)
+    return stage_operation(table, LanceOperation.Delete(shrunk, emptied, _BY_ADDRESS))
 
 
 def replace_rows(table: Table, addresses: Addresses, rows: Rows) -> StagedChange:
-    """Stage the removal of the rows at these addresses and the arrival of others, as one change.
+    """Stage the deletion of the rows at these addresses and the insertion of others as one change.
 
-    It can remove without replacing, and it takes blobs that lie elsewhere.
+    The rows may differ in number, and blobs may be external.
     """
     return _stage_replacement(table, addresses, _write_fragments(table, rows, "append"))
 
 
 def restore(table: Table, version: int) -> StagedChange:
-    """Stage a return to the rows of an older version of the branch. ``table`` stands at HEAD.
+    """Stage a return to the rows of an older version of the branch. ``table`` must be at HEAD.
 
-    Restore buries whatever was committed after HEAD was read, so only the holder of the branch lock may use it.
+    Restore also undoes whatever was committed after HEAD was read, so only the holder of the branch lock may use it.
     """
     return stage_operation(table, LanceOperation.Restore(version))
 
 
 def reshape(table: Table, columns: pa.Schema, old_names: Mapping[str, str | None]) -> StagedChange:
-    """Stage other columns over the same rows, without writing them: where ``can_reshape`` allows it."""
+    """Stage other columns over the same files, without writing rows. ``can_reshape`` says where that is possible."""
     return stage_operation(table, LanceOperation.Project(reshape_schema(table.dataset, columns, old_names)))
 
 
@@ -132,38 +132,38 @@ def reshape(table: Table, columns: pa.Schema, old_names: Mapping[str, str | None
 
 
 def write_rows(table: Table, rows: Rows, mode: WriteMode = "append") -> tuple[FragmentText, ...]:
-    """Write rows as fragments of no version yet; any process may, and sends the texts to the one that commits."""
+    """Write rows as fragments that no version shows yet. Any process may; it sends the texts to the committer."""
     return tuple(encode_fragment(fragment) for fragment in _write_fragments(table, rows, mode))
 
 
 def remove_rows(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentText | None:
-    """Mark rows of one fragment as deleted, by their offsets in it. None when the fragment became empty."""
+    """Mark rows of one fragment as deleted, by their offsets in it. None if the fragment became empty."""
     left = _remove_offsets(table, fragment_id, offsets)
     return None if left is None else encode_fragment(left)
 
 
 def append_fragments(table: Table, fragments: Iterable[FragmentText]) -> StagedChange | None:
-    """Stage fragments that :func:`write_rows` made. None when there are none."""
+    """Stage fragments that :func:`write_rows` wrote. None if there are none."""
     return _stage_append(table, decode_fragments(fragments))
 
 
 def overwrite_fragments(table: Table, schema: pa.Schema, fragments: Iterable[FragmentText]) -> StagedChange:
-    """Stage fragments that :func:`write_rows` made, in its mode "overwrite", as the whole new content."""
+    """Stage fragments that :func:`write_rows` wrote in mode "overwrite" as the whole new content."""
     return _stage_overwrite(table, schema, decode_fragments(fragments))
 
 
 def replace_by_fragments(table: Table, addresses: Addresses, new: Iterable[FragmentText]) -> StagedChange:
-    """Stage the removal of the rows at these addresses and the arrival of those in fragments, as one change."""
+    """Stage the deletion of the rows at these addresses and the insertion of fragments as one change."""
     return _stage_replacement(table, addresses, decode_fragments(new))
 
 
 def update_fragments(
     table: Table, removed: Sequence[int], updated: Iterable[FragmentText], new: Iterable[FragmentText]
 ) -> StagedChange:
-    """Stage a distributed upsert: fragments that became empty, those that lost rows, and those with the new rows.
+    """Stage a distributed upsert: the fragments that became empty, those that lost rows, and those with new rows.
 
-    Without new rows it is a delete. The deletions in ``updated`` hold for this version only: committed on a newer one
-    they bring deleted rows back.
+    Without new rows it is a delete. The deletions in ``updated`` are valid for this version only: committed on a newer
+    one they would bring deleted rows back.
     """
     changed, added = decode_fragments(updated), decode_fragments(new)
     if not added:
@@ -175,30 +175,30 @@ def update_fragments(
 
 
 def commit(table: Table, staged: StagedChange, operation_id: str) -> Table:
-    """Show a staged change as the version after its pin, with the operation's id in the Lance transaction.
+    """Commit a staged change as the version after its pin, with the operation id in the Lance transaction.
 
-    Raises ``CommitRefused`` when Lance turned it away, ``HeadMoved`` when it landed on top of a foreign commit.
+    Raises ``CommitRefused`` if Lance rejected it, ``HeadMoved`` if it landed on top of a foreign commit.
     """
     if (table.branch, table.version) != (staged.branch, staged.version):
         raise ValueError(f"{table.subject}: staged on version {staged.version}, committed on {table.version}")
     with write_durably("table.commit", table.subject):
         transaction = replace(staged.transaction, transaction_properties={OPERATION_ID: operation_id})
         dataset = LanceDataset.commit(table.dataset, transaction, max_retries=0)
-    # Lance moves appends and the like over newer commits: any other version holds somebody's unpublished rows.
+    # Lance rebases appends over newer commits: any other version contains unpublished rows of another writer.
     if dataset.version != staged.committed_version:
         raise HeadMoved(table.subject, staged.committed_version, dataset.version)
     return _at_version_of(table, dataset)
 
 
 def audit_version(table: Table, staged: StagedChange) -> Table:
-    """A detached version that shows the staged rows before they exist: HEAD stays, only this handle sees it.
+    """Commit a detached version that shows the staged rows before they are visible. HEAD does not move.
 
-    Row ids and row versions mean nothing in it. Its manifest is left for cleanup by age. Not with DynamoDB commits:
-    there Lance lists it as the newest version, and nobody could commit any more.
+    Row ids and row versions are meaningless in it. Cleanup removes its manifest by age. Impossible with DynamoDB
+    commits: there Lance lists it as the newest version, and all later commits would fail.
     """
     if table.uri.startswith("s3+ddb://"):
         raise ValueError("a detached version would become HEAD in DynamoDB")
-    # A uuid of its own: recovery must not take the audit for the commit.
+    # A uuid of its own: recovery must not mistake the audit for the commit.
     transaction = Transaction(staged.version, staged.transaction.operation)
     with write_durably("table.audit", table.subject):
         return _at_version_of(table, LanceDataset.commit(table.dataset, transaction, detached=True))
@@ -208,10 +208,10 @@ def audit_version(table: Table, staged: StagedChange) -> Table:
 
 
 def merge_rows(table: Table, rows: pa.Table, on: str = "object_id") -> Table:
-    """Inline. Update the rows whose key exists and insert the others, in one commit that never retries.
+    """Inline. Update the rows whose key exists and insert the others, in one commit without retries.
 
     This is the compare-and-swap of the manifest: of two calls on the same version that share a key, the later one
-    raises ``PublishContention``. For keys that both insert this needs the primary-key annotation and no index use.
+    raises ``PublishContention``. For new keys this needs the primary-key annotation and no index use.
     """
 
     def merge(dataset: LanceDataset) -> None:
@@ -222,9 +222,9 @@ def merge_rows(table: Table, rows: pa.Table, on: str = "object_id") -> Table:
 
 
 def insert_absent_rows(table: Table, rows: pa.Table, on: str) -> Table:
-    """Inline. Insert the rows whose key is not there yet and leave the others alone, in one commit that never retries.
+    """Inline. Insert the rows whose key does not exist and leave the others unchanged, in one commit without retries.
 
-    A call that loses to another commit raises ``PublishContention``; both may then look again.
+    A call that loses to another commit raises ``PublishContention``.
     """
 
     def insert(dataset: LanceDataset) -> None:
@@ -242,7 +242,7 @@ def set_schema_metadata(table: Table, entries: Mapping[str, str]) -> Table:
 def set_config(table: Table, entries: Mapping[str, str | None]) -> Table:
     """Inline. Set keys of the dataset's configuration, keeping the others; None removes a key.
 
-    No commit from Python can skip Lance's automatic cleanup, so a table whose configuration asks for it must lose that.
+    Commits from Python cannot skip Lance's automatic cleanup, so a table must not have it configured.
     """
     return _write_inline(table, "table.metadata", lambda dataset: dataset.update_config(dict(entries)))
 
@@ -258,7 +258,7 @@ def set_field_metadata(table: Table, column: str, entries: Mapping[str, str]) ->
 
 
 def create_table_branch(table: Table, name: str) -> Table:
-    """Inline. Fork this very version under a new name, in constant time; the fork is opened at the same version."""
+    """Inline. Fork this version under a new name, in constant time, and open the fork at the same version."""
     if name in table.list_branches():
         raise AlreadyExists(f"{table.uri} has a branch '{name}' already")
     if table.has_branch_storage(name):
@@ -270,7 +270,7 @@ def create_table_branch(table: Table, name: str) -> Table:
 
 
 def delete_table_branch(table: Table, name: str) -> bool:
-    """Inline. Delete a branch's ref and storage; False when there is no such ref. One with children is refused."""
+    """Inline. Delete the ref and the storage of a branch; False if there is no such ref. Refused if it has children."""
     if name not in table.list_branches():
         return False
 
@@ -283,9 +283,9 @@ def delete_table_branch(table: Table, name: str) -> bool:
 
 
 def drop_versions(table: Table, versions: Sequence[int]) -> int:
-    """Inline. Remove these versions and the files that only they need; the freed bytes. Staged files stay.
+    """Inline. Remove these versions and the files that only they need; return the freed bytes. Staged files stay.
 
-    The version that a branch was made from stays, and every file that the branch needs of it.
+    A version that a branch was forked from stays, with every file that the branch needs.
     """
     if not versions:
         return 0
@@ -298,13 +298,13 @@ def drop_versions(table: Table, versions: Sequence[int]) -> int:
 
 @contextmanager
 def write_durably(name: str, subject: str) -> Generator[None]:
-    """Surround one durable write of Lance about ``subject``: its errors become ours, and a test can make it fail."""
+    """Surround one durable Lance write: translate its errors, and let tests make it fail."""
     with translate_errors(subject), mark_write(name, subject):
         yield
 
 
 def _own_handle(table: Table) -> LanceDataset:
-    """A handle that Lance may move: inline writes advance the one that they are called on."""
+    """Return a separate handle: inline writes advance the one that they are called on."""
     with translate_errors(table.subject):
         return table.dataset.checkout_version(table.version)
 
@@ -349,8 +349,8 @@ def _stage_overwrite(table: Table, schema: pa.Schema, new: list[FragmentMetadata
 
 
 def _stage_replacement(table: Table, addresses: Addresses, new: list[FragmentMetadata]) -> StagedChange:
-    gone, shrunk = _remove_addresses(table, addresses)
-    return stage_operation(table, LanceOperation.Update(gone, shrunk, new, fields_modified=[]))
+    emptied, shrunk = _remove_addresses(table, addresses)
+    return stage_operation(table, LanceOperation.Update(emptied, shrunk, new, fields_modified=[]))
 
 
 def _remove_offsets(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentMetadata | None:
@@ -362,10 +362,10 @@ def _remove_offsets(table: Table, fragment_id: int, offsets: Sequence[int]) -> F
 
 
 def _remove_addresses(table: Table, addresses: Addresses) -> tuple[list[int], list[FragmentMetadata]]:
-    """The fragments that lose rows: the ids of those that become empty, and the others as they are left."""
+    """Mark rows as deleted; return the ids of fragments that became empty, and the others as they are now."""
     left = {
         fragment_id: _remove_offsets(table, fragment_id, offsets)
         for fragment_id, offsets in group_by_fragment(addresses)
     }
-    gone = [fragment_id for fragment_id, fragment in left.items() if fragment is None]
-    return gone, [fragment for fragment in left.values() if fragment is not None]
+    emptied = [fragment_id for fragment_id, fragment in left.items() if fragment is None]
+    return emptied, [fragment for fragment in left.values() if fragment is not None]

@@ -5,6 +5,12 @@ Lance does not promise these formats, so the room opens only with a release that
 
 import lance
 
+from omnigraph.storage.lance_internals.base_folders import (
+    is_inside,
+    read_base_folders,
+    relocate_folder,
+    replace_base_folders,
+)
 from omnigraph.storage.lance_internals.deletions import DeletionFile, read_deletions
 from omnigraph.storage.lance_internals.lance_texts import (
     CommitRefused,
@@ -31,8 +37,7 @@ from omnigraph.storage.lance_internals.layout import (
     read_version_hint,
     version_path,
 )
-from omnigraph.storage.lance_internals.moving import is_inside, read_base_folders, relocate_folder, replace_base_folders
-from omnigraph.storage.lance_internals.reshaping import can_reshape, is_blob, reshape_schema
+from omnigraph.storage.lance_internals.schema_fields import can_reshape, is_blob, reshape_schema
 
 __all__ = [
     "BRANCH_REFS_FOLDER",

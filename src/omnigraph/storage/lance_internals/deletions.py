@@ -1,8 +1,7 @@
-"""The deletion files of a table: which rows of a fragment's files are gone, read as the small files that they are.
+"""The deletion files of a table: the offsets of deleted rows in each fragment.
 
-Lance tells which rows a fragment still has only by counting all of them up. Its deletion files are public formats: few
-offsets lie in an Arrow file, many in a 32-bit Roaring bitmap. What is not found here that way, or not understood, is
-left to Lance.
+Lance itself gives them only by listing all remaining rows. The formats are public: few offsets in an Arrow file, many
+in a 32-bit Roaring bitmap. For a file that is missing or not understood the caller asks Lance instead.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ _ROARING: Final = ".bin"
 
 _WITHOUT_RUNS: Final = 12346
 _WITH_RUNS: Final = 12347
-_FEWEST_WITH_PLACES: Final = 4
-"""A bitmap with runs says where its containers lie only if it has as many."""
+_MIN_CONTAINERS_WITH_OFFSETS: Final = 4
+"""A bitmap with runs lists the offsets of its containers only if it has at least this many."""
 _LARGEST_ARRAY: Final = 4096
 _BITMAP_BYTES: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionFile:
-    """One deletion file: the folder of the branch that wrote it, its path below, and how many rows it takes away."""
+    """One deletion file: the folder of the branch that wrote it, its path there and the number of deleted rows."""
 
     root: str
     path: str
@@ -45,7 +44,7 @@ class DeletionFile:
 
 
 def read_deletions(files: Sequence[DeletionFile], storage_options: Mapping[str, str]) -> list[Offsets | None]:
-    """The offsets that each file takes away, in order; None for a file that is not there or not as it should be."""
+    """Return the sorted offsets in each file; None for a file that is missing or not understood."""
     stores = {root: _store(root, storage_options) for root in dict.fromkeys(file.root for file in files)}
     of_files = [stores[file.root] for file in files]
     if all(store is None or store.location.is_local for store in of_files):
@@ -55,7 +54,7 @@ def read_deletions(files: Sequence[DeletionFile], storage_options: Mapping[str, 
 
 
 def _store(root: str, storage_options: Mapping[str, str]) -> Objects | None:
-    """Where the files of a folder are; None where only Lance can read."""
+    """Return the store of a folder; None if only Lance can read it."""
     try:
         return Objects(locate(root, storage_options))
     except ParameterError:
@@ -74,20 +73,20 @@ def _read(store: Objects | None, file: DeletionFile) -> Offsets | None:
 
 
 def decode_deletions(data: bytes, path: str) -> Offsets:
-    """The offsets in a deletion file, in order; its name tells the format."""
+    """Return the sorted offsets in a deletion file. Its name gives the format."""
     if path.endswith(_ARROW):
         rows = ipc.open_file(pa.BufferReader(data)).read_all()
         return np.sort(rows.column(0).to_numpy().astype(np.uint64))
     if path.endswith(_ROARING):
         return _decode_roaring(data)
-    raise ValueError(f"'{path}' is no deletion file")
+    raise ValueError(f"'{path}' is not a deletion file")
 
 
 # --------------------------------------------------------------------------------------------- Roaring bitmaps
 
 
 def _decode_roaring(data: bytes) -> Offsets:
-    """The numbers of a 32-bit Roaring bitmap in its portable form: a container for each upper half that occurs."""
+    """Decode a 32-bit Roaring bitmap in its portable form: one container for each upper half that occurs."""
     cookie = int.from_bytes(data[:4], "little")
     if cookie == _WITHOUT_RUNS:
         count, at = int.from_bytes(data[4:8], "little"), 8
@@ -98,10 +97,10 @@ def _decode_roaring(data: bytes) -> Offsets:
         has_runs = np.unpackbits(flags, bitorder="little")[:count].astype(np.bool_)
         at += len(flags)
     else:
-        raise ValueError(f"{cookie} begins no bitmap")
+        raise ValueError(f"{cookie} is not the cookie of a bitmap")
     described = np.frombuffer(data, "<u2", 2 * count, at).astype(np.int64).reshape(count, 2)
     at += 4 * count
-    if cookie == _WITHOUT_RUNS or count >= _FEWEST_WITH_PLACES:
+    if cookie == _WITHOUT_RUNS or count >= _MIN_CONTAINERS_WITH_OFFSETS:
         at += 4 * count
     found: list[Offsets] = [np.zeros(0, np.uint64)]
     for (upper, last), in_runs in zip(described.tolist(), has_runs.tolist(), strict=True):
@@ -111,7 +110,7 @@ def _decode_roaring(data: bytes) -> Offsets:
 
 
 def _decode_runs(data: bytes, at: int) -> tuple[Offsets, int]:
-    """Runs, each as its first number and how many follow it."""
+    """Decode a container of runs: pairs of a first number and the count of those that follow it."""
     count = int(np.frombuffer(data, "<u2", 1, at)[0])
     starts, lengths = np.frombuffer(data, "<u2", 2 * count, at + 2).astype(np.int64).reshape(count, 2).T
     lengths = lengths + 1
@@ -121,7 +120,7 @@ def _decode_runs(data: bytes, at: int) -> tuple[Offsets, int]:
 
 
 def _decode_container(data: bytes, at: int, count: int) -> tuple[Offsets, int]:
-    """Few numbers one by one, many as bits."""
+    """Decode an array or a bitmap container: few numbers are listed, many are bits."""
     if count <= _LARGEST_ARRAY:
         return np.frombuffer(data, "<u2", count, at).astype(np.uint64), at + 2 * count
     bits = np.unpackbits(np.frombuffer(data, np.uint8, _BITMAP_BYTES, at), bitorder="little")

@@ -30,7 +30,7 @@ from omnigraph.errors import (
 
 
 class CommitRefused(Exception):
-    """Internal: Lance refused a commit because of what was committed since its pin. No row was changed.
+    """Internal: Lance rejected a commit because of other commits since its pin. No row was changed.
 
     ``retryable`` is Lance's opinion: the same work, done again on the newer version, may succeed.
     """
@@ -42,7 +42,7 @@ class CommitRefused(Exception):
 
 
 class HeadMoved(Exception):
-    """Internal: a commit landed, but not on its pin, so it stands on somebody else's unpublished change."""
+    """Internal: a commit landed, but not on its pin, so it is based on an unpublished change of another writer."""
 
     def __init__(self, subject: str, expected: int, actual: int) -> None:
         super().__init__(f"{subject}: the commit was meant to be version {expected} and became {actual}")
@@ -52,25 +52,25 @@ class HeadMoved(Exception):
 
 
 class RefsMoved(Exception):
-    """Internal: a branch was deleted by another process while Lance read the refs of all. Nothing was changed."""
+    """Internal: another process deleted a branch while Lance read all refs. Nothing was changed."""
 
 
 @contextmanager
 def translate_errors(subject: str) -> Generator[None]:
-    """Run a block of Lance calls about ``subject``; what they raise leaves as one of our errors."""
+    """Turn errors of the Lance calls inside the block into our errors, with ``subject`` in their message."""
     try:
         yield
     except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
         raise translate_error(error, subject) from error
     except BaseException as error:
-        # A Rust panic derives from BaseException and its class cannot be imported; interrupts and our own errors pass.
+        # A Rust panic derives from BaseException and its class cannot be imported. Everything else passes.
         if type(error).__name__ != "PanicException":
             raise
         raise StorageError(f"{subject}: Lance panicked: {_strip_rust_locations(error)}") from error
 
 
 def translate_error(error: Exception, subject: str) -> Exception:
-    """The error of ours that says what ``error`` of Lance or Arrow means for ``subject``."""
+    """Return our error for an error of Lance or Arrow about ``subject``."""
     text = _strip_rust_locations(error)
     if isinstance(error, CommitConflictError):
         return CommitRefused(subject, text, retryable=error.retryable)
@@ -93,7 +93,7 @@ def _history_gone(subject: str, text: str) -> Exception:
 
 
 def _no_dynamodb_table(subject: str, text: str) -> Exception:
-    # The text is a dump of the whole answer.
+    # The text is a dump of the whole response.
     del text
     hint = "create it, with base_uri (string) as partition key and version (number) as sort key"
     return StorageError(f"{subject}: there is no such DynamoDB table", hint=hint)
@@ -116,7 +116,7 @@ def _refused(*, retryable: bool) -> Callable[[str, str], Exception]:
     return lambda subject, text: CommitRefused(subject, text, retryable=retryable)
 
 
-# The first pattern that is found decides: a missing version is a missing dataset too, in Lance's words.
+# The first match decides: Lance also calls a missing version a missing dataset.
 _MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str], Exception]], ...] = tuple(
     (re.compile(pattern), make)
     for pattern, make in (
@@ -124,7 +124,7 @@ _MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str], Exception]], ...] =
         (r"^Retryable commit conflict|^Commit conflict", _refused(retryable=True)),
         (r"^Incompatible transaction", _refused(retryable=False)),
         (r"^Dataset already exists", _error_of(AlreadyExists)),
-        # Lance's answer when the storage of a branch is there already: it looks for the ref too late.
+        # Lance's error if the storage of a branch exists already: it checks the ref too late.
         (r"Clone operation should not enter build_manifest", _error_of(AlreadyExists)),
         (r"^(Dataset at path .*|Not found: \S*)\.manifest( was not found|$)", _history_gone),
         (r"^Dataset at path .* was not found|^Not found: \S*_versions$|^Ref not found", _error_of(NotFound)),

@@ -1,4 +1,4 @@
-"""Protocol-buffer messages of Lance, as far as they are read and changed here: field by field, without their schema."""
+"""Read and write protobuf messages of Lance field by field, without their schema."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from omnigraph.errors import StorageError
 _NUMBER: Final = 0
 _WITH_LENGTH: Final = 2
 _FIXED: Final = {1: 8, 5: 4}
-"""How many bytes the kinds of a fixed size take."""
+"""The size of fixed-size wire types in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtobufField:
-    """One field: its tag, its value if it is a number or has a length, and the bytes of all of it."""
+    """One field: its tag, its value as a number or as bytes, and the raw bytes of the field."""
 
     tag: int
     number: int | None
@@ -25,7 +25,7 @@ class ProtobufField:
 
 
 def parse_fields(message: bytes) -> Iterator[ProtobufField]:
-    """The fields of a message in their order."""
+    """Yield the fields of a message in order."""
     at = 0
     while at < len(message):
         begin, number, value = at, None, b""
@@ -40,17 +40,17 @@ def parse_fields(message: bytes) -> Iterator[ProtobufField]:
             case kind if kind in _FIXED:
                 at += _FIXED[kind]
             case kind:
-                raise StorageError(f"a message of Lance has a field of the unknown kind {kind}")
+                raise StorageError(f"a Lance message has a field of unknown wire type {kind}")
         yield ProtobufField(key >> 3, number, value, message[begin:at])
 
 
 def encode_number(tag: int, number: int) -> bytes:
-    """A number as a field."""
+    """Encode a number as a field."""
     return _encode_varint(tag << 3 | _NUMBER) + _encode_varint(number)
 
 
 def encode_bytes(tag: int, value: bytes) -> bytes:
-    """A text or a message as a field."""
+    """Encode a text or a message as a field."""
     return _encode_varint(tag << 3 | _WITH_LENGTH) + _encode_varint(len(value)) + value
 
 
@@ -66,7 +66,7 @@ def _read_varint(message: bytes, at: int) -> tuple[int, int]:
     number = shift = 0
     while True:
         if at >= len(message):
-            raise StorageError("a message of Lance is cut short")
+            raise StorageError("a Lance message is truncated")
         byte = message[at]
         number |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7

@@ -1,8 +1,8 @@
-"""A lease: a lock that its holder must renew, for storage where nobody notices that a process died.
+"""Leases: locks that the holder must renew, for storage that does not notice the death of a process.
 
-The lease is the content of one register that changes by compare and swap only. The holder renews it four times per
-time to live. A taker must see the same content for a whole time to live on its own clock, so clocks are never compared
-across machines. A holder that could not renew in time must assume that it has been replaced.
+A lease is the content of one register, which changes by compare and swap only. The holder renews it four times per
+time to live. A taker must see the same content for a whole time to live on its own clock, so clocks of different
+machines are never compared. A holder that could not renew in time must assume that it was replaced.
 """
 
 from __future__ import annotations
@@ -29,42 +29,42 @@ _KEPT_GENERATIONS = 8
 
 
 class LeaseLost(Exception):
-    """The lock is no longer surely ours: abandon the work without cleaning up. Never leaves the system."""
+    """The lock may be lost: abandon the work without cleaning up. Callers of the API never see it."""
 
 
 # --------------------------------------------------------------------------------------------- waiting
 
-# Unlike the plain monotonic clock of Linux this one goes on while the machine is suspended, and so does a lease.
+# Unlike the monotonic clock of Linux this one runs while the machine is suspended, and so does a lease.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-_chance = random.SystemRandom()  # own state per call: processes forked at the same moment do not wait in step
+_random = random.SystemRandom()  # no shared state: processes forked at the same moment do not wait in step
 
 
 def read_clock() -> float:
-    """Seconds since some fixed moment of this machine."""
+    """Return the seconds since a fixed moment of this machine."""
     return time.clock_gettime(_CLOCK)
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The end of somebody's patience."""
+    """The end of a wait."""
 
     timeout: float
     began: float = field(default_factory=read_clock)
 
     def waited(self) -> float:
-        """Seconds since the wait began."""
+        """Return the seconds since the wait began."""
         return read_clock() - self.began
 
     def remaining(self) -> float:
-        """Seconds left, at least 0."""
+        """Return the seconds left, at least 0."""
         return max(0.0, self.timeout - self.waited())
 
 
 def backoff(first: float, longest: float) -> Generator[float]:
-    """Seconds to wait before each next try: doubling, and never the same for two waiters."""
+    """Yield the seconds to wait before each retry: doubling, with jitter."""
     pause = first
     while True:
-        yield pause * _chance.uniform(0.5, 1.0)
+        yield pause * _random.uniform(0.5, 1.0)
         pause = min(longest, pause * 2)
 
 
@@ -73,7 +73,7 @@ def backoff(first: float, longest: float) -> Generator[float]:
 
 @dataclass(frozen=True, slots=True)
 class RegisterValue:
-    """What a register held when it was read; ``tag`` names this content and no other."""
+    """The content of a register; ``tag`` identifies exactly this content."""
 
     tag: str
     data: bytes
@@ -83,23 +83,23 @@ class Register(Protocol):
     """One value that changes by compare and swap."""
 
     def read(self) -> RegisterValue | None:
-        """The value, or None before the first swap."""
+        """Return the value, or None before the first swap."""
         ...
 
     def swap(self, expected: str | None, data: bytes) -> str | None:
-        """Set the value if its tag is still ``expected``; the new tag, or None if another's value stands there now."""
+        """Set the value if its tag is still ``expected``; return the new tag, or None if another value is there."""
         ...
 
 
 class ObjectRegister:
-    """A register on an object store: one object, replaced on condition of its etag."""
+    """A register on an object store: one object with conditional replace by etag."""
 
     def __init__(self, objects: Objects, path: str) -> None:
         self._objects = objects
         self._path = path
 
     def read(self) -> RegisterValue | None:
-        """The object."""
+        """Read the object."""
         stored = self._objects.read(self._path)
         return None if stored is None else RegisterValue(stored.etag, stored.data)
 
@@ -116,10 +116,10 @@ class ObjectRegister:
 class FolderRegister:
     """A register in a folder of a file system, which has no conditional replace: each value is a new numbered file.
 
-    The value is the file with the greatest number. Only put-if-absent writes a number, and only numbers below the
-    greatest are removed, so the greatest never falls. A slow writer may fill a number that was used and removed; the
-    listing after its put shows a greater one, and it has lost. (So has one whose value was replaced before that
-    listing; a lease that is held cannot be replaced so soon.)
+    The value is the file with the greatest number. Only put-if-absent writes a number, and only smaller numbers are
+    removed, so the greatest never falls. A slow writer may reuse a number that was removed; the listing after its put
+    shows a greater one, so it has lost. (So has a writer whose value was replaced before that listing; a held lease
+    cannot be replaced so soon.)
     """
 
     def __init__(self, objects: Objects, folder: str) -> None:
@@ -127,7 +127,7 @@ class FolderRegister:
         self._folder = folder
 
     def read(self) -> RegisterValue | None:
-        """The file with the greatest number."""
+        """Read the file with the greatest number."""
         while numbers := self._numbers():
             data = self._objects.get(self._path(numbers[-1]))
             if data is not None:
@@ -135,7 +135,7 @@ class FolderRegister:
         return None
 
     def swap(self, expected: str | None, data: bytes) -> str | None:
-        """Write the next number, then make sure that it is the greatest."""
+        """Write the next number, then check that it is the greatest."""
         number = 1 if expected is None else int(expected) + 1
         if not self._objects.put_if_absent(self._path(number), data):
             return None
@@ -155,7 +155,7 @@ class FolderRegister:
 
 
 def open_register(location: Location, path: str) -> Register:
-    """The register that fits the storage of the graph."""
+    """Return the kind of register that the storage of the graph needs."""
     objects = Objects(location)
     return FolderRegister(objects, path) if location.is_local else ObjectRegister(objects, path)
 
@@ -165,7 +165,7 @@ def open_register(location: Location, path: str) -> Register:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """The content of the register. ``token`` and ``renewal`` make every content unique, and with it every etag."""
+    """The content of the register. ``token`` and ``renewal`` make every content, and so every etag, unique."""
 
     token: str
     renewal: int
@@ -174,12 +174,12 @@ class LeaseRecord:
     free: bool = False
 
     def encode(self) -> bytes:
-        """As JSON."""
+        """Return the record as JSON."""
         return json.dumps(asdict(self)).encode()
 
 
 def _decode_record(seen: RegisterValue | None, ttl: float) -> LeaseRecord:
-    """Read a record; one that nobody could have written counts as held, and expires like any other."""
+    """Decode a record. An unreadable one counts as held and expires like any other."""
     if seen is None:
         return LeaseRecord("", 0, ttl, "nobody", free=True)
     try:
@@ -196,10 +196,10 @@ def _decode_record(seen: RegisterValue | None, ttl: float) -> LeaseRecord:
 
 
 class Lease:
-    """A lease that this process holds, renewed by a thread of its own until it is released.
+    """A lease that this process holds, renewed by a thread until it is released.
 
-    A thread, because one call into Lance may outlast the time to live; and a process that is stopped or dead stops
-    renewing as a whole, which is what the lease is there to tell.
+    It needs a thread because one call into Lance may take longer than the time to live. A process that is stopped or
+    dead stops renewing.
     """
 
     def __init__(self, register: Register, tag: str, record: LeaseRecord, sent: float, *, taken_over: bool) -> None:
@@ -215,14 +215,14 @@ class Lease:
         self._renewing.start()
 
     def confirm(self) -> None:
-        """Raise :class:`LeaseLost` unless there is time left for one more durable step."""
+        """Raise :class:`LeaseLost` unless there is time for one more durable step."""
         if self._replaced:
             raise LeaseLost(f"the lease of {self._record.holder} was taken over")
         if read_clock() >= self._safe_until:
             raise LeaseLost(f"the lease of {self._record.holder} was not renewed in time") from self._trouble
 
     def release(self) -> None:
-        """Free the lease, on condition that it is still ours. One that came late is left to expire."""
+        """Free the lease if it is still ours; otherwise let it expire."""
         self._stop.set()
         self._renewing.join(self._record.ttl)
         if self._renewing.is_alive() or self._replaced or read_clock() >= self._safe_until:
@@ -231,12 +231,12 @@ class Lease:
         try:
             self._swap(replace(self._record, renewal=self._record.renewal + 1, free=True))
         except OmniGraphError as error:
-            # What it protected is done; others wait until it expires.
+            # The protected work is done; others wait until the lease expires.
             _log.warning("lease of %s not released, it will expire: %s", self._record.holder, error)
 
     def _safe_from(self, sent: float) -> float:
-        # Counted from before the request, as a taker counts from after its answer; the last quarter is for the step
-        # that a check allows.
+        # Counted from before the request, as a taker counts from after its answer. The last quarter is reserved for
+        # the step that a check allows.
         return sent + self._record.ttl * (_RENEWALS - 1) / _RENEWALS
 
     def _renew_until_stopped(self) -> None:
@@ -249,7 +249,7 @@ class Lease:
                 self._trouble = error
 
     def _swap(self, record: LeaseRecord) -> bool:
-        """Write ``record`` over our last one. A write of ours whose answer was lost is recognised by its token."""
+        """Replace our last record. The token identifies a write of ours whose answer was lost."""
         self._record = record
         data = record.encode()
         while (tag := self._register.swap(self._tag, data)) is None:
@@ -265,20 +265,20 @@ class Lease:
 
 
 def take_lease(register: Register, name: str, holder: str, ttl: float, deadline: Deadline) -> Lease:
-    """Wait for the lease and take it: when it is free, or when it was not renewed for its whole time to live."""
+    """Wait for the lease and take it once it is free, or was not renewed for its whole time to live."""
     record = LeaseRecord(uuid4().hex, 0, ttl, holder)
     watched, since = "", 0.0
     sent, taken_over = 0.0, False
     waits = backoff(_FIRST_PAUSE, min(_LONGEST_PAUSE, ttl / _RENEWALS))
     while True:
-        asked = read_clock()
+        read_at = read_clock()
         seen = register.read()
         current = _decode_record(seen, ttl)
         if seen is not None and current.token == record.token:
-            # We took it in the last round; only the answer was lost.
+            # We took it in the last round and lost only the answer.
             return Lease(register, seen.tag, record, sent, taken_over=taken_over)
         tag = None if seen is None else seen.tag
-        expired = tag == watched and asked - since >= current.ttl
+        expired = tag == watched and read_at - since >= current.ttl
         if current.free or expired:
             sent, taken_over = read_clock(), not current.free
             taken = register.swap(tag, record.encode())

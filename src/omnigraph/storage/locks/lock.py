@@ -1,8 +1,8 @@
-"""The two locks of a graph: one per branch around its commit section, and ``refs`` around what spans branches.
+"""The locks of a graph: one per branch for its commit section, and ``refs`` for work that spans branches.
 
-Order: refs, then one branch; nothing else is ever locked, and never two branches at once. On a local folder a lock is
-an ``flock``, which the operating system frees when its holder dies; on an object store, or a network folder on
-request, it is a lease. Beside either stands a lock between the threads of this process.
+Order: refs, then one branch. Nothing else is locked, and never two branches at once. On a local folder a lock is an
+``flock``, which the operating system frees when its holder dies. On an object store, or on request for a network
+folder, it is a lease. A thread lock beside it serialises the threads of this process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HOLDER_BYTES = 256
 
 @dataclass(frozen=True, slots=True)
 class LockSettings:
-    """How locks are taken. ``kind`` None: flock on a local folder, a lease on an object store. Times are seconds."""
+    """How to take locks. ``kind`` None means flock on a local folder, a lease on an object store. Times in seconds."""
 
     kind: LockKind | None = None
     timeout: float = 60.0
@@ -54,26 +54,26 @@ class HeldLock:
     name: str
     kind: LockKind
     taken_over: bool
-    """Whether it was taken from a holder that stopped renewing. Never with flock: there a dead holder frees it."""
+    """Whether it was taken from a holder that stopped renewing. Never with flock: a dead holder frees it."""
     holder: str
-    """Ourselves, as others read it."""
+    """This process, as other waiters see it."""
     _confirm: Callable[[], None] = field(repr=False)
     _pid: int = field(default_factory=os.getpid, repr=False)
 
     def check(self) -> None:
-        """Before each durable step: raise :class:`LeaseLost` unless the lock is surely still ours."""
+        """Raise :class:`LeaseLost` unless the lock is surely still held. Call it before each durable step."""
         if os.getpid() != self._pid:
             raise LeaseLost(f"the lock '{self.name}' belongs to process {self._pid}, which forked this one")
         self._confirm()
 
 
 def branch_lock(location: Location, branch: str, settings: LockSettings = _DEFAULT) -> AbstractContextManager[HeldLock]:
-    """The lock around the commit section of ``branch``."""
+    """Take the lock for the commit section of a branch."""
     return _lock(location, f"branch:{branch}", settings)
 
 
 def refs_lock(location: Location, settings: LockSettings = _DEFAULT) -> AbstractContextManager[HeldLock]:
-    """The lock around what spans branches: create, delete, tags, capture of a merge's source, cleanup, schema apply."""
+    """Take the lock for work that spans branches: refs, tags, capture of a merge source, cleanup, schema apply."""
     return _lock(location, _REFS, settings)
 
 
@@ -88,7 +88,7 @@ def _lock(location: Location, name: str, settings: LockSettings) -> Generator[He
         with _lock_thread(location, name, deadline), lock as held:
             yield held
     except LeaseLost as lost:
-        # Every step checks before it writes: what was lost is the right to go on, not something half done.
+        # Every step checks the lock before it writes, so nothing is half done.
         raise ConflictError(f"the lock '{name}' was lost: {lost}", hint="read again and retry") from lost
 
 
@@ -104,7 +104,7 @@ def _describe_holder() -> str:
 
 
 class _ThreadLocks(threading.local):
-    """The locks that this thread holds, as (root, name)."""
+    """The locks that a thread holds, as (root, name)."""
 
     def __init__(self) -> None:
         self.locks: list[tuple[str, str]] = []
@@ -149,7 +149,7 @@ _descriptors: set[int] = set()
 
 
 def _after_fork_in_child() -> None:
-    """Let go of the parent's locks without unlocking, which would free them under the parent."""
+    """Close the parent's locks without unlocking: that would free them for others while the parent holds them."""
     for descriptor in _descriptors:
         os.close(descriptor)
     _descriptors.clear()
@@ -158,8 +158,8 @@ def _after_fork_in_child() -> None:
     _fork_guard.release()
 
 
-# The guard is held across a fork, so that no descriptor is open and not yet known when the child is made: a child that
-# kept one would keep the lock of a killed parent.
+# The guard is held across a fork, so that the child knows every open descriptor. A child that kept one open would
+# keep the lock of a killed parent.
 os.register_at_fork(
     before=_fork_guard.acquire, after_in_parent=_fork_guard.release, after_in_child=_after_fork_in_child
 )
@@ -176,7 +176,7 @@ def _flock(location: Location, name: str, deadline: Deadline) -> Generator[HeldL
         descriptor = _take_flock(file, name, deadline)
     try:
         with translate_store_errors("lock", path, location), mark_write("locks.flock", path):
-            # Written in place and never cut: a full disk still has the block that the file has.
+            # Written in place, never truncated: that works on a full disk too.
             os.pwrite(descriptor, holder.encode()[:_HOLDER_BYTES].ljust(_HOLDER_BYTES), 0)
         yield HeldLock(name, "flock", taken_over=False, holder=holder, _confirm=lambda: _confirm_file(descriptor, file))
     finally:
@@ -200,7 +200,7 @@ def _take_flock(file: Path, name: str, deadline: Deadline) -> int:
         except BaseException:
             _close(descriptor)
             raise
-        # Somebody removed the file while we waited: what we locked is not what others lock.
+        # The file was removed while we waited: others lock a new one.
         _close(descriptor)
 
 

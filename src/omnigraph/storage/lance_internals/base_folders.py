@@ -1,8 +1,8 @@
-"""The folders that Lance notes in the versions of a branch: where the files lie that it has in common with others.
+"""The base folders in the versions of a branch: where the files lie that it shares with other branches.
 
-They are absolute. In a graph that was moved or copied they still name the old place, which may be gone, or may be
-another graph by now. Lance has no call that changes them, so here, and nowhere else, a manifest file is read and
-written byte by byte: a protobuf message behind its length, and a footer that says where it begins.
+Lance writes them as absolute paths. After a graph was moved or copied they still name the old folder, which may be gone
+or belong to another graph. Lance has no call that changes them. So here, and nowhere else, manifest files are edited:
+a protobuf message with its length before it and a footer with its offset.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _FOOTER: Final = struct.Struct("<QHH4s")
 _LENGTH: Final = struct.Struct("<I")
 _MAGIC: Final = b"LANC"
 _BASE_PATHS: Final = 18
-"""The field of a manifest that lists the folders."""
+"""The field of a manifest that lists the base folders."""
 _PATH: Final = 4
-"""The field of such an entry that is the folder itself."""
+"""The field of such an entry that holds the path."""
 _SCHEME: Final = re.compile(r"^s3\+ddb:")
 
 
 def is_inside(noted: str, uri: str) -> bool:
-    """Whether a noted folder is that of a dataset, or of a branch of it; however the same place is spelled."""
-    theirs, ours = _normalize_uri(noted), _normalize_uri(uri)
-    if theirs == ours or theirs.startswith(f"{ours}/"):
+    """Return whether a folder is that of a dataset or of one of its branches, in any spelling of the path."""
+    folder, dataset = _normalize_uri(noted), _normalize_uri(uri)
+    if folder == dataset or folder.startswith(f"{dataset}/"):
         return True
-    root = theirs.partition("/tree/")[0]
-    return "://" not in ours and Path(root).exists() and Path(ours).exists() and Path(root).samefile(ours)
+    root = folder.partition("/tree/")[0]
+    return "://" not in dataset and Path(root).exists() and Path(dataset).exists() and Path(root).samefile(dataset)
 
 
 def relocate_folder(noted: str, uri: str, location: str) -> str:
-    """A noted folder as it would be noted where the dataset is now; ``location`` is its place within the graph."""
+    """Return a base folder as it must be after a move; ``location`` is the dataset within the graph."""
     found = re.fullmatch(rf".*/{re.escape(location)}(/tree/.+)?", _normalize_uri(noted))
     if found is None:
-        raise StorageError(f"{uri} has files in {noted}, which is no part of a graph")
+        raise StorageError(f"{uri} has files in {noted}, which is not part of a graph")
     path, question, query = uri.partition("?")
     return f"{path}{found[1] or ''}{question}{query}"
 
@@ -52,19 +52,19 @@ def _normalize_uri(uri: str) -> str:
 
 
 def read_base_folders(manifest: bytes) -> list[str]:
-    """The folders that a manifest file notes."""
+    """Return the base folders in a manifest file."""
     _, message = _message(manifest)
     entries = (field.value for field in parse_fields(message) if field.tag == _BASE_PATHS)
     return [field.value.decode() for entry in entries for field in parse_fields(entry) if field.tag == _PATH]
 
 
 def replace_base_folders(manifest: bytes, renamed: Callable[[str], str]) -> bytes:
-    """The same file with other folders."""
+    """Return the manifest file with other base folders."""
     start, message = _message(manifest)
     new = _replace_field(
         message, _BASE_PATHS, lambda entry: _replace_field(entry, _PATH, lambda at: renamed(at.decode()).encode())
     )
-    # What lies before it is found by its place in the file, and stays where it is.
+    # What precedes the message is addressed by offset, so it must not move.
     return manifest[:start] + _LENGTH.pack(len(new)) + new + manifest[-_FOOTER.size :]
 
 
@@ -73,10 +73,10 @@ def _message(manifest: bytes) -> tuple[int, bytes]:
         start, _, _, magic = _FOOTER.unpack(manifest[-_FOOTER.size :])
         (length,) = _LENGTH.unpack_from(manifest, start)
     except struct.error as error:
-        raise StorageError("a manifest file of Lance is cut short") from error
+        raise StorageError("a Lance manifest file is truncated") from error
     begin = start + _LENGTH.size
     if magic != _MAGIC or begin + length + _FOOTER.size != len(manifest):
-        raise StorageError("a manifest file of Lance has a form that is not known here")
+        raise StorageError("a Lance manifest file has an unknown form")
     return start, manifest[begin : begin + length]
 
 

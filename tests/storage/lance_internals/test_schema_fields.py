@@ -11,7 +11,7 @@ from omnigraph.language.types import Scalar, ValueType
 from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_field
-from omnigraph.storage.lance_internals.reshaping import can_reshape
+from omnigraph.storage.lance_internals.schema_fields import can_reshape
 from omnigraph.storage.staging import IndexKind
 from omnigraph.storage.table import Table
 from tests.deleting import delete_where

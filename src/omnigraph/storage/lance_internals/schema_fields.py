@@ -1,8 +1,8 @@
-"""Other columns over the same files: fields that go, come, or get another name or nullability, told to Lance.
+"""Change the columns of a table without writing files: drop, add or rename fields, or change their nullability.
 
-Lance keeps the columns of a table as numbered fields, and its files by those numbers. Python cannot make such fields
-one by one, but it pickles them as protocol-buffer messages, and of a value that comes twice in a message the later one
-counts: so a field is changed by what is put behind it.
+Lance numbers the fields of a table, and its files refer to the numbers. Python cannot create single fields, but a
+schema is pickled as protobuf messages. If a field occurs twice in a message the last one counts, so appending to a
+message changes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NULLABLE: Final = 6
 
 
 def can_reshape(schema: pa.Schema, wanted: pa.Schema, old_names: Mapping[str, str | None]) -> bool:
-    """Whether the files of a table serve these columns as they are: each is there in its type, or may be null."""
+    """Return whether the files can serve these columns: each exists with its type, or is new and nullable."""
     there: dict[str | None, pa.Field[pa.DataType]] = {column.name: column for column in _columns(schema)}
     for column in _columns(wanted):
         stored = there.get(old_names.get(column.name, column.name))
@@ -35,7 +35,7 @@ def can_reshape(schema: pa.Schema, wanted: pa.Schema, old_names: Mapping[str, st
 
 
 def is_blob(column: pa.Field[pa.DataType]) -> bool:
-    """Whether a column holds blobs: stored, it shows where they lie, so that its type is another."""
+    """Return whether a column holds blobs. Scans show their positions, so the stored type differs."""
     type_ = cast("object", column.type)
     return pa.types.is_struct(column.type) or isinstance(type_, pa.BaseExtensionType)
 
@@ -45,9 +45,9 @@ def _columns(schema: pa.Schema) -> list[pa.Field[pa.DataType]]:
 
 
 def reshape_schema(dataset: LanceDataset, wanted: pa.Schema, old_names: Mapping[str, str | None]) -> LanceSchema:
-    """The columns that are wanted over the files of a table; ``old_names`` says what renamed ones were called.
+    """Return the Lance schema for these columns over the files of a table.
 
-    None stands for a column that is new, whatever the table has under its name.
+    ``old_names`` gives the stored name of a renamed column, or None for a new one whose name a stored column has.
     """
     make, (metadata, *_) = _pickle_parts(dataset.lance_schema)
     stored = _by_column(dataset.lance_schema)
@@ -67,24 +67,24 @@ def reshape_schema(dataset: LanceDataset, wanted: pa.Schema, old_names: Mapping[
 
 
 class _DatasetWithFieldIds(Protocol):
-    """What Lance's type stubs leave out of a dataset."""
+    """A dataset with the attribute that Lance's type stubs lack."""
 
     max_field_id: int
 
 
 def _pickle_parts(schema: LanceSchema) -> tuple[Callable[..., LanceSchema], tuple[str | bytes, ...]]:
-    """What makes a schema of its metadata and its fields, each before its children; and these."""
+    """Return the function that unpickles a schema, and its arguments: metadata, then fields, parents first."""
     return cast("tuple[Callable[..., LanceSchema], tuple[str | bytes, ...]]", schema.__reduce__())
 
 
 def _by_column(schema: LanceSchema) -> dict[str | None, list[bytes]]:
-    """The messages of each column: its own, and those of its children."""
+    """Return the messages of each column: its own and those of its children."""
     messages = iter(cast("tuple[bytes, ...]", _pickle_parts(schema)[1][1:]))
     return {field.name(): [next(messages) for _ in range(_size(field))] for field in _fields(schema)}
 
 
 class _SchemaField(Protocol):
-    """A field, as far as it is looked at here."""
+    """The methods of a field that are used here."""
 
     def name(self) -> str: ...
     def children(self) -> list[_SchemaField]: ...
@@ -99,7 +99,7 @@ def _size(field: _SchemaField) -> int:
 
 
 def _renumber_fields(messages: list[bytes], first: int) -> Iterator[bytes]:
-    """The fields of one new column; in a schema of its own they are numbered from 0, each before its children."""
+    """Yield the fields of one new column with new numbers. In their own schema they start at 0, parents first."""
     for at, message in enumerate(messages):
         parent = _number_in(message, _PARENT)
         is_child = parent is None or parent < len(messages)
@@ -111,6 +111,6 @@ def _renumber_fields(messages: list[bytes], first: int) -> Iterator[bytes]:
 
 
 def _number_in(message: bytes, wanted: int) -> int | None:
-    """The value of a number in a message; None where it was left out, as zero is."""
+    """Return a number from a message; None if it is absent, as zero is."""
     found = [field.number for field in parse_fields(message) if field.tag == wanted]
     return found[-1] if found else None
