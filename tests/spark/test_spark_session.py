@@ -180,7 +180,7 @@ def test_java_home_leads_nowhere(tmp_path: Path) -> None:
 def test_java_is_too_old(tmp_path: Path, version: str, shown: str) -> None:
     home = java_home(tmp_path, version)
     found = child(REFUSED, clean_environment(JAVA_HOME=home))
-    assert found.startswith(f"Spark needs Java 17, and {home}/bin/java is Java {shown} (install Java 17")
+    assert found.startswith(f"Spark needs Java 17, but {home}/bin/java is Java {shown} (install Java 17")
 
 
 def test_java_is_right_and_spark_does_not_start(tmp_path: Path) -> None:

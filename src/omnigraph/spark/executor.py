@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
@@ -84,3 +84,8 @@ def _run_fragment_tasks(
     for batch in numbers:
         for number in to_list(column_of(batch, _RANGE_ID)):
             yield from task(table, groups[cast(int, number)])
+
+
+def union_all(frames: Iterable[DataFrame]) -> DataFrame:
+    """Concatenate DataFrames with the same columns."""
+    return reduce(lambda some, others: some.unionByName(others), frames)

@@ -365,7 +365,7 @@ def test_few_rows_are_merged_here(spark: SparkSession, graph: Graph, monkeypatch
     monkeypatch.setattr(merge, "LOCAL_MERGE_ENGINE", merge_means.LOCAL_MERGE_ENGINE)
     # What was and what is.
     monkeypatch.setattr(merge, "LOCAL_MERGE_ROWS", 2)
-    for name in ("in_parts", "scratch_table"):
+    for name in ("shuffle_rows", "create_scratch_table"):
         monkeypatch.setattr(merge, name, fails_at_once)
     assert graph.spark(spark).merge("dev").nodes == {"Person": Counts(0, 1, 0)}
     edit(graph, "dev", people={"ann": person(6), "bob": person(6)})

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
 
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.spark.executor import ROWS_PER_TASK, FragmentTask, map_fragments
+from omnigraph.spark.executor import ROWS_PER_TASK, FragmentTask, map_fragments, union_all
 from omnigraph.spark.load.incoming_rows import DistributedRows
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_not_among
@@ -157,7 +157,7 @@ class ChangedSparkTable:
         found = [] if self.is_empty(TablePart.INCOMING) else [self.incoming()]
         if self.removed is not None:
             found.append(self.removed)
-        return reduce(lambda some, others: some.unionByName(others), (self._read_texts(each, _IDS) for each in found))
+        return union_all(self._read_texts(each, _IDS) for each in found)
 
     @property
     def _schema(self) -> pa.Schema:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import partial, reduce
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.spark.executor import union_all
 from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows, RowReader
 from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.storage.keys import to_canonical_text
@@ -191,10 +192,7 @@ def _find_failed_checks(
     rows = {key: _rows_of(changed[key[0]], key[1]) for key in reads}
     texts = sum(rows[key].count * len(each) for key, each in reads.items())
     partitions = max(1, min(_MAX_PARTITIONS, texts // _TEXTS_PER_PARTITION))
-    packs = reduce(
-        lambda some, others: some.unionByName(others),
-        (_map_packs(session, rows[key], each, partitions) for key, each in reads.items()),
-    )
+    packs = union_all(_map_packs(session, rows[key], each, partitions) for key, each in reads.items())
     max_counts = [check.max_count for check in checks]
     failed = (
         packs.repartitionById(partitions, "partition")

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import orjson
@@ -21,7 +21,7 @@ from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, Schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.spark.executor import SparkExecutor
+from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.inputs import list_paths
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces
@@ -161,7 +161,7 @@ def _run_read_job(
     with translate_spark_errors("reading a load"):
         parts = [read_lines(session, paths).mapInArrow(task.read_records, REPORT_COLUMNS)] if paths else []
         parts += _map_frames(session, context, task)
-        rows = reduce(lambda some, others: some.unionByName(others), parts).collect() if parts else []
+        rows = union_all(parts).collect() if parts else []
     report = _LoadReport()
     for _, kind, body in sorted(cast("list[tuple[int, str, str]]", rows), key=lambda each: each[0]):
         report.add(ReportKind(kind), orjson.loads(body))

@@ -40,7 +40,7 @@ def create_scratch_table(manifest: Manifest) -> Generator[Table]:
     """Create an empty table whose folder accepts fragments with any columns, and delete it after the block."""
     location, name = manifest.location.sibling(FOLDER), str(ULID())
     objects = Objects(location)
-    table = tables.create_empty(location.join(name), PLACES, "load", manifest.access)
+    table = tables.create_empty_table(location.join(name), PLACES, "load", manifest.access)
     try:
         _remove_abandoned(objects, name)
         with _keep_alive(objects, name):

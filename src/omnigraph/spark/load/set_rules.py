@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.spark.executor import union_all
 from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows
 from omnigraph.spark.load.proofs import find_unproven_rules
 from omnigraph.write.load import IncomingTable
@@ -76,7 +76,7 @@ def _find_violations(
     if not rules:
         return [], {}
     each_rule = (_query_rule(session, number, rule, changed) for number, rule in enumerate(rules))
-    found = reduce(lambda some, others: some.unionByName(others), each_rule).persist()
+    found = union_all(each_rule).persist()
     try:
         counted = cast("list[tuple[int, int]]", found.groupBy(_RULE).count().collect())
         if not counted:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.spark.executor import ROWS_PER_TASK, map_fragments
+from omnigraph.spark.executor import ROWS_PER_TASK, map_fragments, union_all
 from omnigraph.spark.load.changed_table import FragmentRows
 from omnigraph.spark.load.incoming_rows import DistributedRows
 from omnigraph.storage import table_writes as tables
@@ -37,7 +37,7 @@ def stage_rows(
     upserts = incoming.mode is IncomingMode.UPSERT and table.count_rows() > 0
     if not upserts or not (incoming.rows.count or removed):
         return loads.stage_rows(table, incoming)
-    fragments = incoming.rows.write_fragments(table, "append", incoming.excluded_ids) if incoming.rows.count else ()
+    fragments = incoming.rows.write_new_rows(table, "append", incoming.excluded_ids) if incoming.rows.count else ()
     changed = _remove_replaced(session, table, incoming, removed)
     if not changed:
         return tables.append_fragments(table, fragments)
@@ -57,9 +57,8 @@ def _remove_replaced(
     if incoming.rows.count:
         rows = cast("DistributedRows", incoming.rows.storage)
         parts.append((rows.detached, rows.own_fragments))
-    ids = reduce(
-        lambda some, others: some.unionByName(others),
-        (map_fragments(session, each, group_evenly(own, ROWS_PER_TASK), task, "id string") for each, own in parts),
+    ids = union_all(
+        map_fragments(session, each, group_evenly(own, ROWS_PER_TASK), task, "id string") for each, own in parts
     )
     existing = map_fragments(
         session,
