@@ -174,7 +174,7 @@ def test_a_damaged_row_of_a_table_is_named(root: Path, object_id: str, cells: di
         ({"metadata": None}, "metadata is missing"),
         ({"metadata": "{"}, "no JSON"),
         ({"metadata": "{}"}, "created_at is None"),
-        ({"metadata": f'{{"created_at":{2**63 - 1}}}'}, "which is no time"),
+        ({"metadata": f'{{"created_at":{2**63 - 1}}}'}, "which is not a time"),
         ({"metadata": '{"created_at":1,"txn":["app"]}'}, "txn is"),
         ({"table_version": None}, "table_version is missing"),
     ],

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.errors import RecoveryError
+from omnigraph.errors import RecoveryError, StorageError
 from omnigraph.graph import Graph
-from omnigraph.manifest.branches import fork_table
+from omnigraph.manifest.branches import fork_table, has_rows_where
 from omnigraph.manifest.publisher import PublishRequest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import list_pins
@@ -173,3 +173,21 @@ def test_a_late_writer_on_a_fork_cannot_harm_the_next_fork_of_the_name(graph: Gr
     assert names(graph, "Person", "dev") == ["ann"]
     commit_rows(graph, {"Person": ["bob"]}, "dev")
     assert names(graph, "Person", "dev") == ["ann", "bob"]
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_branch_that_is_deleted_while_its_rows_are_counted_names_nothing(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, *, stays: bool
+) -> None:
+    def fail(_: Table, filter: str | None = None) -> int:  # noqa: A002  as in Table
+        monkeypatch.undo()
+        if not stays:
+            graph.delete_branch("dev")
+        raise StorageError(f"a file is gone while {filter} is counted")
+
+    monkeypatch.setattr(Table, "count_rows", fail)
+    if stays:
+        with pytest.raises(StorageError, match="a file is gone"):
+            has_rows_where(manifest_of(graph), "dev", "true")
+    else:
+        assert not has_rows_where(manifest_of(graph), "dev", "true")

@@ -187,7 +187,7 @@ def test_work_that_was_staged_on_another_incarnation_is_refused(graph: Graph) ->
     other = omnigraph.open(graph.uri)
     other.delete_branch("dev")
     other.create_branch("dev")
-    with pytest.raises(ConflictError, match="was deleted and made anew"):
+    with pytest.raises(ConflictError, match="was deleted and re-created"):
         send(graph, request, "dev")
     again = replace(request, incarnation=manifest_of(graph).read_incarnation("dev"))
     assert send(graph, again, "dev").status == "published"

@@ -103,7 +103,7 @@ def through(proxy: Proxy, location: Location) -> Location:
 
 
 def test_a_store_that_ignores_conditions_cannot_keep_a_graph_alone(s3_location: Location, s3_proxy: Proxy) -> None:
-    with pytest.raises(Unsupported, match="ignores the conditions of a put") as raised:
+    with pytest.raises(Unsupported, match="ignores conditional puts") as raised:
         make_graph(through(s3_proxy, s3_location))
     assert raised.value.hint is not None
     assert "s3+ddb://" in raised.value.hint

@@ -1,8 +1,8 @@
-"""Graph branches, and the forks of tables that come with the first write to each.
+"""Graph branches and the forks of their tables.
 
-A graph branch is a Lance branch of ``__manifest``: creating one copies nothing, whatever the graph's size. A table
-is forked when a branch first writes to it; until then the branch shows the version it inherited. Forks are derived
-state: one that no row of a live branch names is nobody's and may be made anew.
+A graph branch is a Lance branch of ``__manifest``: creating one copies nothing, whatever the size of the graph. A table
+is forked on the first write to it on the branch; until then the branch shows the version that it inherited. Forks are
+derived state: one that no row of a live branch names is unused and may be re-created.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Branch:
 
 
 def list_branches(manifest: Manifest) -> list[Branch]:
-    """Every branch with its head."""
+    """Return all branches with their heads."""
     refs = manifest.list_refs()
     found = [Branch(MAIN, _head(manifest, MAIN), None, None)]
     for name in public_names(refs):
-        # One that was deleted since the refs were read is no branch any more.
+        # Skip a branch that was deleted since the refs were read.
         with suppress(NotFound):
             created_at = datetime.fromtimestamp(refs[name].created_at, UTC)
             found.append(Branch(name, _head(manifest, name), refs[name].parent or MAIN, created_at))
@@ -65,7 +65,7 @@ def _head(manifest: Manifest, branch: str) -> str | None:
 
 
 def create_branch(manifest: Manifest, name: str, source: str, version: int | None) -> None:
-    """Make a branch that begins where ``source`` stands, or stood at an older manifest version."""
+    """Create a branch at the head of ``source``, or at an older manifest version of it."""
     check_name(name)
     with refs_lock(manifest.location, manifest.locks) as refs:
         live = branch_names(manifest)
@@ -76,7 +76,7 @@ def create_branch(manifest: Manifest, name: str, source: str, version: int | Non
         at = manifest.open(source, version)
         _refuse_renamed(manifest, name, manifest.view(source) if version is None else manifest.view_at(source, version))
         if at.is_leftover_branch(name):
-            # A writer that woke up late can bring the folder of a deleted branch back.
+            # A late writer can re-create the folder of a deleted branch.
             refs.check()
             manifest.objects.delete_prefix(f"{DIRECTORY}/tree/{name}")
         refs.check()
@@ -85,7 +85,7 @@ def create_branch(manifest: Manifest, name: str, source: str, version: int | Non
 
 
 def _refuse_renamed(manifest: Manifest, name: str, begins_at: ManifestView) -> None:
-    """A new branch is read with the schema of today, which does not find rows by a name that they had once."""
+    """Refuse a start before a rename: the current schema would not find rows under their old name."""
     lag = find_lag(manifest, begins_at.tables.schema_head)
     shown = begins_at.tables.visible_tables()
     for table_key, old, new in lag.list_renames() if lag is not None else ():
@@ -98,9 +98,9 @@ def _refuse_renamed(manifest: Manifest, name: str, begins_at: ManifestView) -> N
 
 
 def delete_branch(manifest: Manifest, name: str, heal: Callable[[Manifest, HeldLock, str], None]) -> None:
-    """Remove a branch and what only it has. Refused for main and while another branch or a tag depends on it.
+    """Delete a branch and its forks. Refused for main and while another branch or a tag depends on it.
 
-    ``heal`` finishes what a dead writer left on the branch, under its lock.
+    ``heal`` finishes the operations of dead writers on the branch, under its lock.
     """
     if name == MAIN:
         raise ParameterError("main cannot be deleted")
@@ -121,10 +121,10 @@ def delete_branch(manifest: Manifest, name: str, heal: Callable[[Manifest, HeldL
 
 
 def fork_table(manifest: Manifest, held: HeldLock, branch: str, pin: Pin) -> Table:
-    """The table of a pin, on a branch of its own, at the pinned version; made on the first write there.
+    """Return the fork of a pinned table on a branch, at the pinned version; create it on the first write.
 
-    Under the branch's lock. A fork that was left by a write that never published is used again if it stands exactly
-    at the pin, and made anew if it does not.
+    The caller holds the branch's lock. A fork of a write that was never published is reused if its HEAD is the pin,
+    else re-created.
     """
     origin = open_table(manifest.location.join(pin.location), pin.branch, pin.version, manifest.access)
     if (pin.branch or MAIN) == branch:
@@ -161,12 +161,12 @@ def _refuse_dependents(manifest: Manifest, name: str) -> None:
 
 
 def _refuse_tags(manifest: Manifest, name: str) -> None:
-    """A tag keeps its commit: the branch that it was made on, and the forks that it shows."""
+    """Refuse while a tag names a commit of the branch, or one that shows its forks."""
     condition = f"object_type = '{TABLE_VERSION}' AND table_branch = '{name}'"
     shows_forks = {name: True}
     for tag in list_tags(manifest):
         if tag.branch not in shows_forks:
-            # Most branches never had a table of this one, now or ever: their tags need no look.
+            # Most branches never showed a table of this one, so their tags need no check.
             shows_forks[tag.branch] = has_rows_where(manifest, tag.branch, condition)
         if tag.branch == name or (shows_forks[tag.branch] and _tag_shows_fork(manifest, tag, name)):
             raise ConflictError(
@@ -189,7 +189,7 @@ def _tag_shows_fork(manifest: Manifest, tag: Tag, name: str) -> bool:
 
 
 def _refuse_named_fork(manifest: Manifest, table_key: str, branch: str) -> None:
-    """A fork that the history of a live branch names holds data: it is never made anew."""
+    """Refuse to re-create a fork that the history of a live branch names: it holds data."""
     condition = f"table_key = '{table_key}' AND table_branch = '{branch}'"
     for live in branch_names(manifest):
         if has_rows_where(manifest, live, f"object_type = 'table_version' AND {condition}"):
@@ -201,24 +201,26 @@ def _refuse_named_fork(manifest: Manifest, table_key: str, branch: str) -> None:
 
 
 def has_rows_where(manifest: Manifest, branch: str, condition: str) -> bool:
-    """Whether any row of a branch's manifest, those of its history too, meets a condition."""
+    """Return whether any row of a branch's manifest, its history included, meets a condition."""
     try:
         return manifest.open(branch).count_rows(condition) > 0
-    except NotFound:
-        # Deleted since it was listed: it names nothing any more.
+    except OmniGraphError:
+        # A branch that is deleted meanwhile can fail the read anywhere; it names nothing any more.
+        if branch in branch_names(manifest):
+            raise
         return False
 
 
 def _drop_forks(manifest: Manifest, refs: HeldLock, location: str, branch: str) -> None:
-    """Remove a deleted branch's fork of a table, published or not, and before it what dead branches forked from it."""
+    """Delete a deleted branch's fork of a table, and before it the forks that dead branches made of it."""
     try:
         table = open_table(manifest.location.join(location), None, None, manifest.access)
         for name in _list_dead_forks(table.list_branches(), branch, branch_names(manifest)):
-            # Without the lock somebody may be making the branch anew, and this fork with it.
+            # Without the lock another process may be re-creating the branch and this fork.
             refs.check()
             tables.delete_table_branch(table, name)
     except (OmniGraphError, LeaseLost) as error:
-        # The branch is gone already; a fork that stays behind is made anew by the next write or taken by cleanup.
+        # The branch is deleted already. The next write re-creates a leftover fork, or cleanup removes it.
         _log.warning("the fork of %s on '%s' could not be removed: %s", location, branch, error)
 
 
@@ -240,7 +242,7 @@ _SEGMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that a branch or tag may not have, and say which rule it breaks."""
+    """Refuse a name that no branch or tag may have; the error says which rule it breaks."""
     reason = _explain_bad_name(name)
     if reason is not None:
         raise ParameterError(
@@ -251,14 +253,14 @@ def check_name(name: str) -> None:
 
 
 def is_name(text: str) -> bool:
-    """Whether a branch or tag may have this name."""
+    """Return whether a branch or tag may have this name."""
     return _explain_bad_name(text) is None
 
 
 def check_free(name: str, live: Iterable[str], kind: Literal["branch", "tag"] = "branch") -> None:
-    """Refuse the name of what is there, and one whose folder would lie inside that of what is there, or around it.
+    """Refuse a name that exists, or whose folder would contain, or lie inside, that of an existing name.
 
-    Two tags may stand in each other's folder; a branch and anything else may not.
+    Only tags may lie in each other's folder.
     """
     for other in live:
         if other == name:

@@ -1,8 +1,8 @@
-"""The persisted schema: its history by hash, the head row that says which one holds, and the files for other readers.
+"""The persisted schema: its history by hash, and the files at the root for other readers.
 
-``__schemas/<hash>/`` keeps every schema that a commit was ever made under. The ``schema_head`` row of main names the
-current one and rides in the same publish as the data. The three files at the root are a projection for readers that
-know only those; whoever may write repairs them from the head.
+``__schemas/<hash>/`` keeps every schema that a commit was made under. The ``schema_head`` row of main names the current
+one and is written by the same publish as the data. The three files at the root are a projection for readers that know
+only those. Every writer repairs them from the head row.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STATE_FILE = "__schema_state.json"
 
 
 def keep_schema(objects: Objects, schema: Schema) -> None:
-    """Write a schema into the history; one that is there already is left alone."""
+    """Write a schema into the history, if it is not there yet."""
     folder = _folder(schema.hash)
     for name, text in (("schema.pg", schema.text), ("schema.ir.json", encode_ir(schema.ir))):
         if objects.head(f"{folder}/{name}") is None:
@@ -40,7 +40,7 @@ def keep_schema(objects: Objects, schema: Schema) -> None:
 
 
 def load_schema(objects: Objects, schema_hash: str) -> Schema:
-    """The schema of a hash, from the history; the root files serve a graph that has none yet."""
+    """Load the schema of a hash from the history; from the root files if the graph has no history yet."""
     folder = _folder(schema_hash)
     ir = objects.get(f"{folder}/schema.ir.json")
     if ir is None:
@@ -53,7 +53,7 @@ def load_schema(objects: Objects, schema_hash: str) -> Schema:
 
 
 def load_root_schema(objects: Objects) -> Schema:
-    """The schema of the root files; a missing IR is compiled in memory, since a reader may not write it."""
+    """Load the schema of the root files. A missing IR is compiled in memory: a reader must not write."""
     source = objects.get(SOURCE_FILE)
     if source is None:
         raise StorageError("the graph has no schema", hint="restore _schema.pg from a copy")
@@ -67,15 +67,15 @@ def load_root_schema(objects: Objects) -> Schema:
 
 
 def project_root_files(objects: Objects, schema: Schema) -> None:
-    """Make the three files at the root say what the head row says; files that do already are left alone."""
-    wanted = {SOURCE_FILE: schema.text, IR_FILE: encode_ir(schema.ir), STATE_FILE: encode_state(schema.ir)}
-    for path, text in wanted.items():
+    """Write the three files at the root, where they differ from the schema."""
+    contents = {SOURCE_FILE: schema.text, IR_FILE: encode_ir(schema.ir), STATE_FILE: encode_state(schema.ir)}
+    for path, text in contents.items():
         if objects.get(path) != text.encode():
             objects.put(path, text.encode())
 
 
 def root_files_match(objects: Objects, schema_hash: str) -> bool:
-    """Whether the root files are all there and name this schema."""
+    """Return whether all root files exist and name this schema."""
     state = objects.get(STATE_FILE) or b""
     if schema_hash.encode() not in state:
         return False
@@ -98,12 +98,12 @@ def _check_hash(schema: Schema, schema_hash: str) -> Schema:
 
 
 def load_current_schema(manifest: Manifest) -> Schema:
-    """The schema that the graph has now."""
+    """Load the current schema of the graph."""
     return load_schema_of(manifest, manifest.schema_hash())
 
 
 def load_schema_of(manifest: Manifest, schema_hash: str | None) -> Schema:
-    """The schema of a hash, such as a snapshot names; None: the graph never kept its schema, and has only one."""
+    """Load the schema of a hash, cached; None means the only schema of a graph without history."""
     if schema_hash is None:
         return load_root_schema(manifest.objects)
     known = manifest.schemas.get(schema_hash)

@@ -1,7 +1,7 @@
-"""How a graph begins: files, empty tables, the manifest with its first commit, the stamp. In that order.
+"""Create a graph: schema files, empty tables, the manifest with its first commit, then the stamp.
 
-Killed anywhere, the next ``init`` with the same schema finishes it. The stamp comes last, so a graph that carries it
-is whole, and one that does not is told to be unfinished.
+After a crash the next ``init`` with the same schema finishes the work. The stamp is written last, so a graph with a
+stamp is complete and one without is reported as unfinished.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CONFIG = {"table_version_management": "true"}
 
 
 def init_graph(manifest: Manifest, schema: Schema, actor: str | None) -> None:
-    """Make a new graph, or finish one whose making was interrupted. Of two at once, one wins."""
+    """Create a graph, or finish an interrupted init. Of two concurrent calls one wins."""
     _check_place(manifest)
     with refs_lock(manifest.location, manifest.locks) as held:
         _claim(manifest, schema)
@@ -49,13 +49,13 @@ def init_graph(manifest: Manifest, schema: Schema, actor: str | None) -> None:
 
 
 def is_unfinished(table: Table) -> bool:
-    """Whether a manifest is that of an interrupted init: our rows, but no stamp yet."""
+    """Return whether a manifest is that of an interrupted init: it has our rows but no stamp."""
     stamped = migrations.STAMP.encode() in (table.schema.metadata or {})
     return not stamped and table.count_rows("object_type = 'schema_head'") > 0
 
 
 def _check_place(manifest: Manifest) -> None:
-    """Refuse a file, and an object store that cannot keep a graph, before anything of the graph is there."""
+    """Refuse a file, and an object store that cannot hold a graph, before anything is written."""
     match manifest.location.scheme:
         case "file":
             refuse_file(manifest.location)
@@ -66,19 +66,19 @@ def _check_place(manifest: Manifest) -> None:
 
 
 def _require_conditional_put(manifest: Manifest) -> None:
-    """Lance and our leases both stand on it, and a store that ignores a condition loses commits without a word."""
+    """Refuse a store that ignores conditional puts: Lance and leases rely on them, and commits would be lost."""
     objects = manifest.objects
     objects.put_if_absent(_PROBE, b"")
     if objects.put_if_absent(_PROBE, b"") or objects.replace_if_match(_PROBE, b"", '"no such etag"') is not None:
         objects.delete(_PROBE)
         raise Unsupported(
-            f"the store of {manifest.location} ignores the conditions of a put (If-None-Match, If-Match)",
-            hint="use a store that heeds them, or s3+ddb://bucket/prefix?ddbTableName=table",
+            f"the store of {manifest.location} ignores conditional puts (If-None-Match, If-Match)",
+            hint="use a store that supports them, or s3+ddb://bucket/prefix?ddbTableName=table",
         )
 
 
 def _require_unlisted(manifest: Manifest) -> None:
-    """DynamoDB lists versions by prefix, without the bucket, and keeps them when the objects are gone."""
+    """Refuse a prefix that DynamoDB already lists: it has no bucket, and items outlive the objects."""
     try:
         open_table(manifest.uri, None, None, manifest.access)
     except NotFound:
@@ -116,7 +116,7 @@ def _create_table(manifest: Manifest, type_: NodeType | EdgeType) -> None:
     try:
         tables.create_table(uri, arrow_schema(type_).empty_table(), OPERATION_ID, manifest.access)
     except AlreadyExists:
-        # An interrupted init got this far, and left an empty table; one that was written since is somebody's data.
+        # An interrupted init leaves an empty table at version 1; any other version is data.
         if open_table(uri, None, None, manifest.access).version != 1:
             raise StorageError(
                 f"the table of '{type_.table_key}' has rows, and {manifest.location} has no manifest that says which",

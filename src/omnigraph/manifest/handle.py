@@ -1,4 +1,4 @@
-"""A handle on a graph's manifest: the freshest view of each branch, kept and extended, shared by all threads."""
+"""A handle on a graph's manifest. It caches the newest view of each branch and is shared by all threads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COMPACTED_ROWS = 16_384
 
 
 class Manifest:
-    """The manifest of one graph. Views are immutable; what is kept here is only the newest one of each branch."""
+    """The manifest of one graph. Views are immutable; only the newest one of each branch is cached."""
 
     def __init__(self, location: Location, access: Access, locks: LockSettings) -> None:
         self.location = location
@@ -44,16 +44,16 @@ class Manifest:
         self.objects = Objects(location)
         self.uri = location.join(DIRECTORY)
         self.schemas: dict[str, Schema] = {}
-        """Schemas that were read, by hash: what a hash names never changes."""
+        """Cache of schemas by hash; they never change."""
         self._views: dict[str, tuple[ManifestView, Table]] = {}
         self._newest_main: Table | None = None
         self._guard = threading.Lock()
 
     def open(self, branch: str, version: int | None = None) -> Table:
-        """The manifest's table on a branch, its format checked; the newest version unless one is given."""
+        """Open the manifest's table on a branch and check its format; the newest version unless one is given."""
         newest = self._newest_main
         if (branch, version) == (MAIN, None) and newest is not None and not newest.has_successor():
-            # A handle of its own: Lance lets no two threads use one while it deletes a branch.
+            # A separate handle: Lance does not allow two threads to use one while it deletes a branch.
             return newest.open_at(newest.version)
         try:
             if version is None:
@@ -68,18 +68,18 @@ class Manifest:
         return table
 
     def view(self, branch: str, *, with_lineage: bool = False) -> ManifestView:
-        """What the branch shows now. Costs one look at the newest version when nothing changed."""
+        """Return the current view of a branch. If nothing changed this costs one check for a newer version."""
         while True:
             incarnation = self.read_incarnation(branch)
             kept = self._kept(branch)
             try:
                 view, table = self._read(branch, incarnation, kept, with_lineage=with_lineage)
             except OmniGraphError:
-                # A branch that is deleted under a reader can fail it anywhere; the ref tells.
+                # A branch that is deleted meanwhile can fail the read anywhere; its ref tells.
                 if self.read_incarnation(branch) == incarnation:
                     raise
                 continue
-            # What was read while a branch was made anew may be of both.
+            # A read during a re-creation of the branch may mix both.
             if (kept is not None and view is kept[0]) or self.read_incarnation(branch) == incarnation:
                 return self._keep(view, table)
 
@@ -97,15 +97,15 @@ class Manifest:
         return self._add_legacy_history(view, table), table
 
     def _extends(self, table: Table) -> bool:
-        """Below format 4 a view may hold a history from elsewhere, which a migration then brings a second time."""
+        """Return whether a view can be extended. Below format 4 a migration would add its history a second time."""
         return migrations.stamp_of(table) >= migrations.LINEAGE_IN_MANIFEST or not table.has_successor()
 
     def view_at(self, branch: str, version: int) -> ManifestView:
-        """What the branch showed at a version: its tables alone, since the history is that of the branch today."""
+        """Return the view of a branch at a version, without lineage."""
         return read_view(self.open(branch, version), branch, self.read_incarnation(branch), with_lineage=False)
 
     def _add_legacy_history(self, view: ManifestView, table: Table) -> ManifestView:
-        """A graph below format 4 keeps its history elsewhere; a reader that may not migrate it looks there."""
+        """Add the history of a graph below format 4, which is in other tables, for readers that may not migrate it."""
         known = view.newest if view.lineage is None else view.lineage.rows
         if len(known) or migrations.stamp_of(table) >= migrations.LINEAGE_IN_MANIFEST:
             return view
@@ -115,7 +115,7 @@ class Manifest:
         return replace(view, newest=lineage.rows, lineage=lineage)
 
     def writable_view(self, branch: str) -> ManifestView:
-        """The fresh view that a publish stands on, with lineage; an older format is migrated first."""
+        """Return a fresh view with lineage as the basis of a publish; an older format is migrated first."""
         view = self.view(branch, with_lineage=True)
         if migrations.stamp_of(self._table(view)) == migrations.CURRENT:
             return view
@@ -123,7 +123,7 @@ class Manifest:
         return self.view(branch, with_lineage=True)
 
     def merge_rows(self, view: ManifestView, rows: Sequence[Row]) -> ManifestView:
-        """Merge rows into the manifest, standing on a view; somebody else's publish since then is contention."""
+        """Merge rows into the manifest on top of a view. Raises ``PublishContention`` if another publish was faster."""
         table = tables.merge_rows(self._table(view), encode_rows(rows), on="object_id")
         if table.version == view.version + 1:
             merged = view.add_published(table, rows)
@@ -132,14 +132,14 @@ class Manifest:
         return self._keep(merged, table)
 
     def should_compact(self, view: ManifestView) -> bool:
-        """Each publish adds a small fragment; many of them make every later publish slow."""
+        """Return whether the manifest has too many small fragments: each publish adds one, and they slow it down."""
         rows = self._table(view).fragment_rows().values()
         return sum(count < COMPACTED_ROWS for count in rows) >= COMPACT_AT_FRAGMENTS
 
     def compact(self, view: ManifestView) -> ManifestView:
-        """Compact the manifest on a branch, under its lock: the same rows at a newer version.
+        """Compact the manifest on a branch, under its lock, and return the view at the new version.
 
-        Fragments that are large already are left alone, so the cost does not grow with history.
+        Large fragments stay, so the cost does not grow with history.
         """
         table = self._table(view)
         staged = table_upkeep.compact(table, COMPACTED_ROWS)
@@ -152,7 +152,7 @@ class Manifest:
         return self._keep(replace(view, version=table.version, newest_fragment=newest_fragment_of(table)), table)
 
     def read_incarnation(self, branch: str) -> str | None:
-        """What tells this branch from an earlier one of the same name; None for main, which is never re-created."""
+        """Return the identity of a branch, which differs after a re-creation; None for main."""
         if branch == MAIN:
             return None
         path = branch_ref_path(branch)
@@ -169,28 +169,28 @@ class Manifest:
             ) from error
 
     def list_refs(self) -> dict[str, BranchRef]:
-        """The refs of all branches but main, by name; a damaged one is named."""
+        """Return the refs of all branches but main, by name. The error names a damaged one."""
         try:
             return self.open(MAIN).list_branches()
         except StorageError:
-            # Lance says what does not parse, and not where.
+            # Lance does not say which ref does not parse.
             for ref in self.objects.list(f"{DIRECTORY}/{BRANCH_REFS_FOLDER}"):
                 self.read_incarnation(branch_of_ref(ref.path.removeprefix(f"{DIRECTORY}/")))
             raise
 
     def schema_hash(self) -> str | None:
-        """The current schema of the graph, on whichever branch one works; None until a graph of 0.8 is adopted."""
+        """Return the hash of the graph's current schema; None for a graph of 0.8 that was never written here."""
         head = self.view(MAIN).tables.schema_head
         return None if head is None else head.schema_ir_hash
 
     def forget_all(self) -> None:
-        """Drop what is kept of every branch."""
+        """Drop the cached views of all branches."""
         with self._guard:
             self._views.clear()
             self._newest_main = None
 
     def forget(self, branch: str) -> None:
-        """Drop what is kept of a branch."""
+        """Drop the cached view of a branch."""
         with self._guard:
             self._views.pop(branch, None)
 
@@ -232,13 +232,13 @@ def public_names(refs: Iterable[str]) -> list[str]:
 
 
 def refuse_file(location: Location) -> None:
-    """A graph is a folder: whoever names a file is told so."""
+    """Refuse a location that is a file."""
     if location.is_local and Path(location.base).is_file():
         raise ParameterError(f"{location} is a file; a graph is a folder", hint="give the folder of the graph")
 
 
 def unfinished_graph(location: Location) -> NotFound:
-    """The error for a graph whose init was interrupted."""
+    """Return the error for a graph whose init was interrupted."""
     return NotFound(
         f"the graph at {location} is unfinished: its init was interrupted",
         hint="run `omnigraph init` again with the same schema",

@@ -1,4 +1,4 @@
-"""Commits as a user sees them: listed newest first, filtered, shown by reference."""
+"""Commits for users: list them newest first, filter them, and walk the graph of commits of all branches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from omnigraph.manifest.rows import MAIN, CommitRecord, malformed_row
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit of the graph: what it followed, on which branch, by whom, when and why."""
+    """One commit of the graph."""
 
     id: str
     parents: tuple[str, ...]
@@ -32,11 +32,11 @@ class Commit:
 
 
 def to_commit(record: CommitRecord) -> Commit:
-    """The public form of a commit row."""
+    """Return the public form of a commit row."""
     try:
         created_at = from_microseconds(record.created_at)
     except OverflowError as error:
-        raise malformed_row(record.id, f"created_at is {record.created_at}, which is no time") from error
+        raise malformed_row(record.id, f"created_at is {record.created_at}, which is not a time") from error
     return Commit(
         record.id,
         tuple(parent for parent in (record.parent, record.merged_parent) if parent is not None),
@@ -58,9 +58,9 @@ def list_commits(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> list[Commit]:
-    """The commits that a branch shows, newest first, optionally only some, by one actor or within a time."""
+    """Return the commits of a branch, newest first, optionally by one actor or within a time range."""
     if limit is not None and limit < 0:
-        raise ParameterError(f"limit is {limit}", hint="give the number of commits that are wanted")
+        raise ParameterError(f"limit is {limit}", hint="give the number of commits to list")
     for bound in (since, until):
         if bound is not None:
             refuse_naive(bound)
@@ -68,7 +68,7 @@ def list_commits(
 
 
 def refuse_naive(instant: datetime) -> None:
-    """Refuse a time that means another moment on every machine."""
+    """Refuse a time without a time zone."""
     if instant.tzinfo is None:
         raise ParameterError(f"{instant!r} has no time zone", hint="use datetime(..., tzinfo=timezone.utc)")
 
@@ -78,9 +78,9 @@ def _match_commits(
 ) -> Iterator[Commit]:
     for record in manifest.view(branch, with_lineage=True).history.list_newest_first():
         commit = to_commit(record)
-        wanted_actor = actor is None or commit.actor == actor
-        wanted_time = (since is None or commit.created_at >= since) and (until is None or commit.created_at <= until)
-        if wanted_actor and wanted_time:
+        actor_matches = actor is None or commit.actor == actor
+        time_matches = (since is None or commit.created_at >= since) and (until is None or commit.created_at <= until)
+        if actor_matches and time_matches:
             yield commit
 
 
@@ -88,12 +88,12 @@ def _match_commits(
 
 
 def list_ancestry(manifest: Manifest, branch: str | None, limit: int | None) -> list[Commit]:
-    """All that led to a branch, by either parent, or to any branch; the newest first, children before parents.
+    """Return all ancestors of a branch, or of all branches, by both parents: newest first, children before parents.
 
-    A parent on a branch that was deleted since is no longer known: history ends there.
+    A parent on a deleted branch is unknown: history ends there.
     """
     if limit is not None and limit < 0:
-        raise ParameterError(f"limit is {limit}", hint="give the number of commits that are wanted")
+        raise ParameterError(f"limit is {limit}", hint="give the number of commits to list")
     histories = _histories(manifest)
     if branch is not None and branch not in histories:
         histories[branch] = manifest.view(branch, with_lineage=True).history
@@ -103,10 +103,10 @@ def list_ancestry(manifest: Manifest, branch: str | None, limit: int | None) -> 
 
 
 def _histories(manifest: Manifest) -> dict[str, Lineage]:
-    """The history of every branch, each looked at once."""
+    """Return the history of every branch."""
     found: dict[str, Lineage] = {}
     for name in branch_names(manifest):
-        # One that was deleted since the branches were listed has no history any more.
+        # Skip a branch that was deleted since they were listed.
         with suppress(NotFound):
             found[name] = manifest.view(name, with_lineage=True).history
     return found
@@ -115,7 +115,7 @@ def _histories(manifest: Manifest) -> dict[str, Lineage]:
 def _newest(
     histories: Mapping[str, Lineage], heads: Iterable[CommitRecord], limit: int | None
 ) -> dict[str, CommitRecord]:
-    """Walk from the heads down, always on from the newest commit, so that only what is wanted is looked up."""
+    """Walk from the heads, always from the newest commit, so that no more than ``limit`` commits are looked up."""
     found: dict[str, CommitRecord] = {}
     waiting = [(-head.created_at, head.id, head) for head in {head.id: head for head in heads}.values()]
     heapify(waiting)
@@ -132,7 +132,7 @@ def _newest(
 
 
 def _find(histories: Mapping[str, Lineage], commit_id: str, child: CommitRecord) -> CommitRecord | None:
-    """A commit, looked for first where its child was made: a branch shows what it began with too."""
+    """Find a commit, first on the branch of its child: a branch also shows the commits that it inherited."""
     for name in dict.fromkeys((child.branch or MAIN, *histories)):
         found = histories[name].find(commit_id) if name in histories else None
         if found is not None:
@@ -141,7 +141,7 @@ def _find(histories: Mapping[str, Lineage], commit_id: str, child: CommitRecord)
 
 
 def _children_first(commits: dict[str, CommitRecord]) -> list[CommitRecord]:
-    """The newest first. Clocks differ between writers, so a commit waits until all its children are there."""
+    """Sort newest first. Clocks of writers differ, so a commit waits until all its children are listed."""
     children = Counter(parent for commit in commits.values() for parent in _parents(commit, commits))
     ready = [(-commit.created_at, commit.id) for commit in commits.values() if not children[commit.id]]
     heapify(ready)

@@ -1,7 +1,7 @@
-"""Tables that an older schema made, and where the current one finds its types and properties in them.
+"""Lagging tables: where the types and properties of the current schema are in tables that an older schema made.
 
-A table says its columns by name, and a name may come again: what was dropped and added anew is another thing. So the
-way from one schema to the other counts, step by step, and not only where it began and where it ends.
+Tables name their columns, and a name can be reused: a property that was dropped and added again is another one. So the
+whole chain of schemas between the two counts, step by step, not only its ends.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Shown = TypeVar("Shown")
 
 @dataclass(frozen=True, slots=True)
 class TableOrigin:
-    """Where the rows of a type are: the key of their table, and for each property the name of its column there.
+    """Where the rows of a type are: the key of their table, and the column of each property there.
 
-    None stands for what came since.
+    None stands for a type or property that is newer than the table.
     """
 
     table_key: TableKey | None
@@ -41,25 +41,25 @@ class TableOrigin:
 
 @dataclass(frozen=True, slots=True)
 class SchemaLag:
-    """The origins of all types of the current schema in the tables of an older one, by their table keys now."""
+    """The origins of all types of the current schema in the tables of an older one, by current table key."""
 
     origins: Mapping[str, TableOrigin]
 
     def filter_tables(self, tables: Mapping[str, Shown]) -> dict[str, Shown]:
-        """The tables that are still those of the type that has their name, or of none."""
+        """Return the tables that still belong to the type of that name, or to none."""
         return {
             key: each for key, each in tables.items() if key not in self.origins or self.origins[key].table_key == key
         }
 
     def hidden_columns(self, table_key: str) -> frozenset[str]:
-        """The columns of a table that are those of properties which are gone, though others have their names."""
+        """Return the columns of a table that belong to dropped properties whose names others have now."""
         origin = self.origins.get(table_key)
         if origin is None:
             return frozenset()
         return frozenset(name for name, column in origin.columns.items() if column != name)
 
     def list_renames(self) -> Iterator[tuple[str, str, str]]:
-        """What has another name than it had: the key of its table then, the old name, the new one."""
+        """Yield the renames since then: the table key at that time, the old name, the new name."""
         for key, origin in self.origins.items():
             if origin.table_key is None:
                 continue
@@ -71,15 +71,15 @@ class SchemaLag:
 
 
 def find_lag(manifest: Manifest, written_under: SchemaHead | None) -> SchemaLag | None:
-    """How far tables are behind the current schema, by the row of their branch; None if they are not."""
+    """Return how far a branch's tables lag behind the current schema, by its ``schema_head``; None if they do not."""
     current = manifest.view(MAIN).tables.schema_head
     if current is None or written_under == current:
         return None
-    came = 0 if written_under is None else len(written_under.earlier)
-    way = current.all[came:]
-    if len(way) < 2:
+    position = 0 if written_under is None else len(written_under.earlier)
+    hashes = current.all[position:]
+    if len(hashes) < 2:
         return None
-    return _follow_schemas([load_schema_of(manifest, each) for each in way])
+    return _follow_schemas([load_schema_of(manifest, each) for each in hashes])
 
 
 def _follow_schemas(schemas: list[Schema]) -> SchemaLag:
@@ -94,20 +94,20 @@ def _follow_schemas(schemas: list[Schema]) -> SchemaLag:
 
 
 def _apply_migration(origins: Mapping[str, TableOrigin], old: Schema, new: Schema) -> Iterator[tuple[str, TableOrigin]]:
-    """The origins one schema later."""
+    """Yield the origins one schema later."""
     steps = plan_migration(old.ir, new.ir).steps
     types = {s.new_key: s.old_key for s in steps if isinstance(s, RenameType)}
     names = {(s.table_key, s.to): s.from_ for s in steps if isinstance(s, RenameProperty)}
     before = {type_.table_key: type_ for type_ in _types(old.catalog)}
     for type_ in _types(new.catalog):
         key = type_.table_key
-        was = types.get(key, key)
-        if was not in before:
+        old_key = types.get(key, key)
+        if old_key not in before:
             yield key, TableOrigin(None, dict.fromkeys(type_.properties))
             continue
-        known = origins[was].columns
+        known = origins[old_key].columns
         columns = {name: known.get(names.get((key, name), name)) for name in type_.properties}
-        yield key, TableOrigin(origins[was].table_key, columns)
+        yield key, TableOrigin(origins[old_key].table_key, columns)
 
 
 def _types(catalog: Catalog) -> Iterator[NodeType | EdgeType]:

@@ -1,8 +1,7 @@
-"""The history of a branch: its commits, newest first, and where two histories meet.
+"""The history of a branch: its commits, newest first, and the merge bases of two histories.
 
-A lineage is a projection of the ``graph_commit`` rows that a branch of the manifest shows. It stays Arrow, and a
-commit is decoded only when somebody asks for it, so a long history costs little to open. A lineage is extended by
-new rows, never read again.
+A lineage is a projection of the ``graph_commit`` rows that a branch of the manifest shows. It stays in Arrow, and a
+commit is decoded on request, so a long history is cheap to open. A lineage is extended by new rows, never read again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _Order: TypeAlias = np.ndarray[tuple[int], np.dtype[np.intp]]
 
 @dataclass(frozen=True)
 class Lineage:
-    """The commits that one branch of the manifest shows, in no particular order, each with its manifest version."""
+    """The commits that one branch of the manifest shows, unordered, each with its manifest version."""
 
     rows: pa.Table
     versions: np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -38,7 +37,7 @@ class Lineage:
         return self.rows.num_rows
 
     def extend(self, newer: Lineage) -> Lineage:
-        """This history and newer commits of the same branch."""
+        """Return this history with newer commits of the same branch."""
         if not len(newer):
             return self
         rows = pa.concat_tables([self.rows, newer.rows])
@@ -47,7 +46,7 @@ class Lineage:
         return Lineage(rows, np.concatenate([self.versions, newer.versions]))
 
     def head(self) -> CommitRecord | None:
-        """The newest commit; None where history has not begun."""
+        """Return the newest commit; None if there is none."""
         return self._head
 
     @cached_property
@@ -58,25 +57,25 @@ class Lineage:
         return max((self._commit(int(index)) for index in newest), key=lambda commit: commit.order)
 
     def find(self, commit_id: str) -> CommitRecord | None:
-        """The commit of that id, if this branch shows it."""
+        """Return the commit of an id, if this branch shows it."""
         index = pc.index(self.rows.column("object_id"), pa.scalar(commit_id)).as_py()
         return None if index < 0 else self._commit(index)
 
     def positions_by_id(self) -> dict[str, int]:
-        """The place of each commit by its id, for those who look for many."""
+        """Return the position of each commit by id, for many lookups."""
         ids = cast("list[str]", self.rows.column("object_id").to_pylist())
         return dict(zip(ids, range(len(ids)), strict=True))
 
-    def commit_at(self, place: int) -> CommitRecord:
-        """The commit at a place."""
-        return self._commit(place)
+    def commit_at(self, position: int) -> CommitRecord:
+        """Return the commit at a position."""
+        return self._commit(position)
 
     def list_newest_first(self) -> Iterator[CommitRecord]:
-        """Every commit, newest first."""
+        """Yield all commits, newest first."""
         return self._in_order(np.argsort(-self.versions, kind="stable"), newest_first=True)
 
     def list_oldest_first(self, after: CommitRecord | None = None) -> Iterator[CommitRecord]:
-        """Every commit, or those that are newer than one of them, oldest first: each follows its first parent."""
+        """Yield all commits, or those newer than ``after``, oldest first. Each follows its first parent."""
         order = np.argsort(self.versions, kind="stable")
         if after is not None:
             order = order[self.versions[order] >= after.manifest_version]
@@ -84,7 +83,7 @@ class Lineage:
         return (commit for commit in commits if after is None or commit.order > after.order)
 
     def _in_order(self, order: _Order, *, newest_first: bool) -> Iterator[CommitRecord]:
-        """Commits in the order of their versions; of one version, which a backfill may give to several, in theirs."""
+        """Yield commits by version. Commits of one version, which a backfill can produce, are sorted by their order."""
         start = 0
         while start < len(order):
             stop = start + 1
@@ -101,7 +100,7 @@ class Lineage:
 
 
 def decode_lineage(rows: pa.Table, *, row_versions: bool) -> Lineage:
-    """The lineage in ``graph_commit`` rows as read; ``row_versions`` says whether their row-version column counts."""
+    """Return the lineage in ``graph_commit`` rows; ``row_versions`` says whether their row versions are valid."""
     refuse_missing(rows, "metadata", "table_version")
     recorded = rows.column("table_version").cast(pa.int64())
     versions = recorded
@@ -112,31 +111,31 @@ def decode_lineage(rows: pa.Table, *, row_versions: bool) -> Lineage:
 
 
 def build_lineage(commits: Sequence[CommitRecord]) -> Lineage:
-    """The lineage of commits that are already decoded: those of a publish, or of a legacy table."""
+    """Return the lineage of decoded commits: those of a publish, or of a legacy table."""
     rows = encode_rows(commits).select(list(COLUMNS))
     return Lineage(rows, np.array([commit.manifest_version for commit in commits], dtype=np.int64))
 
 
 class CommitLookup(Protocol):
-    """Commits by their ids, wherever they are known from."""
+    """A lookup of commits by id."""
 
     def get(self, commit_id: str, /) -> CommitRecord | None:
-        """The commit, if it is known."""
+        """Return the commit, if it is known."""
         ...
 
 
 def find_merge_bases(source: str, target: str, commits: CommitLookup) -> list[CommitRecord]:
-    """All commits in which two histories met last: common ancestors that no other one follows. None if they never met.
+    """Return all merge bases of two commits: common ancestors that are no ancestor of another one. May be empty.
 
-    The nearest to both comes first, then the newest. There are several once each side has merged what the other one
-    had, or both have merged the same third one.
+    The nearest to both comes first, then the newest. There are several after criss-cross merges, or if both sides
+    merged the same third branch.
     """
-    met = _find_candidate_bases(source, target, commits)
-    return met if len(met) < 2 else _order_bases(source, target, commits)
+    candidates = _find_candidate_bases(source, target, commits)
+    return candidates if len(candidates) < 2 else _order_bases(source, target, commits)
 
 
 class _Reachable(Flag):
-    """Which of the two a commit leads to. What a commit that leads to both follows is passed: it is no base."""
+    """Which of the two heads a commit reaches. An ancestor of a common ancestor is passed: it is no base."""
 
     SOURCE = auto()
     TARGET = auto()
@@ -145,11 +144,11 @@ class _Reachable(Flag):
 
 
 def _find_candidate_bases(source: str, target: str, commits: CommitLookup) -> list[CommitRecord]:
-    """All bases, and perhaps commits that one of them follows; a single one is the base.
+    """Return all bases, and perhaps some of their ancestors. A single result is the base.
 
-    Both histories are walked from the newest commit on, until all that is left is passed. A base is reached by commits
-    that lead to one side only, so the walk cannot end before it. Clocks that differ make the walk longer, and may leave
-    a commit among the answers that is passed further down.
+    Both histories are walked from the newest commit on, until only passed commits remain. A base is reached through
+    commits of one side only, so the walk cannot end before it. Differing clocks make the walk longer, and may leave an
+    ancestor of a base among the results.
     """
     marks: dict[str, _Reachable] = {}
     waiting: list[tuple[int, str, CommitRecord]] = []
@@ -157,7 +156,7 @@ def _find_candidate_bases(source: str, target: str, commits: CommitLookup) -> li
 
     def mark(commit_id: str, as_: _Reachable) -> None:
         before = marks.get(commit_id, _Reachable(0))
-        # A parent on a branch that was deleted since is no longer known: history ends there.
+        # A parent on a deleted branch is unknown: history ends there.
         commit = commits.get(commit_id) if as_ not in before else None
         if commit is not None:
             marks[commit_id] = before | as_
@@ -176,11 +175,11 @@ def _find_candidate_bases(source: str, target: str, commits: CommitLookup) -> li
 
 
 def _order_bases(source: str, target: str, commits: CommitLookup) -> list[CommitRecord]:
-    """All bases in their order, by a look at everything that led to either side."""
+    """Return all bases in order, by a walk over all ancestors of both sides."""
     known: dict[str, CommitRecord] = {}
     from_source, from_target = (_measure_distances(start, commits, known) for start in (source, target))
     shared = from_source.keys() & from_target.keys()
-    # All that a shared commit follows is shared as well, so whoever is followed by one is the parent of one.
+    # Ancestors of a shared commit are shared too, so each shared ancestor is a parent of a shared commit.
     passed = {parent for each in shared for parent in _parents(known[each])}
     return sorted(
         (known[commit_id] for commit_id in shared - passed),

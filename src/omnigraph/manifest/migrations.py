@@ -1,7 +1,8 @@
-"""The stamp on the manifest and the steps that lead from an older one to ours.
+"""The format stamp of the manifest, and the migrations from older formats.
 
-One dispatcher walks one step at a time: the work first, the stamp last. Each step may be run again after a crash and
-by two processes at once. No other module branches on the stamp.
+A dispatcher runs one step at a time: the work first, the stamp last. Each step can be repeated after a crash and run by
+two processes at once. No other module depends on the stamp. Below format 4 the history lies in two tables of its own,
+which are read here and never written.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _RETRY_BUDGET: Final = 5
 
 
 def stamp_of(table: Table) -> int:
-    """The format that a manifest is written in; one without a stamp is of the first."""
+    """Return the format of a manifest; 1 without a stamp."""
     text = (table.schema.metadata or {}).get(STAMP.encode(), b"").decode()
     return int(text) if text.isdecimal() else 1
 
 
 def refuse_unsupported_format(stamp: int, location: Location) -> None:
-    """One guard for both bounds, for every mode of opening and every branch."""
+    """Refuse a format that this release does not know, in every open mode and on every branch."""
     if stamp > CURRENT:
         raise FormatTooNew(
             f"{location} has format {stamp}; this release knows up to {CURRENT}",
@@ -56,7 +57,7 @@ def refuse_unsupported_format(stamp: int, location: Location) -> None:
 
 
 def migrate(manifest: Manifest, branch: str) -> None:
-    """Bring one branch of the manifest to the current format."""
+    """Migrate one branch of the manifest to the current format."""
     while (stamp := stamp_of(manifest.open(branch))) < CURRENT:
         STEPS[stamp](manifest, branch)
         _set_stamp(manifest, branch, stamp + 1)
@@ -64,11 +65,11 @@ def migrate(manifest: Manifest, branch: str) -> None:
 
 
 def _annotate_primary_key(manifest: Manifest, branch: str) -> None:
-    """1 to 2: without the mark on ``object_id`` there is no compare-and-swap on new rows."""
+    """1 to 2: mark ``object_id`` as primary key, which the compare-and-swap on new rows needs."""
 
     def annotate() -> None:
         table = manifest.open(branch)
-        # Lance lets nobody set the mark twice, not even to what it is: looked at anew on every try.
+        # Lance does not allow to set the mark twice, not even to the same value: check on every attempt.
         if not _has_primary_key(table):
             tables.set_field_metadata(table, "object_id", {_PRIMARY_KEY.decode(): "true"})
 
@@ -79,23 +80,25 @@ def _has_primary_key(table: Table) -> bool:
     schema = table.schema
     marked = [name for name in schema.names if _PRIMARY_KEY in (schema.field(name).metadata or {})]
     if marked not in ([], ["object_id"]):
-        raise FormatError(f"the manifest's primary key is {marked}, not object_id", hint="this is no graph of ours")
+        raise FormatError(
+            f"the manifest's primary key is {marked}, not object_id", hint="this is not a graph of OmniGraph"
+        )
     return bool(marked)
 
 
 def _sweep_run_branches(manifest: Manifest, branch: str) -> None:
-    """2 to 3: the staging branches of a retired mechanism are deleted from the manifest."""
+    """2 to 3: delete the ``__run__`` branches of a retired mechanism."""
     if branch != MAIN:
         return
     for name in sorted(manifest.list_refs()):
         if name.startswith("__run__"):
-            # Another process may sweep too: gone is gone.
+            # Another process may delete it at the same time.
             with suppress(NotFound):
                 tables.delete_table_branch(manifest.open(MAIN), name)
 
 
 def _backfill_lineage(manifest: Manifest, branch: str) -> None:
-    """3 to 4: the history moves from tables of its own into the manifest."""
+    """3 to 4: copy the history from its own tables into the manifest."""
 
     def backfill() -> None:
         table = manifest.open(branch)
@@ -120,21 +123,21 @@ def _set_stamp(manifest: Manifest, branch: str, stamp: int) -> None:
 
 
 def _retry_until_done(work: Callable[[], object]) -> None:
-    """Run work that another process may be doing too: a lost race is looked at again, within a budget."""
+    """Run work that another process may be doing too; repeat it after a lost race, within a budget."""
     for _ in range(_RETRY_BUDGET):
         try:
             work()
         except (CommitRefused, PublishContention):
             continue
         return
-    raise PublishContention("another process migrates this graph; its work was met too often", hint="retry")
+    raise PublishContention("another process migrates this graph; too many attempts collided with it", hint="retry")
 
 
 STEPS: Final[Mapping[int, Callable[[Manifest, str], None]]] = MappingProxyType(
     {1: _annotate_primary_key, 2: _sweep_run_branches, 3: _backfill_lineage}
 )
 if (min(STEPS), len(STEPS)) != (MIN_SUPPORTED, CURRENT - MIN_SUPPORTED):
-    raise AssertionError("the lowest format that is supported and the lowest registered step disagree")
+    raise AssertionError("the lowest supported format and the lowest registered step disagree")
 
 
 # --------------------------------------------------------------------------------------------- history below format 4
@@ -144,9 +147,9 @@ ACTORS = "_graph_commit_actors.lance"
 
 
 def read_legacy_commits(manifest: Manifest, branch: str) -> list[CommitRecord]:
-    """The commits of a branch, oldest first, with their actors; none where the tables never were.
+    """Return the commits of a branch, oldest first, with their actors; none if the tables never existed.
 
-    Any other trouble with opening them is loud: taking it for "no history" would lose the history for good.
+    Any other error is raised: treating it as "no history" would lose the history for good.
     """
     table = _open(manifest, COMMITS, branch)
     if table is None:
@@ -157,7 +160,7 @@ def read_legacy_commits(manifest: Manifest, branch: str) -> list[CommitRecord]:
 
 
 def _read_inherited(manifest: Manifest, branch: str) -> list[CommitRecord]:
-    """What the parent showed where the branch began: all there is for a branch that has no history of its own."""
+    """Return the commits of the parent up to the start of the branch, for a branch without a history of its own."""
     ref = manifest.list_refs().get(branch)
     if ref is None:
         raise NotFound(f"no branch '{branch}' in {manifest.location}")
@@ -166,7 +169,7 @@ def _read_inherited(manifest: Manifest, branch: str) -> list[CommitRecord]:
 
 
 def _actors(manifest: Manifest) -> dict[str, str]:
-    # This table was never branched: one flat list serves every branch.
+    # This table was never branched: one list serves all branches.
     table = _open(manifest, ACTORS, MAIN)
     if table is None:
         return {}
@@ -175,12 +178,12 @@ def _actors(manifest: Manifest) -> dict[str, str]:
 
 
 def _open(manifest: Manifest, name: str, branch: str) -> Table | None:
-    """The table, or None if there is none. One that has lost its versions is not the same as none."""
+    """Open a table; None if it does not exist. A table that lost its versions is an error."""
     try:
         return open_table(manifest.location.join(name), branch, None, manifest.access)
     except NotFound as missing:
         folder = name if branch == MAIN else f"{name}/tree/{branch}"
-        # Not all that is below its folder belongs to a branch: the name of another may go on where its name ends.
+        # Not everything below the folder belongs to the branch: its name may be a prefix of another one.
         if any(manifest.objects.list(f"{folder}/{part}") for part in TABLE_FOLDERS):
             raise StorageError(f"{folder} is damaged: {missing.message}", hint="restore it from a copy") from missing
         return None

@@ -1,4 +1,8 @@
-"""What opening a graph looks at, and what a read-write open may put right."""
+"""Open a graph: check it, migrate it, and repair what release 0.8 reads.
+
+Release 0.8 takes no locks of ours. Instead it refuses to write while the branch ``__schema_apply_lock__`` exists. That
+branch is created and removed under the refs lock, so the holder of that lock may remove one that a dead process left.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,11 @@ from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
 from omnigraph.storage.table import open_table
 
 ADOPTION_MESSAGE: Final = "schema taken over from release 0.8"
-"""The message of the commit that makes a schema ours which another release gave the graph."""
+"""The message of the commit that adopts a schema which release 0.8 applied."""
 
 
 def check_graph(manifest: Manifest) -> None:
-    """Refuse what is no graph, an unfinished one, and a format that this release does not know. Writes nothing."""
+    """Refuse a location without a graph, an unfinished graph and an unknown format. Writes nothing."""
     refuse_file(manifest.location)
     table = manifest.open(MAIN)
     if genesis.is_unfinished(table):
@@ -34,12 +38,12 @@ def check_graph(manifest: Manifest) -> None:
 
 
 def format_version_of(manifest: Manifest) -> int:
-    """The format that main is written in."""
+    """Return the format of main."""
     return migrations.stamp_of(manifest.open(MAIN))
 
 
 def upgrade_graph(manifest: Manifest) -> None:
-    """Migrate main, and keep the schema of a graph that never kept it."""
+    """Migrate main, and start the schema history of a graph that has none."""
     if format_version_of(manifest) < migrations.CURRENT:
         with branch_lock(manifest.location, MAIN, manifest.locks):
             migrations.migrate(manifest, MAIN)
@@ -49,24 +53,24 @@ def upgrade_graph(manifest: Manifest) -> None:
 
 
 def repair_for_0_8(manifest: Manifest) -> None:
-    """Put right what release 0.8 looks at, if somebody died who would have: the files at the root, and a lock.
+    """Repair what release 0.8 reads if a process died before it did: the files at the root, and its lock branch.
 
-    If it was that release that changed the files, with the schema, the graph gets that schema.
+    If release 0.8 itself changed the schema, adopt that schema.
     """
     remove_stale_lock(manifest)
     schema_hash = manifest.schema_hash()
     if schema_hash is None or contract.root_files_match(manifest.objects, schema_hash):
         return
     with refs_lock(manifest.location, manifest.locks):
-        theirs = _find_schema_of_0_8(manifest)
-        if theirs is None:
+        applied = _find_schema_of_0_8(manifest)
+        if applied is None:
             contract.project_root_files(manifest.objects, contract.load_current_schema(manifest))
         else:
-            _adopt_schema(manifest, theirs)
+            _adopt_schema(manifest, applied)
 
 
 def _find_schema_of_0_8(manifest: Manifest) -> Schema | None:
-    """The schema at the root, if release 0.8 made the newest commit and the tables are those of that schema."""
+    """Return the schema at the root if release 0.8 made the newest commit and the tables match that schema."""
     view = manifest.view(MAIN)
     if view.head is None or view.head.schema_ir_hash is not None:
         return None
@@ -103,7 +107,7 @@ _REF: Final = f"{DIRECTORY}/{branch_ref_path(SCHEMA_APPLY_LOCK)}"
 
 @contextmanager
 def lock_for_0_8(manifest: Manifest, refs: HeldLock) -> Generator[None]:
-    """Keep writers of release 0.8 out, under the refs lock."""
+    """Block writers of release 0.8. The caller holds the refs lock."""
     _remove_lock_branch(manifest, refs)
     refs.check()
     tables.create_table_branch(manifest.open(MAIN), SCHEMA_APPLY_LOCK)
@@ -114,7 +118,7 @@ def lock_for_0_8(manifest: Manifest, refs: HeldLock) -> Generator[None]:
 
 
 def remove_stale_lock(manifest: Manifest) -> None:
-    """Remove the branch if somebody died who had made it; one that is in use is left alone."""
+    """Remove the lock branch if its creator died. One that is in use stays."""
     if manifest.objects.head(_REF) is None:
         return
     with suppress(LockTimeout), refs_lock(manifest.location, replace(manifest.locks, timeout=0.0)) as refs:

@@ -1,8 +1,8 @@
 """The one fence: publish new table versions so that all become visible together.
 
 A publish is a single merge-insert into ``__manifest`` that always rewrites the branch's head row, so two publishers
-can never both win. It runs under the branch's lock and still checks everything on every attempt, because a lease may
-be lost without notice. Nothing else in the system makes data visible.
+can never both win. It runs under the branch's lock and still checks everything on every attempt, because a lease can
+be lost unnoticed. Nothing else makes data visible.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RETRY_BUDGET = 5
 
 @dataclass(frozen=True, slots=True)
 class CommitIntent:
-    """The commit that a publish makes; its id is minted once, before the first attempt."""
+    """The commit that a publish makes. Its id is created once, before the first attempt."""
 
     commit_id: str
     schema_ir_hash: str | None
@@ -53,12 +53,12 @@ class CommitIntent:
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
-    """What becomes visible, and on what conditions.
+    """The changes of a publish and its conditions.
 
-    ``expected`` holds the version of every table that is written or that a rule read. ``if_commit`` is the head
-    that the commit must follow. ``instead_of`` is a commit id whose presence forbids this publish. ``incarnation``
-    is that of the branch when the work was staged. ``new_schema`` is the schema that the tables have from then on, and
-    ``replaces_schema`` the one before: on main it becomes that of the graph, on a branch it is that of the graph.
+    ``expected`` has the version of every table that is written or that a rule read. ``if_commit`` is the head that the
+    commit must follow. ``instead_of`` is a commit id whose presence forbids this publish. ``incarnation`` is that of
+    the branch when the work was staged. ``new_schema`` is the schema of the tables after the publish and
+    ``replaces_schema`` the one before. On main it becomes the schema of the graph; on a branch it is already.
     """
 
     intent: CommitIntent | None = None
@@ -74,7 +74,7 @@ class PublishRequest:
 
     @property
     def has_changes(self) -> bool:
-        """Whether more than a commit row would be written."""
+        """Whether it writes more than a commit row."""
         return bool(self.registrations or self.updates or self.tombstones or self.new_schema)
 
 
@@ -83,10 +83,10 @@ Status: TypeAlias = Literal["published", "found", "replayed", "superseded"]
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """How a publish ended.
+    """The outcome of a publish.
 
-    ``found``: an earlier attempt of it, or recovery, had landed. ``replayed``: its ``txn`` was committed before.
-    ``superseded``: the commit that it must not follow is there. Nothing was written in these three.
+    ``found``: an earlier attempt, or recovery, had published it. ``replayed``: its ``txn`` was committed before.
+    ``superseded``: the commit that forbids it exists. In these three cases nothing was written.
     """
 
     status: Status
@@ -95,7 +95,7 @@ class PublishResult:
 
 
 def publish(manifest: Manifest, held: HeldLock, branch: str, request: PublishRequest) -> PublishResult | None:
-    """Make the request visible, under the branch's lock. An empty request writes nothing and gives None."""
+    """Publish a request under the branch's lock. An empty request writes nothing and returns None."""
     if request.intent is None:
         if request.has_changes:
             raise ValueError("every change belongs to a commit: the request has none")
@@ -104,7 +104,7 @@ def publish(manifest: Manifest, held: HeldLock, branch: str, request: PublishReq
         try:
             return _attempt(manifest, held, branch, request, request.intent)
         except PublishContention:
-            # Somebody published in between: read what is new and decide again.
+            # Another publish was faster: read the new rows and decide again.
             continue
     raise PublishContention(
         f"the publish on '{branch}' lost {RETRY_BUDGET + 1} attempts to other writers", hint="retry"
@@ -150,7 +150,8 @@ def _find_earlier_outcome(view: ManifestView, request: PublishRequest, intent: C
 def _check_conditions(manifest: Manifest, view: ManifestView, request: PublishRequest, intent: CommitIntent) -> None:
     if request.incarnation is not None and request.incarnation != view.incarnation:
         raise ConflictError(
-            f"branch '{view.branch}' was deleted and made anew while this write was staged", hint="read again and retry"
+            f"branch '{view.branch}' was deleted and re-created while this write was staged",
+            hint="read again and retry",
         )
     for table_key, expected in sorted(request.expected.items()):
         actual = view.tables.version_of(table_key)
@@ -219,10 +220,10 @@ def _list_rows(manifest: Manifest, view: ManifestView, request: PublishRequest, 
 def _make_schema_head(
     manifest: Manifest, view: ManifestView, request: PublishRequest, commit: CommitRecord
 ) -> SchemaHead | None:
-    """The row that says which schema the tables are those of, if it changes."""
+    """Return the ``schema_head`` row of the branch, if it changes."""
     known = view.tables.schema_head
     if request.new_schema is None:
-        # A graph made by 0.8 has no such row: its first publish here adopts the schema that it was validated under.
+        # A graph of 0.8 has no such row: its first publish here adopts the schema that the write was validated with.
         adopted = commit.schema_ir_hash if view.branch == MAIN and known is None else None
         return None if adopted is None else SchemaHead(adopted)
     if view.branch != MAIN:
@@ -238,7 +239,7 @@ def _make_commit(view: ManifestView, intent: CommitIntent) -> CommitRecord:
         intent.commit_id,
         None if view.branch == MAIN else view.branch,
         view.version + 1,
-        # Clocks step back; the history of a branch does not.
+        # Clocks can step back; the history of a branch must not.
         now if parent is None else max(now, parent.created_at + 1),
         None if parent is None else parent.id,
         intent.merged_parent,

@@ -1,4 +1,7 @@
-"""What a reference means: a commit id, ``v12``, a date, a moment in time, or a tag, on a branch."""
+"""References to commits: a commit id, ``v12``, a date, a time or a tag. Resolve them, and create and delete tags.
+
+Tags are created and deleted under the refs lock, so that no branch is deleted while a tag of it is created.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ Reference: TypeAlias = str | int | datetime
 
 @dataclass(frozen=True, slots=True)
 class ResolvedReference:
-    """The place in history that a reference names. A commit of another branch is read as it was there."""
+    """The branch, version and commit that a reference means. A commit of another branch is read there."""
 
     branch: str
     manifest_version: int
@@ -33,7 +36,7 @@ class ResolvedReference:
 
 
 def resolve_reference(manifest: Manifest, branch: str, at: Reference | None) -> ResolvedReference:
-    """Find what ``at`` means on a branch; None is its newest version."""
+    """Resolve ``at`` on a branch; None is its newest version."""
     if at is None:
         view = manifest.view(branch)
         return ResolvedReference(branch, view.version, view.head)
@@ -52,9 +55,9 @@ def resolve_reference(manifest: Manifest, branch: str, at: Reference | None) -> 
 
 
 def take_snapshot(manifest: Manifest, branch: str, at: Reference | None = None) -> Snapshot:
-    """The graph as a branch shows it now, or showed it at a commit, a manifest version or a time."""
+    """Take a snapshot of a branch, now or at a commit, a manifest version or a time."""
     if at is None:
-        # One view for both: the newest commit of a second look may have made other pins.
+        # Use one view for both: a second one may have a newer commit and other pins.
         view = manifest.view(branch)
         commit = view.head
         own = view.tables.schema_head if branch == MAIN else None
@@ -63,7 +66,7 @@ def take_snapshot(manifest: Manifest, branch: str, at: Reference | None = None) 
         place = resolve_reference(manifest, branch, at)
         view, commit = manifest.view_at(place.branch, place.manifest_version), place.commit
         own_schema = None if commit is None else commit.schema_ir_hash
-    # The head of a branch is read with the current schema, the past with the one that it had.
+    # The head of a branch is read with the current schema, the past with its own.
     schema_hash = own_schema or manifest.schema_hash()
     shown = None if commit is None else to_commit(commit)
     head = view.tables.schema_head
@@ -72,13 +75,13 @@ def take_snapshot(manifest: Manifest, branch: str, at: Reference | None = None) 
 
 
 def read_in_current_schema(manifest: Manifest, snapshot: Snapshot) -> Snapshot:
-    """A moment of the past as the schema of today reads it."""
+    """Return a snapshot of the past, read with the current schema."""
     lag = find_lag(manifest, snapshot.written_under) if snapshot.lag is None else snapshot.lag
     return snapshot.with_lag(lag, manifest.schema_hash())
 
 
 def find_branch_point(manifest: Manifest, reference: Reference) -> tuple[str, int | None]:
-    """Where a new branch begins: (branch, manifest version), no version for the newest. A branch's name comes first."""
+    """Return where a new branch begins: branch and manifest version, None for the newest. Branch names win."""
     if isinstance(reference, str) and reference in branch_names(manifest):
         return reference, None
     place = resolve_reference(manifest, MAIN, reference)
@@ -86,7 +89,7 @@ def find_branch_point(manifest: Manifest, reference: Reference) -> tuple[str, in
 
 
 def commit_at(manifest: Manifest, reference: Reference) -> CommitRecord:
-    """The newest commit at a reference."""
+    """Return the newest commit at a reference."""
     commit = resolve_reference(manifest, MAIN, reference).commit
     if commit is None:
         raise NotFound(f"no commit at {reference}")
@@ -94,11 +97,11 @@ def commit_at(manifest: Manifest, reference: Reference) -> CommitRecord:
 
 
 def find_commit(manifest: Manifest, branch: str, commit_id: str) -> CommitRecord:
-    """The commit of an id, looked for on one branch first and then on every other."""
+    """Find a commit by id, first on one branch, then on all others."""
     found = _history(manifest, branch).find(commit_id)
     if found is not None:
         return found
-    # The others are listed only now: trouble with their refs is none of this branch's.
+    # The others are listed only now: damaged refs of theirs must not matter for this branch.
     for name in branch_names(manifest):
         found = _find_on_branch(manifest, name, commit_id)
         if found is not None:
@@ -110,7 +113,7 @@ def _find_on_branch(manifest: Manifest, branch: str, commit_id: str) -> CommitRe
     try:
         return _history(manifest, branch).find(commit_id)
     except NotFound:
-        # A branch that was deleted since it was listed has no commits to be found.
+        # The branch was deleted since it was listed.
         return None
 
 
@@ -120,13 +123,13 @@ def _at_commit(manifest: Manifest, branch: str, commit_id: str) -> ResolvedRefer
 
 
 def _at_tag(manifest: Manifest, name: str) -> ResolvedReference:
-    # What cannot be the name of a tag is not looked for: it may be no path at all.
+    # A name that no tag may have is not looked up: it may not be a valid path.
     tag = find_tag(manifest, name) if is_name(name) else None
     if tag is not None:
         return _at_commit(manifest, tag.branch, tag.commit)
     hint = "give a commit id, a version like v12, a time like 2024-05-01T10:00Z, or a tag"
     if name in branch_names(manifest):
-        hint = f"'{name}' is a branch: say so where a branch is asked for"
+        hint = f"'{name}' is a branch: give it where a branch is expected"
     raise NotFound(
         f"no commit, version, date or tag '{name}'",
         hint=suggest_similar(name, list_tag_names(manifest)) or hint,
@@ -143,7 +146,7 @@ def _at_version(manifest: Manifest, branch: str, version: int) -> ResolvedRefere
 
 
 def _find_owner_branch(manifest: Manifest, branch: str, version: int) -> str:
-    """The branch that a version lies on: those from before a branch began stayed where it began."""
+    """Return the branch that holds a version: versions before the fork are on the parent."""
     refs = {} if branch == MAIN else manifest.list_refs()
     while branch in refs and version < refs[branch].parent_version:
         branch = refs[branch].parent or MAIN
@@ -168,7 +171,7 @@ def _history(manifest: Manifest, branch: str) -> Lineage:
 
 
 def create_tag(manifest: Manifest, name: str, reference: Reference, branch: str, actor: str | None) -> Tag:
-    """Give a name to the commit that a reference means: a branch's newest one, or one of ``branch``'s past."""
+    """Create a tag for the commit of a reference: the head of a branch, or a commit in the past of ``branch``."""
     _check_tag_name(name)
     with refs_lock(manifest.location, manifest.locks) as refs:
         live = branch_names(manifest)
@@ -177,7 +180,7 @@ def create_tag(manifest: Manifest, name: str, reference: Reference, branch: str,
         tag = Tag(name, commit.id, commit.branch or MAIN, datetime.now(UTC), actor)
         path, data = path_of(name), encode_tag(tag)
         refs.check()
-        # An object store may repeat a request whose answer was lost, and then refuse its own object.
+        # A request whose answer was lost may be repeated and then find its own object.
         if not manifest.objects.put_if_absent(path, data) and manifest.objects.get(path) != data:
             raise AlreadyExists(
                 f"there is a tag '{name}' already",
@@ -188,9 +191,9 @@ def create_tag(manifest: Manifest, name: str, reference: Reference, branch: str,
 
 
 def delete_tag(manifest: Manifest, name: str) -> None:
-    """Take the name away; the commit stays where it is."""
+    """Delete a tag. Its commit stays."""
     with refs_lock(manifest.location, manifest.locks) as refs:
-        # What is damaged can be deleted too, so the content does not matter.
+        # A damaged tag can be deleted too.
         known = list_tag_names(manifest)
         if name not in known:
             hint = suggest_similar(name, known) or "`omnigraph tag list` shows them"
@@ -211,7 +214,7 @@ def _find_tagged_commit(manifest: Manifest, reference: Reference, branch: str, l
 
 
 def _refuse_unreadable(manifest: Manifest, commit: CommitRecord) -> None:
-    """What cleanup has taken must not look kept: every table that the commit shows is opened."""
+    """Refuse a commit whose tables cleanup has removed: open every table that it shows."""
     branch = commit.branch or MAIN
     head = manifest.view(branch).head
     if head is None or head.id != commit.id:

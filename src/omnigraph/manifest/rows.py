@@ -1,8 +1,8 @@
-"""The rows of ``__manifest``: the only place that knows their shape.
+"""The rows of ``__manifest``. Only this module knows their shape.
 
-Each kind of row is one frozen fact. ``encode`` turns facts into the Arrow table that a publish merges, ``decode``
-turns what was read back into facts. A row that a reader needs and that is malformed is a hard error; a row of an
-unknown kind belongs to somebody newer and is passed over.
+Each kind of row is one frozen dataclass. ``encode_rows`` turns them into the Arrow table that a publish merges,
+``decode_rows`` reads them again. A malformed row that a reader needs is an error; a row of an unknown kind belongs to a
+newer release and is skipped.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _TXN_PREFIX = "txn:"
 
 SCHEMA = pa.schema(
     [
-        # Without this mark two publishers that insert the same new row would both succeed.
+        # Without this mark two publishers could both insert the same new row.
         pa.field("object_id", pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key": "true"}),
         pa.field("object_type", pa.string(), nullable=False),
         pa.field("location", pa.string()),
@@ -68,7 +68,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A table of the graph and where it lies, relative to the root."""
+    """A table of the graph and its folder, relative to the root."""
 
     table_key: TableKey
     location: str
@@ -76,7 +76,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """What is known of the Lance manifest behind a table version; other readers use it as a cache key."""
+    """The Lance manifest file of a table version; release 0.8 uses it as a cache key."""
 
     path: str
     size: int | None = None
@@ -86,7 +86,7 @@ class ManifestFile:
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """A version of a table that belongs to the graph. ``branch`` is None on main."""
+    """A table version that belongs to the graph. ``branch`` is None on main."""
 
     table_key: TableKey
     version: int
@@ -97,7 +97,7 @@ class TableVersion:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """The table is gone from this version on."""
+    """The table is dropped from this version on."""
 
     table_key: TableKey
     version: int
@@ -105,7 +105,7 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Txn:
-    """The highest number that an application has committed on the branch, and the commit that did it."""
+    """The highest number that an application committed on the branch, and that commit."""
 
     app: str
     number: int
@@ -130,13 +130,13 @@ class CommitRecord:
 
     @property
     def order(self) -> tuple[int, int, str]:
-        """What decides which of two commits is newer."""
+        """The sort key from old to new."""
         return self.manifest_version, self.created_at, self.id
 
 
 @dataclass(frozen=True, slots=True)
 class HeadPointer:
-    """The row that every publish on a branch rewrites: the point where two publishers collide."""
+    """The row that every publish on a branch rewrites, so that two publishers conflict."""
 
     branch: str
     commit_id: str
@@ -145,9 +145,9 @@ class HeadPointer:
 
 @dataclass(frozen=True, slots=True)
 class SchemaHead:
-    """The current schema of the graph, and those that it had before, the oldest first.
+    """A schema hash and the hashes before it, oldest first.
 
-    Main's is the one that counts. That of another branch says how far its tables have come.
+    The row of main is the current schema of the graph. The row of another branch is the schema of its tables.
     """
 
     schema_ir_hash: str
@@ -155,12 +155,12 @@ class SchemaHead:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every schema that the graph had, and the one that it has."""
+        """All schemas up to this one, oldest first."""
         return (*self.earlier, self.schema_ir_hash)
 
 
 def locate_manifest_file(location: Location, directory: str, branch: str | None, version: int) -> ManifestFile:
-    """Where the Lance manifest of a table version lies: an object-store path, without bucket or leading slash."""
+    """Return the manifest file of a table version as an object-store path, without bucket or leading slash."""
     tree = f"/tree/{branch}" if branch else ""
     root = location.base if location.is_local else location.prefix
     return ManifestFile(f"{root}/{directory}{tree}/{version_path(version)}".lstrip("/"))
@@ -176,7 +176,7 @@ def _decode_branch(value: object) -> object:
 
 
 _BRANCH: Final = Spelling(TEXT.encode, _decode_branch)
-"""The cell of a branch; main may be spelled as null or by its name."""
+"""The cell of a branch. Main is null or "main"."""
 
 _REGISTRATION: Final = RecordCodec(Registration, (required("table_key", TABLE_KEY), required("location")))
 
@@ -211,7 +211,7 @@ _COMMIT: Final = RecordCodec(
         optional("merged_parent", name="merged_parent_commit_id"),
         optional("actor", name="actor_id"),
         required("created_at", NUMBER),
-        # What follows is ours; release 0.8 passes it over.
+        # The following fields are ours; release 0.8 ignores them.
         optional("message"),
         optional("txn", TXN_PAIR),
         optional("schema_ir_hash"),
@@ -274,7 +274,7 @@ def _make_cells(object_id: str, object_type: str, **cells: object) -> dict[str, 
 
 
 def decode_rows(table: pa.Table) -> Iterator[Row]:
-    """Return the rows that were read as facts; rows of unknown kinds are passed over."""
+    """Yield the rows of a table that was read; rows of unknown kinds are skipped."""
     names = table.column_names
     for values in zip(*(column.to_pylist() for column in table.columns), strict=True):
         row = _decode_row(dict(zip(names, values, strict=True)))
@@ -349,7 +349,7 @@ def _parse_metadata(metadata: str) -> Mapping[str, object]:
 
 
 def refuse_missing(rows: pa.Table, *names: str) -> None:
-    """Rows without a value that their kind needs are a hard error."""
+    """Raise if a row lacks a value that its kind needs."""
     for name in names:
         if rows.column(name).null_count:
             damaged = rows.filter(pc.field(name).is_null()).column("object_id")[0].as_py()
@@ -357,7 +357,7 @@ def refuse_missing(rows: pa.Table, *names: str) -> None:
 
 
 def malformed_row(row: str, why: str) -> StorageError:
-    """The error for a row that cannot be what it says it is."""
+    """Return the error for a malformed row."""
     return StorageError(
         f"malformed row '{row}' in __manifest: {why}",
         hint="the manifest was damaged or edited by hand; restore it from a copy",

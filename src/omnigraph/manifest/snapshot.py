@@ -1,4 +1,4 @@
-"""Rows to snapshots: which version of which table a reader sees, and nothing else."""
+"""Snapshots: which version of which table a reader sees."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from omnigraph.storage.table import Table, open_table
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The version of one table that a snapshot shows. ``branch`` is None for a version on main."""
+    """The version of one table in a snapshot. ``branch`` is None for a version on main."""
 
     table_key: TableKey
     location: str
@@ -34,16 +34,16 @@ class Pin:
 
     @property
     def type_name(self) -> str:
-        """The type whose table it is."""
+        """The type of its rows."""
         return self.table_key.type_name
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The whole graph at one manifest version. It stays as it is, whatever is written meanwhile.
+    """The whole graph at one manifest version. Later writes do not change it.
 
-    ``commit`` is the newest commit in it, ``schema_ir_hash`` the schema that it is read with. Each table is opened
-    when it is first asked for, and once.
+    ``commit`` is its newest commit, ``schema_ir_hash`` the schema that it is read with. Tables are opened on first use,
+    once.
     """
 
     branch: str
@@ -53,17 +53,17 @@ class Snapshot:
     pins: Mapping[str, Pin]
     _manifest: Manifest = field(repr=False, compare=False)
     written_under: SchemaHead | None = None
-    """The schema whose columns its tables have, with those before it."""
+    """The schema of its tables, with those before it."""
     lag: SchemaLag | None = None
-    """How far its tables are behind the schema that it is read with, if that is not the one they were written under."""
+    """How far its tables lag behind the schema that it is read with; None if they do not."""
     _opened: dict[Pin, Table] = field(default_factory=dict[Pin, Table], repr=False, compare=False)
 
     def catalog(self) -> Catalog:
-        """The types, as the schema that it is read with declares them."""
+        """Return the types of the schema that it is read with."""
         return load_schema_of(self._manifest, self.schema_ir_hash).catalog
 
     def pin(self, name: str) -> Pin:
-        """The pin of a type, by its name, or by its table key where a node and an edge type share a name."""
+        """Return the pin of a type by name, or by table key if a node and an edge type share the name."""
         for table_key in TableKey.candidates(name):
             if table_key in self.pins:
                 return self.pins[table_key]
@@ -71,25 +71,25 @@ class Snapshot:
         raise NotFound(f"no type '{name}' in this snapshot", hint=suggest_similar(name, known), details={"type": name})
 
     def table(self, name: str) -> Table:
-        """The table of a type, pinned at this snapshot's version, to be read."""
+        """Open the table of a type at this snapshot's version, for reading."""
         pin = self.pin(name)
-        # Two threads may both open it; either handle will do.
+        # Two threads may both open it; either handle is fine.
         return self._opened.get(pin) or self._opened.setdefault(pin, self._open(pin))
 
     def _open(self, pin: Pin) -> Table:
         return open_pin(self._manifest, pin).hide_columns(self.hidden_columns(pin.table_key))
 
     def hidden_columns(self, table_key: str) -> frozenset[str]:
-        """The columns of a table that are not those of the properties which have their names now."""
+        """Return the columns of a table that belong to dropped properties whose names others have now."""
         return frozenset() if self.lag is None else self.lag.hidden_columns(table_key)
 
     def with_lag(self, lag: SchemaLag | None, schema_ir_hash: str | None) -> Snapshot:
-        """The same rows, read with a newer schema."""
+        """Return the same rows, read with a newer schema."""
         pins = self.pins if lag is None else lag.filter_tables(self.pins)
         return replace(self, schema_ir_hash=schema_ir_hash, pins=pins, lag=lag, _opened={})
 
     def with_tables(self, tables: Mapping[str, Table]) -> Snapshot:
-        """The same, with other versions of some tables, such as ones that nobody else can see."""
+        """Return the snapshot with other versions of some tables, such as detached ones."""
         shown = {
             key: replace(self.pins[key], version=table.version, branch=table.branch, row_count=table.count_rows())
             for key, table in tables.items()
@@ -98,13 +98,13 @@ class Snapshot:
         return replace(self, pins={**self.pins, **shown}, _opened=opened)
 
     def with_owned_tables(self, table_keys: Collection[str]) -> Snapshot:
-        """The same rows, where the forks of these tables were published on the branch at the very versions shown."""
+        """Return the snapshot after forks of these tables were published on the branch at the same versions."""
         pins = {key: replace(pin, branch=self.branch) if key in table_keys else pin for key, pin in self.pins.items()}
         return replace(self, pins=pins, _opened={})
 
 
 def list_pins(view: ManifestView) -> dict[str, Pin]:
-    """The latest visible version of each table, by table key."""
+    """Return the latest visible version of each table, by table key."""
     return {
         table_key: Pin(
             TableKey(table_key), view.tables.locations[table_key], entry.version, entry.branch, entry.row_count
@@ -114,7 +114,7 @@ def list_pins(view: ManifestView) -> dict[str, Pin]:
 
 
 def open_pin(manifest: Manifest, pin: Pin) -> Table:
-    """The table of a pin, at exactly its version; the refs of its branch are not needed for that."""
+    """Open the table of a pin at exactly its version. The ref of its branch is not needed."""
     try:
         return open_table(manifest.location.join(pin.location), pin.branch, pin.version, manifest.access)
     except (NotFound, HistoryGone) as missing:
@@ -126,12 +126,12 @@ def open_pin(manifest: Manifest, pin: Pin) -> Table:
 
 
 def make_pointer_entry(manifest: Manifest, pin: Pin) -> TableVersion:
-    """The row that publishes a version that is there already, as a pin of another branch shows it."""
+    """Return the row that publishes an existing version, which a pin of another branch shows."""
     file = locate_manifest_file(manifest.location, pin.location, pin.branch, pin.version)
     return TableVersion(pin.table_key, pin.version, pin.branch, pin.row_count, file)
 
 
 def make_entry(manifest: Manifest, pin: Pin, table: Table) -> TableVersion:
-    """The row that publishes a table, committed beyond its pin, as the pin's successor."""
+    """Return the row that publishes a table as the successor of its pin."""
     file = locate_manifest_file(manifest.location, pin.location, table.branch, table.version)
     return TableVersion(pin.table_key, table.version, table.branch, table.count_rows(), file)

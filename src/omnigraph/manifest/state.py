@@ -1,7 +1,7 @@
-"""What a branch of the manifest says at one version, as an immutable view that is extended, not read again.
+"""The state of one branch of the manifest at one version, as an immutable view.
 
-A view holds the state of the tables and the newest commit; the whole lineage only when it was asked for, since most
-readers never look at it. Extending a view reads only the rows that were written after it, in one scan.
+A view has the state of the tables and the newest commit, and the whole lineage only on request, since most readers do
+not need it. Extending a view reads only the rows that were written after it, in one scan.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _IS_VERSION = pc.field("object_type") == shape.TABLE_VERSION
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """Which tables there are, and the greatest version of each, tombstoned or not."""
+    """The tables, and the greatest version of each, tombstoned or not."""
 
     locations: Mapping[str, str]
     latest: Mapping[str, TableVersion]
@@ -50,7 +50,7 @@ class TableState:
     schema_head: SchemaHead | None
 
     def visible_tables(self) -> dict[str, TableVersion]:
-        """The latest version of each table, minus those tombstoned, by table key."""
+        """Return the latest version of each table, without tombstoned ones, by table key."""
         return {
             table_key: entry
             for table_key, entry in sorted(self.latest.items())
@@ -58,12 +58,12 @@ class TableState:
         }
 
     def version_of(self, table_key: str) -> int:
-        """The version that a publisher must expect: 0 for an unknown table, the tombstone's for a dropped one."""
+        """Return the version that a publisher must expect: 0 for an unknown table, the tombstone if it was dropped."""
         entry = self.latest.get(table_key)
         return max(entry.version if entry else 0, self.tombstones.get(table_key, 0))
 
     def extend(self, newer: Iterable[Row]) -> TableState:
-        """This state with newer rows folded in, as if it had been read with them."""
+        """Return this state with newer rows applied."""
         locations, latest = dict(self.locations), dict(self.latest)
         tombstones, txns, schema_head = dict(self.tombstones), dict(self.txns), self.schema_head
         for row in newer:
@@ -85,7 +85,7 @@ class TableState:
         return TableState(locations, latest, tombstones, txns, schema_head).refuse_unregistered()
 
     def refuse_unregistered(self) -> TableState:
-        """The same state; a version of a table that nobody registered is a hard error."""
+        """Return the same state; raise if a table has a version but no registration."""
         for table_key in self.latest:
             if table_key not in self.locations:
                 raise shape.malformed_row(table_key, "it has a table_version row but no table row")
@@ -97,9 +97,9 @@ EMPTY = TableState({}, {}, {}, {}, None)
 
 @dataclass(frozen=True, slots=True)
 class ManifestView:
-    """One branch of the manifest at one version. ``incarnation`` tells a re-created branch from the deleted one.
+    """One branch of the manifest at one version. ``incarnation`` differs for a re-created branch.
 
-    ``newest`` holds the rows of the newest commit, which are decoded when somebody asks for the head.
+    ``newest`` has the rows of the newest commit, which are decoded on request.
     """
 
     branch: str
@@ -112,20 +112,20 @@ class ManifestView:
 
     @property
     def head(self) -> CommitRecord | None:
-        """The newest commit; None where history has not begun."""
+        """The newest commit; None if there is none."""
         if self.lineage is not None:
             return self.lineage.head()
         return decode_lineage(self.newest, row_versions=CREATED_VERSION in self.newest.column_names).head()
 
     @property
     def history(self) -> Lineage:
-        """The lineage, for those who asked for it."""
+        """The lineage, if the view was read with it."""
         if self.lineage is None:
             raise ValueError("this view was read without its lineage")
         return self.lineage
 
     def add_published(self, table: Table, written: Iterable[Row]) -> ManifestView:
-        """This view with the rows of a publish folded in: the one that made the very next version."""
+        """Return this view with the rows of the publish that made the next version."""
         written = tuple(written)
         commits = [replace(row, manifest_version=table.version) for row in written if isinstance(row, CommitRecord)]
         newer = build_lineage(commits)
@@ -140,12 +140,12 @@ class ManifestView:
 
 
 def newest_fragment_of(table: Table) -> int:
-    """The id of the fragment that was written last; ids only ever grow."""
+    """Return the id of the newest fragment; ids only grow."""
     return max(table.fragment_rows(), default=-1)
 
 
 def read_view(table: Table, branch: str, incarnation: str | None, *, with_lineage: bool) -> ManifestView:
-    """Read a view from nothing."""
+    """Read a view from scratch."""
     standing = _read_current_rows(table)
     shape.refuse_missing(standing.filter(_IS_VERSION), "metadata", "table_version", "row_count")
     tables = EMPTY.extend(shape.decode_rows(standing.filter(~_IS_COMMIT)))
@@ -155,7 +155,7 @@ def read_view(table: Table, branch: str, incarnation: str | None, *, with_lineag
 
 
 def read_lineage(table: Table) -> Lineage:
-    """Read the whole lineage that a version of the manifest shows."""
+    """Read the whole lineage of a manifest version."""
     columns = [*LINEAGE_COLUMNS, *([CREATED_VERSION] if table.has_stable_row_ids else [])]
     return decode_lineage(
         table.scan(columns=columns, filter=_COMMITS).read_all(), row_versions=table.has_stable_row_ids
@@ -163,7 +163,7 @@ def read_lineage(table: Table) -> Lineage:
 
 
 def extend_view(view: ManifestView, table: Table, *, with_lineage: bool) -> ManifestView:
-    """The view at the table's version, by reading only what is newer; a legacy manifest is read in full."""
+    """Return the view at the table's version; only newer rows are read, except from a legacy manifest."""
     if table.version == view.version and (view.lineage is not None or not with_lineage):
         return view
     if not table.has_stable_row_ids or table.version < view.version:
@@ -190,21 +190,21 @@ def extend_view(view: ManifestView, table: Table, *, with_lineage: bool) -> Mani
 
 
 def _read_current_rows(table: Table) -> pa.Table:
-    """The rows that say how things stand now: few, however long the history is.
+    """Read the rows of the current state: few, whatever the length of the history.
 
-    They are found in a scan of the narrow columns alone. Filters that are pushed down would compare texts row by row,
-    and the wide column, which holds JSON, would be read for all of history: both cost several times as much.
+    They are found by a scan of the narrow columns. Pushed-down filters would compare texts row by row, and the wide
+    JSON column would be read for the whole history: both cost several times as much.
     """
     created = [CREATED_VERSION] if table.has_stable_row_ids else []
     narrow = table.scan(columns=["object_type", "table_key", "table_version"], with_row_address=True).read_all()
     found = np.concatenate([_positions(narrow, *_RARE), _find_latest_versions(narrow), _find_newest_commits(narrow)])
     addresses = narrow.column(ROW_ADDRESS).to_numpy()[found]
-    wanted = f"{ROW_ADDRESS} IN ({', '.join(map(str, addresses))})" if len(addresses) else "false"
-    return table.scan(columns=[*_STATE_COLUMNS, *created], filter=wanted).read_all()
+    filter_ = f"{ROW_ADDRESS} IN ({', '.join(map(str, addresses))})" if len(addresses) else "false"
+    return table.scan(columns=[*_STATE_COLUMNS, *created], filter=filter_).read_all()
 
 
 def _find_latest_versions(narrow: pa.Table) -> _Positions:
-    """Of the versions of each table, the greatest; one without a number counts as such, and is then refused."""
+    """Return the positions of the greatest version of each table. One without a number wins, to be refused later."""
     versions = _positions(narrow, shape.TABLE_VERSION)
     rows = narrow.take(versions)
     codes = rows.column("table_key").combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
@@ -214,7 +214,7 @@ def _find_latest_versions(narrow: pa.Table) -> _Positions:
 
 
 def _find_newest_commits(narrow: pa.Table) -> _Positions:
-    """The newest commit, by the version that its writer recorded; of those without a number, all, to be refused."""
+    """Return the position of the newest commit by recorded version. Those without a number win, to be refused later."""
     commits = _positions(narrow, shape.GRAPH_COMMIT)
     recorded = _numbers(narrow.column("table_version"))[commits]
     return commits[recorded == recorded.max(initial=0)]

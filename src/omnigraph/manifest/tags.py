@@ -1,7 +1,7 @@
-"""Tags as they are kept: one small object per tag, a name for a commit, which other readers do not see.
+"""Stored tags: one small object per tag, a name for a commit. Release 0.8 does not see them.
 
-A tag is never changed: it is made if its name is free, and deleted. Its commit, and what that commit shows, is kept
-by whoever deletes branches or cleans up, so they look here.
+A tag is never changed, only created and deleted. Deleting branches and cleanup keep the commit of a tag and what it
+shows, so they read tags here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SUFFIX = ".json"
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A name for a commit, and the branch that the commit was made on."""
+    """A name for a commit, with the branch of the commit."""
 
     name: str
     commit: str
@@ -32,25 +32,25 @@ class Tag:
 
 
 def list_tag_names(manifest: Manifest) -> list[str]:
-    """The names of all tags, sorted."""
+    """Return the names of all tags, sorted."""
     paths = [info.path for info in manifest.objects.list(FOLDER)]
     return sorted(path.removeprefix(f"{FOLDER}/").removesuffix(_SUFFIX) for path in paths if path.endswith(_SUFFIX))
 
 
 def list_tags(manifest: Manifest) -> list[Tag]:
-    """Every tag, by name. One that was deleted since they were listed is left out."""
+    """Return all tags by name. One that is deleted meanwhile is left out."""
     found = (find_tag(manifest, name) for name in list_tag_names(manifest))
     return [tag for tag in found if tag is not None]
 
 
 def find_tag(manifest: Manifest, name: str) -> Tag | None:
-    """The tag of a name that a tag may have, or None if there is none."""
+    """Return the tag of a valid name, or None if there is none."""
     data = manifest.objects.get(path_of(name))
     return None if data is None else _decode_tag(name, data)
 
 
 def path_of(name: str) -> str:
-    """Where a tag is kept."""
+    """Return the path of a tag's object."""
     return f"{FOLDER}/{name}{_SUFFIX}"
 
 

@@ -80,8 +80,7 @@ def _message(manifest: bytes) -> tuple[int, bytes]:
     return start, manifest[begin : begin + length]
 
 
-def _replace_field(message: bytes, wanted: int, change: Callable[[bytes], bytes]) -> bytes:
+def _replace_field(message: bytes, tag: int, change: Callable[[bytes], bytes]) -> bytes:
     return b"".join(
-        encode_bytes(wanted, change(field.value)) if field.tag == wanted else field.raw
-        for field in parse_fields(message)
+        encode_bytes(tag, change(field.value)) if field.tag == tag else field.raw for field in parse_fields(message)
     )

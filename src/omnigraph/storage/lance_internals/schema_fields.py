@@ -22,10 +22,10 @@ _PARENT: Final = 4
 _NULLABLE: Final = 6
 
 
-def can_reshape(schema: pa.Schema, wanted: pa.Schema, old_names: Mapping[str, str | None]) -> bool:
+def can_reshape(schema: pa.Schema, columns: pa.Schema, old_names: Mapping[str, str | None]) -> bool:
     """Return whether the files can serve these columns: each exists with its type, or is new and nullable."""
     there: dict[str | None, pa.Field[pa.DataType]] = {column.name: column for column in _columns(schema)}
-    for column in _columns(wanted):
+    for column in _columns(columns):
         stored = there.get(old_names.get(column.name, column.name))
         if stored is None and not column.nullable:
             return False
@@ -44,7 +44,7 @@ def _columns(schema: pa.Schema) -> list[pa.Field[pa.DataType]]:
     return cast("list[pa.Field[pa.DataType]]", list(schema))
 
 
-def reshape_schema(dataset: LanceDataset, wanted: pa.Schema, old_names: Mapping[str, str | None]) -> LanceSchema:
+def reshape_schema(dataset: LanceDataset, columns: pa.Schema, old_names: Mapping[str, str | None]) -> LanceSchema:
     """Return the Lance schema for these columns over the files of a table.
 
     ``old_names`` gives the stored name of a renamed column, or None for a new one whose name a stored column has.
@@ -53,7 +53,7 @@ def reshape_schema(dataset: LanceDataset, wanted: pa.Schema, old_names: Mapping[
     stored = _by_column(dataset.lance_schema)
     next_id = cast("_DatasetWithFieldIds", dataset).max_field_id + 1
     found: list[bytes] = []
-    for column in _columns(wanted):
+    for column in _columns(columns):
         known = stored.get(old_names.get(column.name, column.name))
         if known is not None:
             root, *children = known
@@ -110,7 +110,7 @@ def _renumber_fields(messages: list[bytes], first: int) -> Iterator[bytes]:
         )
 
 
-def _number_in(message: bytes, wanted: int) -> int | None:
+def _number_in(message: bytes, tag: int) -> int | None:
     """Return a number from a message; None if it is absent, as zero is."""
-    found = [field.number for field in parse_fields(message) if field.tag == wanted]
+    found = [field.number for field in parse_fields(message) if field.tag == tag]
     return found[-1] if found else None

@@ -1,4 +1,4 @@
-"""The audit of recovery: one row for each operation that somebody else than its writer brought to an end."""
+"""The audit table of recovery: one row for each operation that was finished by another process than its writer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCHEMA: Final = pa.schema(
         pa.field("graph_commit_id", pa.string(), nullable=False),
         pa.field("recovery_kind", pa.string(), nullable=False),
         pa.field("recovery_for_actor", pa.string()),
-        # Marked, so that two recoverers of one operation cannot both insert its row.
+        # Marked as primary key, so that two recoverers of one operation cannot both insert its row.
         pa.field("operation_id", pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key": "true"}),
         pa.field("sidecar_writer_kind", pa.string(), nullable=False),
         pa.field("per_table_outcomes_json", pa.string(), nullable=False),
@@ -43,7 +43,7 @@ SCHEMA: Final = pa.schema(
 
 
 class RecoveryKind(StrEnum):
-    """What was done about an operation."""
+    """How an operation was finished."""
 
     ROLLED_FORWARD = "RolledForward"
     ROLLED_BACK = "RolledBack"
@@ -53,7 +53,7 @@ class RecoveryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableOutcome:
-    """What happened to one table: the version it was found at and the one whose rows it shows now."""
+    """One table: the version that was found, and the version whose rows it shows now."""
 
     table_key: str
     from_version: int
@@ -62,7 +62,7 @@ class TableOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """One recovered operation, the commit that made its end visible, and the actor it was done for."""
+    """One recovered operation, the commit that published the result, and the actor of the operation."""
 
     graph_commit_id: str
     kind: RecoveryKind
@@ -102,29 +102,29 @@ _RECOVERY: Final = RecordCodec(
 
 
 def is_audited(manifest: Manifest, operation_id: str) -> bool:
-    """Whether the operation has its row."""
+    """Return whether the operation has a row."""
     table = _open(manifest)
     return table is not None and table.count_rows(f"operation_id = '{operation_id}'") > 0
 
 
 def record_recovery(manifest: Manifest, recovery: Recovery) -> None:
-    """Insert the row of an operation if it is absent: exactly once, however often and by whomever it is tried."""
+    """Insert the row of an operation unless it exists: exactly once, however many processes try."""
     row = pa.Table.from_pylist([_RECOVERY.encode(recovery)], schema=SCHEMA)
     for _ in range(_ATTEMPTS):
         table = _open(manifest)
         try:
             if table is None:
-                table = tables.create_empty(_uri(manifest), SCHEMA, "recovery.audit", manifest.access)
+                table = tables.create_empty_table(_uri(manifest), SCHEMA, "recovery.audit", manifest.access)
             tables.insert_absent_rows(table, row, on="operation_id")
         except (AlreadyExists, PublishContention):
-            # Another recovery writes here too: look again.
+            # Another recovery wrote at the same time: try again.
             continue
         return
-    raise PublishContention("the audit table of recoveries is written by too many at once", hint="retry")
+    raise PublishContention("too many processes write the audit table of recoveries", hint="retry")
 
 
 def list_recoveries(manifest: Manifest) -> list[Recovery]:
-    """Every recovery, newest first."""
+    """Return all recoveries, newest first."""
     table = _open(manifest)
     if table is None:
         return []

@@ -1,7 +1,7 @@
-"""Sidecars: what a writer is about to do, written down before it does it, so that anybody can finish it.
+"""Sidecars: a writer records what it is about to do, so that any other process can finish it.
 
-A sidecar is one JSON object in ``__recovery/``. The fields of release 0.8 are kept; ours stand beside them and are
-passed over by that reader. A sidecar that cannot be read is refused and kept.
+A sidecar is one JSON object in ``__recovery/``. It has the fields of release 0.8 and further ones, which that release
+ignores. A sidecar that cannot be read is refused and kept.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROLLBACK: Final = "rollback"
 
 
 class WriterKind(StrEnum):
-    """Who writes."""
+    """The kind of operation."""
 
     MUTATION = "Mutation"
     LOAD = "Load"
@@ -48,7 +48,7 @@ class WriterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SidecarPin:
-    """One table of an operation: where it stands and which version the operation's commit makes."""
+    """One table of an operation: its version before, and the version that the operation's commit makes."""
 
     table_key: TableKey
     table_path: str
@@ -61,7 +61,7 @@ class SidecarPin:
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """One table whose version on main the operation shows on its branch, without a commit of its own."""
+    """One table whose version on main the operation publishes on its branch, without a commit of its own."""
 
     table_key: TableKey
     version: int
@@ -70,9 +70,9 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True)
 class SidecarRegistration:
-    """One table that the operation adds to the branch: where it lies, and the version that its commit makes.
+    """One table that the operation adds: its folder, and the version that its commit makes.
 
-    Release 0.8 does not say the version, and shows what it finds.
+    Release 0.8 records no version.
     """
 
     table_key: TableKey
@@ -92,9 +92,10 @@ class SidecarTombstone:
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """One operation. Without a ``commit_id`` it was written by release 0.8.
+    """One operation. Release 0.8 writes no ``commit_id``.
 
-    With ``replaces_schema`` the graph gets the schema ``schema_ir_hash`` in its place, or a branch catches up with it.
+    With ``replaces_schema`` the operation changes the schema of the graph, or of a lagging branch, to
+    ``schema_ir_hash``.
     """
 
     operation_id: str
@@ -122,30 +123,30 @@ class Sidecar:
 
     @property
     def path(self) -> str:
-        """Where it lies."""
+        """The path of its object."""
         return f"{FOLDER}/{self.operation_id}.json"
 
 
 def put_sidecar(objects: Objects, sidecar: Sidecar) -> None:
-    """Write a sidecar, or write it anew with a decision in it."""
+    """Write a sidecar, or replace it by one with a decision."""
     objects.put(sidecar.path, _SIDECAR.dumps(sidecar, indent=True))
 
 
 def read_sidecar(objects: Objects, operation_id: str) -> Sidecar | None:
-    """The sidecar of an operation; None when it is gone."""
+    """Return the sidecar of an operation; None if it was deleted."""
     path = f"{FOLDER}/{operation_id}.json"
     data = objects.get(path)
     return None if data is None else _decode(path, data)
 
 
 def list_sidecars(objects: Objects) -> list[Sidecar]:
-    """All sidecars, oldest first. One that vanishes meanwhile is finished; one that cannot be read is loud."""
+    """Return all sidecars, oldest first. One that is deleted meanwhile is left out; an unreadable one is an error."""
     found = [(path, objects.get(path)) for path in _paths(objects)]
     return [_decode(path, data) for path, data in found if data is not None]
 
 
 def has_sidecars(objects: Objects) -> bool:
-    """Whether there is anything to finish: one listing, empty in the steady state."""
+    """Return whether there is anything to finish. One listing, usually empty."""
     return bool(_paths(objects))
 
 
@@ -154,7 +155,7 @@ def _paths(objects: Objects) -> list[str]:
 
 
 def delete_sidecar(objects: Objects, sidecar: Sidecar) -> None:
-    """Remove a sidecar; one that is gone already is fine."""
+    """Delete a sidecar, if it exists."""
     objects.delete(sidecar.path)
 
 
@@ -225,7 +226,7 @@ def _decode(path: str, data: bytes) -> Sidecar:
     except MalformedRecord as error:
         raise _unreadable(path, str(error)) from error
     if path != sidecar.path:
-        raise _unreadable(path, f"it says that it is of operation {sidecar.operation_id}")
+        raise _unreadable(path, f"it belongs to operation {sidecar.operation_id}")
     return sidecar
 
 
