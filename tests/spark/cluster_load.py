@@ -25,7 +25,7 @@ from pyspark.sql.classic.dataframe import DataFrame
 
 import omnigraph
 from omnigraph.spark.load import incoming_rows as load_incoming
-from omnigraph.spark.load.run import load as spark_load
+from omnigraph.spark.load import run as spark_load
 from omnigraph.spark.spark_errors import translate_spark_errors
 from omnigraph.storage.failpoints import When, WriteStep, _arm
 
