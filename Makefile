@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 # Four workers on two cores: many tests wait for a process, a lock or a server. Tests of Spark share one of them.
-PYTEST := $(BIN)/pytest -n 4 --dist loadgroup
+PYTEST := $(BIN)/pytest -n 4
 
 .PHONY: demo test test-all test-fast lint bench docs clean
 

@@ -37,9 +37,9 @@ from omnigraph.manifest.rows import (
     HeadPointer,
     ManifestFile,
     TableVersion,
-    encode,
+    encode_rows,
 )
-from omnigraph.manifest.snapshot import entry_of, pins_of
+from omnigraph.manifest.snapshot import list_pins, make_entry
 from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import locate
@@ -76,7 +76,7 @@ class Fenced:
         """Append one row to each table and publish all of them as one commit."""
         manifest, commit_id = self.manifest, str(ULID())
         with branch_lock(manifest.location, MAIN, manifest.locks) as held:
-            pins = pins_of(manifest.view(MAIN))
+            pins = list_pins(manifest.view(MAIN))
             updates: list[TableVersion] = []
             for table_key in TABLE_KEYS:
                 table = fork_table(manifest, held, MAIN, pins[table_key])
@@ -86,7 +86,7 @@ class Fenced:
                 smaller = table_upkeep.compact(table) if compact_tables else None
                 if smaller is not None:
                     table = tables.commit(table, smaller, commit_id)
-                updates.append(entry_of(manifest, pins[table_key], table))
+                updates.append(make_entry(manifest, pins[table_key], table))
             request = PublishRequest(
                 CommitIntent(commit_id, self.schema_hash, actor="bench"),
                 updates=tuple(updates),
@@ -97,7 +97,7 @@ class Fenced:
     def compact_manifest(self) -> None:
         """Bring the manifest to the same place between two of its compactions, whatever its depth."""
         with branch_lock(self.manifest.location, MAIN, self.manifest.locks):
-            self.manifest.compacted(self.manifest.view(MAIN, with_lineage=True))
+            self.manifest.compact(self.manifest.view(MAIN, with_lineage=True))
 
 
 def fenced(folder: Path) -> Fenced:
@@ -127,7 +127,7 @@ class Bare:
     def commit(self, name: str) -> float:
         """One commit; the seconds that Lance took for it."""
         rows = [one_row(name, table.schema) for table in self._tables]
-        merged = encode(self._rows(name))
+        merged = encode_rows(self._rows(name))
         begin = perf_counter()
         self._tables = [self._append(table, row) for table, row in zip(self._tables, rows, strict=True)]
         small = sum(fragment.physical_rows < COMPACTED_ROWS for fragment in self._manifest.get_fragments())

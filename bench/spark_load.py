@@ -36,7 +36,7 @@ import pyarrow.parquet as pq
 import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.storage.columns import column_of
-from omnigraph.write.ids import new_ids
+from omnigraph.write.row_values import generate_ids
 from publish import Promise, milliseconds
 from spark_rows import COLUMNS, SCHEMA, Size, write_files
 
@@ -130,7 +130,7 @@ def write_raw(folder: Path, size: Size) -> Cost:
 
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in file.iter_batches(65_536):
-                ids = column_of(batch, "name") if name == "Person" else new_ids(batch.num_rows)
+                ids = column_of(batch, "name") if name == "Person" else generate_ids(batch.num_rows)
                 yield pa.RecordBatch.from_arrays([ids, *batch.columns], schema=schema)
 
         return pa.RecordBatchReader.from_batches(schema, batches())

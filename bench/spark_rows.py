@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from omnigraph.storage.columns import as_text, joined
+from omnigraph.storage.columns import as_text, join_texts
 
 SCHEMA = """
 node Person { name: String @key  age: I64? }
@@ -61,7 +61,7 @@ class Size:
 
 
 def _names(numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.StringArray:
-    return joined("person-", as_text(pa.array(numbers)))
+    return join_texts("person-", as_text(pa.array(numbers)))
 
 
 def write_files(folder: Path, size: Size, *, csv: bool) -> None:

@@ -41,8 +41,8 @@ from omnigraph.language.schema import TableKey, table_directory
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import COMPACT_AT_FRAGMENTS, COMPACTED_ROWS, DIRECTORY, Manifest
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
-from omnigraph.manifest.rows import MAIN, CommitRecord, HeadPointer, ManifestFile, TableVersion, encode
-from omnigraph.manifest.snapshot import entry_of, pins_of
+from omnigraph.manifest.rows import MAIN, CommitRecord, HeadPointer, ManifestFile, TableVersion, encode_rows
+from omnigraph.manifest.snapshot import list_pins, make_entry
 from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.location import locate
@@ -76,13 +76,13 @@ def compact_tables(folder: Path) -> None:
     """Rewrite small fragments and publish that, as maintenance does."""
     manifest, commit_id = Manifest(locate(folder), Access(), LockSettings()), str(ULID())
     with branch_lock(manifest.location, MAIN, manifest.locks) as held:
-        pins = pins_of(manifest.view(MAIN))
+        pins = list_pins(manifest.view(MAIN))
         updates: list[TableVersion] = []
         for table_key in TABLE_KEYS:
             table = fork_table(manifest, held, MAIN, pins[table_key])
             smaller = table_upkeep.compact(table)
             if smaller is not None:
-                updates.append(entry_of(manifest, pins[table_key], tables.commit(table, smaller, commit_id)))
+                updates.append(make_entry(manifest, pins[table_key], tables.commit(table, smaller, commit_id)))
         expected = {table_key: pins[table_key].version for table_key in TABLE_KEYS}
         intent = CommitIntent(commit_id, manifest.schema_hash(), actor="bench")
         publish(manifest, held, MAIN, PublishRequest(intent, updates=tuple(updates), expected=expected))
@@ -114,7 +114,7 @@ class Bare:
         """One node and one edge; the milliseconds that Lance took for them."""
         values: dict[str, object] = {"id": name, "name": name, "age": 1, "src": name, "dst": FIRST, "since": 1}
         rows = [pa.Table.from_pylist([values], schema=table.schema) for table in self._tables]
-        merged = encode(self._rows(name))
+        merged = encode_rows(self._rows(name))
         begin = perf_counter()
         self._tables = [_appended(table, row) for table, row in zip(self._tables, rows, strict=True)]
         small = sum(fragment.physical_rows < COMPACTED_ROWS for fragment in self._manifest.get_fragments())

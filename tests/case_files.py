@@ -1,7 +1,7 @@
 """The format of case files: a title, then sections, each ``--- word arguments`` with a body below it.
 
 A section that states an outcome (``error``, ``plan``, ``table`` ...) belongs to the section before it that
-does something (``schema``, ``mutate`` ...): together they are one :class:`Step`. The steps after the schema count
+does something (``schema``, ``mutate`` ...): together they are one :class:`SpineStep`. The steps after the schema count
 from 1; ``@2`` in an option is the commit that step 2 made.
 """
 

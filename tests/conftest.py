@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Generator
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from omnigraph.storage.location import Location, locate
 from tests import crash
@@ -26,13 +29,28 @@ if TYPE_CHECKING:
 COSTLY_FIXTURES: Final = frozenset({"spark", "s3_server", "s3_proxy", "warm"})
 
 
+USES_SPARK: Final = re.compile(r"spark|pipeline_run|cli_pipeline|shows_the_main_job", re.IGNORECASE)
+
+
+class OneWorkerForSpark(LoadScopeScheduling):
+    """Spreads tests one by one over the workers, but those of Spark go to one of them, and so to one warm JVM."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if USES_SPARK.search(nodeid) else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneWorkerForSpark:
+    """Choose the scheduler. Groups of xdist itself are lost with pytest 9, which no longer takes them from node ids."""
+    return OneWorkerForSpark(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start Java, servers or processes. Those of Spark share one worker, and so one warm JVM."""
+    """Mark the tests that start Java, servers or processes."""
     for item in items:
         test = cast("pytest.Function", item)
         if "spark" in test.fixturenames:
-            test.add_marker(pytest.mark.xdist_group("spark"))
-        if COSTLY_FIXTURES.intersection(test.fixturenames) or _starts_processes(test.module):
+            assert USES_SPARK.search(test.nodeid), f"{test.nodeid} uses Spark: let its name say so"
+        if COSTLY_FIXTURES.intersection(test.fixturenames) or _starts_processes(cast(ModuleType, test.module)):
             test.add_marker(pytest.mark.costly)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.pinned import Table
+from omnigraph.storage.table import Table
 
 
 @contextmanager

@@ -20,8 +20,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TypeAlias, TypeVar, TypeVarTuple, cast
 
-from omnigraph.storage.failpoints import Step, When, killing, recording
-from omnigraph.storage.lance_internals.moving import with_notes
+from omnigraph.storage import failpoints
+from omnigraph.storage.failpoints import When, WriteStep, record_writes
+from omnigraph.storage.lance_internals.base_folders import replace_base_folders
 
 Args = TypeVarTuple("Args")
 Result = TypeVar("Result")
@@ -60,7 +61,7 @@ def run(function: Callable[[*Args], Result], *args: *Args) -> Result:
     return cast("Result", answer)
 
 
-def record(function: Callable[[*Args], object], *args: *Args) -> list[Step]:
+def record(function: Callable[[*Args], object], *args: *Args) -> list[WriteStep]:
     """The durable writes of one clean run in a child process."""
     return run(_call_recording, function, args)
 
@@ -95,7 +96,7 @@ def pipe() -> tuple[Pipe, Pipe]:
     return cast("tuple[Pipe, Pipe]", _context().Pipe())
 
 
-def every_crash(steps: Iterable[Step]) -> Generator[tuple[int, When]]:
+def every_crash(steps: Iterable[WriteStep]) -> Generator[tuple[int, When]]:
     """Where to kill: before each recorded write, and after the last.
 
     What lies on disk after one write is what lies there before the next, so only large runs kill at both.
@@ -108,7 +109,7 @@ def every_crash(steps: Iterable[Step]) -> Generator[tuple[int, When]]:
         yield number, "after"
 
 
-def every_fault(steps: Iterable[Step]) -> Generator[tuple[int, When]]:
+def every_fault(steps: Iterable[WriteStep]) -> Generator[tuple[int, When]]:
     """Where to fail: each recorded write, before and after."""
     for step in steps:
         yield step.number, "before"
@@ -119,7 +120,7 @@ def fresh_copy(template: Path) -> Path:
     """A copy of a template folder, in a new folder beside it, that has no file in common with it."""
     copy = shutil.copytree(template, Path(mkdtemp(dir=template.parent)) / template.name)
     for file in copy.glob("**/tree/**/_versions/*.manifest"):
-        file.write_bytes(with_notes(file.read_bytes(), lambda noted: noted.replace(str(template), str(copy))))
+        file.write_bytes(replace_base_folders(file.read_bytes(), lambda noted: noted.replace(str(template), str(copy))))
     return copy
 
 
@@ -130,14 +131,14 @@ def _call(answer: Pipe, function: Callable[[*Args], object], args: tuple[*Args])
         answer.send((False, error))
 
 
-def _call_recording(function: Callable[[*Args], object], args: tuple[*Args]) -> list[Step]:
-    with recording() as steps:
+def _call_recording(function: Callable[[*Args], object], args: tuple[*Args]) -> list[WriteStep]:
+    with record_writes() as steps:
         function(*args)
     return steps
 
 
 def _call_killing(function: Callable[[*Args], object], args: tuple[*Args], number: int, when: When) -> None:
-    with killing(number, when):
+    with failpoints.kill_at(number, when):
         function(*args)
 
 

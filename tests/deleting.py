@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from omnigraph.storage.pinned import ROW_ADDRESS, Table
-from omnigraph.storage.staging import Staged
-from omnigraph.storage.table import delete_at
+from omnigraph.storage.staging import StagedChange
+from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.table_writes import delete_at
 
 
-def delete_where(table: Table, predicate: str) -> Staged | None:
+def delete_where(table: Table, predicate: str) -> StagedChange | None:
     """Stage the removal of the rows that match. None when no row does."""
     addresses = table.scan([], filter=predicate, with_row_address=True).read_all()[ROW_ADDRESS].to_numpy()
     return delete_at(table, addresses) if len(addresses) else None

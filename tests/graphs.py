@@ -14,10 +14,10 @@ from omnigraph.graph import Graph
 from omnigraph.language.schema import Schema
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
-from omnigraph.read.rows.type_rows import readable, type_of
-from omnigraph.read.rows.type_rows import rows_of as typed_rows
+from omnigraph.read.rows.type_rows import open_type_rows as typed_rows
+from omnigraph.read.rows.type_rows import require_type, value_columns_of
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.pinned import open_table
+from omnigraph.storage.table import open_table
 from omnigraph.write.mutation.transaction import Transaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,8 +41,8 @@ def rows_of(graph: Graph, name: str, branch: str = MAIN, at: Reference | None = 
     if now.lag is None:
         rows = now.table(name).scan().read_all()
     else:
-        type_ = type_of(now.catalog(), name)
-        batches = list(typed_rows(now, type_).read(readable(type_)))
+        type_ = require_type(now.catalog(), name)
+        batches = list(typed_rows(now, type_).read(value_columns_of(type_)))
         rows = pa.Table.from_batches(batches) if batches else arrow_schema(type_).empty_table()
     columns = {column: _readable(rows, column) for column in rows.column_names}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]

@@ -19,8 +19,8 @@ from omnigraph.errors import Json, OmniGraphError, Position, Problem, QueryError
 from omnigraph.graph import Graph
 from omnigraph.language.query import CompiledQuery, Severity, compile_query, lint_queries
 from omnigraph.language.query.plan import print_plan
-from omnigraph.language.query.typed import TypedRead
-from omnigraph.language.schema import Schema, ir_to_json, parse_schema, plan_migration
+from omnigraph.language.query.typed_tree import TypedRead
+from omnigraph.language.schema import Schema, encode_ir, parse_schema, plan_migration
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.query import QueryRequest
 from omnigraph.write.load.load_operation import LoadMode as LoadMode
@@ -166,7 +166,7 @@ def run_schema(state: State, step: Step) -> State:
         return state
     for outcome in step.outcomes:
         if outcome.word == "ir":
-            expect_subset(outcome, json.loads(ir_to_json(schema.ir)))
+            expect_subset(outcome, json.loads(encode_ir(schema.ir)))
         else:
             expect_text(outcome, schema.hash)
     return replace(state, schema=schema)

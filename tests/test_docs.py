@@ -18,6 +18,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from omnigraph.errors import Problem
 from omnigraph.language.query import Severity, lint_queries
@@ -93,7 +94,13 @@ def test_query_block(block: Block) -> None:
     expect_problems(block, [problem for severity, problem in report.problems if severity is not Severity.INFO])
 
 
-@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def named_for_its_worker(block: Block) -> ParameterSet:
+    if "spark" not in block.text:
+        return pytest.param(block, id=str(block))
+    return pytest.param(block, id=f"{block} on Spark", marks=pytest.mark.costly)
+
+
+@pytest.mark.parametrize("block", [named_for_its_worker(each) for each in blocks("python")])
 def test_python_block(block: Block, examples: Path) -> None:
     assert Path.cwd() == examples
     exec(compile(block.text, str(block), "exec"), {"__name__": "__main__"})  # noqa: S102 - our own pages

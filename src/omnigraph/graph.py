@@ -19,7 +19,7 @@ from omnigraph.maintain.cleanup import Cleaned
 from omnigraph.maintain.optimize import Optimized
 from omnigraph.maintain.repair import Repaired
 from omnigraph.maintain.verify import Verified
-from omnigraph.manifest import ancestry, branches, genesis, history, opening, references, tagging, tags
+from omnigraph.manifest import branches, contract, genesis, handle, history, opening, references, tags
 from omnigraph.manifest.branches import Branch
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit
@@ -29,14 +29,14 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.tags import Tag
 from omnigraph.read import changes, query, rows
 from omnigraph.read.changes import ChangeBlock, Changes, Diff
-from omnigraph.read.explain import Profile
+from omnigraph.read.profile import Profile
 from omnigraph.read.result import Result
 from omnigraph.read.rows import Direction, ExportResult, Filter, Format, Key, Scan, Target
 from omnigraph.read.search import EmbeddingSettings, resolve_embedding_settings
-from omnigraph.spark import engine as engines
+from omnigraph.spark import engine_choice
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockKind, LockSettings
-from omnigraph.storage.pinned import Access
+from omnigraph.storage.table import Access
 from omnigraph.write import commit, embed, evolve, indexes, load, merge, mutation
 from omnigraph.write.commit import CommitOptions, Recovery
 from omnigraph.write.embed import EmbedResult
@@ -46,7 +46,7 @@ from omnigraph.write.indexes import IndexReport
 from omnigraph.write.load import ArrowStream, Engine, IndexPolicy, LoadResult, OnError
 from omnigraph.write.load import LoadMode as LoadMode
 from omnigraph.write.load import RecordSource as RecordSource
-from omnigraph.write.merge import By, MergeResult, Prefer
+from omnigraph.write.merge import MergeBy, MergeResult, PreferredSide
 from omnigraph.write.mutation import MutationResult, Transaction
 
 if TYPE_CHECKING:
@@ -93,12 +93,12 @@ class Graph:
     def schema(self) -> Schema:
         """The current schema, reloaded only when it has changed."""
         if self._schema is None or self._schema.hash != self._manifest.schema_hash():
-            self._schema = opening.current_schema(self._manifest)
+            self._schema = contract.load_current_schema(self._manifest)
         return self._schema
 
     def schema_at(self, ref: Reference, branch: str = MAIN) -> Schema:
         """Return the schema at a commit, a version, a time or a tag."""
-        return opening.schema_of(self._manifest, self.snapshot(branch, ref).schema_ir_hash)
+        return contract.load_schema_of(self._manifest, self.snapshot(branch, ref).schema_ir_hash)
 
     def info(self) -> GraphInfo:
         """Return location, format, branches, newest commit, and row counts on main."""
@@ -107,9 +107,9 @@ class Graph:
         return GraphInfo(
             self.uri,
             self.mode,
-            opening.format_of(self._manifest),
+            opening.format_version_of(self._manifest),
             now.schema_ir_hash,
-            tuple(branches.branch_names(self._manifest)),
+            tuple(handle.branch_names(self._manifest)),
             now.commit,
             {name: count for (kind, name), count in counts.items() if kind == "node"},
             {name: count for (kind, name), count in counts.items() if kind == "edge"},
@@ -122,7 +122,7 @@ class Graph:
     def create_branch(self, name: str, from_: Reference = MAIN) -> None:
         """Create a branch from a branch, a commit, a tag, a manifest version of main, or a time on main."""
         self._check_writable()
-        source, version = references.branch_point(self._manifest, from_)
+        source, version = references.find_branch_point(self._manifest, from_)
         branches.create_branch(self._manifest, name, source, version)
 
     def delete_branch(self, name: str) -> None:
@@ -137,12 +137,12 @@ class Graph:
     def create_tag(self, name: str, ref: Reference = MAIN, *, branch: str = MAIN, actor: str | None = None) -> Tag:
         """Name a commit: the newest of a branch, or the one at a reference on ``branch``. A tag never moves."""
         self._check_writable()
-        return tagging.create_tag(self._manifest, name, ref, branch, actor or self.actor)
+        return references.create_tag(self._manifest, name, ref, branch, actor or self.actor)
 
     def delete_tag(self, name: str) -> None:
         """Delete a tag. The commit stays, but cleanup may delete it like any other."""
         self._check_writable()
-        tagging.delete_tag(self._manifest, name)
+        references.delete_tag(self._manifest, name)
 
     def mutate(
         self,
@@ -229,7 +229,7 @@ class Graph:
         given = load.LoadInput(source, nodes or {}, edges or {})
         load_options = load.LoadOptions(mode, on_error, rejects, engine, check, indexes, from_branch)
         options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
-        return engines.load(self._manifest, self.schema, given, load_options, options)
+        return engine_choice.run_load(self._manifest, self.schema, given, load_options, options)
 
     def ensure_indexes(
         self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None
@@ -243,7 +243,7 @@ class Graph:
         type_name: str,
         *,
         branch: str = MAIN,
-        batch: int = embed.BATCH,
+        batch: int = embed.DEFAULT_BATCH,
         commit_each: bool = False,
         actor: str | None = None,
     ) -> EmbedResult:
@@ -266,9 +266,9 @@ class Graph:
         source: Reference,
         into: str = MAIN,
         *,
-        by: By = "row",
+        by: MergeBy = "row",
         dry_run: bool = False,
-        prefer: Prefer | None = None,
+        prefer: PreferredSide | None = None,
         resolve: str | Path | Mapping[str, object] | None = None,
         message: str | None = None,
         actor: str | None = None,
@@ -288,8 +288,8 @@ class Graph:
         *,
         branch: str = MAIN,
         side: int | None = None,
-        by: By = "row",
-        prefer: Prefer | None = None,
+        by: MergeBy = "row",
+        prefer: PreferredSide | None = None,
         resolve: str | Path | Mapping[str, object] | None = None,
         dry_run: bool = False,
         message: str | None = None,
@@ -334,15 +334,15 @@ class Graph:
         until: datetime | None = None,
     ) -> list[Commit]:
         """List the commits of a branch, newest first."""
-        return history.commits_of(self._manifest, branch, limit=limit, actor=actor, since=since, until=until)
+        return history.list_commits(self._manifest, branch, limit=limit, actor=actor, since=since, until=until)
 
     def ancestry(self, branch: str | None = None, limit: int | None = None) -> list[Commit]:
         """List all commits, or the ancestors of one branch with merged ones: newest first, children before parents."""
-        return ancestry.ancestry(self._manifest, branch, limit)
+        return history.list_ancestry(self._manifest, branch, limit)
 
     def commit(self, ref: Reference) -> Commit:
         """Return one commit: by id or tag, or the newest at a version or time of main."""
-        return history.commit_of(references.commit_at(self._manifest, ref))
+        return history.to_commit(references.commit_at(self._manifest, ref))
 
     def snapshot(self, branch: str = MAIN, at: Reference | None = None) -> Snapshot:
         """Return a snapshot: the newest, or the one at a commit, a manifest version or a time."""
@@ -510,7 +510,7 @@ class Graph:
     def _read(self, branch: str, at: Reference | None) -> tuple[Snapshot, Catalog]:
         """Return a snapshot and the catalog to read it with."""
         snapshot = self.snapshot(branch, at)
-        return snapshot, opening.schema_of(self._manifest, snapshot.schema_ir_hash).catalog
+        return snapshot, contract.load_schema_of(self._manifest, snapshot.schema_ir_hash).catalog
 
     def _check_writable(self) -> None:
         if self.mode == "ro":
@@ -543,7 +543,7 @@ def init(
     """Create a graph with a schema, or complete one whose init was interrupted."""
     parsed = parse_schema(schema)
     manifest = _manifest(uri, storage_options, lock)
-    genesis.initialise(manifest, parsed, actor)
+    genesis.init_graph(manifest, parsed, actor)
     return Graph(manifest, "rw", actor)
 
 
@@ -560,9 +560,9 @@ def open(  # noqa: A001  the public name
     if mode not in ("rw", "ro"):
         raise ParameterError(f"mode is {mode!r}", hint='use "rw" or "ro"')
     manifest = _manifest(uri, storage_options, lock)
-    opening.check(manifest)
+    opening.check_graph(manifest)
     if mode == "rw":
-        opening.bring_up_to_date(manifest)
+        opening.upgrade_graph(manifest)
         commit.heal_all(manifest)
         opening.repair_for_0_8(manifest)
     return Graph(manifest, mode, actor, None if embed is None else resolve_embedding_settings(embed))

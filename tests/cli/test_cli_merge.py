@@ -12,7 +12,7 @@ from omnigraph.cli.session import VARIABLE
 from omnigraph.errors import Json
 from omnigraph.graph import Graph
 from tests.cli.conftest import Command, error_of
-from tests.write.merge.merging import edit, knows, make, person, state
+from tests.write.merge.social_graph import edit, knows, make, person, state
 
 GRAPH = ("-g", "merge.og")
 

@@ -12,7 +12,7 @@ from omnigraph.errors import GraphMoved, StorageError
 from omnigraph.graph import Graph
 from omnigraph.maintain.verify import FindingKind
 from omnigraph.storage.failpoints import record_writes
-from omnigraph.storage.lance_internals.moving import read_base_folders, replace_base_folders
+from omnigraph.storage.lance_internals.base_folders import read_base_folders, replace_base_folders
 from omnigraph.storage.location import locate
 from omnigraph.storage.objects import Objects
 from omnigraph.write.commit.sidecars import list_sidecars

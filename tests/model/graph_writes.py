@@ -15,7 +15,7 @@ import pyarrow as pa
 import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.manifest.history import Commit
-from omnigraph.storage.failpoints import When, killing
+from omnigraph.storage.failpoints import When, kill_at
 
 SCHEMA = """
 node Person { name: String @key  size: I64? }
@@ -220,5 +220,5 @@ def _edge_frame(pairs: tuple[Pair, ...]) -> pa.Table:
 
 def write_and_die(uri: str, write: Write, branch: str, number: int, when: When) -> None:
     """Open the graph and write, in a process that dies at its durable write of that number, if it comes that far."""
-    with killing(number, when):
+    with kill_at(number, when):
         write.run(omnigraph.open(uri), branch)

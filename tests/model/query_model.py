@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from omnigraph.errors import Json
 from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator
-from omnigraph.language.query.typed import (
+from omnigraph.language.query.typed_tree import (
     Aggregate,
     Clause,
     ColumnValue,
@@ -32,11 +32,11 @@ from omnigraph.language.query.typed import (
     Now,
     ParameterValue,
     PropertyValue,
-    SortKey,
     TextMatch,
     TraversalDirection,
     TypedBinding,
     TypedNegation,
+    TypedOrderKey,
     TypedRead,
     TypedTraversal,
 )
@@ -134,7 +134,7 @@ def expected(query: TypedRead, asked: Asked) -> Expected:
     return Expected(tuple(tuple(map(shown_row, run)) for run in _in_runs(rows, keys)), limit)
 
 
-def _row_key(order: SortKey, query: TypedRead, ranks: Mapping[str, int], asked: Asked) -> _Key[Row]:
+def _row_key(order: TypedOrderKey, query: TypedRead, ranks: Mapping[str, int], asked: Asked) -> _Key[Row]:
     expression = order.expression
     if isinstance(expression, Distance):
         return lambda row: ranks[row[expression.target.variable].id], False
@@ -146,7 +146,7 @@ def _id_key(variable: str) -> _Key[Row]:
     return lambda row: row[variable].id, False
 
 
-def _group_key(order: SortKey) -> _Key[Mapping[str, Value]]:
+def _group_key(order: TypedOrderKey) -> _Key[Mapping[str, Value]]:
     column = order.expression
     assert isinstance(column, ColumnValue)
     return lambda row: row[column.name], order.descending

@@ -12,16 +12,17 @@ import pytest
 from lance.dataset import LanceDataset
 from lance.query import MatchQuery
 
-from omnigraph.storage.pinned import Access, Table
 from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import append, build_index, commit, create
+from omnigraph.storage.table import Access, Table
+from omnigraph.storage.table_upkeep import build_index
+from omnigraph.storage.table_writes import append, commit, create_table
 
 TEXTS = pa.table({"id": ["a", "b"], "text": ["running foxes", "the"]})
 MORE = pa.table({"id": ["c"], "text": ["A fox runs"]})
 
 
 def texts(folder: Path, *, indexed: bool) -> Table:
-    table = create(str(folder / "texts"), TEXTS, "op", Access())
+    table = create_table(str(folder / "texts"), TEXTS, "op", Access())
     staged = build_index(table, "text", IndexKind.INVERTED) if indexed else None
     return table if staged is None else commit(table, staged, "op")
 
@@ -63,7 +64,7 @@ def test_the_words_of_a_text_as_the_index_has_them() -> None:
 @pytest.mark.parametrize("indexed", [True, False])
 def test_a_distance_is_squared(tmp_path: Path, indexed: bool) -> None:
     vectors = pa.array([[3.0, 4.0], None], pa.list_(pa.float32(), 2))
-    table = create(str(tmp_path / "vectors"), pa.table({"id": ["a", "b"], "v": vectors}), "op", Access())
+    table = create_table(str(tmp_path / "vectors"), pa.table({"id": ["a", "b"], "v": vectors}), "op", Access())
     staged = build_index(table, "v", IndexKind.IVF_FLAT) if indexed else None
     table = table if staged is None else commit(table, staged, "op")
     nearest = {"column": "v", "q": np.zeros(2, np.float32), "k": 5, "metric": "l2"}

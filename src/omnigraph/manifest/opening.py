@@ -74,29 +74,29 @@ def _find_schema_of_0_8(manifest: Manifest) -> Schema | None:
     view = manifest.view(MAIN)
     if view.head is None or view.head.schema_ir_hash is not None:
         return None
-    theirs = contract.load_root_schema(manifest.objects)
-    types: dict[str, NodeType | EdgeType] = {type_.table_key: type_ for type_ in theirs.catalog.types()}
+    applied = contract.load_root_schema(manifest.objects)
+    types: dict[str, NodeType | EdgeType] = {type_.table_key: type_ for type_ in applied.catalog.types()}
     shown = view.tables.visible_tables()
-    if theirs.hash == manifest.schema_hash() or shown.keys() != types.keys():
+    if applied.hash == manifest.schema_hash() or shown.keys() != types.keys():
         return None
     for key, entry in shown.items():
         uri = manifest.location.join(view.tables.locations[key])
         table = open_table(uri, entry.branch, entry.version, manifest.access)
         if set(table.schema.names) != set(arrow_schema(types[key]).names):
             return None
-    return theirs
+    return applied
 
 
-def _adopt_schema(manifest: Manifest, theirs: Schema) -> None:
-    contract.keep_schema(manifest.objects, theirs)
+def _adopt_schema(manifest: Manifest, applied: Schema) -> None:
+    contract.keep_schema(manifest.objects, applied)
     with branch_lock(manifest.location, MAIN, manifest.locks) as held:
         request = PublishRequest(
-            CommitIntent(str(ULID()), theirs.hash, message=ADOPTION_MESSAGE),
-            new_schema=theirs.hash,
+            CommitIntent(str(ULID()), applied.hash, message=ADOPTION_MESSAGE),
+            new_schema=applied.hash,
             replaces_schema=manifest.schema_hash(),
         )
         publish(manifest, held, MAIN, request)
-    contract.project_root_files(manifest.objects, theirs)
+    contract.project_root_files(manifest.objects, applied)
 
 
 # --------------------------------------------------------------------------------------------- the lock of release 0.8

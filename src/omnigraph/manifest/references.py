@@ -63,8 +63,8 @@ def take_snapshot(manifest: Manifest, branch: str, at: Reference | None = None) 
         own = view.tables.schema_head if branch == MAIN else None
         own_schema = None if own is None else own.schema_ir_hash
     else:
-        place = resolve_reference(manifest, branch, at)
-        view, commit = manifest.view_at(place.branch, place.manifest_version), place.commit
+        resolved = resolve_reference(manifest, branch, at)
+        view, commit = manifest.view_at(resolved.branch, resolved.manifest_version), resolved.commit
         own_schema = None if commit is None else commit.schema_ir_hash
     # The head of a branch is read with the current schema, the past with its own.
     schema_hash = own_schema or manifest.schema_hash()
@@ -84,8 +84,8 @@ def find_branch_point(manifest: Manifest, reference: Reference) -> tuple[str, in
     """Return where a new branch begins: branch and manifest version, None for the newest. Branch names win."""
     if isinstance(reference, str) and reference in branch_names(manifest):
         return reference, None
-    place = resolve_reference(manifest, MAIN, reference)
-    return place.branch, place.manifest_version
+    resolved = resolve_reference(manifest, MAIN, reference)
+    return resolved.branch, resolved.manifest_version
 
 
 def commit_at(manifest: Manifest, reference: Reference) -> CommitRecord:
@@ -204,13 +204,13 @@ def delete_tag(manifest: Manifest, name: str) -> None:
 
 def _find_tagged_commit(manifest: Manifest, reference: Reference, branch: str, live: list[str]) -> CommitRecord:
     if isinstance(reference, str) and reference in live:
-        place = resolve_reference(manifest, reference, None)
+        resolved = resolve_reference(manifest, reference, None)
     else:
-        place = resolve_reference(manifest, branch, reference)
-    if place.commit is None:
+        resolved = resolve_reference(manifest, branch, reference)
+    if resolved.commit is None:
         raise NotFound(f"no commit at '{reference}'", details={"reference": str(reference)})
-    _refuse_unreadable(manifest, place.commit)
-    return place.commit
+    _refuse_unreadable(manifest, resolved.commit)
+    return resolved.commit
 
 
 def _refuse_unreadable(manifest: Manifest, commit: CommitRecord) -> None:

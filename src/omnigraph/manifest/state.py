@@ -146,10 +146,10 @@ def newest_fragment_of(table: Table) -> int:
 
 def read_view(table: Table, branch: str, incarnation: str | None, *, with_lineage: bool) -> ManifestView:
     """Read a view from scratch."""
-    standing = _read_current_rows(table)
-    shape.refuse_missing(standing.filter(_IS_VERSION), "metadata", "table_version", "row_count")
-    tables = EMPTY.extend(shape.decode_rows(standing.filter(~_IS_COMMIT)))
-    newest = standing.filter(_IS_COMMIT)
+    current = _read_current_rows(table)
+    shape.refuse_missing(current.filter(_IS_VERSION), "metadata", "table_version", "row_count")
+    tables = EMPTY.extend(shape.decode_rows(current.filter(~_IS_COMMIT)))
+    newest = current.filter(_IS_COMMIT)
     lineage = read_lineage(table) if with_lineage else None
     return ManifestView(branch, incarnation, table.version, newest_fragment_of(table), tables, newest, lineage)
 

@@ -12,7 +12,7 @@ from omnigraph.language.query import TypedMutation, compile_query
 from omnigraph.language.query.plan import ReadPlan, plan_read
 from omnigraph.language.source import Source
 from omnigraph.language.values import now_milliseconds
-from omnigraph.manifest.contract import schema_of
+from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.snapshot import Snapshot
@@ -53,7 +53,7 @@ class PlannedQuery:
 
 def plan_query(manifest: Manifest, snapshot: Snapshot, request: QueryRequest, options: QueryOptions) -> PlannedQuery:
     """Compile and plan a query. Raises every error in its text and in its parameters."""
-    catalog = schema_of(manifest, snapshot.schema_ir_hash).catalog
+    catalog = load_schema_of(manifest, snapshot.schema_ir_hash).catalog
     compiled = compile_query(request.source, catalog, request.name)
     if isinstance(compiled.typed, TypedMutation):
         raise ParameterError(f"'{compiled.name}' is a mutation", hint="run it with mutate")

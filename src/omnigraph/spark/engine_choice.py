@@ -21,7 +21,7 @@ SPARK_MIN_BYTES: Final = 4 * 1024**3
 _log = logging.getLogger("omnigraph")
 
 
-def load(
+def run_load(
     manifest: Manifest, schema: Schema, given: LoadInput, options: LoadOptions, commit_options: CommitOptions
 ) -> LoadResult:
     """Load everything as one commit, or nothing, with the engine that the options name; ``auto`` chooses one."""

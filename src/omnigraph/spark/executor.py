@@ -1,16 +1,21 @@
-"""Run Python tasks on Spark executors, one Spark task for each: pickled work items, or groups of table fragments."""
+"""Run Python tasks on Spark executors, one Spark task for each: pickled work items, or groups of table fragments.
+
+Errors of Spark become errors of OmniGraph here and nowhere else.
+"""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
-from omnigraph.spark.spark_errors import translate_spark_errors
+from omnigraph.errors import NotFound, OmniGraphError, StorageError
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.table import Table
 
@@ -26,6 +31,8 @@ _RANGE_ID: Final = "id"
 """The column of ``session.range``."""
 _NUMBER: Final = "number"
 _BODY: Final = "body"
+_MISSING: Final = "PATH_NOT_FOUND"
+_OWN_ERROR: Final = re.compile(r"^omnigraph\.errors\.\w+: (.+)$", re.MULTILINE)
 _ROWS: Final = pa.schema([pa.field(_NUMBER, pa.int32()), pa.field(_BODY, pa.binary())])
 
 FragmentTask: TypeAlias = Callable[[Table, Sequence[int]], Iterable[pa.RecordBatch]]
@@ -89,3 +96,31 @@ def _run_fragment_tasks(
 def union_all(frames: Iterable[DataFrame]) -> DataFrame:
     """Concatenate DataFrames with the same columns."""
     return reduce(lambda some, others: some.unionByName(others), frames)
+
+
+# --------------------------------------------------------------------------------------------- errors of Spark
+
+
+@contextmanager
+def translate_spark_errors(activity: str) -> Generator[None]:
+    """Raise errors of Spark from the block as errors of OmniGraph. ``activity`` says what failed."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        if error.getCondition() == _MISSING:
+            path = (error.getMessageParameters() or {}).get("path", "")
+            raise NotFound(f"there is no file '{path.removeprefix('file:')}'") from error
+        raise _to_storage_error(activity, error) from error
+    except Py4JError as error:
+        raise _to_storage_error(activity, error) from error
+
+
+def _to_storage_error(activity: str, error: Exception) -> OmniGraphError:
+    text = str(error)
+    own = _OWN_ERROR.findall(text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    reason = own[-1] if own else (lines[0] if lines else type(error).__name__)
+    return StorageError(f"{activity} failed on Spark: {reason}", hint="see the log of Spark; nothing was changed")

@@ -37,7 +37,7 @@ class Spelling:
     """Raises ``ValueError``, with a text that follows "is ..., ", for a value of another form."""
 
 
-def _unchanged(value: object) -> object:
+def _keep(value: object) -> object:
     return value
 
 
@@ -89,10 +89,10 @@ def _decode_versions(value: object) -> object:
     return {key: _decode_number(each) for key, each in cast("dict[str, object]", value).items()}
 
 
-TEXT: Final = Spelling(_unchanged, _decode_text)
-NUMBER: Final = Spelling(_unchanged, _decode_number)
+TEXT: Final = Spelling(_keep, _decode_text)
+NUMBER: Final = Spelling(_keep, _decode_number)
 NUMBER_AS_TEXT: Final = Spelling(str, _decode_number_text)
-FLAG: Final = Spelling(_unchanged, lambda value: value is True)
+FLAG: Final = Spelling(_keep, lambda value: value is True)
 TABLE_KEY: Final = Spelling(str, _decode_table_key)
 INSTANT: Final = Spelling(lambda value: to_microseconds(cast(datetime, value)), _decode_instant)
 """Microseconds since 1970 UTC."""

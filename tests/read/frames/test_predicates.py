@@ -240,7 +240,7 @@ def fixed_comparisons() -> list[Predicate]:
 
 def test_lance_decides_what_is_pushed_as_a_mask_does(tmp_path: Path) -> None:
     entities = loaded(everything())
-    table = tables.create(str(tmp_path / "table"), entities.rows, "test")
+    table = tables.create_table(str(tmp_path / "table"), entities.rows, "test")
     ids = cast("list[str]", entities.rows["id"].to_pylist())
     frame = Frame(len(entities), {"a": EntityColumn(entities, np.arange(len(entities)))})
     pushed = 0
@@ -251,7 +251,7 @@ def test_lance_decides_what_is_pushed_as_a_mask_does(tmp_path: Path) -> None:
             assert not predicate.negated
             continue
         expected = np.array(ids)[evaluate_predicate(predicate, frame, REQUEST)].tolist()
-        assert table.scan(["id"], filter=condition.sql()).read_all()["id"].to_pylist() == expected, predicate
+        assert table.scan(["id"], filter=condition.to_sql()).read_all()["id"].to_pylist() == expected, predicate
         pushed += 1
     assert pushed > 500
 
@@ -286,7 +286,7 @@ def test_a_list_of_texts_is_pushed_as_a_set(items: Sequence[str] | None) -> None
     assert condition is not None
     assert condition.columns == ("name",)
     if items is None:
-        assert condition.sql() == "false"
+        assert condition.to_sql() == "false"
     else:
         assert isinstance(condition, ValueIn)
 
@@ -297,4 +297,4 @@ def test_the_time_of_the_request_is_pushed() -> None:
         Compare(born, ComparisonOperator.LESS, Now(TIME)), "a", EvaluationContext({}, 12_345, NoSearch())
     )
     assert condition is not None
-    assert "12345" in (condition.sql() or "")
+    assert "12345" in (condition.to_sql() or "")

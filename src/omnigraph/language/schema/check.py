@@ -157,7 +157,7 @@ def _check_interfaces(node: ast.NodeSyntax, interfaces: Mapping[str, ast.Interfa
             own = declared.get(each.name.text)
             if own is None:
                 first, other = injected.setdefault(each.name.text, (name.text, each))
-                if _meaning(other) != _meaning(each):
+                if _meaning_of(other) != _meaning_of(each):
                     message = f"interfaces {first} and {name.text} declare '{each.name.text}' differently"
                     hint = f"declare '{each.name.text}' in the node, or make the two equal"
                     yield SchemaFinding(codes.INTERFACES_DISAGREE, message, name.span, hint)
@@ -187,7 +187,7 @@ def _check_injected_count(
     return None
 
 
-def _meaning(each: ast.PropertySyntax) -> object:
+def _meaning_of(each: ast.PropertySyntax) -> object:
     return resolve_type(each.type), frozenset(each.annotations)
 
 

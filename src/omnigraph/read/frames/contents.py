@@ -87,14 +87,21 @@ def read_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableCont
     if snapshot.commit is None:
         # Only a commit id tells this graph from an earlier one at the same location.
         return make()
-    key: Hashable = ("contents", snapshot.commit.id, table_key, pin.branch, pin.version, snapshot.hidden(table_key))
+    key: Hashable = (
+        "contents",
+        snapshot.commit.id,
+        table_key,
+        pin.branch,
+        pin.version,
+        snapshot.hidden_columns(table_key),
+    )
     return cache.get_or_make(key, make, lambda made: _BYTES_PER_FRAGMENT * (1 + len(made.fragments)))
 
 
 def _read_table(table_key: str, table: Table) -> TableContents:
     parts = tuple(_to_contents(fragment) for fragment in list_fragments(table))
     columns = tuple(f"{column.name} {column.type}" for column in cast("list[pa.Field[pa.DataType]]", table.schema))
-    indexed = {index.columns[0] for index in table.indexes().values() if index.kind == IndexKind.BTREE}
+    indexed = {index.columns[0] for index in table.list_indexes().values() if index.kind == IndexKind.BTREE}
     return TableContents(table_key, columns, parts, frozenset(indexed))
 
 

@@ -26,7 +26,7 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, make_nulls
 from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueIn
 from omnigraph.storage.lagging_columns import fill_missing_column
-from omnigraph.storage.lance_internals import translated
+from omnigraph.storage.lance_internals import translate_errors
 from omnigraph.storage.table import Table
 
 _FETCH_SECONDS: Final = (0.5e-3, 10e-6)
@@ -178,7 +178,7 @@ class FullTable:
         if column not in table.schema.names:
             return fill_missing_column(self._type, column, len(positions))
         distinct, numbers = np.unique(positions, return_inverse=True)
-        with translated(table.subject):
+        with translate_errors(table.subject):
             found = table.dataset.take(cast("Values", pa.array(distinct)), columns=[column])
         return _cast(column_of(found, column), type_).take(numbers)
 
@@ -372,7 +372,7 @@ def lookup_rows(table: Table, among: Sequence[str], values: Values, columns: Seq
         masks = [is_among(column_of(whole, column), values) for column in among]
         return whole.filter(_or_masks(masks)).select(list(columns))
     lists = [values.slice(begin, MAX_LISTED_VALUES) for begin in range(0, len(values), MAX_LISTED_VALUES)]
-    filters = [ValueIn(tuple(among), cast("pa.StringArray", each)).sql() for each in lists]
+    filters = [ValueIn(tuple(among), cast("pa.StringArray", each)).to_sql() for each in lists]
     found = [table.scan(list(columns), filter=each).read_all() for each in filters]
     return pa.concat_tables(found) if found else table.schema.empty_table().select(list(columns))
 

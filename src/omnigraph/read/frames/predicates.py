@@ -99,7 +99,7 @@ def to_condition(predicate: Predicate, variable: str, evaluation: EvaluationCont
     No such condition matches null, so a table that lacks one of its columns has no matching row.
     """
     condition = _convert(predicate, variable, evaluation)
-    return None if condition is None or condition.sql() is None else condition
+    return None if condition is None or condition.to_sql() is None else condition
 
 
 def _convert(predicate: Predicate, variable: str, evaluation: EvaluationContext) -> Condition | None:
@@ -179,7 +179,7 @@ def _compare_column_with_value(
     condition = compare_column(_COLUMN, type_, operator, value)
     if condition is None:
         return np.zeros(len(values), np.bool_)
-    mask = condition.mask(pa.table({_COLUMN: values}))
+    mask = condition.evaluate(pa.table({_COLUMN: values}))
     return to_bool_array(column_of(pa.table({_COLUMN: mask}), _COLUMN))
 
 

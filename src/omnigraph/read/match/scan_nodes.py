@@ -116,7 +116,7 @@ def _should_load_table(type_: NodeType, context: QueryContext) -> bool:
 
 def _can_push_down(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> bool:
     """Whether the storage can decide all conditions. It rejects values that a lagging column cannot hold."""
-    if any(condition.sql() is None for condition in conditions):
+    if any(condition.to_sql() is None for condition in conditions):
         return False
     columns = {column for condition in conditions for column in condition.columns}
     schema = context.snapshot.table(type_.table_key).schema
@@ -133,7 +133,7 @@ def _filter_in_storage(
     if any(column not in stored for condition in conditions for column in condition.columns):
         # A lagging table has nulls in the column, and no condition matches null.
         return empty_positions()
-    sql = " AND ".join(f"({condition.sql()})" for condition in conditions)
+    sql = " AND ".join(f"({condition.to_sql()})" for condition in conditions)
     return nodes.intern(table.scan(["id"], filter=sql).read_all())
 
 
@@ -144,7 +144,7 @@ def _filter_in_memory(conditions: Sequence[Condition], nodes: FullTable) -> Posi
     for condition in conditions:
         if not _is_id_condition(condition):
             rows = pa.table({column: nodes.take_values(column, positions) for column in condition.columns})
-            mask = pa.table({"mask": condition.mask(rows)})
+            mask = pa.table({"mask": condition.evaluate(rows)})
             positions = positions[to_bool_array(column_of(mask, "mask"))]
     return positions
 

@@ -21,7 +21,7 @@ from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, Schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.spark.executor import SparkExecutor, union_all
+from omnigraph.spark.executor import SparkExecutor, translate_spark_errors, union_all
 from omnigraph.spark.inputs import list_paths
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces
@@ -31,7 +31,6 @@ from omnigraph.spark.load.scratch import create_scratch_table
 from omnigraph.spark.load.set_rules import check_changes
 from omnigraph.spark.load.sources import names_by_path, read_lines, to_dataframe, with_file_numbers
 from omnigraph.spark.load.staging import stage_rows
-from omnigraph.spark.spark_errors import translate_spark_errors
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.staging import FragmentText, StagedChange
 from omnigraph.storage.table import Table

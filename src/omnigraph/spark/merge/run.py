@@ -24,6 +24,7 @@ from omnigraph.errors import Conflict
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.manifest.handle import Manifest
 from omnigraph.read.changes import CandidateRows, DiffSide, find_table_candidates
+from omnigraph.spark.executor import translate_spark_errors
 from omnigraph.spark.load import (
     BlockLines,
     DistributedRows,
@@ -52,7 +53,6 @@ from omnigraph.spark.merge.shuffle import (
     shuffle_rows,
     split_candidates,
 )
-from omnigraph.spark.spark_errors import translate_spark_errors
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values

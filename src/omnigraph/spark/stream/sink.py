@@ -23,9 +23,9 @@ from omnigraph.errors import OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
+from omnigraph.spark.executor import translate_spark_errors
 from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load import load
-from omnigraph.spark.spark_errors import translate_spark_errors
 from omnigraph.spark.stream.checkpoint import StreamBinding, bind_checkpoint, resolve_checkpoint
 from omnigraph.write.commit import CommitOptions, heal_branch
 from omnigraph.write.load import ArrowStream, LoadInput, LoadOptions, OnError

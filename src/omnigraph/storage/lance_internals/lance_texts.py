@@ -112,7 +112,7 @@ def _error_of(kind: Callable[[str], Exception]) -> Callable[[str, str], Exceptio
     return lambda subject, text: kind(f"{subject}: {text}")
 
 
-def _refused(*, retryable: bool) -> Callable[[str, str], Exception]:
+def _build_refusal(*, retryable: bool) -> Callable[[str, str], Exception]:
     return lambda subject, text: CommitRefused(subject, text, retryable=retryable)
 
 
@@ -121,8 +121,8 @@ _MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str], Exception]], ...] =
     (re.compile(pattern), make)
     for pattern, make in (
         (r"^Too many concurrent writers", _error_of(PublishContention)),
-        (r"^Retryable commit conflict|^Commit conflict", _refused(retryable=True)),
-        (r"^Incompatible transaction", _refused(retryable=False)),
+        (r"^Retryable commit conflict|^Commit conflict", _build_refusal(retryable=True)),
+        (r"^Incompatible transaction", _build_refusal(retryable=False)),
         (r"^Dataset already exists", _error_of(AlreadyExists)),
         # Lance's error if the storage of a branch exists already: it checks the ref too late.
         (r"Clone operation should not enter build_manifest", _error_of(AlreadyExists)),

@@ -255,7 +255,7 @@ class ChangedTable:
             return list_filter(column, cast("pa.StringArray", values))
         type_ = self._type.properties[column].type
         compared = (
-            ValueCondition(column, type_, ComparisonOperator.EQUAL, value).sql() for value in _to_constants(values)
+            ValueCondition(column, type_, ComparisonOperator.EQUAL, value).to_sql() for value in _to_constants(values)
         )
         return " OR ".join(compared) or "false"
 
