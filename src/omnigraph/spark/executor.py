@@ -1,6 +1,6 @@
 """Run Python tasks on Spark executors, one Spark task for each: pickled work items, or groups of table fragments.
 
-Errors of Spark become errors of OmniGraph here and nowhere else.
+Errors of Spark become errors of OmniGraph here.
 """
 
 from __future__ import annotations
