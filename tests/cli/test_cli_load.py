@@ -209,7 +209,7 @@ def test_an_empty_file_makes_no_commit(omnigraph: Command) -> None:
         (["brain.og"], 1, "'brain.og' is a folder"),
         (["good.jsonl", "--mode", "upsert"], 2, "'upsert' is not one of"),
         (["good.jsonl", "--on-error", "ignore"], 2, "'ignore' is not one of"),
-        (["-", "--engine", "spark"], 1, "from files only"),
+        (["-", "--engine", "spark"], 1, "only from files"),
         (["good.jsonl", "--rejects", "r.jsonl"], 2, "--rejects goes with --on-error quarantine"),
         (["bad.jsonl", "--on-error", "quarantine", "--rejects", "good.jsonl"], 1, "'good.jsonl' exists already"),
         (["good.jsonl", "--txn", "import"], 2, "--txn takes APP:N, for example import:7, not 'import'"),

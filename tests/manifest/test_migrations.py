@@ -264,7 +264,7 @@ def test_races_that_are_always_lost_end_as_contention(
     tmp_path: Path, name: str, meddle: Callable[[Path], None]
 ) -> None:
     legacy = build(tmp_path / "graph.og", Shape(3))
-    with pytest.raises(PublishContention, match="met too often"):
+    with pytest.raises(PublishContention, match="too many attempts collided"):
         interrupted(
             lambda: migrate_without_lock(legacy.root, "main"),
             at=lambda step: step.name == name,

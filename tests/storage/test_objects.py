@@ -156,7 +156,7 @@ def test_a_reader_never_sees_half_a_put(local_location: Location) -> None:
 
 
 def test_a_file_is_never_replaced_on_condition(local_location: Location) -> None:
-    with pytest.raises(Unsupported, match="on condition"):
+    with pytest.raises(Unsupported, match="conditional replace"):
         Objects(local_location).replace_if_match("x", b"", "etag")
 
 

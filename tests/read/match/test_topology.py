@@ -123,7 +123,7 @@ def test_a_node_that_went_without_its_edges_is_an_error(graph: Graph) -> None:
     assert staged is not None
     moved = replace(now.pins["node:Person"], version=tables.commit(table, staged, "op").version)
     torn = replace(now, pins={**now.pins, "node:Person": moved})
-    with pytest.raises(StorageError, match="no row of node:Person, 'p1'"):
+    with pytest.raises(StorageError, match="not in node:Person, for example 'p1'"):
         load_adjacency(
             torn, catalog.edges["Knows"], TraversalDirection.OUT, distinct=False, catalog=catalog, cache=cache
         )
