@@ -122,8 +122,7 @@ class Graph:
     def create_branch(self, name: str, from_: Reference = MAIN) -> None:
         """Create a branch from a branch, a commit, a tag, a manifest version of main, or a time on main."""
         self._check_writable()
-        source, version = references.find_branch_point(self._manifest, from_)
-        branches.create_branch(self._manifest, name, source, version)
+        references.create_branch(self._manifest, name, from_)
 
     def delete_branch(self, name: str) -> None:
         """Delete a branch and the data only it has. Refused for main, and while a branch or a tag depends on it."""

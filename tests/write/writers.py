@@ -16,9 +16,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from omnigraph.errors import InputError
-from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.references import take_snapshot
+from omnigraph.manifest.references import create_branch, take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table_writes as tables
@@ -253,7 +252,7 @@ def copy_template(template: Path, branch: str = MAIN) -> Path:
     """A fresh graph. A copy of one that has branches already would share their files with it."""
     root = fresh_copy(template)
     if branch != MAIN:
-        create_branch(open_manifest(root), branch, MAIN, None)
+        create_branch(open_manifest(root), branch, MAIN)
     return root
 
 

@@ -27,7 +27,7 @@ from omnigraph.errors import (
 from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names, public_names
 from omnigraph.manifest.lagging import find_lag
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
-from omnigraph.manifest.snapshot import Pin
+from omnigraph.manifest.snapshot import Pin, open_every_table
 from omnigraph.manifest.state import ManifestView
 from omnigraph.manifest.tags import Tag, list_tag_names, list_tags
 from omnigraph.storage import table_writes as tables
@@ -64,24 +64,29 @@ def _head(manifest: Manifest, branch: str) -> str | None:
     return None if head is None else head.id
 
 
-def create_branch(manifest: Manifest, name: str, source: str, version: int | None) -> None:
-    """Create a branch at the head of ``source``, or at an older manifest version of it."""
-    check_name(name)
-    with refs_lock(manifest.location, manifest.locks) as refs:
-        live = branch_names(manifest)
-        if source not in live:
-            raise NotFound(f"no branch '{source}' in {manifest.location}")
-        check_free(name, live[1:])
-        check_free(name, list_tag_names(manifest), "tag")
-        at = manifest.open(source, version)
-        _refuse_renamed(manifest, name, manifest.view(source) if version is None else manifest.view_at(source, version))
-        if at.is_leftover_branch(name):
-            # A late writer can re-create the folder of a deleted branch.
-            refs.check()
-            manifest.objects.delete_prefix(f"{DIRECTORY}/tree/{name}")
+def begin_branch(manifest: Manifest, refs: HeldLock, name: str, source: str, version: int | None) -> None:
+    """Create a branch at the head of ``source``, or at an older manifest version of it that can still be read.
+
+    The caller holds the refs lock, under which cleanup works too.
+    """
+    live = branch_names(manifest)
+    if source not in live:
+        raise NotFound(f"no branch '{source}' in {manifest.location}")
+    check_free(name, live[1:])
+    check_free(name, list_tag_names(manifest), "tag")
+    if version is not None:
+        open_every_table(manifest, source, version, f"branch '{name}' cannot begin at version {version} of '{source}'")
+    # One version for both: a writer may publish another one meanwhile.
+    begins_at = manifest.view(source) if version is None else manifest.view_at(source, version)
+    at = manifest.open(source, begins_at.version)
+    _refuse_renamed(manifest, name, begins_at)
+    if at.is_leftover_branch(name):
+        # A late writer can re-create the folder of a deleted branch.
         refs.check()
-        tables.create_table_branch(at, name)
-        manifest.forget(name)
+        manifest.objects.delete_prefix(f"{DIRECTORY}/tree/{name}")
+    refs.check()
+    tables.create_table_branch(at, name)
+    manifest.forget(name)
 
 
 def _refuse_renamed(manifest: Manifest, name: str, begins_at: ManifestView) -> None:

@@ -1,6 +1,7 @@
-"""References to commits: a commit id, ``v12``, a date, a time or a tag. Resolve them, and create and delete tags.
+"""References to commits: a commit id, ``v12``, a date, a time or a tag. Resolve them, and create what begins at one.
 
-Tags are created and deleted under the refs lock, so that no branch is deleted while a tag of it is created.
+Branches and tags are created under the refs lock, and the reference is resolved under it, so that no branch is deleted
+and no commit is cleaned up meanwhile.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import TypeAlias
 from omnigraph.errors import AlreadyExists, NotFound, ParameterError
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.values import parse_instant, to_microseconds
-from omnigraph.manifest.branches import COMMIT_ID, DATE_LIKE, VERSION, check_free, check_name, is_name
+from omnigraph.manifest.branches import COMMIT_ID, DATE_LIKE, VERSION, begin_branch, check_free, check_name, is_name
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import refuse_naive, to_commit
 from omnigraph.manifest.lagging import find_lag
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.rows import MAIN, CommitRecord
-from omnigraph.manifest.snapshot import Snapshot, list_pins, open_pin
+from omnigraph.manifest.snapshot import Snapshot, list_pins, open_every_table
 from omnigraph.manifest.tags import Tag, encode_tag, find_tag, list_tag_names, path_of
 from omnigraph.storage.locks import refs_lock
 
@@ -167,7 +168,15 @@ def _history(manifest: Manifest, branch: str) -> Lineage:
     return manifest.view(branch, with_lineage=True).history
 
 
-# --------------------------------------------------------------------------------------------- tags
+# --------------------------------------------------------------------------------------------- branches and tags
+
+
+def create_branch(manifest: Manifest, name: str, reference: Reference) -> None:
+    """Create a branch at the head of a branch, or at a reference on main."""
+    check_name(name)
+    with refs_lock(manifest.location, manifest.locks) as refs:
+        source, version = find_branch_point(manifest, reference)
+        begin_branch(manifest, refs, name, source, version)
 
 
 def create_tag(manifest: Manifest, name: str, reference: Reference, branch: str, actor: str | None) -> Tag:
@@ -177,6 +186,7 @@ def create_tag(manifest: Manifest, name: str, reference: Reference, branch: str,
         live = branch_names(manifest)
         check_free(name, live[1:])
         commit = _find_tagged_commit(manifest, reference, branch, live)
+        _refuse_unreadable(manifest, name, commit)
         tag = Tag(name, commit.id, commit.branch or MAIN, datetime.now(UTC), actor)
         path, data = path_of(name), encode_tag(tag)
         refs.check()
@@ -209,17 +219,16 @@ def _find_tagged_commit(manifest: Manifest, reference: Reference, branch: str, l
         resolved = resolve_reference(manifest, branch, reference)
     if resolved.commit is None:
         raise NotFound(f"no commit at '{reference}'", details={"reference": str(reference)})
-    _refuse_unreadable(manifest, resolved.commit)
     return resolved.commit
 
 
-def _refuse_unreadable(manifest: Manifest, commit: CommitRecord) -> None:
-    """Refuse a commit whose tables cleanup has removed: open every table that it shows."""
+def _refuse_unreadable(manifest: Manifest, name: str, commit: CommitRecord) -> None:
+    """Refuse a commit whose tables cleanup has removed. A head is never removed."""
     branch = commit.branch or MAIN
     head = manifest.view(branch).head
     if head is None or head.id != commit.id:
-        for pin in list_pins(manifest.view_at(branch, commit.manifest_version)).values():
-            open_pin(manifest, pin)
+        purpose = f"the tag '{name}' cannot name commit {commit.id}"
+        open_every_table(manifest, branch, commit.manifest_version, purpose)
 
 
 def _check_tag_name(name: str) -> None:

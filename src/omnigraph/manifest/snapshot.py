@@ -125,6 +125,22 @@ def open_pin(manifest: Manifest, pin: Pin) -> Table:
         ) from missing
 
 
+def open_every_table(manifest: Manifest, branch: str, version: int, purpose: str) -> None:
+    """Refuse a manifest version whose tables cleanup has removed: open every table that it shows.
+
+    Call it under the refs lock, under which cleanup works. ``purpose`` begins the message.
+    """
+    try:
+        for pin in list_pins(manifest.view_at(branch, version)).values():
+            open_pin(manifest, pin)
+    except (NotFound, HistoryGone) as missing:
+        raise HistoryGone(
+            f"{purpose}: {missing.message}",
+            hint="choose a newer commit; a tag or a branch keeps a commit from cleanup",
+            details={"branch": branch, "manifest_version": version, **missing.details},
+        ) from missing
+
+
 def make_pointer_entry(manifest: Manifest, pin: Pin) -> TableVersion:
     """Return the row that publishes an existing version, which a pin of another branch shows."""
     file = locate_manifest_file(manifest.location, pin.location, pin.branch, pin.version)

@@ -24,9 +24,9 @@ from omnigraph.errors import (
     PreconditionFailed,
     StorageError,
 )
-from omnigraph.manifest.branches import create_branch, delete_branch
+from omnigraph.manifest.branches import delete_branch
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.references import take_snapshot
+from omnigraph.manifest.references import create_branch, take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot, open_pin
 from omnigraph.storage import table_upkeep
@@ -309,7 +309,7 @@ def test_two_first_writes_to_one_table_of_a_branch(template: Path) -> None:
 def recreate_branch(root: Path, branch: str) -> None:
     manifest = open_manifest(root)
     delete_branch(manifest, branch, heal)
-    create_branch(manifest, branch, MAIN, None)
+    create_branch(manifest, branch, MAIN)
 
 
 def test_a_branch_that_is_recreated_under_a_writer_is_a_conflict(template: Path) -> None:

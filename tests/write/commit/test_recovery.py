@@ -16,8 +16,9 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import OmniGraphError, RecoveryError, StorageError
-from omnigraph.manifest.branches import create_branch, delete_branch
+from omnigraph.manifest.branches import delete_branch
 from omnigraph.manifest.contract import load_current_schema
+from omnigraph.manifest.references import create_branch
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import list_pins
 from omnigraph.storage.failpoints import When, WriteStep, _arm, fail_at, record_writes
@@ -179,7 +180,7 @@ def test_what_was_left_on_a_deleted_branch_is_discarded(template: Path) -> None:
     root = make_dead_write(template, InsertPeople(("cid",)), 1, "dev")
     manifest = open_manifest(root)
     delete_branch(manifest, "dev", lambda _manifest, _held, _branch: None)
-    create_branch(manifest, "dev", MAIN, None)
+    create_branch(manifest, "dev", MAIN)
     write_commit(manifest, NEXT, "dev")
     assert read_state(manifest, "dev").people == ("ann", "bob", "next")
     assert [found.kind for found in list_recoveries(manifest)] == [RecoveryKind.ORPHANED_BRANCH_DISCARDED]

@@ -17,10 +17,9 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 
 from omnigraph.errors import AlreadyExists, OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.schema import Catalog, Schema, split_by_kind
-from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit, to_commit
-from omnigraph.manifest.references import Reference, find_branch_point, take_snapshot
+from omnigraph.manifest.references import Reference, create_branch, find_branch_point, take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot, list_pins, open_pin
 from omnigraph.manifest.state import ManifestView
@@ -325,10 +324,9 @@ def _take_base_snapshot(
 
 def _create_branch(manifest: Manifest, options: LoadOptions, commit_options: CommitOptions) -> None:
     assert options.from_branch is not None
-    source, version = find_branch_point(manifest, options.from_branch)
     # Another load may have created the branch in the meantime; then this one loads into it too.
     with suppress(AlreadyExists):
-        create_branch(manifest, commit_options.branch, source, version)
+        create_branch(manifest, commit_options.branch, options.from_branch)
 
 
 def _find_replay(manifest: Manifest, options: LoadOptions, commit_options: CommitOptions) -> LoadResult | None:
