@@ -70,8 +70,9 @@ class MutationOperation:
 
     @property
     def strict(self) -> bool:
-        """Whether one of the calls is strict."""
-        return any(call.strict for call in self.calls)
+        """Whether one of the calls is strict, or rows were read that the calls may depend on."""
+        has_read = self.progress is not None and bool(self.progress.staging.reads)
+        return has_read or any(call.strict for call in self.calls)
 
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[AffectedCounts]:
         """Run the calls on a snapshot, unless they already ran there, and check the result."""
@@ -91,7 +92,7 @@ class MutationProgress:
     affected: AffectedCounts = field(default_factory=AffectedCounts)
 
     def run_call(self, catalog: Catalog, call: MutationCall) -> MutationProgress:
-        """Return the progress after one more call. If the call fails, this object is unchanged."""
+        """Return the progress after one more call. If the call fails, nothing is staged here."""
         staging = self.staging.copy()
         return MutationProgress(staging, self.affected + call.run(catalog, staging))
 
@@ -154,6 +155,8 @@ def prepare_changes(catalog: Catalog, progress: MutationProgress) -> PreparedWri
         catalog, staging.snapshot, [table.to_row_changes() for table in changed], limit=_MAX_VIOLATIONS
     )
     if result.violations:
+        # The error tells what these tables hold, and a transaction may go on after it.
+        staging.reads.update(result.reads)
         raise _to_error(result.violations)
     changes = tuple(table.to_change(result.locations.get(table.type.table_key)) for table in changed)
     return PreparedWrite(changes, result.reads | staging.reads, progress.affected)

@@ -34,15 +34,18 @@ LocationSource: TypeAlias = "RowLocations | Callable[[], RowLocations | None] | 
 
 @dataclass(slots=True)
 class StagingArea:
-    """The tables with pending changes, and the keys of the tables whose rows the statements read."""
+    """The tables with pending changes, and the keys of the tables whose rows statements or the caller have read.
+
+    What was read stays read: copies share the keys, so a call that failed counts too.
+    """
 
     snapshot: Snapshot
     reads: set[str] = field(default_factory=set[str])
     pending: dict[str, PendingTable] = field(default_factory=dict[str, "PendingTable"])
 
     def copy(self) -> StagingArea:
-        """Return a copy that can change without changing this."""
-        return StagingArea(self.snapshot, set(self.reads), {key: table.copy() for key, table in self.pending.items()})
+        """Return a copy whose changes do not show here."""
+        return StagingArea(self.snapshot, self.reads, {key: table.copy() for key, table in self.pending.items()})
 
     def table(self, type_: NodeType | EdgeType) -> PendingTable:
         """Return the table of a type with its pending changes. A table with ids in a legacy form is refused."""

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from omnigraph.errors import ParameterError, Unsupported
+from omnigraph.language.query.plan import tables_of
 from omnigraph.language.schema import Schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import take_snapshot
@@ -33,8 +34,9 @@ from omnigraph.write.mutation.staging import StagingArea
 class Transaction:
     """A ``with`` block whose mutations become one commit at its end, or nothing if an exception leaves it.
 
-    It works on the snapshot taken at its start. If it updates or deletes, and others change what it read or writes
-    before it ends, its end raises ``ConflictError``. ``result`` is set after the block. Use it in one thread only.
+    It works on the snapshot taken at its start, and is serializable: if it queries, updates or deletes, and others
+    change a table that it read or writes before it ends, its end raises ``ConflictError``. ``result`` is set after the
+    block. Use it in one thread only.
     """
 
     def __init__(
@@ -73,7 +75,10 @@ class Transaction:
         changes = prepare_changes(self._catalog, progress).changes
         pending = {change.table_key: _open_pending(snapshot, change) for change in changes}
         shown = snapshot.with_tables({key: table for key, table in pending.items() if table is not None})
-        return execute_query(plan_query(self._manifest, shown, QueryRequest(source, name, params), self._query_options))
+        planned = plan_query(self._manifest, shown, QueryRequest(source, name, params), self._query_options)
+        # A branch can lack the table of a new type; it comes with a schema change, which is compared by itself.
+        progress.staging.reads.update(key for key in tables_of(planned.plan) if key in snapshot.pins)
+        return execute_query(planned)
 
     def _require_open(self) -> MutationProgress:
         if self._progress is None:

@@ -39,6 +39,8 @@ from omnigraph.language.query.plan.visitor import (
     expressions_of,
     inputs_of,
     operands_of,
+    tables_of,
+    tables_read_by,
     variables_bound_by,
     variables_of,
     variables_used_by,
@@ -161,6 +163,34 @@ def test_the_parts_of_an_operator(
     held = [value for field in fields(plan) for value in _flat(getattr(plan, field.name))]
     assert [value for value in held if type(value) in OPERATORS] == inputs
     assert [value for value in held if type(value) in EXPRESSIONS] == expressions
+
+
+# The operators that read rows: all others work on the rows of their inputs.
+READERS: list[tuple[PlanOperator, set[str]]] = [
+    (SCAN, {"node:T"}),
+    (Expand(SCAN, "a", "X", OUT, "b", "U", 1, 1, ()), {"edge:X", "node:U"}),
+    (ExpandEdges(SCAN, "a", "X", OUT, "e", (), "b", "U", ()), {"edge:X", "node:U"}),
+    (Connect(SCAN, "a", "X", OUT, "b", 1, 1), {"edge:X"}),
+    (ConnectEdges(SCAN, "a", "X", OUT, "e", (), "b"), {"edge:X"}),
+]
+
+
+@pytest.mark.parametrize(("plan", "tables"), READERS, ids=lambda each: type(each).__name__)
+def test_the_tables_that_an_operator_reads(plan: PlanOperator, tables: set[str]) -> None:
+    assert tables_read_by(plan) == tables
+
+
+def test_every_other_operator_reads_none() -> None:
+    others = [plan for plan, *_ in PLANS if type(plan) not in {type(reader) for reader, _ in READERS}]
+    assert not any(tables_read_by(plan) for plan in others)
+    assert not any(field.name.endswith("_type") for plan in others for field in fields(plan))
+
+
+def test_a_plan_reads_the_tables_of_all_its_operators_and_negations() -> None:
+    inner = Expand(OUTER, "a", "X", OUT, "b", "U", 1, 1, ())
+    other = NodeScan("c", "V", ())
+    plan = Project(Cross(Without(SCAN, inner, ("a",)), other), (ResultColumn("a", A),))
+    assert tables_of(plan) == {"node:T", "edge:X", "node:U", "node:V"}
 
 
 @pytest.mark.parametrize(("part", "operands", "variables"), PARTS, ids=lambda each: type(each).__name__)

@@ -34,6 +34,10 @@ BoundVariable: TypeAlias = Annotated[str, "bound"]
 """A variable that an operator adds to its rows."""
 UsedVariable: TypeAlias = Annotated[str, "used"]
 """A variable of its input that an operator needs."""
+NodeTypeName: TypeAlias = Annotated[str, "node type"]
+"""A node type whose rows an operator reads."""
+EdgeTypeName: TypeAlias = Annotated[str, "edge type"]
+"""An edge type whose rows an operator reads."""
 Count: TypeAlias = Constant | ParameterValue
 """A number of rows or entities: an integer literal, or a parameter."""
 
@@ -46,7 +50,7 @@ class NodeScan:
     """The nodes of a type that satisfy every predicate, bound to a variable."""
 
     variable: BoundVariable
-    node_type: str
+    node_type: NodeTypeName
     predicates: tuple[Predicate, ...]
 
 
@@ -74,10 +78,10 @@ class Expand:
 
     input: MatchPlan
     source: UsedVariable
-    edge_type: str
+    edge_type: EdgeTypeName
     direction: TraversalDirection
     destination: BoundVariable
-    destination_type: str
+    destination_type: NodeTypeName
     minimum: int
     maximum: int
     predicates: tuple[Predicate, ...]
@@ -92,12 +96,12 @@ class ExpandEdges:
 
     input: MatchPlan
     source: UsedVariable
-    edge_type: str
+    edge_type: EdgeTypeName
     direction: TraversalDirection
     edge_variable: BoundVariable
     edge_predicates: tuple[Predicate, ...]
     destination: BoundVariable
-    destination_type: str
+    destination_type: NodeTypeName
     predicates: tuple[Predicate, ...]
 
 
@@ -107,7 +111,7 @@ class Connect:
 
     input: MatchPlan
     source: UsedVariable
-    edge_type: str
+    edge_type: EdgeTypeName
     direction: TraversalDirection
     destination: UsedVariable
     minimum: int
@@ -120,7 +124,7 @@ class ConnectEdges:
 
     input: MatchPlan
     source: UsedVariable
-    edge_type: str
+    edge_type: EdgeTypeName
     direction: TraversalDirection
     edge_variable: BoundVariable
     edge_predicates: tuple[Predicate, ...]

@@ -12,7 +12,15 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Annotated, TypeAlias, cast, get_args, get_origin, get_type_hints
 
-from omnigraph.language.query.plan.operators import BoundVariable, ByRank, PlanOperator, UsedVariable, Without
+from omnigraph.language.query.plan.operators import (
+    BoundVariable,
+    ByRank,
+    EdgeTypeName,
+    NodeTypeName,
+    PlanOperator,
+    UsedVariable,
+    Without,
+)
 from omnigraph.language.query.typed_tree import (
     Expression,
     Identity,
@@ -21,6 +29,7 @@ from omnigraph.language.query.typed_tree import (
     ResultColumn,
     TypedOrderKey,
 )
+from omnigraph.language.schema import TableKey
 
 ExpressionPart: TypeAlias = Expression | Predicate
 
@@ -60,6 +69,13 @@ def variables_used_by(operator: PlanOperator) -> frozenset[str]:
     return used.union(*map(variables_of, _expressions(operator))) - variables_bound_by(operator)
 
 
+def tables_read_by(operator: PlanOperator) -> frozenset[TableKey]:
+    """Return the tables whose rows an operator reads itself, without those of its inputs."""
+    shape = _shape(type(operator))
+    nodes = map(TableKey.of_node, _names(operator, shape.node_types))
+    return frozenset((*nodes, *map(TableKey.of_edge, _names(operator, shape.edge_types))))
+
+
 # ------------------------------------------------------------------------------------------------ all levels
 
 
@@ -74,6 +90,11 @@ def walk_plan(plan: PlanOperator, *, into_negations: bool = True) -> Iterator[Pl
             waiting.append(operator.input)
         else:
             waiting += reversed(inputs_of(operator))
+
+
+def tables_of(plan: PlanOperator) -> frozenset[TableKey]:
+    """Return the tables whose rows a plan reads."""
+    return frozenset[TableKey]().union(*map(tables_read_by, walk_plan(plan)))
 
 
 def walk_expression(part: ExpressionPart) -> Iterator[ExpressionPart]:
@@ -99,6 +120,8 @@ class _Shape:
     expressions: tuple[str, ...]
     bound: tuple[str, ...]
     used: tuple[str, ...]
+    node_types: tuple[str, ...]
+    edge_types: tuple[str, ...]
 
 
 @cache
@@ -110,6 +133,8 @@ def _shape(part: type) -> _Shape:
         expressions=tuple(name for name, kind in kinds.items() if kind & (EXPRESSIONS | _HOLDERS)),
         bound=tuple(name for name, kind in kinds.items() if BoundVariable in kind),
         used=tuple(name for name, kind in kinds.items() if UsedVariable in kind),
+        node_types=tuple(name for name, kind in kinds.items() if NodeTypeName in kind),
+        edge_types=tuple(name for name, kind in kinds.items() if EdgeTypeName in kind),
     )
 
 
