@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
+# Tests start hundreds of interpreters: each of them finds the modules compiled, whatever the caller's environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Four workers on two cores: many tests wait for a process, a lock or a server. Tests of Spark share one of them.
 PYTEST := $(BIN)/pytest -n 4
 

@@ -6,13 +6,21 @@ run looks at may be the sole guard of a promise in ``docs/concepts/guarantees.md
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import pytest
 from _pytest.mark.structures import ParameterSet
 
 T = TypeVar("T")
+
+LARGE: Final = os.environ.get("OMNIGRAPH_FUZZ") == "large"
+
+
+def sized(daily: int, large: int) -> int:
+    """How many examples, rounds or rows: few in ``make test``, many in ``make test-all``."""
+    return large if LARGE else daily
 
 
 def daily(values: Iterable[T], chosen: Collection[T], name: Callable[[T], str] = str) -> list[ParameterSet]:

@@ -6,7 +6,6 @@ each gap is also tried alone, with a line comment and a block comment.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,9 +21,9 @@ from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.schema.parser import parse_schema_text
 from omnigraph.language.source import Source
 from tests.case_files import CASES, find_cases, read_case
+from tests.selection import LARGE, sized
 
-LARGE: Final = os.environ.get("OMNIGRAPH_FUZZ") == "large"
-ROUNDS: Final = 20 if LARGE else 2
+ROUNDS: Final = sized(2, 20)
 
 TRAPS: Final = (
     *"()[]{}<>\"'`\\/*@$:,?=-.#",

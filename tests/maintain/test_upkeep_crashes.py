@@ -1,7 +1,6 @@
 """Upkeep dies by SIGKILL at every durable write; the next process finds the same rows, ends it, and writes on.
 
-One clean run numbers the writes. In the normal run each number is killed once, before it; what follows a write is what
-precedes the next one. The slow run kills after each of them too.
+One clean run numbers the writes.
 """
 
 from __future__ import annotations
@@ -20,10 +19,9 @@ from omnigraph.graph import Graph
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.manifest.branches import fork_table
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.failpoints import When
 from omnigraph.storage.locks import branch_lock
 from omnigraph.write.commit.sidecars import list_sidecars
-from tests.crash import fresh_copy, kill_at, record, run
+from tests.crash import every_crash, fresh_copy, kill_at, record, run
 from tests.deleting import delete_where
 from tests.maintain.ports import AT_ONCE, Shown, add, fragments, make_template, shown, uri_of
 from tests.write.fleet import open_unhealed
@@ -137,34 +135,27 @@ def _go_on(uri: str, upkeep: Upkeep, before: dict[str, Shown]) -> None:
     assert list_sidecars(graph._manifest.objects) == []
 
 
-def kill_everywhere(template: Path, name: str, whens: tuple[When, ...]) -> int:
+def kill_everywhere(template: Path, name: str) -> int:
     upkeep = UPKEEP[name]
     uri = prepared(template, name)
     graph = omnigraph.open(uri, "ro")
     before = {commit.id: shown(graph, at=commit.id) for commit in graph.commits()[:KEPT]}
     steps = record(upkeep.do, uri)
     deaths: list[tuple[str, str]] = []
-    for step in steps:
-        for when in whens:
-            uri = prepared(template, name)
-            kill_at(upkeep.do, (uri,), step.number, when)
-            deaths.append((uri, f"killed {when} write {step.number} of {len(steps)}: {step.name} {step.detail}"))
+    for number, when in every_crash(steps):
+        uri, step = prepared(template, name), steps[number - 1]
+        kill_at(upkeep.do, (uri,), number, when)
+        deaths.append((uri, f"killed {when} write {number} of {len(steps)}: {step.name} {step.detail}"))
     for start in range(0, len(deaths), 10):
         run(go_on, deaths[start : start + 10], name, before)
     return len(deaths)
 
 
 @pytest.mark.parametrize("name", UPKEEP)
-def test_killed_before_every_write_the_next_process_goes_on(
+def test_killed_at_every_write_the_next_process_goes_on(
     template: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deaths = kill_everywhere(template, name, ("before",))
+    deaths = kill_everywhere(template, name)
     with capsys.disabled():
         sys.stdout.write(f"\n{name}: {deaths} deaths\n")
     assert deaths >= 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", UPKEEP)
-def test_killed_after_every_write_too(template: Path, name: str) -> None:
-    assert kill_everywhere(template, name, ("after",)) >= 3

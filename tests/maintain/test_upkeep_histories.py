@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,8 +19,8 @@ from omnigraph.errors import ConflictError, HistoryGone
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import MAIN
 from tests.maintain.ports import AT_ONCE, SCHEMA, Shown, add, cleanup_now, remove, shown
+from tests.selection import sized
 
-LARGE = os.environ.get("OMNIGRAPH_FUZZ") == "large"
 Step: TypeAlias = tuple[str, int]
 WORDS = ["add", "add", "add", "remove", "branch", "delete branch", "tag", "untag", "optimize", "cleanup", "cleanup"]
 
@@ -114,13 +113,13 @@ def empty_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @settings(
-    max_examples=40 if LARGE else 2,
+    max_examples=sized(2, 40),
     deadline=None,
     # A history is long to replay: a failure prints its steps, and those are readable as they are.
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-@given(steps=st.lists(st.tuples(st.sampled_from(WORDS), st.integers(0, 11)), min_size=8, max_size=30 if LARGE else 16))
+@given(steps=st.lists(st.tuples(st.sampled_from(WORDS), st.integers(0, 11)), min_size=8, max_size=sized(16, 30)))
 def test_what_stays_reads_as_it_did(empty_template: Path, steps: Sequence[Step]) -> None:
     with TemporaryDirectory() as folder:
         graph = omnigraph.open(shutil.copytree(empty_template, Path(folder, "ports.og")))

@@ -6,7 +6,6 @@ change feed gives the head, and ``verify`` finds nothing.
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from collections.abc import Sequence
@@ -37,8 +36,8 @@ from tests.maintain.life import (
 )
 from tests.model.life_model import NAMES, Shape, Shown, following, orphans
 from tests.model.merge_model import By
+from tests.selection import sized
 
-LARGE = os.environ.get("OMNIGRAPH_FUZZ") == "large"
 SEEDS = (1, 2)
 TEXTS = (None, "a", "b")
 BRANCHES = ("left", "right", "dev")
@@ -294,14 +293,14 @@ def test_a_life_is_that_of_the_model(newborn: Path, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 500 if LARGE else 110))
+@pytest.mark.parametrize("seed", range(100, sized(110, 500)))
 def test_other_lives_are_too(newborn: Path, seed: int) -> None:
     live(newborn, random_story(seed, 40))
 
 
 @pytest.mark.slow
 @settings(
-    max_examples=300 if LARGE else 20,
+    max_examples=sized(20, 300),
     deadline=None,
     suppress_health_check=QUIET,
     print_blob=True,

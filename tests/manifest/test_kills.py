@@ -297,7 +297,6 @@ def test_killed_at_every_write_the_next_process_goes_on(
         killed[number, when] = str(fresh_copy(template))
         kill_at(operation.operate, (killed[number, when],), number, when)
     run(go_on_after_each, operation.go_on, steps, killed)
-    assert {number for number, _ in killed} == {step.number for step in steps}
     assert [step.number for step in steps] == list(range(1, len(steps) + 1))
     with capsys.disabled():
         sys.stdout.write(f"\n{request.node.name}: {len(steps)} writes, {len(killed)} deaths\n")

@@ -27,11 +27,12 @@ from tests.manifest.legacy_graphs import (
 )
 from tests.manifest.publishing import commit_rows, names
 from tests.model.files import contents, traces
+from tests.selection import daily
 
 MODES: tuple[Mode, ...] = ("ro", "rw")
 
 
-@pytest.fixture(params=SHAPES, ids=str)
+@pytest.fixture(params=daily(SHAPES, [SHAPES[0], SHAPES[2], SHAPES[5], SHAPES[7]]))
 def legacy(request: pytest.FixtureRequest, tmp_path: Path) -> Legacy:
     return build(tmp_path / "graph.og", request.param)
 

@@ -16,12 +16,13 @@ from omnigraph.storage.location import Location
 from tests.crash import Pipe, pipe, start
 from tests.manifest.fence import advance, facts, read_from_nothing, send, send_unlocked, stolen_lock
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
+from tests.selection import sized
 
 Args = TypeVarTuple("Args")
 Result = TypeVar("Result")
 
-PROCESSES, ROUNDS = 8, 50
-ATTEMPTS = 15
+PROCESSES, ROUNDS = 8, sized(12, 50)
+ATTEMPTS = sized(8, 15)
 TYPES = tuple(f"T{number}" for number in range(PROCESSES))
 EIGHT_TYPES = "".join(f"node {name} {{ name: String @key }}\n" for name in TYPES)
 PATIENCE = 120.0

@@ -24,9 +24,10 @@ from omnigraph.storage.objects import Objects
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of
 from tests.s3 import S3Server
 from tests.s3_proxy import Proxy
+from tests.selection import sized
 
 CYCLE = COMPACT_AT_FRAGMENTS - 1
-YOUNG, OLD = 10, 10 + 4 * CYCLE
+YOUNG, OLD = 10, 10 + sized(1, 4) * CYCLE
 
 Costs: TypeAlias = dict[str, Counter[str]]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from dataclasses import dataclass
 from itertools import takewhile
@@ -57,13 +56,13 @@ from tests.model.graph_writes import (
     Write,
     write_and_die,
 )
+from tests.selection import sized
 
 TYPES = ("Person", "City", "Firm")
 # Knows needs its ends, so only the other types are ever dropped.
 DROPPED_TYPES = TYPES[1:]
 BRANCHES = ("a", "x", "x/y", "x/z")
 TAGS = ("t", "t/1")
-LARGE = os.environ.get("OMNIGRAPH_FUZZ") == "large"
 MOST_STEPS = 9
 """About as many durable steps as a commit of three tables makes."""
 
@@ -384,8 +383,8 @@ class GraphMachine(RuleBasedStateMachine):
 
 TestGraph = GraphMachine.TestCase
 TestGraph.settings = settings(
-    max_examples=500 if LARGE else 5,
-    stateful_step_count=60 if LARGE else 25,
+    max_examples=sized(3, 500),
+    stateful_step_count=sized(25, 60),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash import LARGE, run
+from tests.crash import run
 from tests.power.recorder import compile_recorder, find_obstacle, probe_recorder
+from tests.selection import LARGE
 
 
 @pytest.fixture(scope="session")

@@ -13,16 +13,15 @@ from typing import Final
 
 import pytest
 
-from tests.crash import LARGE
 from tests.power.cuts import Cut, Outcome, Recording, every_cut, record_workload, sampled_cuts, telling_cuts, try_cuts
 from tests.power.disks import ALL_LOST, ALL_THERE
 from tests.power.observing import Damage
 from tests.power.workloads import KNOWS_DURABILITY, WORKLOADS
-from tests.selection import daily
+from tests.selection import daily, sized
 
 pytestmark = pytest.mark.costly
 DAILY: Final = 1
-LONG: Final = 400 if LARGE else 60
+LONG: Final = sized(60, 400)
 SEED: Final = 20260101
 
 needs_power: Final = pytest.mark.skipif(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -26,9 +25,9 @@ from omnigraph.read.result import assemble as answer
 from tests.model.query_model import Asked, expected
 from tests.read.query_worlds import CATALOG, Moment, World, new_world
 from tests.read.read_strategies import Read, counts, filters, joins, reads, searches
+from tests.selection import sized
 
-LARGE = os.environ.get("OMNIGRAPH_FUZZ") == "large"
-WORLDS = 12 if LARGE else 5
+WORLDS = sized(3, 12)
 THRESHOLDS = {
     (counting, "_WORTH_COLLAPSING"): 1,
     (counting, "_ROWS_PER_TUPLE"): 0,
@@ -44,7 +43,7 @@ THRESHOLDS = {
 
 def budget(examples: int) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-    return settings(max_examples=examples * (50 if LARGE else 1), deadline=None, suppress_health_check=slow)
+    return settings(max_examples=sized(examples, 150 * examples), deadline=None, suppress_health_check=slow)
 
 
 @pytest.fixture(scope="module")
@@ -98,40 +97,40 @@ both_sizes = pytest.mark.parametrize("sizes", ["as they are", "few rows are many
 
 
 @both_sizes
-@budget(80)
+@budget(28)
 @given(data=st.data())
 def test_patterns(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, reads(), sizes)
 
 
-@budget(120)
+@budget(40)
 @given(data=st.data())
 def test_conditions(worlds: list[World], data: st.DataObject) -> None:
     check(worlds, data, filters(), "as they are")
 
 
 @both_sizes
-@budget(40)
+@budget(14)
 @given(data=st.data())
 def test_counts_of_walks(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, counts(), sizes)
 
 
 @both_sizes
-@budget(40)
+@budget(14)
 @given(data=st.data())
 def test_joins(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, joins(), sizes)
 
 
 @both_sizes
-@budget(15)
+@budget(6)
 @given(data=st.data())
 def test_searches(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, searches(), sizes)
 
 
-@budget(40)
+@budget(14)
 @given(data=st.data())
 def test_what_other_moments_left_in_memory_changes_nothing(worlds: list[World], data: st.DataObject) -> None:
     """Arrays of one version are made from those of another, and tables that nothing changed are shared."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import string
 from typing import TypeVar
 
@@ -13,6 +12,7 @@ from omnigraph.language.query import ast
 from omnigraph.language.query.parser import MAX_HOPS, MAX_LIMIT
 from omnigraph.language.types import MAX_VECTOR_DIMENSION, Scalar, ValueType
 from tests.language.query.query_printer import print_queries
+from tests.selection import sized
 
 KEYWORDS = (
     *("query", "match", "return", "order", "limit", "not", "is", "as", "asc", "desc", "contains", "starts_with"),
@@ -22,7 +22,6 @@ KEYWORDS = (
 LITERAL_WORDS = ("true", "false", "null")
 WORD_OPERATORS = (ast.ComparisonOperator.CONTAINS, ast.ComparisonOperator.STARTS_WITH)
 
-_TRIES = 50 if os.environ.get("OMNIGRAPH_FUZZ") == "large" else 1
 _LETTERS = string.ascii_letters + string.digits + "_"
 
 Part = TypeVar("Part")
@@ -31,7 +30,7 @@ Part = TypeVar("Part")
 def fuzzing(examples: int) -> settings:
     """A small budget, times fifty when OMNIGRAPH_FUZZ is ``large``."""
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(max_examples=examples * _TRIES, deadline=None, suppress_health_check=slow)
+    return settings(max_examples=sized(examples // 2, 50 * examples), deadline=None, suppress_health_check=slow)
 
 
 def _unprinted(strategy: st.SearchStrategy[Part]) -> st.SearchStrategy[Part]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import string
 from collections.abc import Sequence
 
@@ -13,15 +12,15 @@ from omnigraph.language.schema import ast
 from omnigraph.language.schema.ast import AnnotationSyntax, ConstraintKind, LiteralKind, LiteralSyntax, NameSyntax
 from omnigraph.language.schema.check import LANCE_COLUMNS, SYSTEM_COLUMNS
 from omnigraph.language.types import NUMBERS, Scalar
+from tests.selection import sized
 
-_SCALE = 50 if os.environ.get("OMNIGRAPH_FUZZ") == "large" else 1
 _LETTERS = string.ascii_letters + string.digits + "_"
 _KEYWORDS = ("node", "edge", "interface", "implements", "enum", "key", "range", "card", "trueish")
 
 
 def budget(examples: int) -> settings:
     """So many examples, or fifty times as many when the large fuzz run is asked for."""
-    return settings(max_examples=examples * _SCALE, deadline=None)
+    return settings(max_examples=sized(examples // 2, 50 * examples), deadline=None)
 
 
 def _word(first: str) -> st.SearchStrategy[str]:

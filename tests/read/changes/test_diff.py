@@ -24,6 +24,7 @@ from omnigraph.storage import table_writes as tables
 from tests.graphs import rows_of
 from tests.model import graph_writes
 from tests.model.graph_writes import Insert, Link, Load, Mutate, Refused, Remove, Resize, Rows, Unlink, Write
+from tests.selection import sized
 
 SCHEMA = """
 node Person {
@@ -310,7 +311,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=sized(2, 4), deadline=None)
 def test_a_diff_applied_to_one_moment_gives_the_other(empty: Path, seed: int) -> None:
     check_histories(empty, seed, 10)
 

@@ -27,6 +27,7 @@ from omnigraph.read.frames.lookup import SortedTexts, find_positions, sort_texts
 from omnigraph.storage.columns import Values, to_list
 from tests.graphs import rows_of
 from tests.read.match.walked_graphs import SCHEMA, Scans, people
+from tests.selection import sized
 
 NAMES = [f"p{number}" for number in range(40)]
 
@@ -220,7 +221,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=sized(6, 60), deadline=None)
 @given(STEPS)
 def test_any_history_gives_what_a_fresh_look_gives(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]

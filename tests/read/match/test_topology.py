@@ -21,6 +21,7 @@ from omnigraph.storage import table_writes as tables
 from tests.deleting import delete_where
 from tests.graphs import rows_of
 from tests.read.match.walked_graphs import Links, Scans, new_graph, people, random_graph
+from tests.selection import sized
 
 Step = tuple[str, str, str]
 BUDGET = 2**30
@@ -189,7 +190,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=sized(6, 100), deadline=None)
 @given(CHANGES)
 def test_any_history_gives_what_a_fresh_build_gives(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, int, int]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -18,10 +17,10 @@ from hypothesis import strategies as st
 import omnigraph
 from omnigraph.graph import Graph
 from tests.read.rows.exported_graphs import SCHEMA, contents, records
+from tests.selection import sized
 
 OUTSIDE = "outside.bin"
 INLINE = "base64:aW5saW5l"
-SCALE = 10 if os.environ.get("OMNIGRAPH_FUZZ") == "large" else 1
 # The template is only ever copied.
 shared = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
@@ -41,7 +40,7 @@ def empty_graph(template: Path) -> Generator[Graph]:
         yield omnigraph.open(shutil.copytree(template / "empty.og", Path(folder) / "graph.og"))
 
 
-@settings(shared, max_examples=10 * SCALE)
+@settings(shared, max_examples=sized(4, 100))
 @given(data=st.data())
 def test_jsonl_of_any_moment_and_branch_loads_back(template: Path, data: st.DataObject) -> None:
     drawn = records((template / OUTSIDE).as_uri())
@@ -57,7 +56,7 @@ def test_jsonl_of_any_moment_and_branch_loads_back(template: Path, data: st.Data
                 assert contents(copy) == contents(graph, branch, at)
 
 
-@settings(shared, max_examples=8 * SCALE)
+@settings(shared, max_examples=sized(4, 80))
 @given(first=records(INLINE))
 def test_parquet_loads_back(template: Path, first: list[dict[str, object]]) -> None:
     with empty_graph(template) as graph, empty_graph(template) as copy, TemporaryDirectory(dir=template) as folder:

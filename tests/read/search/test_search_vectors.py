@@ -42,6 +42,7 @@ from tests.read.search.searched_graphs import (
     text,
     vector,
 )
+from tests.selection import sized
 
 I32 = ValueType(Scalar.I32, nullable=True)
 
@@ -194,7 +195,7 @@ grid = st.one_of(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=sized(6, 60), deadline=None)
 @given(
     st.lists(st.tuples(grid, st.integers(0, 1)), min_size=1, max_size=40),
     st.lists(st.tuples(grid, st.integers(0, 1)), max_size=10),

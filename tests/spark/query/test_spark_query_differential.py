@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -17,17 +16,16 @@ from tests.executors import on_spark
 from tests.model.query_model import Asked, expected
 from tests.read.query_worlds import CATALOG, World, new_world
 from tests.read.read_strategies import Read, counts, reads
+from tests.selection import sized
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-LARGE = os.environ.get("OMNIGRAPH_FUZZ") == "large"
 
 
 def budget(examples: int) -> settings:
     # A query takes Spark a second: a shorter one that fails too is not worth the hour that it takes to be found.
     return settings(
-        max_examples=examples * (25 if LARGE else 1),
+        max_examples=sized(examples, 50 * examples),
         deadline=None,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -56,13 +54,13 @@ def check(session: SparkSession, worlds: list[World], data: st.DataObject, readi
         assert allowed.allows(found), f"{found}\nis not among the allowed {allowed}"
 
 
-@budget(7)
+@budget(4)
 @given(data=st.data())
 def test_patterns_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
     check(spark, worlds, data, reads())
 
 
-@budget(3)
+@budget(2)
 @given(data=st.data())
 def test_counts_of_walks_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
     check(spark, worlds, data, counts())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -22,6 +23,7 @@ from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.section import WriteOperation
 from omnigraph.write.commit.sidecars import Sidecar, list_sidecars
 from tests.crash import Pipe, every_crash, kill_at, pipe, record, run, start
+from tests.selection import daily
 from tests.write.writers import (
     BY_LAST,
     BY_NEXT,
@@ -113,16 +115,18 @@ def go_on(death: Death) -> None:
     assert audited == [(each.operation_id, kind, "tests") for each in left]
 
 
-@pytest.mark.parametrize("branch", BRANCHES)
-@pytest.mark.parametrize("work", WRITERS.values(), ids=WRITERS)
+@pytest.mark.parametrize(
+    ("name", "branch"),
+    daily(product(WRITERS, BRANCHES), [(name, BRANCHES[at % 2]) for at, name in enumerate(WRITERS)]),
+)
 def test_killed_anywhere_the_next_writer_goes_on(
     template: Path,
-    work: WriteOperation[None],
+    name: str,
     branch: str,
     capsys: pytest.CaptureFixture[str],
     request: pytest.FixtureRequest,
 ) -> None:
-    found = list(list_deaths(template, work, branch))
+    found = list(list_deaths(template, WRITERS[name], branch))
     assert {death.complete for death in found} == {True, False}
     run(go_on_after_each, found)
     with capsys.disabled():

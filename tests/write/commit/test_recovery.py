@@ -30,6 +30,7 @@ from omnigraph.write.commit.sidecars import list_sidecars
 from omnigraph.write.evolve.apply import SchemaChangeOptions, apply_schema
 from tests import crash
 from tests.manifest.publishing import commit_rows
+from tests.selection import daily
 from tests.write.writers import (
     BY_LAST,
     BY_NEXT,
@@ -191,7 +192,7 @@ def test_what_was_left_on_a_deleted_branch_is_discarded(template: Path) -> None:
 
 
 @pytest.mark.parametrize("locks", [FLOCK, pytest.param(LEASE, marks=pytest.mark.slow)], ids=["flock", "lease"])
-@pytest.mark.parametrize("commits", [0, 1, 2])
+@pytest.mark.parametrize("commits", daily([0, 1, 2], [1, 2]))
 def test_a_fault_anywhere_in_a_recovery_does_not_turn_it_round(
     template: Path, commits: int, locks: LockSettings
 ) -> None:

@@ -19,6 +19,7 @@ import omnigraph
 from omnigraph.errors import SchemaError, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import MAIN
+from tests.selection import sized
 from tests.write.evolve.people_graph import load
 
 NAMES: Final = ("p", "q", "r")
@@ -195,7 +196,7 @@ def _applied(graph: Graph, new: Kinds, wanted: Mapping[str, Rows]) -> bool:
     return True
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=sized(5, 12), deadline=None)
 @given(st.data())
 def test_schemas_one_after_the_other(data: st.DataObject) -> None:
     with TemporaryDirectory() as folder:

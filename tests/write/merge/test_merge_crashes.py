@@ -22,6 +22,7 @@ from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.sidecars import list_sidecars
 from tests.crash import every_crash, fresh_copy, kill_at, record, run
 from tests.model.merge_model import Entity
+from tests.selection import daily
 from tests.write.merge.social_graph import edit, knows, make, person, state
 from tests.write.writers import LEASE, assert_settled, open_manifest
 
@@ -199,7 +200,9 @@ def _joined(graph: Graph, branch: str, source: str) -> Commit | None:
     return next((each for each in graph.commits(branch) if head in each.parents[1:]), None)
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name", daily(SCENARIOS, ["two tables into main", "one table into a fork, one adopted", "revert"])
+)
 def test_killed_anywhere_the_next_writer_goes_on(template: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = list(deaths(template, SCENARIOS[name]))
     assert {death.complete for death in found} == {True, False}

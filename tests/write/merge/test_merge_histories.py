@@ -24,6 +24,7 @@ from omnigraph.write.merge.run import MergeResult
 from tests.model.ancestry_model import bases as met
 from tests.model.ancestry_model import common
 from tests.model.merge_model import By, Entity, merge, orphans, preferred
+from tests.selection import sized
 from tests.write.merge.social_graph import edit, knows, make, person, state
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ def play(happenings: Iterable[Step], merging: Merging = here) -> None:
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=QUIET, print_blob=True)
+@settings(max_examples=sized(3, 5), deadline=None, suppress_health_check=QUIET, print_blob=True)
 @given(st.lists(steps, min_size=6, max_size=9))
 def test_a_short_history_is_that_of_the_model(happenings: list[Step]) -> None:
     play(happenings)

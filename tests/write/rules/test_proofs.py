@@ -16,6 +16,7 @@ from omnigraph.language.schema import parse_schema
 from omnigraph.write.rules.check import _create_context, _execute_rule
 from omnigraph.write.rules.proofs import is_proven
 from omnigraph.write.rules.set_rules import Relation, RuleKind, SetRule, list_set_rules
+from tests.selection import sized
 
 SCHEMA = """
 node Ship { code: String @key  name: String?  @unique(name) }
@@ -59,7 +60,7 @@ def _breaks(rule: SetRule, relations: Mapping[str, pa.Table]) -> bool:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=_named)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(20, 200), deadline=None)
 @given(st.data())
 def test_what_is_proven_holds(rule: SetRule, data: st.DataObject) -> None:
     relations = data.draw(_relations(rule, st.sampled_from([None, "a", "b", "c"])))
@@ -67,7 +68,7 @@ def test_what_is_proven_holds(rule: SetRule, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=_named)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(20, 200), deadline=None)
 @given(st.data())
 def test_what_holds_is_proven(rule: SetRule, data: st.DataObject) -> None:
     relations = data.draw(_relations(rule, st.sampled_from(["a", "b", "c", "it's"])))

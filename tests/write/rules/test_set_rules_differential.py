@@ -17,6 +17,7 @@ from omnigraph.storage.location import locate
 from omnigraph.write.rules import changed_table as images
 from omnigraph.write.rules import check as rules
 from omnigraph.write.rules.check import IncomingMode
+from tests.selection import sized
 from tests.write.rules.rule_graphs import Contents, Row, check_graph, make_changes, make_ship_graph
 
 Found = Counter[tuple[str, str, str, tuple[str, ...]]]
@@ -96,7 +97,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return make_ship_graph(locate(tmp_path_factory.mktemp("ships") / "graph.og"), COMMITTED)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=sized(25, 400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(CHANGES, st.sampled_from(["looked up", "scanned", "in parts"]))
 def test_the_sql_says_what_plain_python_says(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, TableChange], way: str

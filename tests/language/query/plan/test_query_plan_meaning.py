@@ -3,7 +3,6 @@ and generated patterns are compared with trying every assignment of their variab
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
@@ -21,9 +20,10 @@ from omnigraph.language.query.plan.planner import plan_read
 from omnigraph.language.query.typed_tree import Clause, TypedBinding, TypedNegation, TypedRead, TypedTraversal
 from omnigraph.language.schema import parse_schema
 from tests.language.query.plan.plan_evaluator import Edges, Entity, Graph, Row, Value, holds, incident, run, walk
+from tests.selection import sized
 
 CATALOG = parse_schema(Path(__file__).parents[3] / "cases" / "vessels.pg").catalog
-EXAMPLES = 5_000 if os.environ.get("OMNIGRAPH_FUZZ") == "large" else 100
+EXAMPLES = sized(100, 5_000)
 
 
 def day(text: str) -> int:
