@@ -19,7 +19,7 @@ from omnigraph.maintain.cleanup import Cleaned
 from omnigraph.maintain.optimize import Optimized
 from omnigraph.maintain.repair import Repaired
 from omnigraph.maintain.verify import Verified
-from omnigraph.manifest import branches, contract, genesis, handle, history, opening, references, tags
+from omnigraph.manifest import branches, contract, genesis, handle, history, opening, references, settings, tags
 from omnigraph.manifest.branches import Branch
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit
@@ -34,7 +34,8 @@ from omnigraph.read.result import Result
 from omnigraph.read.rows import Direction, ExportResult, Filter, Format, Key, Scan, Target
 from omnigraph.read.search import EmbeddingSettings, resolve_embedding_settings
 from omnigraph.spark import engine_choice
-from omnigraph.storage.location import locate
+from omnigraph.storage.durability import Durability, WriteBarrier
+from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import LockKind, LockSettings
 from omnigraph.storage.table import Access
 from omnigraph.write import commit, embed, evolve, indexes, load, merge, mutation
@@ -527,8 +528,9 @@ class Graph:
         return f"Graph({self.uri!r}, mode={self.mode!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        location, locks, embed = self._manifest.location, self._manifest.locks, self._query_options.embed
-        return _reopen, (location.uri, self.mode, self.actor, dict(location.storage_options), locks.kind, embed)
+        location, durability = self._manifest.location, self._manifest.access.durability
+        embed = self._query_options.embed
+        return _reopen, (location.uri, self.mode, self.actor, dict(location.storage_options), durability, embed)
 
 
 def init(
@@ -538,11 +540,14 @@ def init(
     actor: str | None = None,
     storage_options: StorageOptions = None,
     lock: LockKind | None = None,
+    durability: Durability | None = None,
 ) -> Graph:
-    """Create a graph with a schema, or complete one whose init was interrupted."""
+    """Create a graph with a schema, or complete an interrupted init. The graph keeps ``lock`` and ``durability``."""
     parsed = parse_schema(schema)
-    manifest = _manifest(uri, storage_options, lock)
-    genesis.init_graph(manifest, parsed, actor)
+    location = locate(uri, storage_options)
+    chosen = settings.choose_new_settings(location, durability, lock)
+    manifest = _manifest(location, chosen)
+    genesis.init_graph(manifest, parsed, chosen, actor)
     return Graph(manifest, "rw", actor)
 
 
@@ -553,12 +558,18 @@ def open(  # noqa: A001  the public name
     actor: str | None = None,
     storage_options: StorageOptions = None,
     lock: LockKind | None = None,
+    durability: Durability | None = None,
     embed: EmbeddingSettings | Mapping[str, object] | None = None,
 ) -> Graph:
-    """Open a graph. Read-only never writes a byte; read-write migrates older formats and ends interrupted writes."""
+    """Open a graph. Read-only never writes a byte; read-write migrates older formats and ends interrupted writes.
+
+    ``durability`` holds for what is written through this handle; the default is that of the graph.
+    """
     if mode not in ("rw", "ro"):
         raise ParameterError(f"mode is {mode!r}", hint='use "rw" or "ro"')
-    manifest = _manifest(uri, storage_options, lock)
+    location = locate(uri, storage_options)
+    handle.refuse_file(location)
+    manifest = _manifest(location, settings.choose_settings(location, durability, lock))
     opening.check_graph(manifest)
     if mode == "rw":
         opening.upgrade_graph(manifest)
@@ -572,12 +583,13 @@ def _reopen(
     mode: Mode,
     actor: str | None,
     storage_options: StorageOptions,
-    lock: LockKind | None,
+    durability: Durability,
     embed: EmbeddingSettings | None,
 ) -> Graph:
-    return open(uri, mode, actor=actor, storage_options=storage_options, lock=lock, embed=embed)
+    return open(uri, mode, actor=actor, storage_options=storage_options, durability=durability, embed=embed)
 
 
-def _manifest(uri: str | Path, options: StorageOptions, lock: LockKind | None) -> Manifest:
-    location = locate(uri, options)
-    return Manifest(location, Access(location.options()), LockSettings(kind=lock))
+def _manifest(location: Location, chosen: settings.GraphSettings) -> Manifest:
+    is_synced = location.is_local and chosen.durability == "power"
+    barrier = WriteBarrier(location.base) if is_synced else None
+    return Manifest(location, Access(location.options(), barrier=barrier), LockSettings(kind=chosen.lock))

@@ -6,7 +6,6 @@ and what it was told is committed; the marks are all that the checks know of it.
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -38,8 +37,6 @@ Durability: TypeAlias = Literal["process", "power"]
 Row: TypeAlias = str
 Rows: TypeAlias = frozenset[Row]
 Make: TypeAlias = Callable[..., Graph]
-
-KNOWS_DURABILITY: Final = "durability" in inspect.signature(omnigraph.init).parameters
 
 
 def _row(record: Mapping[str, object]) -> Row:
@@ -162,8 +159,7 @@ class Writer:
             self.recorder.mark(json.dumps({"event": event, **facts}))
 
     def _call(self, make: Make, *args: object) -> Graph:
-        chosen = {"durability": self.place.durability} if KNOWS_DURABILITY else {}
-        return make(self.place.uri, *args, **chosen)
+        return make(self.place.uri, *args, durability=self.place.durability)
 
 
 # --------------------------------------------------------------------------------------------- the workloads

@@ -28,8 +28,9 @@ from omnigraph.cli import (
 )
 from omnigraph.cli.global_options import VERBOSE_FLAGS, split_globals, wants_json
 from omnigraph.cli.render.output import JsonOutput, Output, TextOutput
-from omnigraph.cli.session import VARIABLE, Session, read_storage_options
+from omnigraph.cli.session import DURABILITY_VARIABLE, VARIABLE, Session, read_storage_options
 from omnigraph.errors import ConflictError, MergeConflicts, OmniGraphError, ParameterError, PreconditionFailed
+from omnigraph.storage.durability import Durability
 
 FAILED = 1
 USAGE = 2
@@ -100,12 +101,21 @@ def start(
             show_default=False,
         ),
     ] = None,
+    durability: Annotated[
+        Durability | None,
+        typer.Option(
+            "--durability",
+            help="What acknowledged commits survive: the end of the process, or a power cut too. "
+            f"Default: ${DURABILITY_VARIABLE}, else what the graph keeps from init.",
+            show_default=False,
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
 ) -> None:
     """A versioned, typed property graph on Lance, with Git-like branches and a data pipeline on Spark."""
     _start_log("INFO" if verbose else "WARNING")
     output = JsonOutput() if json else TextOutput(quiet=quiet)
-    context.obj = Session(output, uri, actor, read_storage_options(storage_options or ()), yes)
+    context.obj = Session(output, uri, actor, read_storage_options(storage_options or ()), yes, durability)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

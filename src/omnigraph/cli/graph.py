@@ -34,7 +34,13 @@ def init(
         raise typer.TyperException("'init' takes its graph as URI, not as -g")
     source = require_text(*read_texts([schema]))
     session.output.say(f"creating a graph at {uri}")
-    with omnigraph.init(uri, source, actor=session.actor, storage_options=session.storage_options) as graph:
+    with omnigraph.init(
+        uri,
+        source,
+        actor=session.actor,
+        storage_options=session.storage_options,
+        durability=session.durability,
+    ) as graph:
         session.output.show(NewGraph(graph.info()))
     return 0
 

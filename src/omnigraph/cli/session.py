@@ -15,8 +15,10 @@ from omnigraph.cli.render.output import Output
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph, Mode
+    from omnigraph.storage.durability import Durability
 
 VARIABLE = "OMNIGRAPH_GRAPH"
+DURABILITY_VARIABLE = "OMNIGRAPH_DURABILITY"
 _HOLDS_A_GRAPH = "__manifest"
 
 
@@ -31,6 +33,7 @@ class Session:
     # Credentials may be in here: never printed.
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     assume_yes: bool = False
+    durability: Durability | None = None
 
     def target(self) -> str:
         """Return the graph to work on: the named one, or the nearest at or above the working directory."""
@@ -39,7 +42,13 @@ class Session:
 
     def open(self, mode: Mode) -> Graph:
         """Open the target graph."""
-        return omnigraph.open(self.target(), mode, actor=self.actor, storage_options=self.storage_options)
+        return omnigraph.open(
+            self.target(),
+            mode,
+            actor=self.actor,
+            storage_options=self.storage_options,
+            durability=self.durability,
+        )
 
     def confirm(self, question: str) -> bool:
         """Ask before an operation that cannot be undone."""

@@ -24,6 +24,7 @@ from omnigraph.manifest.rows import (
     encode_rows,
     locate_manifest_file,
 )
+from omnigraph.manifest.settings import GraphSettings, keep_first_settings, read_settings, replace_settings
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.location import Location
@@ -35,11 +36,16 @@ _PROBE = "__locks/conditional-put"
 _CONFIG = {"table_version_management": "true"}
 
 
-def init_graph(manifest: Manifest, schema: Schema, actor: str | None) -> None:
+def init_graph(manifest: Manifest, schema: Schema, settings: GraphSettings, actor: str | None) -> None:
     """Create a graph, or finish an interrupted init. Of two concurrent calls one wins."""
     _check_place(manifest)
+    _check_claim(manifest, schema)
+    keep_first_settings(manifest.objects, settings)
     with refs_lock(manifest.location, manifest.locks) as held:
         _claim(manifest, schema)
+        if read_settings(manifest.objects) != settings:
+            # An interrupted init had chosen others.
+            replace_settings(manifest.objects, settings)
         contract.keep_schema(manifest.objects, schema)
         contract.project_root_files(manifest.objects, schema)
         for type_ in schema.catalog.types():
@@ -91,13 +97,19 @@ def _require_unlisted(manifest: Manifest) -> None:
 
 
 def _claim(manifest: Manifest, schema: Schema) -> None:
-    objects = manifest.objects
-    source = schema.text.encode()
+    """Write the schema's text first: it says which init this is."""
+    _check_claim(manifest, schema)
+    if not manifest.objects.put_if_absent(contract.SOURCE_FILE, schema.text.encode()):
+        _check_claim(manifest, schema)
+
+
+def _check_claim(manifest: Manifest, schema: Schema) -> None:
+    """Refuse a place with a graph, or with an unfinished one of another schema."""
     if _is_finished(manifest):
         raise AlreadyExists(f"there is a graph at {manifest.location} already", hint="open it, or choose another place")
-    if objects.put_if_absent(contract.SOURCE_FILE, source):
-        return
-    if objects.get(contract.SOURCE_FILE) != source:
+    claimed = manifest.objects.get(contract.SOURCE_FILE)
+    # A power cut leaves the beginning of the text.
+    if claimed is not None and not schema.text.encode().startswith(claimed):
         raise ConflictError(
             f"an unfinished init at {manifest.location} has another schema",
             hint="run init again with that schema, or remove the folder",

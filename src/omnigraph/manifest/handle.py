@@ -41,7 +41,7 @@ class Manifest:
         self.location = location
         self.access = access
         self.locks = locks
-        self.objects = Objects(location)
+        self.objects = Objects(location, access.durability)
         self.uri = location.join(DIRECTORY)
         self.schemas: dict[str, Schema] = {}
         """Cache of schemas by hash; they never change."""

@@ -16,7 +16,7 @@ from ulid import ULID
 from omnigraph.errors import LockTimeout
 from omnigraph.language.schema import EdgeType, NodeType, Schema
 from omnigraph.manifest import contract, genesis, migrations
-from omnigraph.manifest.handle import DIRECTORY, Manifest, refuse_file, unfinished_graph
+from omnigraph.manifest.handle import DIRECTORY, Manifest, unfinished_graph
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN
 from omnigraph.storage import table_writes as tables
@@ -31,7 +31,6 @@ ADOPTION_MESSAGE: Final = "schema taken over from release 0.8"
 
 def check_graph(manifest: Manifest) -> None:
     """Refuse a location without a graph, an unfinished graph and an unknown format. Writes nothing."""
-    refuse_file(manifest.location)
     table = manifest.open(MAIN)
     if genesis.is_unfinished(table):
         raise unfinished_graph(manifest.location)

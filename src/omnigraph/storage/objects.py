@@ -27,6 +27,7 @@ from obstore.exceptions import (
 from obstore.store import LocalStore, S3Store
 
 from omnigraph.errors import OmniGraphError, ParameterError, ReadOnly, StorageError, Unsupported
+from omnigraph.storage.durability import Durability, sync_names, write_file
 from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.location import Location
 
@@ -58,8 +59,9 @@ class ObjectContent:
 class Objects:
     """The objects below the root of a graph. Writes are atomic: readers see the old content or the new."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, durability: Durability = "process") -> None:
         self.location = location
+        self._is_synced = location.is_local and durability == "power"
         # obstore gets local paths from "/" on: it cannot open a store in a folder that does not exist yet.
         self._root = location.base.strip("/") + "/" if location.is_local else ""
 
@@ -94,7 +96,10 @@ class Objects:
     def put(self, path: str, data: bytes) -> None:
         """Write the object, in place of an existing one."""
         with translate_store_errors("write", path, self.location), mark_write("objects.put", path):
-            obstore.put(self._store, self._root + path, data, use_multipart=False)
+            if self._is_synced:
+                write_file(self.location.base, path, data, replace=True)
+            else:
+                obstore.put(self._store, self._root + path, data, use_multipart=False)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Write the object if there is none; return whether this call wrote it.
@@ -105,6 +110,8 @@ class Objects:
         with translate_store_errors("write", path, self.location):
             try:
                 with mark_write("objects.put_if_absent", path):
+                    if self._is_synced:
+                        return write_file(self.location.base, path, data, replace=False)
                     obstore.put(self._store, self._root + path, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
                 return False
@@ -124,6 +131,12 @@ class Objects:
 
     def delete(self, path: str) -> None:
         """Delete the object, if it exists."""
+        self.discard(path)
+        if self._is_synced:
+            sync_names(self.location.base, path)
+
+    def discard(self, path: str) -> None:
+        """Delete the object, if it exists. After a power cut it may be there again."""
         with translate_store_errors("delete", path, self.location):
             try:
                 with mark_write("objects.delete", path):

@@ -7,7 +7,7 @@ to a newer release.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, StrEnum, auto
@@ -104,6 +104,17 @@ VERSIONS: Final = Spelling(_encode_versions, _decode_versions)
 def word_of(enum: type[StrEnum]) -> Spelling:
     """The value of an enumeration as its word."""
     return Spelling(str, lambda value: enum(cast(str, _decode_text(value))))
+
+
+def choice_of(words: Collection[str]) -> Spelling:
+    """One of a few words."""
+
+    def decode(value: object) -> object:
+        if value not in words:
+            raise ValueError(f"not one of {', '.join(words)}")
+        return value
+
+    return Spelling(_keep, decode)
 
 
 def list_of(item: Spelling) -> Spelling:

@@ -17,6 +17,7 @@ from lance.dataset import Branch, LanceDataset, LanceOperation, Transaction
 
 from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound
 from omnigraph.storage.columns import column_of, to_list
+from omnigraph.storage.durability import Durability, WriteBarrier
 from omnigraph.storage.lance_internals import (
     RefsMoved,
     has_version_file,
@@ -45,9 +46,17 @@ class Access:
     # May hold credentials: never printed.
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     session: Session = field(default_factory=Session, repr=False, compare=False)
+    barrier: WriteBarrier | None = field(default=None, repr=False, compare=False)
+    """Where writers wait until what they wrote survives a power cut; None if they do not."""
+
+    @property
+    def durability(self) -> Durability:
+        """What acknowledged writes survive."""
+        return "process" if self.barrier is None else "power"
 
     def __reduce__(self) -> tuple[object, ...]:
-        # A session lives in one process; the next one starts with empty caches.
+        # A session lives in one process; the next one starts with empty caches. Executors write files, and the
+        # process that commits them syncs them.
         return Access, (dict(self.storage_options),)
 
 

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from omnigraph.errors import ConflictError, LockTimeout, Unsupported
 from omnigraph.storage.failpoints import mark_write
@@ -28,6 +28,7 @@ from omnigraph.storage.locks.leases import Deadline, LeaseLost, backoff, open_re
 from omnigraph.storage.objects import translate_store_errors
 
 LockKind: TypeAlias = Literal["flock", "lease"]
+LOCK_KINDS: Final[tuple[LockKind, ...]] = ("flock", "lease")
 
 _FOLDER = "__locks"
 _REFS = "refs"

@@ -155,8 +155,8 @@ def _paths(objects: Objects) -> list[str]:
 
 
 def delete_sidecar(objects: Objects, sidecar: Sidecar) -> None:
-    """Delete a sidecar, if it exists."""
-    objects.delete(sidecar.path)
+    """Delete a sidecar, if it exists. If a power cut brings it back, its operation is finished, and it goes again."""
+    objects.discard(sidecar.path)
 
 
 # --------------------------------------------------------------------------------------------- JSON

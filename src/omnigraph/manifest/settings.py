@@ -1,0 +1,127 @@
+"""The settings of a graph, kept in ``__settings.json`` at its root.
+
+``init`` writes them; a graph of an older release has none. The kind of lock is decided by the graph alone: processes
+that lock in different ways do not exclude each other. Any process may choose another durability for its own writes.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Final
+
+from omnigraph.errors import ParameterError, StorageError
+from omnigraph.storage.durability import DURABILITIES, Durability
+from omnigraph.storage.location import Location
+from omnigraph.storage.locks import LOCK_KINDS, LockKind
+from omnigraph.storage.objects import Objects
+from omnigraph.storage.records import MalformedRecord, RecordCodec, choice_of, nullable
+
+FILE: Final = "__settings.json"
+VARIABLE: Final = "OMNIGRAPH_DURABILITY"
+DEFAULT_DURABILITY: Final[Durability] = "process"
+"""The durability of a new graph, if nobody chooses another."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSettings:
+    """The settings of one graph. ``keep``: how long automatic cleanup keeps history; it is off."""
+
+    lock: LockKind
+    durability: Durability = "process"
+    keep: str = "off"
+
+
+def choose_settings(location: Location, durability: str | None, lock: str | None) -> GraphSettings:
+    """Return the settings to open a graph with. An argument wins over the environment, and that over the graph."""
+    wanted = _read_wanted_durability(durability)
+    if not location.is_local:
+        # There is one kind of lock there, and every acknowledged write is durable: nothing needs to be read.
+        return GraphSettings("lease")
+    stored = read_settings(Objects(location)) or default_settings(location)
+    _refuse_other_lock(location, stored, lock)
+    return replace(stored, durability=wanted or stored.durability)
+
+
+def choose_new_settings(location: Location, durability: str | None, lock: str | None) -> GraphSettings:
+    """Return the settings to make a graph with."""
+    default = default_settings(location)
+    if lock not in (None, *LOCK_KINDS):
+        raise ParameterError(f"lock is {lock!r}", hint=f"use {' or '.join(map(repr, LOCK_KINDS))}")
+    kind = default.lock if lock is None else lock
+    return replace(default, lock=kind, durability=_read_wanted_durability(durability) or DEFAULT_DURABILITY)
+
+
+def default_settings(location: Location) -> GraphSettings:
+    """Return the settings of a graph that has none: one of an older release."""
+    return GraphSettings("flock" if location.is_local else "lease")
+
+
+def _read_wanted_durability(durability: str | None) -> Durability | None:
+    for source, value in (("durability", durability), (VARIABLE, os.environ.get(VARIABLE) or None)):
+        if value is None:
+            continue
+        if value not in DURABILITIES:
+            raise ParameterError(f"{source} is {value!r}", hint=f"use {' or '.join(map(repr, DURABILITIES))}")
+        return value
+    return None
+
+
+def _refuse_other_lock(location: Location, stored: GraphSettings, lock: str | None) -> None:
+    if lock in (None, stored.lock):
+        return
+    raise ParameterError(
+        f"{location} is locked by '{stored.lock}', not by '{lock}': processes that lock in different ways do not "
+        "exclude each other",
+        hint=f'leave lock out; to change the kind, close the graph everywhere and set "lock" in {FILE}',
+        details={"lock": stored.lock, "asked": lock},
+    )
+
+
+# --------------------------------------------------------------------------------------------- the file
+
+
+def read_settings(objects: Objects) -> GraphSettings | None:
+    """Return the stored settings; None if there are none."""
+    data = objects.get(FILE)
+    if data is None:
+        return None
+    try:
+        return _codec(objects.location).loads(data)
+    except MalformedRecord as error:
+        raise StorageError(
+            f"the settings of {objects.location} are damaged: {error}",
+            hint=f"restore {FILE} from a copy, or write it again; the documentation of storage shows its form",
+        ) from error
+
+
+def keep_first_settings(objects: Objects, settings: GraphSettings) -> None:
+    """Write the settings of a graph that is being made, before its first lock is taken.
+
+    Of two processes that make it, or after an interrupted init, the first one decides the kind of lock.
+    """
+    if not objects.put_if_absent(FILE, _codec(objects.location).dumps(settings)):
+        try:
+            stored = read_settings(objects)
+        except StorageError:
+            # Torn by a power cut during init: nobody has relied on it.
+            return replace_settings(objects, settings)
+        _refuse_other_lock(objects.location, stored or settings, settings.lock)
+    return None
+
+
+def replace_settings(objects: Objects, settings: GraphSettings) -> None:
+    """Write other settings. The caller holds the refs lock."""
+    objects.put(FILE, _codec(objects.location).dumps(settings))
+
+
+def _codec(location: Location) -> RecordCodec[GraphSettings]:
+    default = default_settings(location)
+    return RecordCodec(
+        GraphSettings,
+        (
+            nullable("durability", choice_of(DURABILITIES), default=default.durability),
+            nullable("keep", default=default.keep),
+            nullable("lock", choice_of(LOCK_KINDS), default=default.lock),
+        ),
+    )

@@ -1,0 +1,171 @@
+"""Durability on a local disk: the one module that syncs files.
+
+With ``"process"`` a write survives the death of its process: the operating system has it. With ``"power"`` it also
+survives a power cut. POSIX promises that only for files that were synced, and for names whose folder was synced.
+
+Lance never syncs. So every write to a table notes its files in a :class:`WriteBarrier`, and the writer waits at the
+barrier before anything relies on them. The syncs of one barrier run in parallel: a disk flushes many files in about the
+time of one. Object stores need none of this: there an acknowledged write is durable.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+from uuid import uuid4
+
+from omnigraph.errors import StorageError
+
+Durability: TypeAlias = Literal["process", "power"]
+DURABILITIES: Final[tuple[Durability, ...]] = ("process", "power")
+
+_THREADS: Final = 16
+_SETTLED_NS: Final = 1_000_000_000
+"""A folder that did not change for so long has a time of change that the next change will not repeat."""
+
+
+class SyncFailed(StorageError):
+    """A file could not be synced. It may be lost in a power cut, and syncing it again proves nothing."""
+
+
+class WriteBarrier:
+    """The files of a graph that were written and not synced. Safe to share between threads."""
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
+        self._files: set[Path] = set()
+        self._folders: set[Path] = set()
+        self._guard = threading.Lock()
+        # Held while files are synced: another thread's files may be among them, and it must wait for them.
+        self._syncing = threading.Lock()
+
+    def note_files(self, paths: Iterable[str | Path]) -> None:
+        """Remember files that were written. A folder stands for all files in it."""
+        with self._guard:
+            self._files.update(map(Path, paths))
+
+    def note_folder(self, path: str | Path) -> None:
+        """Remember a folder in which a name was deleted."""
+        with self._guard:
+            self._folders.add(Path(path))
+
+    def wait(self) -> None:
+        """Return when everything noted so far is on the disk. Raises ``SyncFailed``."""
+        with self._syncing:
+            with self._guard:
+                files, self._files = self._files, set()
+                folders, self._folders = self._folders, set()
+            if files or folders:
+                _sync_all(self._root, files, folders)
+
+
+def write_file(root: str, path: str, data: bytes, *, replace: bool) -> bool:
+    """Write a file below the root of a graph so that after a power cut it is there and whole, or as it was before.
+
+    Without ``replace`` an existing file stays; return whether this call wrote it.
+    """
+    file = Path(root, path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Listings leave such names out: they are those of unfinished puts.
+    temporary = file.with_name(f"{file.name}#{uuid4().int}")
+    try:
+        with temporary.open("wb") as opened:
+            opened.write(data)
+            opened.flush()
+            os.fsync(opened.fileno())
+        if replace:
+            temporary.replace(file)
+        else:
+            os.link(temporary, file)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_all(Path(root), (), {file.parent})
+    return True
+
+
+def sync_names(root: str, path: str) -> None:
+    """Make it durable that a name was deleted."""
+    _sync_all(Path(root), (), {Path(root, path).parent})
+
+
+def sync_root(root: str) -> None:
+    """Make the root itself durable: its name, and those of the folders above it."""
+    for folder in Path(root).parents:
+        try:
+            _sync(folder)
+        except PermissionError:
+            # Folders that we may not read are older than the graph.
+            return
+
+
+# --------------------------------------------------------------------------------------------- syncing
+
+_pool_guard = threading.Lock()
+_pool: tuple[int, ThreadPoolExecutor] | None = None
+_synced: dict[Path, tuple[int, int]] = {}
+"""The inode and the time of the last change of folders whose names are synced."""
+
+
+def _sync_all(root: Path, files: Iterable[Path], folders: Iterable[Path]) -> None:
+    """Sync files, the folders that hold their names, and those above them up to the root that changed."""
+    contents = {each for file in files for each in _expand(file)}
+    changed = {file.parent for file in contents} | {_nearest(folder) for folder in folders}
+    above = {parent for folder in changed for parent in folder.parents if parent.is_relative_to(root)}
+    stamps = {folder: _stamp(folder) for folder in above - changed}
+    stale = [folder for folder, stamp in stamps.items() if _synced.get(folder) != stamp]
+    wanted = [*contents, *changed, *stale]
+    if len(wanted) == 1:
+        _sync(wanted[0])
+    else:
+        # The first error is raised after all of them have ended.
+        list(_workers().map(_sync, wanted))
+    now = time.time_ns()
+    _synced.update({folder: stamps[folder] for folder in stale if now - stamps[folder][1] > _SETTLED_NS})
+
+
+def _expand(path: Path) -> list[Path]:
+    """Return a file, or all files in a folder; nothing if it was deleted since."""
+    if path.is_dir():
+        return [each for each in path.rglob("*") if each.is_file()]
+    return [path] if path.exists() else []
+
+
+def _nearest(folder: Path) -> Path:
+    """Return the folder, or the first one above it that is there."""
+    return next(each for each in (folder, *folder.parents) if each.exists())
+
+
+def _stamp(folder: Path) -> tuple[int, int]:
+    found = folder.stat()
+    return found.st_ino, found.st_mtime_ns
+
+
+def _sync(path: Path) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise SyncFailed(
+            f"cannot sync '{path}': {error.strerror or error}",
+            hint="look at the disk; what was written may not survive a power cut",
+            details={"path": str(path)},
+        ) from error
+
+
+def _workers() -> ThreadPoolExecutor:
+    """Return the threads of this process: after a fork there are none of the parent's."""
+    global _pool
+    with _pool_guard:
+        if _pool is None or _pool[0] != os.getpid():
+            _pool = os.getpid(), ThreadPoolExecutor(_THREADS, thread_name_prefix="omnigraph-sync")
+        return _pool[1]
