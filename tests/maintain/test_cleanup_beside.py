@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
-from omnigraph.errors import HistoryGone
+import omnigraph
+from omnigraph.errors import ConflictError, HistoryGone
 from omnigraph.graph import Graph
 from omnigraph.manifest.references import Reference
-from tests.maintain.ports import add, cleanup_now, shown
+from omnigraph.storage import table_writes as tables
+from omnigraph.write.commit import CommitOptions, list_sidecars
+from omnigraph.write.commit.audit import RecoveryKind
+from omnigraph.write.merge import (
+    LOCAL_MERGE_ENGINE,
+    ConflictResolver,
+    MergeBase,
+    MergeBy,
+    MergeOptions,
+    MergePlan,
+    MergeResult,
+    MergeSnapshots,
+    merge,
+)
+from tests.crash import fresh_copy, kill_at, record
+from tests.maintain.ports import add, cleanup_now, remove, shown
+from tests.write.writers import open_manifest
 
 # --------------------------------------------------------------------------------------------- where a branch begins
 
@@ -45,3 +66,127 @@ def test_no_load_makes_a_branch_of_a_commit_that_is_gone(ports: Graph) -> None:
     with pytest.raises(HistoryGone, match="removed by cleanup"):
         ports.load(nodes={"Port": pa.table({"code": ["x"]})}, branch="late", from_branch=old)
     assert [branch.name for branch in ports.branches()] == ["main"]
+
+
+# --------------------------------------------------------------------------------------------- what a merge adopts
+
+
+@dataclass(frozen=True, slots=True)
+class OvertakenEngine:
+    """Merges in this process; after each time somebody else acts."""
+
+    others: list[Callable[[], object]]
+
+    def merge_tables(
+        self, sides: MergeSnapshots, base: MergeBase, by: MergeBy, resolver: ConflictResolver
+    ) -> MergePlan:
+        """Merge, then let the next of the others act."""
+        plan = LOCAL_MERGE_ENGINE.merge_tables(sides, base, by, resolver)
+        if self.others:
+            self.others.pop()()
+        return plan
+
+
+def merge_overtaken(graph: Graph, source: Reference, into: str, *others: Callable[[], object]) -> MergeResult:
+    """Merge a branch while others act between its reads and its commit."""
+    engine = OvertakenEngine(list(others))
+    return merge(graph._manifest, graph.schema, source, MergeOptions(), CommitOptions(into), engine)
+
+
+@pytest.mark.parametrize("own_rows", [False, True], ids=["only adopted", "one table written"])
+@pytest.mark.parametrize("source", ["main", "other"])
+def test_a_merge_adopts_no_version_that_cleanup_took(ports: Graph, source: str, own_rows: bool) -> None:
+    ports.create_branch("dev")
+    if own_rows:
+        ports.mutate('query near() { insert Near { from: "p00", to: "p01" } }', branch="dev")
+    add(ports, "q1")
+    if source != "main":
+        ports.create_branch(source)
+
+    def overtake() -> None:
+        add(ports, "q2")
+        if source != "main":
+            ports.delete_branch(source)
+        cleanup_now(ports, 1)
+
+    before = shown(ports, "dev")
+    with pytest.raises(ConflictError, match="was merged, and cleanup removed"):
+        merge_overtaken(ports, source, "dev", overtake)
+    assert shown(ports, "dev") == before
+    add(ports, "d1", "dev")
+    ports.merge("main", "dev")
+    assert {"q1", "q2", "d1"} <= set(shown(omnigraph.open(ports.uri), "dev")[0])
+    cleanup_now(ports, 1)
+    assert ports.verify().findings == ()
+
+
+def test_a_merge_that_is_overtaken_again_and_again_adopts_under_the_lock(ports: Graph) -> None:
+    """The last round is prepared under the lock: what it adopts is checked there too."""
+    ports.create_branch("dev")
+    add(ports, "q1")
+
+    def overtake(code: str) -> None:
+        ports.mutate("query n($c: String) { insert Port { code: $c } }", params={"c": code}, branch="dev")
+
+    def overtake_and_clean() -> None:
+        overtake("d3")
+        add(ports, "q2")
+        cleanup_now(ports, 1)
+
+    rounds = [overtake_and_clean, *(lambda code=f"d{number}": overtake(code) for number in range(3))]
+    with pytest.raises(ConflictError, match="was merged, and cleanup removed"):
+        merge_overtaken(ports, "main", "dev", *rounds)
+    ports.merge("main", "dev")
+    assert {"q1", "q2", "d0", "d1", "d2", "d3"} <= set(shown(ports, "dev")[0])
+
+
+def merge_main(uri: str) -> None:
+    """Merge main into the branch."""
+    omnigraph.open(uri).merge("main", "dev")
+
+
+def kill_merge_before_its_publish(graph: Graph) -> Graph:
+    """Write the edges of the branch and adopt the ports of main, but die before the commit; main moves on."""
+    graph.create_branch("dev")
+    graph.mutate('query near() { insert Near { from: "p00", to: "p01" } }', branch="dev")
+    add(graph, "q1")
+    root = fresh_copy(Path(graph.uri))
+    steps = record(merge_main, str(fresh_copy(Path(graph.uri))))
+    last = max(number for number, step in enumerate(steps, 1) if step.name == "table.commit")
+    kill_at(merge_main, (str(root),), last, "after")
+    left = Graph(open_manifest(root), "rw", "tests")
+    (sidecar,) = list_sidecars(left._manifest.objects)
+    assert [each.table_key for each in sidecar.adopted] == ["node:Port"]
+    return left
+
+
+def test_cleanup_keeps_what_a_dead_merge_adopts(ports: Graph) -> None:
+    left = kill_merge_before_its_publish(ports)
+    add(left, "q2")
+    cleanup_now(left, 1)
+    assert "q1" in shown(left, "dev")[0]
+    assert left.verify().findings == ()
+
+
+def test_a_dead_merge_whose_adopted_version_is_gone_is_rolled_back(ports: Graph) -> None:
+    """An older release let cleanup take it."""
+    left = kill_merge_before_its_publish(ports)
+    adopted = left.snapshot().pin("Port").version
+    add(left, "q2")
+    assert tables.drop_versions(left.snapshot().table("Port"), [adopted]) > 0
+    add(left, "d1", "dev")
+    assert "q1" not in shown(left, "dev")[0]
+    assert [each.kind for each in left.recoveries()] == [RecoveryKind.ROLLED_BACK]
+    left.merge("main", "dev")
+    assert {"q1", "q2", "d1"} <= set(shown(left, "dev")[0])
+    assert left.verify().findings == ()
+
+
+def test_a_merge_reads_a_branch_that_is_deleted_meanwhile(ports: Graph) -> None:
+    """A merge that has read everything needs its source no more."""
+    ports.create_branch("dev")
+    add(ports, "d1", "dev")
+    remove(ports, "p00", "dev")
+    merge_overtaken(ports, "dev", "main", lambda: ports.delete_branch("dev"))
+    assert "d1" in shown(ports)[0]
+    assert "p00" not in shown(ports)[0]

@@ -311,6 +311,18 @@ def test_a_holder_notices_that_its_lock_file_was_removed(local_location: Locatio
             held.check()
 
 
+def test_a_joined_lock_is_lost_with_the_other_one(local_location: Location) -> None:
+    with refs_lock(local_location) as refs:
+        refs_file = lock_file(local_location)
+        with branch_lock(local_location, "main") as branch:
+            both = branch.joined_with(refs)
+            both.check()
+            refs_file.unlink()
+            branch.check()
+            with pytest.raises(LeaseLost, match="removed or replaced"):
+                both.check()
+
+
 def test_who_waited_for_a_removed_lock_file_does_not_hold_it(local_location: Location) -> None:
     first = Kind(local_location, LockSettings())
     with holder(first, first.settings) as (_, _, first_line):

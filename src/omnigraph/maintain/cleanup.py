@@ -78,9 +78,10 @@ def cleanup(
 ) -> Cleaned:
     """Delete what only commits need that are neither among the newest of a branch nor young, and stale orphans."""
     policy = _build_policy(keep, older_than, grace)
-    heal_all(manifest)
     now = datetime.now(UTC)
     with refs_lock(manifest.location, manifest.locks) as refs:
+        # Under the refs lock, so that no dead merge is left that could still adopt a version.
+        heal_all(manifest)
         retention = plan_retention(manifest, policy, now)
         run = _CleanupRun(manifest, refs, retention, now, stale_after, confirm)
         found = list(run.reclaim_all())

@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -66,6 +66,15 @@ class HeldLock:
         if os.getpid() != self._pid:
             raise LeaseLost(f"the lock '{self.name}' belongs to process {self._pid}, which forked this one")
         self._confirm()
+
+    def joined_with(self, other: HeldLock) -> HeldLock:
+        """Return this lock, held only as long as ``other`` is held too."""
+
+        def confirm_both() -> None:
+            other.check()
+            self.check()
+
+        return replace(self, _confirm=confirm_both)
 
 
 def branch_lock(location: Location, branch: str, settings: LockSettings = _DEFAULT) -> AbstractContextManager[HeldLock]:

@@ -19,7 +19,7 @@ from omnigraph.manifest.contract import load_schema_of, project_root_files
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
 from omnigraph.manifest.rows import MAIN, Registration, TableVersion, Tombstone
-from omnigraph.manifest.snapshot import Pin, make_entry, make_pointer_entry
+from omnigraph.manifest.snapshot import Pin, make_entry, make_pointer_entry, open_pin
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
 from omnigraph.storage.locks import HeldLock, branch_lock
@@ -180,6 +180,9 @@ def _can_roll_forward(manifest: Manifest, view: ManifestView, sidecar: Sidecar, 
         return False
     if any(_open_created_table(manifest, sidecar, each) is None for each in sidecar.additional_registrations):
         return False
+    if not all(_can_open(manifest, pin) for pin in _list_adopted_pins(view, sidecar)):
+        # An older release let cleanup remove what a merge was about to adopt.
+        return False
     return all(each.unpublished and _is_own_commit(each.unpublished[0], sidecar) for each in heads)
 
 
@@ -205,7 +208,7 @@ def _roll_forward(
 ) -> PublishResult:
     """Publish what the writer would have published, on the head that it saw."""
     updates = [make_entry(manifest, each.pin, each.head.open_at(_choose_version(sidecar, each))) for each in heads]
-    updates += _list_adopted_versions(manifest, branch, sidecar)
+    updates += [make_pointer_entry(manifest, pin) for pin in _list_adopted_pins(manifest.view(branch), sidecar)]
     updates += _list_created_versions(manifest, sidecar)
     new_schema = sidecar.schema_ir_hash if sidecar.replaces_schema is not None else None
     request = PublishRequest(
@@ -237,12 +240,19 @@ def _choose_version(sidecar: Sidecar, table: TableHead) -> int:
     return table.head.version if sidecar.commit_id is None else table.pin.version + 1
 
 
-def _list_adopted_versions(manifest: Manifest, branch: str, sidecar: Sidecar) -> list[TableVersion]:
-    locations = manifest.view(branch).tables.locations
+def _list_adopted_pins(view: ManifestView, sidecar: Sidecar) -> list[Pin]:
+    locations = view.tables.locations
     return [
-        make_pointer_entry(manifest, Pin(each.table_key, locations[each.table_key], each.version, None, each.row_count))
-        for each in sidecar.adopted
+        Pin(each.table_key, locations[each.table_key], each.version, None, each.row_count) for each in sidecar.adopted
     ]
+
+
+def _can_open(manifest: Manifest, pin: Pin) -> bool:
+    try:
+        open_pin(manifest, pin)
+    except (NotFound, HistoryGone):
+        return False
+    return True
 
 
 def _list_created_versions(manifest: Manifest, sidecar: Sidecar) -> Iterator[TableVersion]:

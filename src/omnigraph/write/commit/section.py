@@ -8,7 +8,9 @@ protocol, which also exists as a model that is checked: change the model first.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -21,7 +23,7 @@ from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot, list_pins, open_pin
 from omnigraph.manifest.state import ManifestView
-from omnigraph.storage.locks import branch_lock
+from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
 from omnigraph.storage.staging import StagedChange
 from omnigraph.write.commit.branch_setup import CatchUpOperation, find_newer_schema, publish_handoff
 from omnigraph.write.commit.drift import audit_discarded_drift, discard_drift
@@ -35,6 +37,7 @@ from omnigraph.write.commit.operation import (
 )
 from omnigraph.write.commit.phases import CommitAttempt, CommitSection, run_phases
 from omnigraph.write.commit.recovery import ROUNDS, heal, heal_branch
+from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.commit.table_heads import TableHead, has_same_rows, read_unpublished_commits
 
 __all__ = [
@@ -106,10 +109,11 @@ def _commit_on_current_schema(
         basis = _hand_over_long_tables(attempt, basis, prepared)
         staged = _stage_owned_tables(attempt, basis, prepared)
         # Step 1: lock and heal.
-        with branch_lock(manifest.location, options.branch, manifest.locks) as held:
+        is_last_round = round_ == VALIDATION_ROUNDS - 1
+        with _lock_for_commit(attempt, prepared, is_last_round=is_last_round) as held:
             heal(manifest, held, options.branch)
             section = CommitSection(attempt, held, basis, prepared, staged)
-            result = _commit_under_lock(section, is_last_round=round_ == VALIDATION_ROUNDS - 1)
+            result = _commit_under_lock(section, is_last_round=is_last_round)
         if result is not None:
             return result
     raise AssertionError("the last round decides under the lock")
@@ -168,6 +172,21 @@ def _stage_owned_tables(
 # --------------------------------------------------------------------------------------------- under the lock
 
 
+@contextmanager
+def _lock_for_commit(
+    attempt: CommitAttempt[Outcome], prepared: PreparedWrite[Outcome], *, is_last_round: bool
+) -> Generator[HeldLock]:
+    """Take the lock of the branch; before it the refs lock, under which cleanup works, if versions may be adopted."""
+    manifest = attempt.manifest
+    # In the last round a merge may be prepared again under the lock, and adopt then.
+    may_adopt = prepared.adopted or (is_last_round and attempt.operation.kind is WriterKind.BRANCH_MERGE)
+    with (
+        refs_lock(manifest.location, manifest.locks) if may_adopt else nullcontext() as refs,
+        branch_lock(manifest.location, attempt.options.branch, manifest.locks) as held,
+    ):
+        yield held if refs is None else held.joined_with(refs)
+
+
 def _commit_under_lock(section: CommitSection[Outcome], *, is_last_round: bool) -> CommitResult[Outcome] | None:
     """Run the commit section once. None: the read set moved, so the operation must run again on a new snapshot."""
     attempt, held = section.attempt, section.held
@@ -188,7 +207,9 @@ def _commit_under_lock(section: CommitSection[Outcome], *, is_last_round: bool) 
         # Step 3: HEAD of each written table must equal its pin. After restoring drift, start again at step 2.
         heads = _read_owned_heads(section, view)
         if not discard_drift(attempt.manifest, held, attempt.options.branch, heads):
-            # Step 4: phases A to D.
+            # Step 4: phases A to D. Adopted versions are there until the publish: cleanup waits for the refs lock.
+            for pin in section.prepared.adopted:
+                open_pin(attempt.manifest, pin)
             return run_phases(section, view, {each.pin.table_key: each.head for each in heads})
     raise ConflictError("the tables of this write kept moving without being published", hint="retry")
 

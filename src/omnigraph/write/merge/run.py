@@ -12,7 +12,16 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, cast, get_args
 
-from omnigraph.errors import Conflict, ConflictError, MergeConflicts, NotFound, ParameterError, Unsupported
+from omnigraph.errors import (
+    Conflict,
+    ConflictError,
+    HistoryGone,
+    MergeConflicts,
+    NotFound,
+    OmniGraphError,
+    ParameterError,
+    Unsupported,
+)
 from omnigraph.language.schema import Schema, split_by_kind
 from omnigraph.manifest.branches import delete_branch
 from omnigraph.manifest.handle import Manifest, branch_names
@@ -103,7 +112,10 @@ def merge(
     operation = MergeOperation(
         manifest, schema, merged.snapshot, merged.commit, _MergeBaseFinder(merged), options, resolution, engine
     )
-    result = _run(manifest, operation, options, commit_options)
+    try:
+        result = _run(manifest, operation, options, commit_options)
+    except HistoryGone as gone:
+        raise _explain_gone(manifest, merged, gone) from gone
     if branch is not None and options.delete_branch and not options.dry_run:
         _delete_merged_branch(manifest, branch, merged.commit.id)
     return result
@@ -211,6 +223,19 @@ def _capture_source(manifest: Manifest, source: Reference, into: str, *, dry_run
         if branch is None or snapshot.commit is None:
             return _MergeSource(resolved.commit, snapshot, branch)
         return _MergeSource(find_commit(manifest, branch, snapshot.commit.id), snapshot, branch)
+
+
+def _explain_gone(manifest: Manifest, merged: _MergeSource, gone: HistoryGone) -> OmniGraphError:
+    """Return a conflict if the source branch has moved since it was captured: then merging again helps."""
+    branch = merged.branch
+    head = manifest.view(branch).head if branch is not None and branch in branch_names(manifest) else None
+    if branch is None or (head is not None and head.id == merged.commit.id):
+        return gone
+    return ConflictError(
+        f"branch '{branch}' moved while it was merged, and cleanup removed what was to be merged: {gone.message}",
+        hint="merge again",
+        details={"branch": branch, "merged": merged.commit.id, **gone.details},
+    )
 
 
 def _delete_merged_branch(manifest: Manifest, branch: str, merged: str) -> None:
