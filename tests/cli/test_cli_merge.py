@@ -13,6 +13,7 @@ from omnigraph.errors import Json
 from omnigraph.graph import Graph
 from tests.cli.conftest import Command, error_of
 from tests.write.merge.social_graph import edit, knows, make, person, state
+from tests.write.writers import run_right_after
 
 GRAPH = ("-g", "merge.og")
 
@@ -70,6 +71,24 @@ def test_json_is_one_object(omnigraph: Command, graph: Graph) -> None:
     done = omnigraph("merge", "dev", "--delete-branch", "--json", *GRAPH)
     assert done.json["commit"] == og.open("merge.og", "ro").commits()[0].id
     assert [branch.name for branch in og.open("merge.og", "ro").branches()] == ["main"]
+
+
+def test_a_branch_that_a_tag_needs_is_neither_merged_nor_deleted(omnigraph: Command, graph: Graph) -> None:
+    graph.create_tag("june", "dev")
+    head = graph.commits()[0]
+    error = error_of(omnigraph("merge", "dev", "--delete-branch", "--json", *GRAPH))
+    assert (error["code"], error["hint"]) == ("conflict", "delete the tag 'june' first")
+    assert graph.commits()[0] == head
+
+
+def test_a_branch_that_was_merged_and_kept(omnigraph: Command, graph: Graph) -> None:
+    def depend() -> None:
+        graph.create_tag("june", "dev")
+
+    with run_right_after("table.stage", "", depend):
+        answer = omnigraph("merge", "dev", "--delete-branch", *GRAPH)
+    assert (answer.code, answer.out.startswith("main: fast-forward, commit")) == (0, True)
+    assert "merged, but the branch was not deleted: branch 'dev' cannot be deleted: the tag 'june'" in answer.err
 
 
 def test_conflicts_exit_with_3_and_are_listed(omnigraph: Command, at_odds: Graph) -> None:

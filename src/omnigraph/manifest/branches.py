@@ -107,15 +107,13 @@ def delete_branch(manifest: Manifest, name: str, heal: Callable[[Manifest, HeldL
 
     ``heal`` finishes the operations of dead writers on the branch, under its lock.
     """
-    if name == MAIN:
-        raise ParameterError("main cannot be deleted")
+    _refuse_main(name)
     with refs_lock(manifest.location, manifest.locks) as refs:
         if name not in branch_names(manifest):
             raise NotFound(f"no branch '{name}' in {manifest.location}", hint="`omnigraph branch list` shows them")
         with branch_lock(manifest.location, name, manifest.locks) as held:
             heal(manifest, held, name)
-            _refuse_dependents(manifest, name)
-            _refuse_tags(manifest, name)
+            refuse_dependents(manifest, name)
             locations = list(manifest.view(name).tables.locations.values())
             refs.check()
             held.check()
@@ -150,7 +148,19 @@ def fork_table(manifest: Manifest, held: HeldLock, branch: str, pin: Pin) -> Tab
     return tables.create_table_branch(origin, branch)
 
 
-def _refuse_dependents(manifest: Manifest, name: str) -> None:
+def refuse_dependents(manifest: Manifest, name: str) -> None:
+    """Refuse to delete main, or a branch that another branch or a tag depends on."""
+    _refuse_main(name)
+    _refuse_branches(manifest, name)
+    _refuse_tags(manifest, name)
+
+
+def _refuse_main(name: str) -> None:
+    if name == MAIN:
+        raise ParameterError("main cannot be deleted")
+
+
+def _refuse_branches(manifest: Manifest, name: str) -> None:
     refs = manifest.list_refs()
     for other in branch_names(manifest):
         if other == name:

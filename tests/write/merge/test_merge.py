@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -137,16 +138,73 @@ def test_a_merged_branch_can_be_deleted_at_once(graph: Graph) -> None:
     assert state(open_graph(graph.uri)) == expected
 
 
-def test_a_branch_that_goes_on_during_its_merge_is_not_deleted(graph: Graph) -> None:
+def test_a_branch_that_goes_on_during_its_merge_is_kept(graph: Graph) -> None:
     graph.create_branch("dev")
     edit(graph, "dev", people={"dan": person(4)})
-    with (
-        run_right_after("table.stage", "", lambda: edit(graph, "dev", people={"eve": person(5)})),
-        pytest.raises(ConflictError, match="not deleted: it has new commits"),
-    ):
-        graph.merge("dev", delete_branch=True)
+    with run_right_after("table.stage", "", lambda: edit(graph, "dev", people={"eve": person(5)})):
+        result = graph.merge("dev", delete_branch=True)
+    assert result.commit == graph.commits()[0]
+    assert result.branch_kept == "branch 'dev' has new commits (merge it again)"
     assert ("Person", "dan") in state(graph)
     assert ("Person", "eve") in state(graph, "dev")
+
+
+def add_child(graph: Graph) -> None:
+    graph.create_branch("child", "dev")
+
+
+def add_tag(graph: Graph) -> None:
+    graph.create_tag("june", "dev")
+
+
+DEPENDENTS = pytest.mark.parametrize(
+    ("depend", "reason"),
+    [(add_child, "'child' still depends on it"), (add_tag, "the tag 'june' still depends on it")],
+    ids=["child", "tag"],
+)
+
+
+@DEPENDENTS
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_branch_that_others_need_is_refused_before_the_merge(
+    graph: Graph, depend: Callable[[Graph], None], reason: str, dry_run: bool
+) -> None:
+    graph.create_branch("dev")
+    edit(graph, "dev", people={"dan": person(4)})
+    depend(graph)
+    before = written(graph)
+    with pytest.raises(ConflictError, match=f"'dev' cannot be deleted: {reason}"):
+        graph.merge("dev", delete_branch=True, dry_run=dry_run)
+    assert written(graph) == before
+    assert graph.merge("dev").branch_kept is None
+
+
+@DEPENDENTS
+def test_a_branch_that_others_come_to_need_is_kept(graph: Graph, depend: Callable[[Graph], None], reason: str) -> None:
+    graph.create_branch("dev")
+    edit(graph, "dev", people={"dan": person(4)})
+    with run_right_after("table.stage", "", lambda: depend(graph)):
+        result = graph.merge("dev", delete_branch=True)
+    assert result.commit == graph.commits()[0]
+    assert reason in str(result.branch_kept)
+    assert state(graph) == state(graph, "dev")
+
+
+def test_main_is_not_merged_to_be_deleted(graph: Graph) -> None:
+    graph.create_branch("dev")
+    edit(graph, people={"dan": person(4)})
+    before = written(graph, "dev")
+    with pytest.raises(ParameterError, match="main cannot be deleted"):
+        graph.merge("main", "dev", delete_branch=True)
+    assert written(graph, "dev") == before
+
+
+def test_a_merged_branch_that_somebody_else_deletes_first(graph: Graph) -> None:
+    graph.create_branch("dev")
+    edit(graph, "dev", people={"dan": person(4)})
+    with run_right_after("table.stage", "", lambda: graph.delete_branch("dev")):
+        assert graph.merge("dev", delete_branch=True).branch_kept is None
+    assert ("Person", "dan") in state(graph)
 
 
 @pytest.mark.parametrize("more_on_main", [0, 5])

@@ -25,8 +25,9 @@ class MergeSummary(CommandResult):
     file: str | None = None
 
     def to_json(self) -> Mapping[str, Json]:
-        """Every field, the commit as its id."""
+        """Every field, the commit as its id; ``branch_kept`` only if there is a reason."""
         result = self.result
+        kept = {} if result.branch_kept is None else {"branch_kept": result.branch_kept}
         return {
             "outcome": result.outcome,
             "branch": self.branch,
@@ -37,6 +38,7 @@ class MergeSummary(CommandResult):
             "conflicts": [conflict.to_json() for conflict in result.conflicts],
             "nodes": {name: _json(counts) for name, counts in result.nodes.items()},
             "edges": {name: _json(counts) for name, counts in result.edges.items()},
+            **kept,
         }
 
     def draw(self, page: Page) -> None:
@@ -55,6 +57,8 @@ class MergeSummary(CommandResult):
         if rows:
             page.print("")
             page.table(("kind", "type", "inserted", "updated", "deleted"), rows)
+        if result.branch_kept is not None:
+            page.say(f"merged, but the branch was not deleted: {result.branch_kept}")
         if self.file is not None:
             page.say(f"resolve the conflicts in {self.file}, then merge with --resolve {self.file}")
 

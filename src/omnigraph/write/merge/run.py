@@ -23,7 +23,7 @@ from omnigraph.errors import (
     Unsupported,
 )
 from omnigraph.language.schema import Schema, split_by_kind
-from omnigraph.manifest.branches import delete_branch
+from omnigraph.manifest.branches import delete_branch, refuse_dependents
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import (
@@ -75,6 +75,8 @@ class MergeResult:
     """The unresolved conflicts of a dry run."""
     nodes: Mapping[str, Counts]
     edges: Mapping[str, Counts]
+    branch_kept: str | None = None
+    """Why the source branch was not deleted after the merge, if that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,11 @@ def merge(
     resolution = _check_options(options)
     merged = _capture_source(manifest, source, commit_options.branch, dry_run=options.dry_run)
     branch = merged.branch
-    if options.delete_branch and branch is None:
-        raise ParameterError(f"'{source}' is not a branch, so it cannot be deleted")
+    if options.delete_branch:
+        if branch is None:
+            raise ParameterError(f"'{source}' is not a branch, so it cannot be deleted")
+        # Before anything is changed: who wants both should not get half of it.
+        refuse_dependents(manifest, branch)
     description = str(source) if branch is None else f"branch '{branch}'"
     commit_options = replace(
         commit_options,
@@ -116,9 +121,9 @@ def merge(
         result = _run(manifest, operation, options, commit_options)
     except HistoryGone as gone:
         raise _explain_gone(manifest, merged, gone) from gone
-    if branch is not None and options.delete_branch and not options.dry_run:
-        _delete_merged_branch(manifest, branch, merged.commit.id)
-    return result
+    if branch is None or options.dry_run or not options.delete_branch:
+        return result
+    return replace(result, branch_kept=_delete_merged_branch(manifest, branch, merged.commit.id))
 
 
 def revert(
@@ -238,20 +243,23 @@ def _explain_gone(manifest: Manifest, merged: _MergeSource, gone: HistoryGone) -
     )
 
 
-def _delete_merged_branch(manifest: Manifest, branch: str, merged: str) -> None:
-    """Delete a merged branch, unless it has new commits."""
+def _delete_merged_branch(manifest: Manifest, branch: str, merged: str) -> str | None:
+    """Delete a merged branch, unless it has new commits. Return why it was kept; the merge is committed either way."""
 
     def heal_and_compare(manifest: Manifest, held: HeldLock, name: str) -> None:
         heal(manifest, held, name)
         head = manifest.view(name).head
         if head is not None and head.id != merged:
-            raise ConflictError(
-                f"branch '{name}' was merged, but not deleted: it has new commits",
-                hint="merge it again",
-                details={"branch": name, "merged": merged, "head": head.id},
-            )
+            raise ConflictError(f"branch '{name}' has new commits", hint="merge it again")
 
-    delete_branch(manifest, branch, heal_and_compare)
+    try:
+        delete_branch(manifest, branch, heal_and_compare)
+    except NotFound:
+        # Somebody else deleted it first.
+        return None
+    except OmniGraphError as error:
+        return str(error)
+    return None
 
 
 # --------------------------------------------------------------------------------------------- the operation
