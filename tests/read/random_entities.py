@@ -1,4 +1,4 @@
-"""Entities with properties of every type, in memory: as a entities, and as the plain evaluator of plans has them.
+"""Entities with properties of every type, in memory: as Arrow tables, and as the plain evaluator of plans has them.
 
 The values are few and awkward, so that they are often equal, nearly equal, or equal only after rounding.
 """

@@ -23,6 +23,9 @@ from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
 ConstantValue: TypeAlias = "str | int | float | bool | tuple[ConstantValue, ...] | None"
 """Dates are days since 1970, date-times are milliseconds since 1970 UTC; the type says which."""
 
+LARGEST_EXACT_FLOAT: Final = 2**53
+"""Every integer up to this size is an F64 without rounding."""
+
 DATE_FORM = "YYYY-MM-DD"
 DATETIME_FORM = "YYYY-MM-DDTHH:MM:SSZ"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from omnigraph.language.schema import PROBLEM_CODES, STRICTER_THAN_0_8, codes, migration, steps
+from omnigraph.language.schema import PROBLEM_CODES, STRICTER_THAN_0_8, check_annotations, codes, migration, steps
 from omnigraph.language.schema.check import LANCE_COLUMNS, SYSTEM_COLUMNS
 from omnigraph.language.types import Scalar
 
@@ -45,6 +45,11 @@ def test_every_code_is_shown_by_a_case() -> None:
         for code in re.findall(r"^--- error (S\d+)", case.read_text("utf-8"), re.MULTILINE)
     }
     assert shown == set(PROBLEM_CODES) - {codes.TOO_MANY_PROPERTIES}
+
+
+def test_every_annotation_is_listed() -> None:
+    listed = {re.sub(r"\(.*", "", word).removeprefix("@") for word in first_words(PAGE) if word.startswith("@")}
+    assert listed >= check_annotations.KNOWN_ANNOTATIONS
 
 
 def test_every_step_and_code_of_a_migration_is_listed() -> None:

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from omnigraph.language.schema import ast, codes
 from omnigraph.language.schema.codes import SchemaFinding
 from omnigraph.language.schema.defaults import parse_default
-from omnigraph.language.schema.resolve import PROPERTY_RULES, resolve_type
+from omnigraph.language.schema.resolve import CONSTRAINT_ANNOTATIONS, resolve_type
 from omnigraph.language.types import Scalar
 
 _TEXTS = frozenset({"description", "instruction"})
-_ONLY_ON_PROPERTIES = PROPERTY_RULES | {"embed"}
-_ONCE = PROPERTY_RULES | _TEXTS | {"embed", "rename_from", "default"}
-_NOT_ON_LISTS = PROPERTY_RULES | {"embed"}
+_ONLY_ON_PROPERTIES = CONSTRAINT_ANNOTATIONS | {"embed"}
+KNOWN_ANNOTATIONS = CONSTRAINT_ANNOTATIONS | _TEXTS | {"embed", "rename_from", "default"}
+"""The annotations that mean something; each may stand once at its place."""
+
+_NOT_ON_LISTS = CONSTRAINT_ANNOTATIONS | {"embed"}
 _NOT_ON_VECTORS = frozenset({"key", "unique"})
 _NOT_ON_EDGES = frozenset({"key", "embed"})
 
@@ -66,12 +68,12 @@ def _check_values(annotations: Sequence[ast.AnnotationSyntax]) -> Iterator[Schem
     seen: set[str] = set()
     for annotation in annotations:
         name = annotation.name
-        if name.text in seen and name.text in _ONCE:
+        if name.text in seen and name.text in KNOWN_ANNOTATIONS:
             message = f"@{name.text} is given twice"
             yield SchemaFinding(codes.ANNOTATION_REPEATED, message, name.span, "remove one of the two")
         seen.add(name.text)
         blank = annotation.value is None or not annotation.value.text.strip()
-        if name.text in PROPERTY_RULES and annotation.value is not None:
+        if name.text in CONSTRAINT_ANNOTATIONS and annotation.value is not None:
             message = f"@{name.text} on a property takes no value"
             yield SchemaFinding(codes.ANNOTATION_VALUE, message, name.span, f"write @{name.text}")
         elif name.text in _TEXTS and blank:

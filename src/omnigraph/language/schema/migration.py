@@ -25,7 +25,7 @@ from omnigraph.language.schema.ir import (
     TypeKind,
     constraint_key,
 )
-from omnigraph.language.schema.resolve import PROPERTY_RULES
+from omnigraph.language.schema.resolve import CONSTRAINT_ANNOTATIONS
 from omnigraph.language.schema.steps import (
     AddConstraint,
     AddProperty,
@@ -56,7 +56,7 @@ KEY_ORDER_CHANGED = "OG-MF-107"
 
 _WIDER = {Scalar.I32: Scalar.I64, Scalar.U32: Scalar.U64, Scalar.F32: Scalar.F64}
 # Stored rows do not depend on these, or a step about constraints covers it.
-_FREE_ANNOTATIONS = PROPERTY_RULES | {"description", "instruction", "rename_from", "default"}
+_FREE_ANNOTATIONS = CONSTRAINT_ANNOTATIONS | {"description", "instruction", "rename_from", "default"}
 
 TypeIR = TypeVar("TypeIR", InterfaceIR, NodeIR, EdgeIR)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from omnigraph.language.schema import ast
 from omnigraph.language.types import ValueType
 
-PROPERTY_RULES = frozenset({"key", "unique", "index"})
-"""The annotations of a property that mean a constraint on it alone."""
+CONSTRAINT_ANNOTATIONS = frozenset({"key", "unique", "index"})
+"""The annotations of a property that are stored as a constraint on it alone. Other annotations stay annotations."""
 
 
 def interfaces_by_name(file: ast.SchemaFile) -> dict[str, ast.InterfaceSyntax]:
@@ -37,7 +37,7 @@ def resolve_properties(
 def constraints_of(each: ast.PropertySyntax) -> Iterator[ast.ConstraintSyntax]:
     """Yield the constraints that a property has as annotations."""
     for annotation in each.annotations:
-        if annotation.name.text in PROPERTY_RULES:
+        if annotation.name.text in CONSTRAINT_ANNOTATIONS:
             yield ast.ConstraintSyntax(ast.ConstraintKind(annotation.name.text), (each.name,), annotation.name.span)
 
 

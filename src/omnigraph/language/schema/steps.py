@@ -65,8 +65,10 @@ def _to_json(value: object) -> Json:
             return cast(Json, encode_constraint(value))
         case tuple():
             return [_to_json(each) for each in cast("tuple[object, ...]", value)]
-        case _:
+        case str():
             return str(value)
+        case _:
+            raise TypeError(f"a migration step has no JSON form for {type(value).__name__}")
 
 
 # ---------------------------------------------------------------------------------------------- types

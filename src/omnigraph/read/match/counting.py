@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from omnigraph.errors import Unsupported
+from omnigraph.language.values import LARGEST_EXACT_FLOAT
 from omnigraph.read.frames import EntityColumn, Frame, Positions, number_tuples
 from omnigraph.read.match.liveness import Variables
 
@@ -16,7 +17,6 @@ _WORTH_COLLAPSING: Final = 1_000
 """With fewer rows, keeping them all is faster."""
 _ROWS_PER_TUPLE: Final = 2
 """Rows of several variables are collapsed if there are at least so many per possible tuple."""
-_LARGEST_EXACT_FLOAT: Final = 2.0**53
 _LARGEST_COUNT: Final = 2.0**63
 
 
@@ -75,7 +75,7 @@ def count_by_position(positions: Positions, weights: Positions | None, size: int
     """Return the number of rows at each of ``size`` positions."""
     if weights is None:
         return np.bincount(positions, minlength=size)
-    if float(weights.sum(dtype=np.float64)) < _LARGEST_EXACT_FLOAT:
+    if float(weights.sum(dtype=np.float64)) < LARGEST_EXACT_FLOAT:
         return np.bincount(positions, weights, size).astype(np.int64)
     numbers = np.zeros(size, np.int64)
     np.add.at(numbers, positions, weights)

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 
 from omnigraph.language.query import Aggregate, AggregateFunction, Expression, Identity, PropertyValue, ResultColumn
 from omnigraph.language.query.plan import variables_of
+from omnigraph.language.values import LARGEST_EXACT_FLOAT
 from omnigraph.read.frames import EvaluationContext, Frame, Mask, Positions, arrow_type_of, evaluate, number_tuples
 from omnigraph.read.match import count_by_position
 from omnigraph.storage.columns import Values, column_of, compute, encode_values, find_true
 
-_LARGEST_EXACT_FLOAT: Final = 2**53
 """Integers up to this are floats without loss."""
 _BEYOND_I64: Final = 2**63
 
@@ -171,7 +171,7 @@ def _average_values(present: _PresentValues) -> npt.NDArray[np.float64]:
     if _are_floats(present):
         return _sum_floats(present) / counts
     sums = _sum_integers(present)
-    if max(np.abs(sums).max(initial=0), counts.max(initial=0)) <= _LARGEST_EXACT_FLOAT:
+    if max(np.abs(sums).max(initial=0), counts.max(initial=0)) <= LARGEST_EXACT_FLOAT:
         return sums / counts
     # Python divides integers of any size, and rounds once.
     return (sums.astype(np.object_) / counts.astype(np.object_)).astype(np.float64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
@@ -13,6 +12,7 @@ from omnigraph.language.query import Aggregate, AggregateFunction, ColumnValue, 
 from omnigraph.language.query import ResultColumn as TypedColumn
 from omnigraph.language.query.plan import ByRank, Group, Limit, MatchPlan, Project, ReadPlan, Sort
 from omnigraph.language.types import FLOATS
+from omnigraph.language.values import LARGEST_EXACT_FLOAT
 from omnigraph.manifest.handle import Manifest
 from omnigraph.read.query import QueryOptions, QueryRequest, plan_query
 from omnigraph.read.search import EmbeddingSettings
@@ -22,7 +22,6 @@ from omnigraph.spark.query.match_rows import RANK_SLOTS, MatchRows, SparkQueryCo
 from omnigraph.spark.query.requirements import RequiredAttributes, find_required_attributes
 from omnigraph.spark.source import SparkSnapshot, to_spark_type
 
-_MAX_EXACT_INTEGER: Final = 2**53
 """Integers up to this one convert to floats without loss."""
 
 
@@ -153,4 +152,4 @@ def _mean(sum_: Column, count: Column, *, is_float: bool) -> Column:
         return mean
     # Converting a large sum to a float before the division would round twice.
     exact = (sum_ / counted.cast("decimal(20,0)")).cast("double")
-    return fn.when(fn.abs(sum_) <= fn.lit(_MAX_EXACT_INTEGER), mean).otherwise(exact)
+    return fn.when(fn.abs(sum_) <= fn.lit(LARGEST_EXACT_FLOAT), mean).otherwise(exact)

@@ -14,6 +14,7 @@ from omnigraph.language.schema import (
     ChangeCardinality,
     ColumnRule,
     ColumnRuleKind,
+    Constraint,
     EdgeType,
     MigrationStep,
     NarrowEnum,
@@ -98,9 +99,18 @@ def _list_properties(step: MigrationStep) -> Iterator[str]:
     match step:
         case NarrowEnum() | RequireProperty():
             yield step.property_name
-        case AddConstraint(constraint=RangeRule() | PatternRule() as rule):
-            yield rule.property
+        case AddConstraint():
+            yield from _list_properties_of_rule(step.constraint)
         case _:
+            pass
+
+
+def _list_properties_of_rule(constraint: Constraint) -> Iterator[str]:
+    """Return the property that a rule of one row constrains. Rules of columns look at many rows, or at none."""
+    match constraint:
+        case RangeRule() | PatternRule():
+            yield constraint.property
+        case ColumnRule():
             pass
 
 

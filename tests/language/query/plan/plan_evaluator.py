@@ -1,4 +1,4 @@
-"""Runs a logical plan over a graph of a few nodes, in the plainest way: the docstrings of ``plan.py``, as code.
+"""Run a logical plan over a few nodes in the plainest way: the docstrings of ``plan/operators.py`` as code.
 
 It is here to show that plans mean what the language says; no executor shares a line with it.
 """

@@ -271,7 +271,7 @@ def _describe(expression: Expression) -> str:
 
 
 def check_aggregate(call: ast.AggregateCall, scope: QueryScope) -> Aggregate | None:
-    """Check ``count``, ``sum``, ``avg``, ``min`` or ``max``."""
+    """Check an aggregate: its argument, and the type of its result."""
     name = call.function
     if not isinstance(call.argument, (ast.Variable, ast.PropertyAccess, *LITERALS)):
         hint = f"write {name}($variable.property)"
@@ -279,10 +279,8 @@ def check_aggregate(call: ast.AggregateCall, scope: QueryScope) -> Aggregate | N
     argument = refuse_blob(check_expression(call.argument, scope), call.argument.span, scope)
     if argument is None:
         return None
-    if call.distinct and name is not ast.AggregateFunction.COUNT:
-        scope.reject("T8", f"distinct is for count, not for {name}", call.span, f"write {name}(...) without it")
     if not _can_aggregate(name, argument):
-        allowed = "numbers" if name in _SUMS else "numbers and texts"
+        allowed = "numbers and texts" if Scalar.STRING in _scalars_for(name) else "numbers"
         found = "a node" if isinstance(argument, Identity) else str(argument.type)
         return scope.reject(
             "T8", f"{name} works on {allowed}, not on {found}", call.argument.span, "count works on anything"
@@ -290,21 +288,32 @@ def check_aggregate(call: ast.AggregateCall, scope: QueryScope) -> Aggregate | N
     return Aggregate(name, argument, call.distinct, _type_of_aggregate(name, argument.type))
 
 
-_SUMS = frozenset({ast.AggregateFunction.SUM, ast.AggregateFunction.AVG})
-
-
 def _can_aggregate(function: ast.AggregateFunction, argument: Expression) -> bool:
     if function is ast.AggregateFunction.COUNT:
         return True
     if argument.type.is_list or isinstance(argument, Identity) or _is_null(argument):
         return False
-    return argument.type.scalar in (NUMBERS if function in _SUMS else NUMBERS | {Scalar.STRING})
+    return argument.type.scalar in _scalars_for(function)
+
+
+def _scalars_for(function: ast.AggregateFunction) -> frozenset[Scalar]:
+    match function:
+        case ast.AggregateFunction.COUNT:
+            return frozenset(Scalar)
+        case ast.AggregateFunction.SUM | ast.AggregateFunction.AVG:
+            return NUMBERS
+        case ast.AggregateFunction.MIN | ast.AggregateFunction.MAX:
+            return NUMBERS | {Scalar.STRING}
 
 
 def _type_of_aggregate(function: ast.AggregateFunction, argument: ValueType) -> ValueType:
-    if function is ast.AggregateFunction.COUNT:
-        return INTEGER.as_nullable()
-    return ValueType(Scalar.F64, nullable=True) if function in _SUMS else argument.as_nullable()
+    match function:
+        case ast.AggregateFunction.COUNT:
+            return INTEGER.as_nullable()
+        case ast.AggregateFunction.SUM | ast.AggregateFunction.AVG:
+            return ValueType(Scalar.F64, nullable=True)
+        case ast.AggregateFunction.MIN | ast.AggregateFunction.MAX:
+            return argument.as_nullable()
 
 
 def refuse_blob(expression: Expression | None, span: Span, scope: QueryScope) -> Expression | None:
