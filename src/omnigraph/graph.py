@@ -123,7 +123,7 @@ class Graph:
     def create_branch(self, name: str, from_: Reference = MAIN) -> None:
         """Create a branch from a branch, a commit, a tag, a manifest version of main, or a time on main."""
         self._check_writable()
-        references.create_branch(self._manifest, name, from_)
+        references.create_branch(self._manifest, name, from_, commit.finish_removals)
 
     def delete_branch(self, name: str) -> None:
         """Delete a branch and the data only it has. Refused for main, and while a branch or a tag depends on it."""
@@ -137,7 +137,7 @@ class Graph:
     def create_tag(self, name: str, ref: Reference = MAIN, *, branch: str = MAIN, actor: str | None = None) -> Tag:
         """Name a commit: the newest of a branch, or the one at a reference on ``branch``. A tag never moves."""
         self._check_writable()
-        return references.create_tag(self._manifest, name, ref, branch, actor or self.actor)
+        return references.create_tag(self._manifest, name, ref, branch, actor or self.actor, commit.finish_removals)
 
     def delete_tag(self, name: str) -> None:
         """Delete a tag. The commit stays, but cleanup may delete it like any other."""

@@ -20,7 +20,7 @@ REFS = "refs"
 T, U = 0, 1  # two tables; schemas change the columns of T
 
 RULES = {
-    "every_pin_is_data": "a hard drop is refused while any branch, tag or kept commit pins a version, whatever its row count",
+    "empty_versions_stay": "a hard drop removes only versions with rows: an empty one has no values, and somebody may pin it",
     "fork_from_own_pin": "a branch that catches up with a re-created table continues its own version numbers",
     "removal_is_recorded": "the publish of a hard drop records what must go; whoever writes next removes it",
     "origin_is_opened": "a branch or a tag starts only from versions that are there, checked under the refs lock",
@@ -110,7 +110,7 @@ def write(me: int, name: str, branch: str, table: int, reads: tuple[int, ...], r
         pending = yield ("pending",)
         if pending:
             yield ("acquire", (REFS,))
-            yield ("remove",)
+            yield ("remove", "empty_versions_stay" in rules)
             yield ("release",)
     schema = yield ("schema",)
     seen = yield ("see", branch)
@@ -166,7 +166,7 @@ def apply_schema(me: int, name: str, kind: str, rules: Flags) -> Program:
     yield ("acquire", (REFS,))
     if kind == "hard":
         holders = yield ("holders",)
-        if any(rows or "every_pin_is_data" in rules for rows in holders):
+        if any(holders):
             yield ("release",)
             return "refused"
     yield ("acquire", (REFS, "main"))
@@ -176,7 +176,7 @@ def apply_schema(me: int, name: str, kind: str, rules: Flags) -> Program:
     yield ("release",)
     if kind == "hard" and done == "committed":
         yield ("acquire", (REFS,))
-        yield ("remove",)
+        yield ("remove", "empty_versions_stay" in rules)
         yield ("release",)
     return done
 
@@ -273,7 +273,7 @@ def perform(world: World, me: int, action: tuple) -> tuple[World, Any]:
     if name == "clean":
         return cleaned(world), "ok"
     if name == "remove":
-        return removed(world), "ok"
+        return removed(world, *action[1:]), "ok"
     if name == "evolve":
         return evolved(world, *action[1:])
     if name == "reshape":
@@ -357,11 +357,13 @@ def evolved(world: World, name: str, kind: str, schema: int, record: bool) -> tu
     return world, "committed"
 
 
-def removed(world: World) -> World:
+def removed(world: World, empty_stay: bool) -> World:
     """Drop the versions of main's T from before a hard drop."""
     below = max(world.hard, default=0)
     versions = tuple(
-        (at, stored._replace(is_gone=True)) if at[0] == "main" and stored.schema < below else (at, stored)
+        (at, stored._replace(is_gone=True))
+        if at[0] == "main" and stored.schema < below and not (empty_stay and not stored.rows)
+        else (at, stored)
         for at, stored in world.tables[T]
     )
     return world._replace(tables=(versions, *world.tables[1:]), pending=())

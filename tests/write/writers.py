@@ -27,6 +27,7 @@ from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Access, Table, open_table
 from omnigraph.write.commit.audit import list_recoveries
+from omnigraph.write.commit.recovery import finish_removals
 from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, WriteOperation, commit_operation
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from tests.crash import fresh_copy
@@ -252,7 +253,7 @@ def copy_template(template: Path, branch: str = MAIN) -> Path:
     """A fresh graph. A copy of one that has branches already would share their files with it."""
     root = fresh_copy(template)
     if branch != MAIN:
-        create_branch(open_manifest(root), branch, MAIN)
+        create_branch(open_manifest(root), branch, MAIN, finish_removals)
     return root
 
 

@@ -33,7 +33,7 @@ from omnigraph.storage.lance_internals import VERSIONS_FOLDER
 from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.table import BranchRef, Table, estimate_freed_bytes, list_versions, open_table
-from omnigraph.write.commit import heal, heal_all
+from omnigraph.write.commit import finish_removals, heal, heal_all
 
 DEFAULT_KEEP: Final = 10
 _OPERATION: Final = "cleanup"
@@ -80,6 +80,7 @@ def cleanup(
     policy = _build_policy(keep, older_than, grace)
     now = datetime.now(UTC)
     with refs_lock(manifest.location, manifest.locks) as refs:
+        finish_removals(manifest, refs)
         # Under the refs lock, so that no dead merge is left that could still adopt a version.
         heal_all(manifest)
         retention = plan_retention(manifest, policy, now)

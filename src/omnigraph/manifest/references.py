@@ -6,6 +6,7 @@ and no commit is cleaned up meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -21,10 +22,12 @@ from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot, list_pins, open_every_table
 from omnigraph.manifest.tags import Tag, encode_tag, find_tag, list_tag_names, path_of
-from omnigraph.storage.locks import refs_lock
+from omnigraph.storage.locks import HeldLock, refs_lock
 
 Reference: TypeAlias = str | int | datetime
 """A commit id, a manifest version (``v12`` or 12), a date text, an aware datetime or a tag."""
+RemovalFinisher: TypeAlias = Callable[[Manifest, HeldLock], None]
+"""Removes what hard drops of dead processes left, so that no new branch or tag can show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,18 +174,27 @@ def _history(manifest: Manifest, branch: str) -> Lineage:
 # --------------------------------------------------------------------------------------------- branches and tags
 
 
-def create_branch(manifest: Manifest, name: str, reference: Reference) -> None:
+def create_branch(manifest: Manifest, name: str, reference: Reference, finish_removals: RemovalFinisher) -> None:
     """Create a branch at the head of a branch, or at a reference on main."""
     check_name(name)
     with refs_lock(manifest.location, manifest.locks) as refs:
+        finish_removals(manifest, refs)
         source, version = find_branch_point(manifest, reference)
         begin_branch(manifest, refs, name, source, version)
 
 
-def create_tag(manifest: Manifest, name: str, reference: Reference, branch: str, actor: str | None) -> Tag:
+def create_tag(
+    manifest: Manifest,
+    name: str,
+    reference: Reference,
+    branch: str,
+    actor: str | None,
+    finish_removals: RemovalFinisher,
+) -> Tag:
     """Create a tag for the commit of a reference: the head of a branch, or a commit in the past of ``branch``."""
     _check_tag_name(name)
     with refs_lock(manifest.location, manifest.locks) as refs:
+        finish_removals(manifest, refs)
         live = branch_names(manifest)
         check_free(name, live[1:])
         commit = _find_tagged_commit(manifest, reference, branch, live)

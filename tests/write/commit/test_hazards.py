@@ -32,7 +32,7 @@ from omnigraph.manifest.snapshot import Snapshot, open_pin
 from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
-from omnigraph.write.commit.recovery import heal
+from omnigraph.write.commit.recovery import finish_removals, heal
 from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, commit_operation
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from omnigraph.write.indexes import ensure_indexes
@@ -309,7 +309,7 @@ def test_two_first_writes_to_one_table_of_a_branch(template: Path) -> None:
 def recreate_branch(root: Path, branch: str) -> None:
     manifest = open_manifest(root)
     delete_branch(manifest, branch, heal)
-    create_branch(manifest, branch, MAIN)
+    create_branch(manifest, branch, MAIN, finish_removals)
 
 
 def test_a_branch_that_is_recreated_under_a_writer_is_a_conflict(template: Path) -> None:

@@ -24,7 +24,7 @@ from omnigraph.manifest.snapshot import list_pins
 from omnigraph.storage.failpoints import When, WriteStep, _arm, fail_at, record_writes
 from omnigraph.storage.locks import LockSettings, branch_lock
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
-from omnigraph.write.commit.recovery import heal
+from omnigraph.write.commit.recovery import finish_removals, heal
 from omnigraph.write.commit.section import CommitOptions, WriteOperation, commit_operation
 from omnigraph.write.commit.sidecars import list_sidecars
 from omnigraph.write.evolve.apply import SchemaChangeOptions, apply_schema
@@ -181,7 +181,7 @@ def test_what_was_left_on_a_deleted_branch_is_discarded(template: Path) -> None:
     root = make_dead_write(template, InsertPeople(("cid",)), 1, "dev")
     manifest = open_manifest(root)
     delete_branch(manifest, "dev", lambda _manifest, _held, _branch: None)
-    create_branch(manifest, "dev", MAIN)
+    create_branch(manifest, "dev", MAIN, finish_removals)
     write_commit(manifest, NEXT, "dev")
     assert read_state(manifest, "dev").people == ("ann", "bob", "next")
     assert [found.kind for found in list_recoveries(manifest)] == [RecoveryKind.ORPHANED_BRANCH_DISCARDED]

@@ -130,3 +130,44 @@ def test_main_is_merged_into_a_branch_that_lags(graph: Graph) -> None:
         "ann": 7, "bob": 7, "cid": 7, "dev": 7, "new": 1,
     }  # fmt: skip
     assert graph.verify().findings == ()
+
+
+@pytest.mark.parametrize("rows", [True, False])
+def test_a_type_that_was_dropped_and_added_again_starts_anew_on_branches_with_a_longer_history(
+    graph: Graph, rows: bool
+) -> None:
+    for number in range(6):
+        load(graph, {"type": "City", "data": {"name": f"town{number}"}}, branch="dev")
+    if not rows:
+        graph.mutate('query q() { delete City where name != "" }', branch="dev")
+    graph.create_branch("child", "dev")
+    graph.create_branch("grandchild", "child")
+    graph.apply_schema(OTHER["gone"])
+    graph.apply_schema(BEFORE)
+    for branch in ("grandchild", "child", "dev"):
+        assert graph.nodes("City", branch=branch).to_arrow().num_rows == 0
+        load(graph, {"type": "Person", "data": {"name": branch}}, branch=branch)
+        load(graph, {"type": "City", "data": {"name": "rome"}}, branch=branch)
+        assert graph.nodes("City", branch=branch).to_arrow()["id"].to_pylist() == ["rome"]
+    assert graph.verify().findings == ()
+    graph.merge("grandchild", "child")
+    graph.merge("child", "dev")
+    graph.merge("dev")
+    assert graph.nodes("City").to_arrow()["id"].to_pylist() == ["rome"]
+    assert graph.verify().findings == ()
+
+
+def test_a_type_that_got_the_name_of_a_dropped_one_starts_anew_on_branches(graph: Graph) -> None:
+    """The branch has a long history of a table under the name that another, renamed type has now."""
+    graph.apply_schema(with_change("node City", "node Boat { name: String @key }\nnode City"))
+    for number in range(6):
+        load(graph, {"type": "Boat", "data": {"name": f"b{number}"}}, branch="dev")
+    graph.create_branch("child", "dev")
+    graph.apply_schema(with_change("node City", "node Ship { name: String @key }\nnode City"))
+    graph.apply_schema(with_change("node City", 'node Boat @rename_from("Ship") { name: String @key }\nnode City'))
+    for branch in ("child", "dev"):
+        load(graph, {"type": "Boat", "data": {"name": "ark"}}, branch=branch)
+        assert graph.nodes("Boat", branch=branch).to_arrow()["id"].to_pylist() == ["ark"]
+    graph.merge("child")
+    assert graph.nodes("Boat").to_arrow()["id"].to_pylist() == ["ark"]
+    assert graph.verify().findings == ()

@@ -15,7 +15,7 @@ from omnigraph.write.commit.operation import (
     TableCreation,
     WriteOperation,
 )
-from omnigraph.write.commit.recovery import heal, heal_all, heal_branch
+from omnigraph.write.commit.recovery import finish_removals, heal, heal_all, heal_branch
 from omnigraph.write.commit.section import catch_up, commit_operation
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from omnigraph.write.commit.table_heads import TableHead, has_same_rows
@@ -37,6 +37,7 @@ __all__ = [
     "audit_discarded_drift",
     "catch_up",
     "commit_operation",
+    "finish_removals",
     "has_same_rows",
     "heal",
     "heal_all",

@@ -80,13 +80,14 @@ class CatchUpOperation:
     def _open_home(self, pin: Pin, held: HeldLock | None) -> Table:
         """Fork the table of main; its content is replaced, so only the folder is shared.
 
-        If the branch owns a fork of a dropped type of the same name, that fork is used again.
+        If the branch shows a table of a dropped type of the same name, that table goes on instead: its versions may be
+        greater than those of main, and the versions of a branch only grow.
         """
         assert held is not None
         old = list_pins(self.manifest.view(self.branch)).get(pin.table_key)
         if old is not None and old.branch == self.branch:
             return open_pin(self.manifest, old).refresh()
-        return fork_table(self.manifest, held, self.branch, pin)
+        return fork_table(self.manifest, held, self.branch, old or pin)
 
 
 def _stage_empty(type_: NodeType | EdgeType, table: Table) -> StagedChange:

@@ -67,7 +67,8 @@ class PreparedWrite(Generic[OutcomeOf]):
 
     ``adopted`` are versions of main that the branch shows from now on instead of those it inherited. ``force_commit``
     makes a commit even if no table changes, since it joins two histories. ``created`` and ``dropped`` are tables that
-    the branch gains and loses.
+    the branch gains and loses. ``removals`` are changed tables whose older versions with rows are removed after the
+    commit, by :func:`finish_removals`.
     """
 
     changes: tuple[TableChange, ...]
@@ -78,6 +79,7 @@ class PreparedWrite(Generic[OutcomeOf]):
     created: tuple[TableCreation, ...] = ()
     dropped: tuple[str, ...] = ()
     schema: SchemaChange | None = None
+    removals: frozenset[str] = frozenset()
 
     @property
     def has_changes(self) -> bool:

@@ -33,6 +33,7 @@ from omnigraph.write.commit.sidecars import (
     Sidecar,
     SidecarPin,
     SidecarRegistration,
+    SidecarRemoval,
     SidecarTombstone,
     WriterKind,
     delete_sidecar,
@@ -200,6 +201,11 @@ def _build_sidecar(section: CommitSection[Outcome], view: ManifestView, staged_t
         ),
         tombstones=tuple(SidecarTombstone(each.table_key, each.version) for each in section.list_tombstones(view)),
         replaces_schema=section.prepared.schema and section.prepared.schema.replaces,
+        removals=tuple(
+            SidecarRemoval(each.pin.table_key, each.pin.location, each.staged.committed_version)
+            for each in staged_tables
+            if each.pin.table_key in section.prepared.removals
+        ),
     )
 
 
@@ -272,6 +278,9 @@ def _publish_alone(section: CommitSection[Outcome], view: ManifestView) -> Commi
 
 
 def _clear_sidecar(section: CommitSection[Outcome], sidecar: Sidecar) -> None:
+    if sidecar.removals:
+        # What is left to do needs another lock.
+        return
     try:
         delete_sidecar(section.attempt.manifest.objects, sidecar)
     except OmniGraphError as error:

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from ulid import ULID
 
-from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound, RecoveryError
+from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, LockTimeout, NotFound, RecoveryError
 from omnigraph.manifest.contract import load_schema_of, project_root_files
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
 from omnigraph.manifest.rows import MAIN, Registration, TableVersion, Tombstone
 from omnigraph.manifest.snapshot import Pin, make_entry, make_pointer_entry, open_pin
 from omnigraph.manifest.state import ManifestView
+from omnigraph.storage import table_writes as tables
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
-from omnigraph.storage.locks import HeldLock, branch_lock
-from omnigraph.storage.table import Table, TableCommit, open_table
+from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
+from omnigraph.storage.table import Table, TableCommit, list_versions, open_table
 from omnigraph.write.commit import audit
 from omnigraph.write.commit.audit import Recovery, RecoveryKind, TableOutcome
 from omnigraph.write.commit.sidecars import (
@@ -31,9 +33,9 @@ from omnigraph.write.commit.sidecars import (
     Sidecar,
     SidecarPin,
     SidecarRegistration,
+    SidecarRemoval,
     WriterKind,
     delete_sidecar,
-    has_sidecars,
     list_sidecars,
 )
 from omnigraph.write.commit.table_heads import (
@@ -53,17 +55,22 @@ _MAINTAINERS: Final = frozenset({WriterKind.OPTIMIZE, WriterKind.ENSURE_INDICES}
 def heal_all(manifest: Manifest) -> None:
     """Finish what is left on every branch, one lock at a time. A read-write open does this."""
     # One pass over the branches: sidecars that live writers put meanwhile are theirs to delete.
-    for branch in sorted({sidecar.branch or MAIN for sidecar in list_sidecars(manifest.objects)}):
+    found = list_sidecars(manifest.objects)
+    for branch in sorted({sidecar.branch or MAIN for sidecar in found}):
         # The branches of a moved graph cannot be read until `repair` has run, which heals them.
         with suppress(GraphMoved), branch_lock(manifest.location, branch, manifest.locks) as held:
             heal(manifest, held, branch)
+    with suppress(GraphMoved):
+        _finish_removals_of_the_dead(manifest, found)
 
 
 def heal_branch(manifest: Manifest, branch: str) -> None:
-    """Finish what is left on one branch. Costs one listing and no lock if there are no sidecars."""
-    if has_sidecars(manifest.objects):
+    """Finish what is left on one branch, and removals. Costs one listing and no lock if there are no sidecars."""
+    found = list_sidecars(manifest.objects)
+    if found:
         with branch_lock(manifest.location, branch, manifest.locks) as held:
             heal(manifest, held, branch)
+        _finish_removals_of_the_dead(manifest, found)
 
 
 def heal(manifest: Manifest, held: HeldLock, branch: str) -> None:
@@ -101,7 +108,8 @@ def _recover_once(manifest: Manifest, held: HeldLock, branch: str, sidecar: Side
         kind = RecoveryKind.ROLLED_FORWARD if is_rolled_forward else None
         outcomes = [TableOutcome(pin.table_key, pin.expected_version, pin.post_commit_pin) for pin in sidecar.tables]
         _project_schema_files(manifest, held, sidecar)
-        return _finish(manifest, held, sidecar, kind, landed.id if landed else "", outcomes)
+        finish = _finish if landed is None else _finish_published
+        return finish(manifest, held, sidecar, kind, landed.id if landed else "", outcomes)
     heads = read_table_heads(manifest, view, sidecar.tables)
     if sidecar.commit_id is None and _is_legacy_published(sidecar, heads):
         outcomes = [TableOutcome(each.pin.table_key, each.head.version, each.pin.version) for each in heads]
@@ -110,7 +118,7 @@ def _recover_once(manifest: Manifest, held: HeldLock, branch: str, sidecar: Side
         published = _roll_forward(manifest, held, branch, sidecar, heads)
         outcomes = [TableOutcome(each.pin.table_key, each.pin.version, each.pin.version + 1) for each in heads]
         _project_schema_files(manifest, held, sidecar)
-        return _finish(manifest, held, sidecar, RecoveryKind.ROLLED_FORWARD, published.commit.id, outcomes)
+        return _finish_published(manifest, held, sidecar, RecoveryKind.ROLLED_FORWARD, published.commit.id, outcomes)
     rolled_back = roll_back(manifest, held, branch, sidecar)
     if rolled_back is not None and rolled_back.status == "superseded":
         raise ConflictError(f"operation {sidecar.operation_id} was published meanwhile")
@@ -140,6 +148,34 @@ def _finish(
     outcomes: Iterable[TableOutcome],
 ) -> None:
     """Audit the operation, unless ``kind`` is None, and delete its sidecar."""
+    _audit(manifest, held, sidecar, kind, commit_id, outcomes)
+    held.check()
+    delete_sidecar(manifest.objects, sidecar)
+
+
+def _finish_published(
+    manifest: Manifest,
+    held: HeldLock,
+    sidecar: Sidecar,
+    kind: RecoveryKind | None,
+    commit_id: str,
+    outcomes: Iterable[TableOutcome],
+) -> None:
+    """Audit an operation that was published, and delete its sidecar unless removals are left, which need refs."""
+    if sidecar.removals:
+        _audit(manifest, held, sidecar, kind, commit_id, outcomes)
+    else:
+        _finish(manifest, held, sidecar, kind, commit_id, outcomes)
+
+
+def _audit(
+    manifest: Manifest,
+    held: HeldLock,
+    sidecar: Sidecar,
+    kind: RecoveryKind | None,
+    commit_id: str,
+    outcomes: Iterable[TableOutcome],
+) -> None:
     if kind is not None:
         held.check()
         recovery = Recovery(
@@ -152,8 +188,6 @@ def _finish(
             created_at=datetime.now(UTC),
         )
         audit.record_recovery(manifest, recovery)
-    held.check()
-    delete_sidecar(manifest.objects, sidecar)
 
 
 def _head_id_of(view: ManifestView) -> str:
@@ -290,6 +324,46 @@ def roll_back(manifest: Manifest, held: HeldLock, branch: str, sidecar: Sidecar)
     if not restored:
         return None
     return publish_restored(manifest, held, branch, heads, restored, str(ULID()), instead_of=sidecar.commit_id)
+
+
+# --------------------------------------------------------------------------------------------- removals
+
+
+def finish_removals(manifest: Manifest, refs: HeldLock, own_commit: str | None = None) -> None:
+    """Remove what published hard drops took away. The caller holds the refs lock, so nobody refers to it anew.
+
+    ``own_commit`` is the caller's own hard drop. Those of other processes, which died, are audited.
+    """
+    if not any(sidecar.removals for sidecar in list_sidecars(manifest.objects)):
+        return
+    with branch_lock(manifest.location, MAIN, manifest.locks) as held:
+        heal(manifest, held, MAIN)
+    history = manifest.view(MAIN, with_lineage=True).history
+    for sidecar in list_sidecars(manifest.objects):
+        commit = history.find(sidecar.commit_id) if sidecar.removals and sidecar.commit_id else None
+        if commit is None:
+            continue
+        for removal in sidecar.removals:
+            _remove_versions(manifest, refs, removal)
+        kind = None if commit.id == own_commit else RecoveryKind.ROLLED_FORWARD
+        outcomes = [TableOutcome(pin.table_key, pin.expected_version, pin.post_commit_pin) for pin in sidecar.tables]
+        _finish(manifest, refs, sidecar, kind, commit.id, outcomes)
+
+
+def _finish_removals_of_the_dead(manifest: Manifest, found: Iterable[Sidecar]) -> None:
+    """Finish removals, unless somebody holds the refs lock: perhaps the owner, who is at work on them."""
+    if any(sidecar.removals for sidecar in found):
+        with suppress(LockTimeout), refs_lock(manifest.location, replace(manifest.locks, timeout=0.0)) as refs:
+            finish_removals(manifest, refs)
+
+
+def _remove_versions(manifest: Manifest, refs: HeldLock, removal: SidecarRemoval) -> None:
+    """Drop the older versions that have rows. Empty ones have no values, and a branch, tag or commit may show them."""
+    table = open_table(manifest.location.join(removal.table_path), None, None, manifest.access)
+    older = [version for version in list_versions(table) if version < removal.version]
+    with_rows = [version for version in older if table.open_at(version).fragment_rows()]
+    refs.check()
+    tables.drop_versions(table, with_rows)
 
 
 # --------------------------------------------------------------------------------------------- sidecars of release 0.8

@@ -91,11 +91,21 @@ class SidecarTombstone:
 
 
 @dataclass(frozen=True, slots=True)
+class SidecarRemoval:
+    """One table that loses its past after the commit: every version with rows below ``version``."""
+
+    table_key: TableKey
+    table_path: str
+    """Relative to the root."""
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sidecar:
     """One operation. Release 0.8 writes no ``commit_id``.
 
     With ``replaces_schema`` the operation changes the schema of the graph, or of a lagging branch, to
-    ``schema_ir_hash``.
+    ``schema_ir_hash``. A sidecar with ``removals`` stays until they are done.
     """
 
     operation_id: str
@@ -119,6 +129,7 @@ class Sidecar:
     additional_registrations: tuple[SidecarRegistration, ...] = ()
     tombstones: tuple[SidecarTombstone, ...] = ()
     replaces_schema: str | None = None
+    removals: tuple[SidecarRemoval, ...] = ()
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -140,18 +151,13 @@ def read_sidecar(objects: Objects, operation_id: str) -> Sidecar | None:
 
 
 def list_sidecars(objects: Objects) -> list[Sidecar]:
-    """Return all sidecars, oldest first. One that is deleted meanwhile is left out; an unreadable one is an error."""
-    found = [(path, objects.get(path)) for path in _paths(objects)]
+    """Return all sidecars, oldest first. One that is deleted meanwhile is left out; an unreadable one is an error.
+
+    Usually there is none: then it costs one listing.
+    """
+    paths = [info.path for info in objects.list(FOLDER) if info.path.endswith(".json")]
+    found = [(path, objects.get(path)) for path in paths]
     return [_decode(path, data) for path, data in found if data is not None]
-
-
-def has_sidecars(objects: Objects) -> bool:
-    """Return whether there is anything to finish. One listing, usually empty."""
-    return bool(_paths(objects))
-
-
-def _paths(objects: Objects) -> list[str]:
-    return [info.path for info in objects.list(FOLDER) if info.path.endswith(".json")]
 
 
 def delete_sidecar(objects: Objects, sidecar: Sidecar) -> None:
@@ -188,6 +194,9 @@ _REGISTRATION: Final = RecordCodec(
 _TOMBSTONE: Final = RecordCodec(
     SidecarTombstone, (required("table_key", TABLE_KEY), required("tombstone_version", NUMBER))
 )
+_REMOVAL: Final = RecordCodec(
+    SidecarRemoval, (required("table_key", TABLE_KEY), required("table_path"), required("version", NUMBER))
+)
 _SIDECAR: Final = RecordCodec(
     Sidecar,
     (
@@ -212,6 +221,7 @@ _SIDECAR: Final = RecordCodec(
         optional("additional_registrations", list_of(_REGISTRATION.spelling), default=()),
         optional("tombstones", list_of(_TOMBSTONE.spelling), default=()),
         optional("replaces_schema"),
+        optional("removals", list_of(_REMOVAL.spelling), default=()),
     ),
 )
 

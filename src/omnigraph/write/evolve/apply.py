@@ -22,7 +22,15 @@ from omnigraph.manifest.opening import lock_for_0_8
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.locks import HeldLock, refs_lock
-from omnigraph.write.commit import CommitOptions, PreparedWrite, SchemaChange, WriterKind, commit_operation, heal_branch
+from omnigraph.write.commit import (
+    CommitOptions,
+    PreparedWrite,
+    SchemaChange,
+    WriterKind,
+    commit_operation,
+    finish_removals,
+    heal_branch,
+)
 from omnigraph.write.evolve.refusals import (
     refuse_hard_drops,
     refuse_renames,
@@ -30,7 +38,7 @@ from omnigraph.write.evolve.refusals import (
     refuse_unsupported,
 )
 from omnigraph.write.evolve.rules import check_new_rules
-from omnigraph.write.evolve.schema_migration import SchemaMigration, drop_history
+from omnigraph.write.evolve.schema_migration import SchemaMigration, find_hard_drops
 from omnigraph.write.executor import LOCAL, Executor
 
 _MESSAGE: Final = "schema changed"
@@ -70,6 +78,7 @@ def apply_schema(
     new = parse_schema(source)
     heal_branch(manifest, MAIN)
     with refs_lock(manifest.location, manifest.locks) as refs:
+        finish_removals(manifest, refs)
         old = contract.load_current_schema(manifest)
         plan = plan_migration(old.ir, new.ir, allow_data_loss=options.allow_data_loss)
         refuse_unsupported(plan, new, source)
@@ -77,24 +86,21 @@ def apply_schema(
             return SchemaApplied(applied=False, commit=None, steps=())
         refuse_unrelated_schema(plan, old)
         refuse_renames(manifest, plan)
+        checked_at = manifest.view(MAIN).version
         refuse_hard_drops(manifest, plan)
+        operation = SchemaChangeOperation(manifest, new, options, checked_at)
         with lock_for_0_8(manifest, refs):
-            return _commit_schema(manifest, refs, old, new, options, commit_options)
+            return _commit_schema(refs, old, operation, commit_options)
 
 
 def _commit_schema(
-    manifest: Manifest,
-    refs: HeldLock,
-    old: Schema,
-    new: Schema,
-    options: SchemaChangeOptions,
-    commit_options: CommitOptions,
+    refs: HeldLock, old: Schema, operation: SchemaChangeOperation, commit_options: CommitOptions
 ) -> SchemaApplied:
+    manifest, new = operation.manifest, operation.new
     for schema in (old, new):
         # A graph of release 0.8 may not have its current schema in the history.
         refs.check()
         contract.keep_schema(manifest.objects, schema)
-    operation = SchemaChangeOperation(manifest, new, options)
     result = commit_operation(
         manifest,
         operation,
@@ -104,17 +110,21 @@ def _commit_schema(
     if result.commit is None:
         return SchemaApplied(applied=False, commit=None, steps=())
     contract.project_root_files(manifest.objects, new)
-    drop_history(manifest, refs, plan)
+    finish_removals(manifest, refs, own_commit=result.commit.id)
     return SchemaApplied(applied=True, commit=to_commit(result.commit), steps=plan.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaChangeOperation:
-    """A schema change as a write operation. A retry checks again: concurrent writes must obey the new rules too."""
+    """A schema change as a write operation. A retry checks again: concurrent writes must obey the new rules too.
+
+    ``checked_at`` is the version of main at which nothing held its hard drops.
+    """
 
     manifest: Manifest
     new: Schema
     options: SchemaChangeOptions
+    checked_at: int
     kind: WriterKind = WriterKind.SCHEMA_APPLY
     strict: bool = False
 
@@ -122,6 +132,9 @@ class SchemaChangeOperation:
         """Check the rows against the new rules and return the change of each table."""
         old = contract.load_schema_of(self.manifest, snapshot.schema_ir_hash)
         plan = plan_migration(old.ir, self.new.ir, allow_data_loss=self.options.allow_data_loss)
+        if snapshot.manifest_version != self.checked_at:
+            # The commit that was the newest one is an older one now.
+            refuse_hard_drops(self.manifest, plan)
         migration = SchemaMigration(
             self.manifest, snapshot, self.new.catalog, plan, self.options.rewrite_ids, self.options.executor
         )
@@ -129,4 +142,7 @@ class SchemaChangeOperation:
         changes, created, dropped = migration.list_changes(), migration.list_created(), migration.list_dropped()
         schema = None if old.hash == self.new.hash else SchemaChange(self.new.hash, old.hash)
         all_tables = frozenset(snapshot.pins)
-        return PreparedWrite(changes, all_tables, plan, created=created, dropped=dropped, schema=schema)
+        removals = frozenset(find_hard_drops(plan))
+        return PreparedWrite(
+            changes, all_tables, plan, created=created, dropped=dropped, schema=schema, removals=removals
+        )

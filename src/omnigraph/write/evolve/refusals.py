@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.manifest.snapshot import Pin, list_pins, open_pin
 from omnigraph.manifest.state import ManifestView
 from omnigraph.manifest.tags import list_tags
+from omnigraph.storage.table import open_table
 from omnigraph.write.evolve.schema_migration import find_hard_drops
 
 UNSUPPORTED = "OG-MF-100"
@@ -90,22 +93,25 @@ def _old_key_of(step: RenameType | RenameProperty) -> TableKey:
 
 
 def refuse_hard_drops(manifest: Manifest, plan: MigrationPlan) -> None:
-    """Refuse a hard drop while a branch, a tag or a readable commit still shows the rows.
+    """Refuse a hard drop while a branch, a tag or a readable commit still shows the rows, or a branch needs them.
 
-    The newest commit of main is exempt: the drop follows it.
+    The newest commit of main is exempt: the drop follows it. Versions without rows hold nothing: the drop keeps them.
     """
     keys = {key for key in find_hard_drops(plan) if _had_rows(manifest, key)}
     if not keys:
         return
     for branch in branch_names(manifest)[1:]:
         holder = f"branch '{branch}'"
-        _refuse_visible(manifest, keys, manifest.view(branch), holder, f"delete {holder} first")
+        _refuse_visible(manifest, keys, manifest.view(branch), holder, partial(_advise_deletion, holder))
     for tag in list_tags(manifest):
         commit = manifest.view(tag.branch, with_lineage=True).history.find(tag.commit)
         if commit is not None:
             holder = f"tag '{tag.name}'"
             view = manifest.view_at(tag.branch, commit.manifest_version)
-            _refuse_visible(manifest, keys, view, holder, f"delete {holder} first")
+            _refuse_visible(manifest, keys, view, holder, partial(_advise_deletion, holder))
+    for key in sorted(keys):
+        # Before commits: cleanup keeps the commit that a live branch was forked from.
+        _refuse_forks(manifest, key)
     for branch in branch_names(manifest):
         _refuse_commits(manifest, keys, branch)
 
@@ -115,8 +121,20 @@ def _had_rows(manifest: Manifest, table_key: str) -> bool:
     return any(has_rows_where(manifest, branch, condition) for branch in branch_names(manifest))
 
 
+def _refuse_forks(manifest: Manifest, table_key: str) -> None:
+    """Refuse while a fork begins at a version with rows: Lance keeps it, whatever the branch shows now."""
+    location = manifest.view(MAIN).tables.locations.get(table_key)
+    if location is None:
+        return
+    uri, live = manifest.location.join(location), branch_names(manifest)
+    for ref in open_table(uri, None, None, manifest.access).list_branches().values():
+        if _has_data(manifest, Pin(TableKey(table_key), location, ref.parent_version, ref.parent, 0)):
+            holder = f"branch '{ref.name}'"
+            hint = _advise_deletion(holder) if ref.name in live else "run `omnigraph cleanup --confirm` first"
+            raise _make_held_error(table_key, holder, "was forked from it", hint)
+
+
 def _refuse_commits(manifest: Manifest, keys: set[str], branch: str) -> None:
-    hint = "run `omnigraph cleanup --keep 1 --confirm` first, which keeps the commit that was the newest one hour ago"
     own = (
         commit
         for commit in islice(manifest.view(branch, with_lineage=True).history.list_newest_first(), 1, None)
@@ -128,22 +146,51 @@ def _refuse_commits(manifest: Manifest, keys: set[str], branch: str) -> None:
         except HistoryGone:
             # All older commits are gone too.
             return
-        _refuse_visible(manifest, keys, view, f"commit {commit.id}", hint)
+        advise = partial(_advise_cleanup, manifest, branch, commit.manifest_version)
+        _refuse_visible(manifest, keys, view, f"commit {commit.id}", advise)
 
 
-def _refuse_visible(manifest: Manifest, keys: set[str], view: ManifestView, holder: str, hint: str) -> None:
+def _advise_deletion(holder: str) -> str:
+    return f"delete {holder} first"
+
+
+def _advise_cleanup(manifest: Manifest, branch: str, version: int) -> str:
+    """Return how to get rid of a commit. Cleanup keeps it if a branch or a tag begins at an older one."""
+    found = [
+        f"branch '{ref.name}'"
+        for ref in manifest.list_refs().values()
+        if (ref.parent or MAIN) == branch and ref.parent_version <= version and ref.name in branch_names(manifest)
+    ]
+    history = manifest.view(branch, with_lineage=True).history
+    for tag in list_tags(manifest):
+        tagged = history.find(tag.commit) if tag.branch == branch else None
+        if tagged is not None and tagged.manifest_version <= version:
+            found.append(f"tag '{tag.name}'")
+    command = (
+        "run `omnigraph cleanup --keep 1 --confirm` first, which keeps the commit that was the newest one hour ago"
+    )
+    return f"delete {' and '.join(found)}, then {command}" if found else command
+
+
+def _refuse_visible(
+    manifest: Manifest, keys: set[str], view: ManifestView, holder: str, advise: Callable[[], str]
+) -> None:
     for key, pin in list_pins(view).items():
-        if key in keys and pin.row_count and _is_readable(manifest, pin):
-            raise ConflictError(
-                f"{key} cannot be dropped with its history: {holder} shows it",
-                hint=f"{hint}, or drop it without allowing data loss",
-                details={"table_key": key, "held_by": holder},
-            )
+        if key in keys and _has_data(manifest, pin):
+            raise _make_held_error(key, holder, "shows it", advise())
 
 
-def _is_readable(manifest: Manifest, pin: Pin) -> bool:
+def _has_data(manifest: Manifest, pin: Pin) -> bool:
+    """Whether a version is still there and holds values, of deleted rows too."""
     try:
-        open_pin(manifest, pin)
+        return bool(open_pin(manifest, pin).fragment_rows())
     except (HistoryGone, NotFound):
         return False
-    return True
+
+
+def _make_held_error(table_key: str, holder: str, how: str, hint: str) -> ConflictError:
+    return ConflictError(
+        f"{table_key} cannot be dropped with its history: {holder} {how}",
+        hint=f"{hint}, or drop it without allowing data loss",
+        details={"table_key": table_key, "held_by": holder},
+    )

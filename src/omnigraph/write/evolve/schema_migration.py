@@ -30,7 +30,7 @@ from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.locks import HeldLock
 from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import Table, list_versions, open_table
+from omnigraph.storage.table import Table, open_table
 from omnigraph.write.commit import TableChange, TableCreation, TableRewrite, TableShape
 from omnigraph.write.evolve.id_rewrites import IdRewrites, find_id_rewrites
 from omnigraph.write.executor import LOCAL, Executor
@@ -164,12 +164,3 @@ def find_hard_drops(plan: MigrationPlan) -> set[str]:
 
 def _stage_empty(table: Table) -> StagedChange:
     return tables.overwrite(table, table.schema.empty_table())
-
-
-def drop_history(manifest: Manifest, refs: HeldLock, plan: MigrationPlan) -> None:
-    """Delete every version but the newest of the tables with hard drops."""
-    locations = manifest.view(MAIN).tables.locations
-    for key in sorted(find_hard_drops(plan) & locations.keys()):
-        table = open_table(manifest.location.join(locations[key]), None, None, manifest.access)
-        refs.check()
-        tables.drop_versions(table, [version for version in list_versions(table) if version < table.version])

@@ -25,7 +25,7 @@ from omnigraph.manifest.snapshot import Snapshot, list_pins, open_pin
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage.table import branch_uri
 from omnigraph.storage.table_writes import WriteMode
-from omnigraph.write.commit import CommitOptions, catch_up, commit_operation, heal_branch
+from omnigraph.write.commit import CommitOptions, catch_up, commit_operation, finish_removals, heal_branch
 from omnigraph.write.executor import Executor
 from omnigraph.write.indexes import ensure_id_indexes, ensure_loaded_indexes
 from omnigraph.write.load.data_frames import ArrowStream, TypedFrame, read_frame, resolve_frame_types
@@ -326,7 +326,7 @@ def _create_branch(manifest: Manifest, options: LoadOptions, commit_options: Com
     assert options.from_branch is not None
     # Another load may have created the branch in the meantime; then this one loads into it too.
     with suppress(AlreadyExists):
-        create_branch(manifest, commit_options.branch, options.from_branch)
+        create_branch(manifest, commit_options.branch, options.from_branch, finish_removals)
 
 
 def _find_replay(manifest: Manifest, options: LoadOptions, commit_options: CommitOptions) -> LoadResult | None:
