@@ -31,6 +31,7 @@ from omnigraph.write.commit.section import HANDOFF_MESSAGE
 from omnigraph.write.load.load_operation import LoadMode
 from omnigraph.write.load.run import Engine
 from tests.graphs import rows_of, written
+from tests.selection import daily
 from tests.spark.load.spark_loads import FIRST, codes, content, file_of, new_graph, problems, ship, tow
 from tests.write.mutation.interleaving import meanwhile
 
@@ -100,7 +101,7 @@ SECOND: Mapping[LoadMode, Iterable[Mapping[str, object]]] = {
 
 
 @pytest.mark.usefixtures("spark", "many")
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", daily(MODES, ["merge"]))
 def test_a_second_load_gives_the_same_graph(template: Path, tmp_path: Path, mode: LoadMode) -> None:
     here = omnigraph.open(shutil.copytree(template, tmp_path / "here.og"))
     there = omnigraph.open(shutil.copytree(template, tmp_path / "there.og"))

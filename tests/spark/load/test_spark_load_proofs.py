@@ -25,6 +25,7 @@ from omnigraph.spark.load.proofs import assign_partitions, find_unproven_rules
 from omnigraph.storage.columns import as_text, join_texts
 from omnigraph.write.load.load_operation import LoadMode
 from omnigraph.write.rules.set_rules import SetRule
+from tests.selection import daily
 from tests.spark.load.spark_loads import FIRST, content, file_of, new_graph, ship, tow
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ WRONG: Mapping[LoadMode, tuple[Iterable[Mapping[str, object]], set[str]]] = {
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("mode", list(WRONG))
+@pytest.mark.parametrize("mode", daily(WRONG, ["merge"]))
 def test_what_is_wrong_is_never_shown_to_be_right(
     graph: Graph, tmp_path: Path, left: list[str], mode: LoadMode
 ) -> None:

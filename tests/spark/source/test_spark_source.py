@@ -29,6 +29,7 @@ from omnigraph.spark.source.type_reader import TypeReader, decode_pin, parse_rea
 from omnigraph.storage.location import Location
 from omnigraph.write.executor import group_evenly
 from tests.s3 import S3Server
+from tests.selection import daily
 from tests.test_imports import imported_by
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def test_only_the_rows_that_are_asked_for_leave_lance(ships: Graph) -> None:
     assert sorted(cast("list[str]", pa.Table.from_batches(found)["name"].to_pylist())) == ["it's", "é"]
 
 
-@pytest.mark.parametrize("pushdown", ["true", "false"])
+@pytest.mark.parametrize("pushdown", daily(["true", "false"], ["true"]))
 def test_one_frame_is_filtered_in_many_ways(spark: SparkSession, ships: Graph, pushdown: str) -> None:
     session = spark.newSession()
     session.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
@@ -175,6 +176,7 @@ def test_one_frame_is_filtered_in_many_ways(spark: SparkSession, ships: Graph, p
     assert session.sql(pairs).collect() == [("Aurora", "it's")]
 
 
+@pytest.mark.slow
 def test_spark_still_mixes_up_the_filters_that_it_pushes(spark: SparkSession) -> None:
     """Why no filter is taken from Spark. When this fails, it has been put right there, and they can be."""
 
