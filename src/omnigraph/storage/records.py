@@ -106,6 +106,16 @@ def word_of(enum: type[StrEnum]) -> Spelling:
     return Spelling(str, lambda value: enum(cast(str, _decode_text(value))))
 
 
+def known_word_of(enum: type[StrEnum]) -> Spelling:
+    """The value of an enumeration as its word; a word that a later release added stays a text."""
+
+    def decode(value: object) -> object:
+        text = cast(str, _decode_text(value))
+        return enum(text) if text in {*enum} else text
+
+    return Spelling(str, decode)
+
+
 def choice_of(words: Collection[str]) -> Spelling:
     """One of a few words."""
 

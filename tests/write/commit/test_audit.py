@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import omnigraph
+from omnigraph.maintain.verify import FindingKind
 from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.rows import MAIN
 from omnigraph.storage.table import open_table
 from omnigraph.write.commit.audit import (
     DIRECTORY,
@@ -20,7 +23,9 @@ from omnigraph.write.commit.audit import (
     list_recoveries,
     record_recovery,
 )
-from tests.write.writers import make_template, open_manifest
+from omnigraph.write.commit.section import CommitOptions, commit_operation
+from omnigraph.write.commit.table_heads import RECOVERY_ACTOR
+from tests.write.writers import LAST, NEXT, make_template, open_manifest, write_commit
 
 AT = datetime(2026, 5, 1, 12, 30, 15, 123456, UTC)
 FIRST = Recovery(
@@ -80,3 +85,19 @@ def test_many_at_once_record_one_row_each(manifest: Manifest, race: int) -> None
         for done in [pool.submit(record_recovery, open_manifest(manifest.location.uri), each) for each in wanted]:
             done.result()
     assert sorted(found.operation_id for found in list_recoveries(manifest)) == ["01A", "01B"]
+
+
+def test_a_row_of_a_later_release_is_shown_and_blocks_nobody(manifest: Manifest) -> None:
+    record_recovery(manifest, replace(FIRST, kind="SteppedOver"))
+    record_recovery(manifest, replace(FIRST, operation_id="01B", writer_kind="Vacuum"))
+    assert {(found.kind, found.writer_kind) for found in list_recoveries(manifest)} == {
+        ("SteppedOver", "Load"),
+        (RecoveryKind.ROLLED_BACK, "Vacuum"),
+    }
+    # A writer that finds a commit of recovery at the head looks into the audit.
+    options = CommitOptions(MAIN, manifest.schema_hash(), RECOVERY_ACTOR)
+    assert commit_operation(manifest, NEXT, options).commit
+    write_commit(manifest, LAST)
+    graph = omnigraph.open(manifest.location.uri)
+    assert {str(found.kind) for found in graph.recoveries()} == {"SteppedOver", "RolledBack"}
+    assert not [found for found in graph.verify().findings if found.kind is FindingKind.AUDIT]

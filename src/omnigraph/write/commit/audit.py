@@ -12,16 +12,17 @@ import pyarrow as pa
 from omnigraph.errors import AlreadyExists, NotFound, PublishContention, StorageError
 from omnigraph.manifest.handle import Manifest
 from omnigraph.storage import table_writes as tables
+from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.records import (
     NUMBER,
     MalformedRecord,
     RecordCodec,
     Spelling,
     json_text_of,
+    known_word_of,
     list_of,
     nullable,
     required,
-    word_of,
 )
 from omnigraph.storage.table import Table, open_table
 
@@ -65,7 +66,8 @@ class Recovery:
     """One recovered operation, the commit that published the result, and the actor of the operation."""
 
     graph_commit_id: str
-    kind: RecoveryKind
+    kind: RecoveryKind | str
+    """A kind that a later release added is a text."""
     for_actor: str | None
     operation_id: str
     writer_kind: str
@@ -91,7 +93,7 @@ _RECOVERY: Final = RecordCodec(
     Recovery,
     (
         required("graph_commit_id"),
-        required("kind", word_of(RecoveryKind), "recovery_kind"),
+        required("kind", known_word_of(RecoveryKind), "recovery_kind"),
         nullable("for_actor", name="recovery_for_actor"),
         required("operation_id"),
         required("writer_kind", name="sidecar_writer_kind"),
@@ -105,6 +107,13 @@ def is_audited(manifest: Manifest, operation_id: str) -> bool:
     """Return whether the operation has a row."""
     table = _open(manifest)
     return table is not None and table.count_rows(f"operation_id = '{operation_id}'") > 0
+
+
+def list_audited_commits(manifest: Manifest) -> set[str]:
+    """Return the commits that have a row. Nothing else of the rows is decoded: writers ask this."""
+    table = _open(manifest)
+    column = "graph_commit_id"
+    return set() if table is None else {*cast("list[str]", to_list(column_of(table.scan([column]).read_all(), column)))}
 
 
 def record_recovery(manifest: Manifest, recovery: Recovery) -> None:

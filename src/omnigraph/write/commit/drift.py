@@ -78,7 +78,7 @@ def audit_discarded_drift(manifest: Manifest, held: HeldLock, view: ManifestView
     head = view.history.head()
     if head is None or not _is_recovery_commit(head, view.branch):
         return
-    audited = {recovery.graph_commit_id for recovery in audit.list_recoveries(manifest)}
+    audited = audit.list_audited_commits(manifest)
     recovered = takewhile(partial(_is_recovery_commit, branch=view.branch), view.history.list_newest_first())
     unaudited = next((commit for commit in recovered if commit.id not in audited), None)
     outcomes = () if unaudited is None else _find_discarded_drift(manifest, view.branch, unaudited)
