@@ -19,6 +19,7 @@ from omnigraph.errors import (
     ValidationError,
 )
 from omnigraph.graph import Graph
+from omnigraph.manifest.rows import MAIN
 from omnigraph.write.load import load_operation as load_work
 from omnigraph.write.load.load_operation import LoadMode
 from omnigraph.write.load.run import LoadResult
@@ -205,6 +206,24 @@ def test_a_txn_is_loaded_once_whatever_the_data(fleet: Graph) -> None:
     assert fleet.commits()[0] == head
     assert not fleet.load([vessel("v10")], txn=("import", 8)).replayed
     assert not fleet.load([vessel("v11")], txn=("export", 1)).replayed
+
+
+@pytest.mark.parametrize("source", [[], [vessel("v9", kind="none")]], ids=["no rows", "all rejected"])
+@pytest.mark.parametrize("branch", [MAIN, "june"])
+def test_a_load_without_rows_keeps_its_txn(fleet: Graph, branch: str, source: list[Mapping[str, object]]) -> None:
+    def load(records: list[Mapping[str, object]], number: int) -> LoadResult:
+        return fleet.load(records, branch=branch, from_branch=MAIN, on_error="quarantine", txn=("import", number))
+
+    before = written(fleet)
+    first = load(source, 7)
+    assert (first.replayed, first.rejected, sum(first.nodes.values())) == (False, len(source), 0)
+    assert first.commit == fleet.commits(branch)[0]
+    assert fleet.commits(branch)[0].txn == ("import", 7)
+    again = load([vessel("v9")], 7)
+    assert (again.replayed, again.commit) == (True, first.commit)
+    assert not load([vessel("v9")], 8).replayed
+    assert fleet.load([]).commit is None, "without a txn there is nothing to keep"
+    assert branch == MAIN or written(fleet) == before
 
 
 @pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])

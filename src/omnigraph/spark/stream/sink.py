@@ -99,7 +99,8 @@ class StreamDestination:
             self.manifest,
             load_current_schema(self.manifest),
             LoadInput(None, nodes, edges),
-            LoadOptions(options.mode, options.on_error, rejects, "spark", check),
+            # Spark repeats a batch with the same rows, so one without rows needs no commit.
+            LoadOptions(options.mode, options.on_error, rejects, "spark", check, keeps_txn=False),
             CommitOptions(options.branch, actor=options.actor, message=options.message, txn=txn),
         )
 

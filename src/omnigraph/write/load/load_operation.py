@@ -107,7 +107,8 @@ LOCAL_LOAD_ENGINE: Final = LocalLoadEngine()
 class LoadOperation:
     """A load as a write operation. Rows that break a rule go to the quarantine; without one, they fail the load.
 
-    ``check_only`` reports every violation and delivers nothing to the quarantine.
+    ``check_only`` reports every violation and delivers nothing to the quarantine. ``keeps_txn`` makes a commit even if
+    there are no rows, so that a retry with the same ``txn`` finds it.
     """
 
     catalog: Catalog
@@ -116,6 +117,7 @@ class LoadOperation:
     quarantine: RejectDelivery | None = None
     check_only: bool = False
     engine: LoadEngine = LOCAL_LOAD_ENGINE
+    keeps_txn: bool = False
     kind: WriterKind = WriterKind.LOAD
 
     @property
@@ -133,7 +135,8 @@ class LoadOperation:
             if each.rows.count > rejected_ids[each.table_key].count or self.mode == "overwrite"
         )
         counts = {key: rows.count - rejected_ids[key].count for key, rows in self.tables.items()}
-        return PreparedWrite(changes, reads, self._deliver_rejects(counts, rejected_ids))
+        outcome = self._deliver_rejects(counts, rejected_ids)
+        return PreparedWrite(changes, reads, outcome, force_commit=self.keeps_txn)
 
     def _stage(self, incoming: IncomingTable, table: Table) -> StagedChange | None:
         return self.engine.stage(table, incoming)

@@ -64,7 +64,10 @@ class LoadInput:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """The options of a load. ``engine`` is the engine that was chosen, never "auto"."""
+    """The options of a load. ``engine`` is the engine that was chosen, never "auto".
+
+    ``keeps_txn``: a load with a ``txn`` makes a commit even if it has no rows, so that a retry finds it.
+    """
 
     mode: LoadMode = "append"
     on_error: OnError = "fail"
@@ -73,14 +76,15 @@ class LoadOptions:
     check: bool = False
     indexes: IndexPolicy = "auto"
     from_branch: Reference | None = None
+    keeps_txn: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
     """The result of a load: row counts by type, and the path of the rejected records.
 
-    ``commit`` is None if nothing changed. ``replayed``: an earlier load with this ``txn`` made the commit;
-    this one read nothing.
+    ``commit`` is None if nothing changed and there is no ``txn`` to keep. ``replayed``: an earlier load with this
+    ``txn`` made the commit; this one read nothing.
     """
 
     commit: Commit | None
@@ -152,8 +156,9 @@ def load(
     targets = FragmentTargets(manifest, commit_options.branch, options.mode, closed=closed)
     context = LoadContext(manifest, schema.catalog, load_input, options, targets)
     with (reader or _read_locally)(context) as parsed:
+        keeps_txn = options.keeps_txn and commit_options.txn is not None
         operation = LoadOperation(
-            schema.catalog, parsed.tables, options.mode, parsed.quarantine, options.check, parsed.engine
+            schema.catalog, parsed.tables, options.mode, parsed.quarantine, options.check, parsed.engine, keeps_txn
         )
         try:
             if parsed.collected.violations:
