@@ -185,7 +185,7 @@ def test_the_audit_is_read(ports: Graph) -> None:
     audit = str(Path(ports.uri, DIRECTORY))
     lance.write_dataset(lance.dataset(audit).to_table(), audit, mode="append")
     assert [(each.kind, each.where) for each in ports.verify().findings] == [(FindingKind.AUDIT, "operation one")]
-    lance.dataset(audit).update({"recovery_kind": "'Nonsense'"})
+    lance.dataset(audit).update({"per_table_outcomes_json": "'Nonsense'"})
     (finding,) = ports.verify().findings
     assert "Nonsense" in finding.what
 

@@ -23,7 +23,11 @@ from omnigraph.errors import (
 )
 from omnigraph.graph import Graph, Mode
 from omnigraph.language.schema import table_directory
+from omnigraph.maintain.orphans import ReclaimKind
+from omnigraph.maintain.verify import FindingKind
+from omnigraph.manifest.branches import fork_table
 from omnigraph.storage.location import Location
+from omnigraph.storage.locks import branch_lock
 from tests.manifest.legacy_graphs import Shape, build
 from tests.manifest.publishing import SCHEMA, commit_rows, make_graph, names
 from tests.model.files import contents
@@ -218,21 +222,97 @@ def test_a_table_that_is_gone_is_listed_and_named(root: Path, lose: Callable[[Pa
     assert snapshot.table("City").count_rows() == 0
 
 
-@pytest.mark.parametrize("data", [b"", b'{"parentBranch": null, "ident', b"[1]", b"{}"])
-def test_a_damaged_ref_of_a_branch_fails_that_branch_alone(root: Path, data: bytes) -> None:
-    (root / "__manifest/_refs/branches/idle.json").write_bytes(data)
+DAMAGED_REFS = pytest.mark.parametrize("data", [b"", b'{"parentBranch": null, "ident', b"[1]", b"{}"])
+
+
+@DAMAGED_REFS
+def test_a_damaged_ref_of_a_branch_with_commits_fails_that_branch_alone(root: Path, data: bytes) -> None:
+    (root / "__manifest/_refs/branches/dev.json").write_bytes(data)
     graph = omnigraph.open(root)
     for call in (
-        lambda: graph.snapshot("idle"),
-        lambda: graph.commits("idle"),
+        lambda: graph.snapshot("dev"),
+        lambda: graph.commits("dev"),
         graph.branches,
         lambda: graph.create_branch("new"),
-        lambda: graph.delete_branch("idle"),
+        lambda: graph.delete_branch("dev"),
+        lambda: graph.cleanup(confirm=True),
     ):
-        assert_refused(root, StorageError, "the ref of branch 'idle' is damaged", call)
-    assert names(graph, "Person", "dev") == ["Ann", "Bob"]
+        assert_refused(root, StorageError, "the ref of branch 'dev' is damaged", call)
+    assert [(found.kind, found.where) for found in graph.verify().findings] == [
+        (FindingKind.UNREADABLE, "the branches"),
+    ]
+    assert names(graph, "Person", "idle") == ["Ann"]
     commit = commit_rows(graph, {"Person": ["Cid"]}).commit
     assert names(graph, "Person", at=commit.id) == names(graph, "Person", at=commit.manifest_version) == ["Ann", "Cid"]
+
+
+@DAMAGED_REFS
+def test_a_branch_without_commits_whose_ref_is_damaged_was_never_made(root: Path, data: bytes) -> None:
+    ref = root / "__manifest/_refs/branches/idle.json"
+    ref.write_bytes(data)
+    graph = omnigraph.open(root)
+    assert_refused(root, StorageError, "the ref of branch 'idle' is damaged", lambda: graph.snapshot("idle"))
+    assert [branch.name for branch in graph.branches()] == ["main", "dev"]
+    assert graph.verify().findings == ()
+    assert {each.kind: each.count for each in graph.cleanup().reclaimed}[ReclaimKind.FORKS] == 1
+    graph.create_branch("new")
+    graph.create_branch("idle", "dev")
+    assert names(graph, "Person", "idle") == ["Ann", "Bob"]
+    ref.write_bytes(data)
+    assert {each.kind: each.count for each in graph.cleanup(confirm=True).reclaimed}[ReclaimKind.FORKS] == 1
+    assert not ref.exists()
+    assert graph.cleanup().reclaimed == ()
+
+
+def lose_fork_ref_content(root: Path, table: str) -> None:
+    (root / table / "_refs/branches/idle.json").write_bytes(b"")
+
+
+def lose_half_of_fork_ref(root: Path, table: str) -> None:
+    ref = root / table / "_refs/branches/idle.json"
+    ref.write_bytes(ref.read_bytes()[:20])
+
+
+def lose_fork_folder(root: Path, table: str) -> None:
+    shutil.rmtree(root / table / "tree/idle")
+
+
+@pytest.mark.parametrize("lose", [lose_fork_ref_content, lose_half_of_fork_ref, lose_fork_folder])
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_fork_that_was_never_finished_is_in_nobodys_way(
+    graph: Graph, root: Path, lose: Callable[[Path, str], None], clean: bool
+) -> None:
+    """A power cut can lose one half of a fork that no commit shows yet."""
+    manifest = graph._manifest
+    with branch_lock(manifest.location, "idle") as held:
+        fork_table(manifest, held, "idle", graph.snapshot("idle").pin("Person"))
+    lose(root, PERSON)
+    graph = omnigraph.open(root)
+    assert [branch.name for branch in graph.branches()] == ["main", "dev", "idle"]
+    assert graph.verify().findings == ()
+    assert {each.kind: each.count for each in graph.cleanup().reclaimed}[ReclaimKind.FORKS] == 1
+    assert graph.diff("main", "idle").summary() == ()
+    commit_rows(graph, {"Person": ["Cid"]}, "dev")
+    if clean:
+        assert {each.kind: each.count for each in graph.cleanup(confirm=True).reclaimed}[ReclaimKind.FORKS] == 1
+        assert ReclaimKind.FORKS not in {each.kind for each in graph.cleanup().reclaimed}
+    commit_rows(graph, {"Person": ["Dan"]}, "idle")
+    assert names(graph, "Person", "idle") == ["Ann", "Dan"]
+    graph.delete_branch("idle")
+    graph.cleanup(confirm=True)
+    assert graph.verify().findings == ()
+
+
+def test_a_damaged_ref_of_a_fork_that_commits_need_is_kept(root: Path) -> None:
+    ref = root / PERSON / "_refs/branches/dev.json"
+    ref.write_bytes(b"")
+    graph = omnigraph.open(root)
+    assert names(graph, "Person", "dev") == ["Ann", "Bob"]
+    for confirm in (False, True):
+        with pytest.raises(StorageError, match="'node:Person' on 'dev' is damaged, and commits need the fork"):
+            graph.cleanup(confirm=confirm)
+    assert ref.exists()
+    assert names(graph, "Person", "dev") == ["Ann", "Bob"]
 
 
 def test_a_missing_ref_of_a_fork_fails_no_read(root: Path) -> None:

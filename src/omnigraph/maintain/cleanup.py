@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from omnigraph.errors import NotFound, ParameterError
+from omnigraph.errors import NotFound, ParameterError, StorageError
 from omnigraph.maintain.orphans import (
     STALE_AFTER,
     OrphanFile,
@@ -24,15 +24,15 @@ from omnigraph.maintain.orphans import (
     sum_file_sizes,
 )
 from omnigraph.maintain.retention import READER_GRACE, RetentionPlan, RetentionPolicy, plan_retention
-from omnigraph.manifest.branches import has_rows_where
+from omnigraph.manifest.branches import has_rows_where, remove_leftover_branch
 from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names
 from omnigraph.manifest.opening import SCHEMA_APPLY_LOCK
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.lance_internals import VERSIONS_FOLDER
+from omnigraph.storage.lance_internals import VERSIONS_FOLDER, BranchRef, branch_ref_path
 from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.table import BranchRef, Table, estimate_freed_bytes, list_versions, open_table
+from omnigraph.storage.table import Table, estimate_freed_bytes, list_versions, open_table
 from omnigraph.write.commit import finish_removals, heal, heal_all
 
 DEFAULT_KEEP: Final = 10
@@ -134,8 +134,10 @@ class _CleanupRun:
 
     def reclaim_all(self) -> Iterator[Reclaimed]:
         """Clean up all datasets. The forks of a dataset go before its versions, which they depend on."""
+        yield from self._reclaim_half_made_branches()
         for table_key, location in self._list_tables():
             root = open_table(self.manifest.location.join(location), None, None, self.manifest.access)
+            yield from self._reclaim_half_made_forks(table_key, location, root)
             yield from self._reclaim_forks(table_key, location, root)
             yield from self._reclaim_dropped_table(location, root)
             yield from self._reclaim_table_versions(location, root)
@@ -157,9 +159,38 @@ class _CleanupRun:
 
     # ----------------------------------------------------------------------------------------- forks
 
+    def _reclaim_half_made_branches(self) -> Iterator[Reclaimed]:
+        """Remove branches of the graph that a power cut left half-made. They are not listed, so nobody uses them."""
+        main = self.manifest.open(MAIN)
+        live = {*self.manifest.list_refs()}
+        for name in sorted({*main.list_forks(), *main.list_damaged_refs()} - live):
+            yield self._remove_leftover(DIRECTORY, name)
+
+    def _remove_leftover(self, location: str, name: str) -> Reclaimed:
+        size = sum_file_sizes(self.manifest.objects.list(f"{location}/tree/{name}"))
+        if self.confirm:
+            self.refs.check()
+            remove_leftover_branch(self.manifest, location, name)
+        return Reclaimed(ReclaimKind.FORKS, 1, size)
+
+    def _reclaim_half_made_forks(self, table_key: str, location: str, root: Table) -> Iterator[Reclaimed]:
+        """Remove forks whose refs a power cut left half-written: while one is there, Lance drops nothing."""
+        live = branch_names(self.manifest)
+        for name in root.list_damaged_refs():
+            if _is_referenced(self.manifest, live, table_key, name):
+                raise StorageError(
+                    f"the ref of the fork of '{table_key}' on '{name}' is damaged, and commits need the fork",
+                    hint=f"restore {location}/{branch_ref_path(name)} from a copy",
+                    details={"table_key": table_key, "branch": name},
+                )
+            with branch_lock(self.manifest.location, name, self.manifest.locks):
+                # A writer may have re-created the fork meanwhile.
+                if name in root.list_damaged_refs():
+                    yield self._remove_leftover(location, name)
+
     def _reclaim_forks(self, table_key: str, location: str, root: Table) -> Iterator[Reclaimed]:
         """Delete the forks that no live branch refers to: their branch was deleted, or their writer died."""
-        forks = root.list_branches()
+        forks = root.list_forks()
         live = branch_names(self.manifest)
         orphans = [
             name
@@ -211,7 +242,7 @@ class _CleanupRun:
 
     def _reclaim_table_versions(self, location: str, root: Table) -> Iterator[Reclaimed]:
         kept = self.retention.versions.get(location, frozenset())
-        forks = root.list_branches()
+        forks = root.list_forks()
         # Lance itself keeps the version that a fork starts from, but not its transaction file.
         starts = {(ref.parent or MAIN, ref.parent_version) for ref in forks.values()}
         for name in (MAIN, *forks):

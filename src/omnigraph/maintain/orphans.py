@@ -76,7 +76,8 @@ def list_dataset_files(manifest: Manifest, location: str) -> DatasetFiles:
     files = tuple(manifest.objects.list(location))
     root = open_table(manifest.location.join(location), None, None, manifest.access)
     needed: dict[str, tuple[str, int]] = {}
-    branches = sorted(root.list_branches(), key=len, reverse=True)
+    # A branch without storage needs nothing: a power cut took it, or somebody deleted it meanwhile.
+    branches = sorted(filter(root.has_branch_storage, root.list_forks()), key=len, reverse=True)
     for branch in (None, *branches):
         table = root if branch is None else open_table(root.uri, branch, None, manifest.access)
         needed |= {path: (branch or "main", version) for path, version in list_tracked_files(table).items()}

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from omnigraph.errors import HistoryGone, NotFound, OmniGraphError, Violation
+from omnigraph.errors import HistoryGone, NotFound, OmniGraphError, StorageError, Violation
 from omnigraph.maintain.orphans import (
     STALE_AFTER,
     OrphanFile,
@@ -124,7 +124,7 @@ def verify(manifest: Manifest, *, stale_after: timedelta = STALE_AFTER) -> Verif
     """Read the whole graph and list everything that is wrong."""
     started = time.perf_counter()
     found = _VerifyState(manifest, stale_after)
-    found.branches = branch_names(manifest)
+    found.branches = _list_branches(found)
     is_relocated = _check_location(found)
     _check_schema(found)
     _check_heads(found)
@@ -151,6 +151,15 @@ def verify(manifest: Manifest, *, stale_after: timedelta = STALE_AFTER) -> Verif
 
 
 # --------------------------------------------------------------------------------------------- location and schema
+
+
+def _list_branches(found: _VerifyState) -> list[str]:
+    """List the branches; only main if they cannot be listed."""
+    try:
+        return branch_names(found.manifest)
+    except StorageError as error:
+        found.add_finding(FindingKind.UNREADABLE, "the branches", error.message, error.hint or _FROM_A_COPY)
+        return [MAIN]
 
 
 def _check_location(found: _VerifyState) -> bool:

@@ -31,8 +31,9 @@ from omnigraph.manifest.snapshot import Pin, open_every_table
 from omnigraph.manifest.state import ManifestView
 from omnigraph.manifest.tags import Tag, list_tag_names, list_tags
 from omnigraph.storage import table_writes as tables
+from omnigraph.storage.lance_internals import BranchRef, branch_ref_path
 from omnigraph.storage.locks import HeldLock, LeaseLost, branch_lock, refs_lock
-from omnigraph.storage.table import BranchRef, Table, open_table
+from omnigraph.storage.table import Table, open_table
 
 _log = logging.getLogger("omnigraph")
 
@@ -81,9 +82,8 @@ def begin_branch(manifest: Manifest, refs: HeldLock, name: str, source: str, ver
     at = manifest.open(source, begins_at.version)
     _refuse_renamed(manifest, name, begins_at)
     if at.is_leftover_branch(name):
-        # A late writer can re-create the folder of a deleted branch.
         refs.check()
-        manifest.objects.delete_prefix(f"{DIRECTORY}/tree/{name}")
+        remove_leftover_branch(manifest, DIRECTORY, name)
     refs.check()
     tables.create_table_branch(at, name)
     manifest.forget(name)
@@ -132,20 +132,28 @@ def fork_table(manifest: Manifest, held: HeldLock, branch: str, pin: Pin) -> Tab
     origin = open_table(manifest.location.join(pin.location), pin.branch, pin.version, manifest.access)
     if (pin.branch or MAIN) == branch:
         return origin
-    ref = origin.list_branches().get(branch)
+    if origin.is_leftover_branch(branch):
+        _refuse_named_fork(manifest, pin.table_key, branch)
+        held.check()
+        remove_leftover_branch(manifest, pin.location, branch)
+    ref = origin.list_forks().get(branch)
     if ref is not None:
-        if origin.has_branch_storage(branch):
-            fork = open_table(origin.uri, branch, None, manifest.access)
-            if (ref.parent, ref.parent_version, fork.version) == (pin.branch, pin.version, pin.version):
-                return fork
+        fork = open_table(origin.uri, branch, None, manifest.access)
+        if (ref.parent, ref.parent_version, fork.version) == (pin.branch, pin.version, pin.version):
+            return fork
         _refuse_named_fork(manifest, pin.table_key, branch)
         held.check()
         tables.delete_table_branch(origin, branch)
-    elif origin.is_leftover_branch(branch):
-        held.check()
-        manifest.objects.delete_prefix(f"{pin.location}/tree/{branch}")
     held.check()
     return tables.create_table_branch(origin, branch)
+
+
+def remove_leftover_branch(manifest: Manifest, location: str, name: str) -> None:
+    """Remove what is left of a branch of one dataset that is not whole. The caller knows that nobody needs it."""
+    ref = branch_ref_path(name)
+    if ref is not None:
+        manifest.objects.delete(f"{location}/{ref}")
+    manifest.objects.delete_prefix(f"{location}/tree/{name}")
 
 
 def refuse_dependents(manifest: Manifest, name: str) -> None:
@@ -230,7 +238,7 @@ def _drop_forks(manifest: Manifest, refs: HeldLock, location: str, branch: str) 
     """Delete a deleted branch's fork of a table, and before it the forks that dead branches made of it."""
     try:
         table = open_table(manifest.location.join(location), None, None, manifest.access)
-        for name in _list_dead_forks(table.list_branches(), branch, branch_names(manifest)):
+        for name in _list_dead_forks(table.list_forks(), branch, branch_names(manifest)):
             # Without the lock another process may be re-creating the branch and this fork.
             refs.check()
             tables.delete_table_branch(table, name)

@@ -16,18 +16,18 @@ from omnigraph.manifest.state import ManifestView, extend_view, newest_fragment_
 from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.lance_internals import (
-    BRANCH_REFS_FOLDER,
     VERSIONS_FOLDER,
+    BranchRef,
     CommitRefused,
     HeadMoved,
-    branch_of_ref,
     branch_ref_path,
+    has_branch_folder,
     read_ref_identifier,
 )
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.table import Access, BranchRef, Table, open_newest, open_table
+from omnigraph.storage.table import Access, Table, open_newest, open_table
 
 DIRECTORY = "__manifest"
 COMPACT_AT_FRAGMENTS = 50
@@ -164,19 +164,34 @@ class Manifest:
         except ValueError as error:
             raise StorageError(
                 f"the ref of branch '{branch}' is damaged",
-                hint=f"restore {DIRECTORY}/{path} from a copy",
+                hint=f"restore {DIRECTORY}/{path} from a copy, or create the branch again if nothing was written to it",
                 details={"branch": branch},
             ) from error
 
     def list_refs(self) -> dict[str, BranchRef]:
-        """Return the refs of all branches but main, by name. The error names a damaged one."""
+        """Return the refs of all branches but main, by name.
+
+        Refs that a power cut left without content or without a folder are left out, unless the branch has commits:
+        then the error names it.
+        """
+        main = self.open(MAIN)
         try:
-            return self.open(MAIN).list_branches()
+            refs = main.list_branches()
         except StorageError:
-            # Lance does not say which ref does not parse.
-            for ref in self.objects.list(f"{DIRECTORY}/{BRANCH_REFS_FOLDER}"):
-                self.read_incarnation(branch_of_ref(ref.path.removeprefix(f"{DIRECTORY}/")))
-            raise
+            for name in main.list_damaged_refs():
+                if self._has_own_commits(name):
+                    self.read_incarnation(name)
+            refs = main.list_forks()
+        if not self.location.is_local:
+            return refs
+        return {name: ref for name, ref in refs.items() if has_branch_folder(self.uri, name)}
+
+    def _has_own_commits(self, branch: str) -> bool:
+        """Return whether anything was ever published on a branch, whatever became of its ref."""
+        try:
+            return open_table(self.uri, branch, None, self.access).count_rows(f"object_id = 'graph_head:{branch}'") > 0
+        except NotFound:
+            return False
 
     def schema_hash(self) -> str | None:
         """Return the hash of the graph's current schema; None for a graph of 0.8 that was never written here."""

@@ -216,7 +216,7 @@ def find_last_shared_version(before: Table, after: Table) -> float:
         return -1
     if before.branch == after.branch:
         return float("inf")
-    refs = before.list_branches()
+    refs = before.list_forks()
     if any(branch is not None and branch not in refs for branch in (before.branch, after.branch)):
         return -1
     paths = [() if branch is None else refs[branch].identifier for branch in (before.branch, after.branch)]

@@ -15,14 +15,16 @@ import pyarrow as pa
 from lance import Session  # pyright: ignore[reportPrivateImportUsage]  documented there, but not marked as exported
 from lance.dataset import Branch, LanceDataset, LanceOperation, Transaction
 
-from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound
+from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound, StorageError
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.durability import Durability, WriteBarrier
 from omnigraph.storage.lance_internals import (
+    BranchRef,
     RefsMoved,
     has_version_file,
     is_inside,
     print_transaction,
+    read_local_refs,
     read_version_hint,
     translate_errors,
 )
@@ -70,18 +72,6 @@ class TableCommit:
     transaction_uuid: str
     restored: int | None = None
     """The version that a Restore returned to."""
-
-
-@dataclass(frozen=True, slots=True)
-class BranchRef:
-    """One Lance branch. The identifier differs from that of an earlier branch with the same name."""
-
-    name: str
-    parent: str | None
-    parent_version: int
-    identifier: tuple[tuple[int, str], ...]
-    created_at: int
-    """In seconds since 1970 UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,9 +272,34 @@ class Table:
             for name, ref in retry_moved_refs(read_refs).items()
         }
 
+    def list_forks(self) -> dict[str, BranchRef]:
+        """Return the branches like :meth:`list_branches`, without refs that a power cut left half-written."""
+        try:
+            return self.list_branches()
+        except StorageError:
+            refs, damaged = self._read_refs_one_by_one()
+            if not damaged:
+                raise
+            return refs
+
+    def list_damaged_refs(self) -> list[str]:
+        """Return the names of branches whose ref is half-written. An object store writes a ref whole or not at all."""
+        return self._read_refs_one_by_one()[1]
+
+    def _read_refs_one_by_one(self) -> tuple[dict[str, BranchRef], list[str]]:
+        if not _is_local(self.uri):
+            return {}, []
+        with translate_errors(self.subject):
+            return read_local_refs(self.uri)
+
     def is_leftover_branch(self, name: str) -> bool:
-        """Return whether a branch without a ref has storage: a late writer can re-create a deleted folder."""
-        return name not in self.list_branches() and self.has_branch_storage(name)
+        """Return whether a branch has a ref or storage, but not both, or a ref that is half-written.
+
+        A late writer can re-create the folder of a deleted branch, and a power cut can lose either half.
+        """
+        if name in self.list_forks():
+            return not self.has_branch_storage(name)
+        return name in self.list_damaged_refs() or self.has_branch_storage(name)
 
     def has_branch_storage(self, name: str) -> bool:
         """Return whether the folder of a branch holds a version, with or without a ref."""
@@ -424,7 +439,7 @@ def _explain_missing(uri: str, branch: str | None, version: int | None, access: 
         root = _open(uri, None, None, access)
     except NotFound:
         return NotFound(f"there is no table at {uri}")
-    if branch is not None and branch not in root.list_branches():
+    if branch is not None and branch not in root.list_forks():
         return NotFound(f"{uri} has no branch '{branch}'")
     head = _open(uri, branch, None, access).version
     if version is None or version > head:
@@ -446,8 +461,11 @@ def list_versions(table: Table) -> list[int]:
 
 
 def estimate_freed_bytes(table: Table, versions: Sequence[int]) -> int:
-    """Return how many bytes dropping these versions frees, with the files that only they need."""
-    if not versions:
+    """Return how many bytes dropping these versions frees, with the files that only they need.
+
+    Zero if a ref is half-written: Lance tells only after cleanup has removed it.
+    """
+    if not versions or table.list_damaged_refs():
         return 0
     with translate_errors(table.subject):
         return table.dataset.explain_cleanup_old_versions(versions=list(versions)).stats.bytes_removed

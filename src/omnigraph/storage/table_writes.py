@@ -22,7 +22,7 @@ from lance import fragment as lance_fragment
 from lance.dataset import LanceDataset, LanceOperation, Transaction
 from lance.fragment import FragmentMetadata
 
-from omnigraph.errors import AlreadyExists, HistoryGone
+from omnigraph.errors import AlreadyExists, HistoryGone, StorageError
 from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.lance_internals import HeadMoved, reshape_schema, translate_errors
 from omnigraph.storage.staging import (
@@ -259,7 +259,7 @@ def set_field_metadata(table: Table, column: str, entries: Mapping[str, str]) ->
 
 def create_table_branch(table: Table, name: str) -> Table:
     """Inline. Fork this version under a new name, in constant time, and open the fork at the same version."""
-    if name in table.list_branches():
+    if name in table.list_forks():
         raise AlreadyExists(f"{table.uri} has a branch '{name}' already")
     if table.has_branch_storage(name):
         message = f"{table.uri} has the storage of a deleted branch '{name}'"
@@ -271,8 +271,15 @@ def create_table_branch(table: Table, name: str) -> Table:
 
 def delete_table_branch(table: Table, name: str) -> bool:
     """Inline. Delete the ref and the storage of a branch; False if there is no such ref. Refused if it has children."""
-    if name not in table.list_branches():
+    if name not in table.list_forks():
         return False
+    damaged = table.list_damaged_refs()
+    if damaged:
+        raise StorageError(
+            f"{table.uri}: the refs of branches {', '.join(damaged)} are half-written, so '{name}' cannot be deleted",
+            hint="run `omnigraph cleanup --confirm`, which removes them",
+            details={"branches": damaged},
+        )
 
     def delete() -> None:
         with write_durably("table.branch.delete", table.subject):

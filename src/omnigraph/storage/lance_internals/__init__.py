@@ -11,6 +11,15 @@ from omnigraph.storage.lance_internals.base_folders import (
     relocate_folder,
     replace_base_folders,
 )
+from omnigraph.storage.lance_internals.branch_refs import (
+    BRANCH_REFS_FOLDER,
+    BranchRef,
+    branch_of_ref,
+    branch_ref_path,
+    has_branch_folder,
+    read_local_refs,
+    read_ref_identifier,
+)
 from omnigraph.storage.lance_internals.deletions import DeletionFile, read_deletions
 from omnigraph.storage.lance_internals.lance_texts import (
     CommitRefused,
@@ -23,17 +32,13 @@ from omnigraph.storage.lance_internals.lance_texts import (
 )
 from omnigraph.storage.lance_internals.lance_version import refuse_untested_lance
 from omnigraph.storage.lance_internals.layout import (
-    BRANCH_REFS_FOLDER,
     TABLE_FOLDERS,
     VERSIONS_FOLDER,
     NeededFiles,
-    branch_of_ref,
-    branch_ref_path,
     data_paths,
     dataset_of_branch_version,
     has_version_file,
     is_detached_version,
-    read_ref_identifier,
     read_version_hint,
     version_path,
 )
@@ -43,6 +48,7 @@ __all__ = [
     "BRANCH_REFS_FOLDER",
     "TABLE_FOLDERS",
     "VERSIONS_FOLDER",
+    "BranchRef",
     "CommitRefused",
     "DeletionFile",
     "HeadMoved",
@@ -53,6 +59,7 @@ __all__ = [
     "can_reshape",
     "data_paths",
     "dataset_of_branch_version",
+    "has_branch_folder",
     "has_version_file",
     "is_blob",
     "is_detached_version",
@@ -61,6 +68,7 @@ __all__ = [
     "print_transaction",
     "read_base_folders",
     "read_deletions",
+    "read_local_refs",
     "read_ref_identifier",
     "read_version_hint",
     "relocate_folder",

@@ -10,19 +10,16 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final, cast
-from urllib.parse import quote, unquote
 
 import orjson
 
 VERSIONS_FOLDER: Final = "_versions"
-BRANCH_REFS_FOLDER: Final = "_refs/branches"
 TABLE_FOLDERS: Final = (VERSIONS_FOLDER, "_transactions", "data")
 """What every table has that was ever written to."""
 
 _SWEPT_FOLDERS: Final = ("data/", "_deletions/", "_transactions/", "_indices/")
 _DETACHED: Final = re.compile(r"_versions/d[^/]*\.manifest")
 _BRANCH_VERSION: Final = re.compile(r"(?P<dataset>.+?)/tree/.+/_versions/[^/]+\.manifest")
-_LONGEST_FILE_NAME: Final = 255
 
 
 # --------------------------------------------------------------------------------------------- versions
@@ -59,30 +56,6 @@ def dataset_of_branch_version(path: str) -> str | None:
     """The dataset that the path of a version of a branch belongs to; None for any other path."""
     found = _BRANCH_VERSION.fullmatch(path)
     return None if found is None else found["dataset"]
-
-
-# --------------------------------------------------------------------------------------------- refs of branches
-
-
-def branch_ref_path(branch: str) -> str | None:
-    """The file of a branch's ref; None for a name that no file system can keep."""
-    name = f"{quote(branch, safe='', errors='surrogatepass')}.json"
-    # To ask a file system for a longer name is an error of its own.
-    return f"{BRANCH_REFS_FOLDER}/{name}" if len(name) <= _LONGEST_FILE_NAME else None
-
-
-def branch_of_ref(path: str) -> str:
-    """The branch whose ref a file is."""
-    return unquote(path.removeprefix(f"{BRANCH_REFS_FOLDER}/").removesuffix(".json"))
-
-
-def read_ref_identifier(data: bytes) -> str:
-    """Return what tells the branch of a ref from an earlier one of the same name; ``ValueError`` if it is damaged."""
-    try:
-        identifier = cast("dict[str, object]", orjson.loads(data))["identifier"]
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError("not a ref of a branch") from error
-    return orjson.dumps(identifier).decode()
 
 
 # --------------------------------------------------------------------------------------------- files of rows
