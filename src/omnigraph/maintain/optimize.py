@@ -1,16 +1,17 @@
 """Optimize a branch: merge small fragments into large ones, complete the indexes, compact the manifest.
 
-The rows stay the same. All slow work is staged before the branch's lock is taken, so that writers never wait for it. A
-table that was written to meanwhile is tried again a few times, then left for the next run. All compactions are one
-commit and all indexes a second one: a compaction moves rows, which an index built before it would not cover.
+The rows stay the same. All slow work is done before the branch's lock is taken, so that writers never wait for it. Of a
+compaction the fragments are published that nobody touched meanwhile; a table of which nothing is left is tried again a
+few times, then left for the next run. All compactions are one commit and all indexes a second one: a compaction moves
+rows, which an index built before it would not cover.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from lance.optimize import CompactionTask
 
@@ -20,7 +21,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
-from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, open_pin
+from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table_upkeep
 from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.staging import StagedChange
@@ -29,7 +30,6 @@ from omnigraph.write.commit import (
     CommitOptions,
     PreparedWrite,
     TableChange,
-    WriteOperation,
     WriterKind,
     commit_operation,
     heal,
@@ -37,12 +37,18 @@ from omnigraph.write.commit import (
     is_foreign_commit,
 )
 from omnigraph.write.executor import LOCAL, Executor
-from omnigraph.write.indexes import DeferredIndex, EnsureIndexesOperation, IndexReport, IndexSpec, list_required_indexes
+from omnigraph.write.indexes import (
+    DeferredIndex,
+    EnsureIndexesOperation,
+    IndexReport,
+    IndexSpec,
+    commit_indexes,
+    list_required_indexes,
+)
 
 _ATTEMPTS: Final = 5
 """How often a table that others write to is tried."""
-_BUSY: Final = f"others wrote to it during all {_ATTEMPTS} attempts; run it again"
-_UPKEEP_TRANSACTIONS: Final = frozenset({"Rewrite", "CreateIndex"})
+_BUSY: Final = f"others changed its rows during all {_ATTEMPTS} attempts; run it again"
 _MANY_FRAGMENTS: Final = 8
 _MAX_REWRITE_RATIO: Final = 10
 """A large fragment is rewritten if it has at most this many times the rows that are merged into it."""
@@ -84,43 +90,39 @@ def optimize(
     before = take_snapshot(manifest, branch)
     keys = tuple(key for key in dict.fromkeys(index.table_key for index in required) if key in before.pins)
     options = CommitOptions(branch, manifest.schema_hash(), actor)
-    compaction = _run(manifest, CompactionOperation(keys, executor), replace(options, message="compact tables"))
-    indexing = _run(manifest, IndexingOperation(required, executor), replace(options, message="ensure indexes"))
+    compaction = _compact(manifest, CompactionOperation(keys, executor), replace(options, message="compact tables"))
+    indexable = _drop_drifted(take_snapshot(manifest, branch), required)
+    indexing = commit_indexes(manifest, branch, EnsureIndexesOperation(indexable, executor=executor), actor)
     after = take_snapshot(manifest, branch)
-    report = EnsureIndexesOperation(required).prepare(after).outcome
-    tables = [_report_table(key, before, after, report, compaction, indexing) for key in keys if key in after.pins]
-    commits = tuple(to_commit(commit) for commit in (*compaction.commits, *indexing.commits))
-    return Optimized(branch, tuple(tables), commits, _compact_manifest(manifest, branch))
+    tables = [_report_table(key, before, after, compaction, indexing) for key in keys if key in after.pins]
+    made = [to_commit(commit) for commit in compaction.commits] + ([indexing.commit] if indexing.commit else [])
+    return Optimized(branch, tuple(tables), tuple(made), _compact_manifest(manifest, branch))
 
 
 def _report_table(
-    key: str, before: Snapshot, after: Snapshot, report: IndexReport, compaction: _UpkeepResult, indexing: _UpkeepResult
+    key: str, before: Snapshot, after: Snapshot, compaction: _CompactionResult, indexing: IndexReport
 ) -> OptimizedTable:
-    present = {index.column for index in report.present if index.table_key == key}
     return OptimizedTable(
         key,
         len(before.table(key).fragment_rows()),
         len(after.table(key).fragment_rows()),
-        tuple(column for column in indexing.columns.get(key, ()) if column in present),
-        tuple(each for each in report.deferred if each.index.table_key == key and compaction.skipped.get(key) is None),
-        compaction.skipped.get(key) or (_BUSY if key in (*compaction.unfinished, *indexing.unfinished) else None),
+        tuple(index.column for index in indexing.built if index.table_key == key),
+        tuple(
+            each for each in indexing.deferred if each.index.table_key == key and compaction.skipped.get(key) is None
+        ),
+        compaction.skipped.get(key) or (_BUSY if key in compaction.unfinished else None),
     )
 
 
-# --------------------------------------------------------------------------------------------- operations
+# --------------------------------------------------------------------------------------------- the operation
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepPlan:
-    """What is to do on a snapshot: the tables at their pins, the tables that cannot be done, the columns to index."""
+class CompactionPlan:
+    """The tables to compact on a snapshot, and those that cannot be compacted, with the reason by table key."""
 
-    pins: Mapping[str, Pin]
-    skipped: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The reason by table key."""
-    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-
-
-UpkeepOperation = TypeVar("UpkeepOperation", "CompactionOperation", "IndexingOperation")
+    table_keys: frozenset[str]
+    skipped: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class CompactionOperation:
     kind: WriterKind = WriterKind.OPTIMIZE
     strict: bool = False
 
-    def prepare(self, snapshot: Snapshot) -> PreparedWrite[UpkeepPlan]:
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[CompactionPlan]:
         """Find the tables whose fragments are worth compacting."""
         skipped, due = dict[str, str](), list[str]()
         for key in self.table_keys:
@@ -142,40 +144,15 @@ class CompactionOperation:
             elif key in snapshot.pins and plan_worthwhile_tasks(snapshot.table(key)):
                 due.append(key)
         stage = partial(stage_compaction, executor=self.executor)
-        changes = tuple(TableChange(key, stage, is_upkeep=True) for key in due)
-        return PreparedWrite(changes, frozenset(), UpkeepPlan({key: snapshot.pins[key] for key in due}, skipped))
-
-    def restrict_to(self, table_keys: Iterable[str]) -> CompactionOperation:
-        """Return the same operation on some of the tables."""
-        return replace(self, table_keys=tuple(table_keys))
+        changes = tuple(TableChange(key, stage, carry_over=table_upkeep.carry_over_rewrites) for key in due)
+        return PreparedWrite(changes, frozenset(), CompactionPlan(frozenset(due), skipped))
 
 
-@dataclass(frozen=True, slots=True)
-class IndexingOperation:
-    """Builds the indexes that are missing, and completes those that do not cover all rows."""
-
-    required: tuple[IndexSpec, ...]
-    executor: Executor = LOCAL
-    kind: WriterKind = WriterKind.ENSURE_INDICES
-    strict: bool = False
-
-    def prepare(self, snapshot: Snapshot) -> PreparedWrite[UpkeepPlan]:
-        """Find the indexes to build, without those of tables that another program has changed."""
-        keys = dict.fromkeys(each.table_key for each in self.required)
-        drifted = {key for key in keys if _find_foreign_change(snapshot, key)}
-        buildable = tuple(index for index in self.required if index.table_key not in drifted)
-        prepared = EnsureIndexesOperation(buildable, executor=self.executor).prepare(snapshot)
-        changes = tuple(replace(change, is_upkeep=True) for change in prepared.changes)
-        columns: dict[str, tuple[str, ...]] = {}
-        for index in prepared.outcome.built:
-            columns[index.table_key] = (*columns.get(index.table_key, ()), index.column)
-        pins = {change.table_key: snapshot.pins[change.table_key] for change in changes}
-        return PreparedWrite(changes, frozenset(), UpkeepPlan(pins, columns=columns))
-
-    def restrict_to(self, table_keys: Iterable[str]) -> IndexingOperation:
-        """Return the same operation on some of the tables."""
-        keys = frozenset(table_keys)
-        return replace(self, required=tuple(index for index in self.required if index.table_key in keys))
+def _drop_drifted(snapshot: Snapshot, required: Iterable[IndexSpec]) -> tuple[IndexSpec, ...]:
+    """Return the indexes of tables that no other program has changed."""
+    required = tuple(required)
+    drifted = {key for key in {index.table_key for index in required} if _find_foreign_change(snapshot, key)}
+    return tuple(index for index in required if index.table_key not in drifted)
 
 
 def _find_compaction_obstacle(snapshot: Snapshot, table_key: str) -> str | None:
@@ -232,54 +209,28 @@ def _is_worthwhile(task: CompactionTask) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _UpkeepResult:
+class _CompactionResult:
     """The result of all attempts: the commits, the tables that stay to be done, and those that cannot be done."""
 
     commits: tuple[CommitRecord, ...]
     unfinished: frozenset[str]
     skipped: Mapping[str, str]
-    columns: Mapping[str, tuple[str, ...]]
 
 
-def _run(manifest: Manifest, operation: UpkeepOperation, options: CommitOptions) -> _UpkeepResult:
-    """Run an operation; repeat it for the tables that others wrote to meanwhile."""
+def _compact(manifest: Manifest, operation: CompactionOperation, options: CommitOptions) -> _CompactionResult:
+    """Compact the tables; repeat it for those whose fragments were all touched meanwhile."""
     commits: list[CommitRecord] = []
-    skipped, columns = dict[str, str](), dict[str, tuple[str, ...]]()
+    skipped: dict[str, str] = {}
     unfinished: frozenset[str] = frozenset()
     for _ in range(_ATTEMPTS):
-        commit, plan = _attempt(manifest, operation, options)
-        commits += [] if commit is None else [commit]
-        skipped |= plan.skipped
-        columns = {**plan.columns, **columns}
-        unfinished = frozenset(_find_unfinished(manifest, options.branch, commit, plan.pins))
+        result = commit_operation(manifest, operation, options)
+        commits += [] if result.commit is None else [result.commit]
+        skipped |= result.outcome.skipped
+        unfinished = result.outcome.table_keys - result.tables
         if not unfinished:
             break
-        operation = operation.restrict_to(unfinished)
-    return _UpkeepResult(tuple(commits), unfinished, skipped, columns)
-
-
-def _attempt(
-    manifest: Manifest, operation: WriteOperation[UpkeepPlan], options: CommitOptions
-) -> tuple[CommitRecord | None, UpkeepPlan]:
-    result = commit_operation(manifest, operation, options)
-    return result.commit, result.outcome
-
-
-def _find_unfinished(
-    manifest: Manifest, branch: str, commit: CommitRecord | None, planned: Mapping[str, Pin]
-) -> Iterable[str]:
-    """Return the planned tables that the commit does not change, because they were written to after staging."""
-    if commit is None:
-        return planned
-    pins = list_pins(manifest.view_at(branch, commit.manifest_version))
-    return [key for key, before in planned.items() if key in pins and not _is_done(manifest, before, pins[key])]
-
-
-def _is_done(manifest: Manifest, before: Pin, after: Pin) -> bool:
-    if after.version != before.version + 1 or after.branch != before.branch:
-        return False
-    (transaction,) = open_pin(manifest, after).read_commits(before.version, after.version)
-    return transaction.operation in _UPKEEP_TRANSACTIONS
+        operation = replace(operation, table_keys=tuple(sorted(unfinished)))
+    return _CompactionResult(tuple(commits), unfinished, skipped)
 
 
 def _compact_manifest(manifest: Manifest, branch: str) -> bool:

@@ -1,24 +1,28 @@
 """Stage work that changes no rows: build indexes and compact fragments.
 
 As in :mod:`omnigraph.storage.table_writes`, nobody sees the result before it is committed. Other processes may compute
-the parts.
+the parts. What was computed on one version can be carried over to a newer one, so that it is never computed twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from lance.dataset import Index as Segment
 from lance.dataset import LanceOperation
 from lance.fragment import FragmentMetadata
 from lance.optimize import Compaction, CompactionOptions, CompactionTask, RewriteResult
 
+from omnigraph.errors import HistoryGone
 from omnigraph.storage.lance_internals import print_highest_fragment_id, translate_errors
 from omnigraph.storage.staging import IndexKind, StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import stage_operation, write_durably
+
+_KEEPS_FRAGMENTS: Final = frozenset({"Append", "Delete", "Update", "CreateIndex", "Rewrite", "ReserveFragments"})
+"""The Lance operations that add or remove fragments, or delete rows in them, but change no value in a fragment."""
 
 # --------------------------------------------------------------------------------------------- indexes
 
@@ -53,10 +57,39 @@ def merge_segments(table: Table, segments: Sequence[Segment]) -> Segment:
 
 def replace_indexes(table: Table, built: Mapping[str, Segment]) -> StagedChange | None:
     """Stage indexes over all rows, by column, in place of the existing ones. None if there are none."""
+    return _stage_segments(table, list(built.values()))
+
+
+def carry_over_indexes(staged: StagedChange, before: Table, now: Table) -> StagedChange | None:
+    """Stage indexes that were built on the version ``before`` for the newer version ``now``. None if none is of use.
+
+    An index stays right while its fragments only lose rows. Rows that were added later are scanned, as are those of a
+    fragment that was compacted since. An index is of no use if all its fragments are gone, or if another one that
+    covers as many rows was built meanwhile.
+    """
+    if not _has_kept_fragments(before, now):
+        return None
+    operation = cast(LanceOperation.CreateIndex, staged.transaction.operation)
+    replaced, rows = {segment.uuid for segment in operation.removed_indices}, now.fragment_rows()
+
+    def count_covered(segments: Iterable[Segment]) -> int:
+        return sum(rows.get(fragment, 0) for segment in segments for fragment in segment.fragment_ids)
+
+    def is_of_use(segment: Segment) -> bool:
+        built_since = [each for each in index_segments(now, segment.name) if each.uuid not in replaced]
+        return count_covered([segment]) > count_covered(built_since)
+
+    return _stage_segments(now, [segment for segment in operation.new_indices if is_of_use(segment)])
+
+
+def _stage_segments(table: Table, built: Sequence[Segment]) -> StagedChange | None:
     if not built:
         return None
-    replaced = [segment for column in built for segment in index_segments(table, index_name(column))]
-    return stage_operation(table, LanceOperation.CreateIndex(list(built.values()), replaced))
+    replaced = [segment for each in built for segment in index_segments(table, each.name)]
+    return stage_operation(table, LanceOperation.CreateIndex(list(built), replaced))
+
+
+# --------------------------------------------------------------------------------------------- compaction
 
 
 def compact(table: Table, target_rows: int | None = None) -> StagedChange | None:
@@ -84,13 +117,38 @@ def stage_rewrites(table: Table, rewrites: Iterable[RewriteResult]) -> StagedCha
     Indexes do not cover the moved rows until they are extended; until then those rows are scanned. Lance's own commit
     of a compaction rebuilds every index inside of it, in two versions that cannot carry an operation id.
     """
+    return _stage_groups(
+        table,
+        [
+            LanceOperation.RewriteGroup(cast("_RewriteWithSources", rewrite).original_fragments, rewrite.new_fragments)
+            for rewrite in rewrites
+        ],
+    )
+
+
+def carry_over_rewrites(staged: StagedChange, before: Table, now: Table) -> StagedChange | None:
+    """Stage a compaction of the version ``before`` for the newer version ``now``, without fragments that changed since.
+
+    None if nothing of it is left.
+    """
+    if not _has_kept_fragments(before, now):
+        return None
+    operation = cast(LanceOperation.Rewrite, staged.transaction.operation)
+    old, new = _list_fragments(before), _list_fragments(now)
+    unchanged = {key for key, fragment in old.items() if new.get(key) == fragment}
+    groups = [group for group in operation.groups if unchanged.issuperset(each.id for each in group.old_fragments)]
+    return _stage_groups(now, groups)
+
+
+def _stage_groups(table: Table, groups: Iterable[LanceOperation.RewriteGroup]) -> StagedChange | None:
+    """Stage rewritten fragments under new ids."""
     fragment_id = _highest_fragment_id(table)
-    groups: list[LanceOperation.RewriteGroup] = []
-    for rewrite in rewrites:
-        new = [replace(each, id=fragment_id + at) for at, each in enumerate(rewrite.new_fragments, start=1)]
+    numbered: list[LanceOperation.RewriteGroup] = []
+    for group in groups:
+        new = [replace(each, id=fragment_id + at) for at, each in enumerate(group.new_fragments, start=1)]
         fragment_id += len(new)
-        groups.append(LanceOperation.RewriteGroup(cast("_RewriteWithSources", rewrite).original_fragments, new))
-    return stage_operation(table, LanceOperation.Rewrite(groups, [])) if groups else None
+        numbered.append(LanceOperation.RewriteGroup(group.old_fragments, new))
+    return stage_operation(table, LanceOperation.Rewrite(numbered, [])) if numbered else None
 
 
 class _RewriteWithSources(Protocol):
@@ -104,6 +162,28 @@ def _highest_fragment_id(table: Table) -> int:
     # A reused id that an index still names would make the index claim rows that it never saw.
     found = print_highest_fragment_id(table.dataset)
     return max(table.fragment_rows(), default=-1) if found is None else found
+
+
+# --------------------------------------------------------------------------------------------- what a table has
+
+
+def _has_kept_fragments(before: Table, now: Table) -> bool:
+    """Return whether a fragment of an older version, if it is still there, can only have lost rows since."""
+    if before.branch != now.branch or before.version > now.version:
+        return False
+    try:
+        commits = now.read_commits(before.version, now.version)
+    except HistoryGone:
+        # Cleanup removed the versions in between.
+        return False
+    return all(
+        one.operation in _KEEPS_FRAGMENTS or (one.restored is not None and one.restored >= before.version)
+        for one in commits
+    )
+
+
+def _list_fragments(table: Table) -> dict[int, FragmentMetadata]:
+    return {fragment.fragment_id: fragment.metadata for fragment in table.dataset.get_fragments()}
 
 
 def index_name(column: str) -> str:

@@ -3,6 +3,9 @@
 Every table has an index on ``id``, an edge table also on ``src`` and ``dst``; ``@index`` and ``@key`` add one that fits
 the type of the property. Rows are the same without indexes. An index that cannot be built now is deferred with a
 reason, and nothing fails.
+
+An index is built once, without a lock. It is published for the rows that it covers, on top of what others wrote
+meanwhile; newer rows are scanned until the next build. An index whose rows were compacted or replaced is deferred.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from omnigraph.language.types import Scalar, ValueType
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
+from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table_upkeep
@@ -38,6 +42,8 @@ MIN_ROWS_IN_A_SEGMENT: Final = 500_000
 """Smaller indexes are built in one segment: joining more would only cost time."""
 MAX_UNCOVERED: Final = 100_000
 """How many rows an index may lack after a load before it is rebuilt; queries scan them."""
+OVERTAKEN: Final = "others replaced its rows while it was built; run it again"
+"""Why an index that was built is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ def ensure_indexes(
     A type is given by its name, or by its table key if a node type and an edge type share the name.
     """
     required = list_required_indexes(load_current_schema(manifest).catalog, types)
-    return _commit_indexes(manifest, branch, EnsureIndexesOperation(required, executor=executor), actor)
+    return commit_indexes(manifest, branch, EnsureIndexesOperation(required, executor=executor), actor)
 
 
 def ensure_id_indexes(
@@ -88,7 +94,7 @@ def ensure_id_indexes(
     """Index ``id``, ``src`` and ``dst`` of some tables. An index may lack ``MAX_UNCOVERED`` rows."""
     catalog = load_current_schema(manifest).catalog
     required = tuple(index for key in table_keys for index in _list_id_indexes(_find_type(catalog, key)))
-    return _commit_indexes(manifest, branch, EnsureIndexesOperation(required, MAX_UNCOVERED), actor)
+    return commit_indexes(manifest, branch, EnsureIndexesOperation(required, MAX_UNCOVERED), actor)
 
 
 def ensure_loaded_indexes(
@@ -96,7 +102,7 @@ def ensure_loaded_indexes(
 ) -> IndexReport:
     """Build the indexes of tables that a large load wrote to. An index may lack ``MAX_UNCOVERED`` rows."""
     required = list_required_indexes(load_current_schema(manifest).catalog, table_keys)
-    return _commit_indexes(manifest, branch, EnsureIndexesOperation(required, MAX_UNCOVERED, executor), actor)
+    return commit_indexes(manifest, branch, EnsureIndexesOperation(required, MAX_UNCOVERED, executor), actor)
 
 
 # --------------------------------------------------------------------------------------------- the required indexes
@@ -171,15 +177,26 @@ class EnsureIndexesOperation:
         return PreparedWrite(_plan_changes(missing, self.executor), frozenset(), report)
 
 
-def _commit_indexes(
+def commit_indexes(
     manifest: Manifest, branch: str, operation: EnsureIndexesOperation, actor: str | None
 ) -> IndexReport:
+    """Build indexes and publish those whose rows are still there. The others are deferred."""
     result = commit_operation(
         manifest, operation, CommitOptions(branch, manifest.schema_hash(), actor, "ensure indexes")
     )
     report = result.outcome
-    made = None if result.commit is None else to_commit(result.commit)
-    return IndexReport(report.built, report.present, report.deferred, made)
+    if not report.built:
+        return report
+    now = take_snapshot(manifest, branch)
+    there = [index for index in report.built if _IndexState.read(now, index.table_key).is_there(index)]
+    # An index of a table that this commit did not write to was built by somebody else meanwhile.
+    built = tuple(index for index in there if index.table_key in result.tables)
+    return IndexReport(
+        built,
+        (*report.present, *(index for index in there if index not in built)),
+        (*report.deferred, *(DeferredIndex(index, OVERTAKEN) for index in report.built if index not in there)),
+        None if result.commit is None else to_commit(result.commit),
+    )
 
 
 def _plan_changes(missing: Iterable[IndexSpec], executor: Executor) -> tuple[TableChange, ...]:
@@ -188,7 +205,12 @@ def _plan_changes(missing: Iterable[IndexSpec], executor: Executor) -> tuple[Tab
         assert index.kind is not None
         by_table.setdefault(index.table_key, {})[index.column] = index.kind
     return tuple(
-        TableChange(key, partial(stage_indexes, kinds=kinds, executor=executor)) for key, kinds in by_table.items()
+        TableChange(
+            key,
+            partial(stage_indexes, kinds=kinds, executor=executor),
+            carry_over=table_upkeep.carry_over_indexes,
+        )
+        for key, kinds in by_table.items()
     )
 
 
@@ -259,6 +281,10 @@ class _IndexState:
         table = snapshot.table(table_key)
         covered = {(index.columns[0], index.kind): index.rows for index in table.list_indexes().values()}
         return cls(table, pin.branch or MAIN, snapshot.branch, table.count_rows(), covered)
+
+    def is_there(self, index: IndexSpec) -> bool:
+        """Whether the index exists, whatever it covers."""
+        return index.kind is not None and (index.column, index.kind.value) in self.covered
 
     def is_covered(self, index: IndexSpec, max_uncovered: int) -> bool:
         """Whether the index exists and covers all but ``max_uncovered`` rows."""

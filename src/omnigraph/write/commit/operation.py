@@ -26,15 +26,22 @@ class TableChange:
     """The change of one table. ``stage`` writes files on a pinned table, invisibly; it may run again on a newer pin.
 
     ``is_long``: staging takes so long that the fork of the table, if it needs one, is published first. ``is_small``:
-    staging writes so little that a thread for it does not pay. ``is_upkeep``: if the table moved since it was staged,
-    the change is left out instead of being staged again under the lock.
+    staging writes so little that a thread for it does not pay. ``carry_over`` makes the change upkeep, which changes no
+    row and may wait: it is staged once, before the lock. If the table moved since, ``carry_over`` stages the same
+    result on the newer version, quickly, or returns None, and the change is left out. It gets what was staged, the
+    table that it was staged on, and the newer one.
     """
 
     table_key: str
     stage: Callable[[Table], StagedChange | None]
     is_long: bool = False
     is_small: bool = False
-    is_upkeep: bool = False
+    carry_over: Callable[[StagedChange, Table, Table], StagedChange | None] | None = None
+
+    @property
+    def is_upkeep(self) -> bool:
+        """Whether it changes no row."""
+        return self.carry_over is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,11 @@ class PreparedWrite(Generic[OutcomeOf]):
     dropped: tuple[str, ...] = ()
     schema: SchemaChange | None = None
     removals: frozenset[str] = frozenset()
+
+    @property
+    def is_upkeep(self) -> bool:
+        """Whether it changes no row of the graph."""
+        return all(change.is_upkeep for change in self.changes) and not (self.created or self.has_manifest_changes)
 
     @property
     def has_changes(self) -> bool:
@@ -133,8 +145,10 @@ class CommitResult(Generic[Outcome]):
     """The commit, or None if there was nothing to change, and the outcome of the operation.
 
     ``replayed``: this ``txn``, or a later one of the same app, is committed already; nothing was written now.
+    ``tables`` are the keys of the tables that it wrote to; upkeep that was left out is not among them.
     """
 
     commit: CommitRecord | None
     outcome: Outcome
     replayed: bool = False
+    tables: frozenset[str] = frozenset()

@@ -25,7 +25,14 @@ from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
 from omnigraph.storage.locks import HeldLock, LeaseLost
 from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
-from omnigraph.write.commit.operation import CommitOptions, CommitResult, Outcome, PreparedWrite, WriteOperation
+from omnigraph.write.commit.operation import (
+    CommitOptions,
+    CommitResult,
+    Outcome,
+    PreparedWrite,
+    TableChange,
+    WriteOperation,
+)
 from omnigraph.write.commit.recovery import roll_back
 from omnigraph.write.commit.sidecars import (
     ROLLBACK,
@@ -75,13 +82,18 @@ class CommitSection(Generic[Outcome]):
 
     @property
     def read_set(self) -> list[str]:
-        """The keys of the tables that must show the rows of the basis: written, read and adopted ones."""
-        return sorted({*self.written_tables, *self.prepared.reads, *(pin.table_key for pin in self.prepared.adopted)})
+        """The keys of the tables that must show the rows of the basis: written, read and adopted ones.
+
+        Upkeep changes no row, so it does not depend on them.
+        """
+        written = (change.table_key for change in self.prepared.changes if not change.is_upkeep)
+        return sorted({*written, *self.prepared.reads, *(pin.table_key for pin in self.prepared.adopted)})
 
     def list_expected_versions(self, view: ManifestView) -> dict[str, int]:
-        """Return the versions that the publish compares: of the read set, and of created and dropped tables."""
-        created_or_dropped = {*(each.table_key for each in self.prepared.created), *self.prepared.dropped}
-        return {table_key: view.tables.version_of(table_key) for table_key in {*self.read_set, *created_or_dropped}}
+        """Return the versions that the publish compares: of all tables that are read, written, created or dropped."""
+        created = (each.table_key for each in self.prepared.created)
+        compared = {*self.read_set, *self.written_tables, *created, *self.prepared.dropped}
+        return {table_key: view.tables.version_of(table_key) for table_key in compared}
 
     def list_tombstones(self, view: ManifestView) -> tuple[Tombstone, ...]:
         """Return what hides each dropped table: its last version, and one more that this commit may make."""
@@ -104,6 +116,7 @@ def run_phases(
     """Commit the tables and publish them. ``owned`` are the tables of the branch, which are at their pins."""
     attempt, outcome = section.attempt, section.prepared.outcome
     staged_tables = _stage_tables(section, view, owned)
+    written = frozenset(each.pin.table_key for each in staged_tables)
     if not staged_tables:
         return _publish_alone(section, view) if section.prepared.has_manifest_changes else CommitResult(None, outcome)
     sidecar = _build_sidecar(section, view, staged_tables)
@@ -119,18 +132,18 @@ def run_phases(
         landed = _give_up(section, sidecar)
         if landed is None:
             raise _make_conflict_error(moved, staged_tables) from moved
-        return CommitResult(landed, outcome)
+        return CommitResult(landed, outcome, tables=written)
     except BaseException as error:
         landed = _give_up(section, sidecar)
         if landed is None or not isinstance(error, Exception):
             raise
-        return CommitResult(landed, outcome)
+        return CommitResult(landed, outcome, tables=written)
     if published.status == "replayed":
         _give_up(section, sidecar)
         return CommitResult(published.commit, outcome, replayed=True)
     if published.commit.actor != RECOVERY_ACTOR or attempt.options.actor == RECOVERY_ACTOR:
         _clear_sidecar(section, sidecar)  # phase D
-    return CommitResult(published.commit, outcome)
+    return CommitResult(published.commit, outcome, tables=written)
 
 
 # --------------------------------------------------------------------------------------------- before phase A
@@ -145,7 +158,7 @@ def _stage_tables(
     for change in section.prepared.changes:
         pin = pins[change.table_key]
         table = owned.get(change.table_key) or fork_table(manifest, section.held, section.attempt.options.branch, pin)
-        staged = _find_staged(section, change.table_key, table) or change.stage(table)
+        staged = _find_staged(section, change.table_key, table) or _stage_again(section, change, table)
         if staged is not None:
             staged_tables.append(_StagedTable(pin, table, staged))
     for each in section.prepared.created:
@@ -161,6 +174,14 @@ def _find_staged(section: CommitSection[Outcome], table_key: str, table: Table) 
     staged = section.staged.get(table_key)
     is_current = staged is not None and (staged.branch, staged.version) == (table.branch, table.version)
     return staged if is_current else None
+
+
+def _stage_again(section: CommitSection[Outcome], change: TableChange, table: Table) -> StagedChange | None:
+    """Stage a change on the current pin, under the lock. Upkeep is carried over, never computed here."""
+    if change.carry_over is None:
+        return change.stage(table)
+    staged = section.staged.get(change.table_key)
+    return None if staged is None else change.carry_over(staged, section.basis.table(change.table_key), table)
 
 
 def _build_sidecar(section: CommitSection[Outcome], view: ManifestView, staged_tables: list[_StagedTable]) -> Sidecar:

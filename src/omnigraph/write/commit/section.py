@@ -8,7 +8,7 @@ protocol, which also exists as a model that is checked: change the model first.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -108,6 +108,8 @@ def _commit_on_current_schema(
             return CommitResult(None, prepared.outcome)
         basis = _hand_over_long_tables(attempt, basis, prepared)
         staged = _stage_owned_tables(attempt, basis, prepared)
+        if prepared.is_upkeep:
+            basis, staged = _carry_over_upkeep(attempt, basis, prepared, staged)
         # Step 1: lock and heal.
         is_last_round = round_ == VALIDATION_ROUNDS - 1
         with _lock_for_commit(attempt, prepared, is_last_round=is_last_round) as held:
@@ -167,6 +169,32 @@ def _stage_owned_tables(
         return {**created, **{change.table_key: stage(change) for change in owned}}
     with ThreadPoolExecutor(min(len(owned), _STAGING_THREADS)) as pool:
         return {**created, **dict(zip((change.table_key for change in owned), pool.map(stage, owned), strict=True))}
+
+
+def _carry_over_upkeep(
+    attempt: CommitAttempt[Outcome],
+    basis: Snapshot,
+    prepared: PreparedWrite[Outcome],
+    staged: Mapping[str, StagedChange | None],
+) -> tuple[Snapshot, Mapping[str, StagedChange | None]]:
+    """Carry upkeep over to the newest snapshot, so that only the newest commits are left to look at under the lock."""
+    newest = take_snapshot(attempt.manifest, attempt.options.branch)
+    carried = {
+        change.table_key: _carry_over(change, staged.get(change.table_key), basis, newest)
+        for change in prepared.changes
+    }
+    return newest, carried
+
+
+def _carry_over(
+    change: TableChange, staged: StagedChange | None, before: Snapshot, now: Snapshot
+) -> StagedChange | None:
+    old, new = before.pins[change.table_key], now.pins.get(change.table_key)
+    if staged is None or old == new:
+        return staged
+    if change.carry_over is None or new is None or new.branch != old.branch:
+        return None
+    return change.carry_over(staged, before.table(change.table_key), now.table(change.table_key))
 
 
 # --------------------------------------------------------------------------------------------- under the lock
@@ -248,16 +276,15 @@ def _check_if_commit(options: CommitOptions, head: str | None) -> None:
 
 
 def _drop_stale_upkeep(section: CommitSection[Outcome], view: ManifestView) -> CommitSection[Outcome]:
-    """Leave out upkeep of tables that moved since it was staged."""
+    """Leave out upkeep that staged nothing, and upkeep of tables that are gone or belong to another branch now."""
     pins = list_pins(view)
-    stale = [
-        change
-        for change in section.prepared.changes
-        if change.is_upkeep and pins.get(change.table_key) != section.basis.pins[change.table_key]
-    ]
-    if not stale:
-        return section
-    changes = tuple(change for change in section.prepared.changes if change not in stale)
+
+    def is_stale(change: TableChange) -> bool:
+        before, now = section.basis.pins.get(change.table_key), pins.get(change.table_key)
+        is_there = before is not None and now is not None and before.branch == now.branch
+        return change.is_upkeep and not (is_there and section.staged.get(change.table_key) is not None)
+
+    changes = tuple(change for change in section.prepared.changes if not is_stale(change))
     return replace(section, prepared=replace(section.prepared, changes=changes))
 
 
