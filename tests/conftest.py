@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -25,6 +26,10 @@ from tests.s3_proxy import Proxy, proxying
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
+# No random test depends on how busy the machine is.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 COSTLY_FIXTURES: Final = frozenset({"spark", "s3_server", "s3_proxy", "warm"})
 

@@ -114,7 +114,6 @@ def empty_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(
     max_examples=sized(2, 40),
-    deadline=None,
     # A history is long to replay: a failure prints its steps, and those are readable as they are.
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

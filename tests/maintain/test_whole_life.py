@@ -301,7 +301,6 @@ def test_other_lives_are_too(newborn: Path, seed: int) -> None:
 @pytest.mark.slow
 @settings(
     max_examples=sized(20, 300),
-    deadline=None,
     suppress_health_check=QUIET,
     print_blob=True,
     # A life is long to replay: a failure prints its steps, and those are readable as they are.

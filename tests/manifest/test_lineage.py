@@ -152,7 +152,7 @@ def test_history_ends_where_a_deleted_branch_took_a_parent_away() -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_bases_are_the_shared_commits_that_no_other_one_follows(data: st.DataObject) -> None:
     """Random histories by plain set arithmetic; the clocks of their writers say anything."""
     count = data.draw(st.integers(2, 12))

@@ -385,6 +385,5 @@ TestGraph = GraphMachine.TestCase
 TestGraph.settings = settings(
     max_examples=sized(3, 500),
     stateful_step_count=sized(25, 60),
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.write.spill import spill_partitions, spill_rows
@@ -27,7 +27,6 @@ def rows(tables: list[pa.Table]) -> list[tuple[object, ...]]:
 TEXTS = st.lists(st.lists(st.none() | st.text(max_size=20) | st.sampled_from(["a", "b"])))
 
 
-@settings(deadline=None)
 @given(TEXTS, st.integers(1, 5))
 def test_rows_with_the_same_string_are_in_one_partition(texts: list[list[str | None]], parts: int) -> None:
     given_ = pieces(texts)
@@ -38,7 +37,6 @@ def test_rows_with_the_same_string_are_in_one_partition(texts: list[list[str | N
     assert sum(len(part) for part in seen) == len(set[object]().union(*seen))
 
 
-@settings(deadline=None)
 @given(TEXTS)
 def test_a_stream_comes_back_in_its_order(texts: list[list[str | None]]) -> None:
     assert rows([spill_rows(SCHEMA, pieces(texts))]) == rows(pieces(texts))

@@ -311,13 +311,13 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=sized(2, 4), deadline=None)
+@settings(max_examples=sized(2, 4))
 def test_a_diff_applied_to_one_moment_gives_the_other(empty: Path, seed: int) -> None:
     check_histories(empty, seed, 10)
 
 
 @pytest.mark.slow
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_diff_applied_to_one_moment_gives_the_other_in_long_histories(empty: Path, seed: int) -> None:
     check_histories(empty, seed, 25)

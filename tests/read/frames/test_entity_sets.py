@@ -221,7 +221,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=sized(6, 60), deadline=None)
+@settings(max_examples=sized(6, 60))
 @given(STEPS)
 def test_any_history_gives_what_a_fresh_look_gives(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
@@ -246,7 +246,6 @@ def test_any_history_gives_what_a_fresh_look_gives(
 
 
 @given(st.lists(st.text(max_size=3), unique=True, min_size=1), st.lists(st.text(max_size=3)))
-@settings(deadline=None)
 def test_texts_are_found_with_and_without_an_order(known: list[str], wanted: list[str]) -> None:
     expected = [known.index(text) if text in known else -1 for text in [*wanted, *known]]
     order = sort_texts(texts(*known))

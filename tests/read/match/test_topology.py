@@ -190,7 +190,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=sized(6, 100), deadline=None)
+@settings(max_examples=sized(6, 100))
 @given(CHANGES)
 def test_any_history_gives_what_a_fresh_build_gives(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, int, int]]

@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.language.query.typed_tree import TraversalDirection
@@ -79,7 +79,6 @@ def some(positions: int, numbers: list[int]) -> Positions:
     return np.array([number % positions for number in numbers if positions], np.int64)
 
 
-@settings(deadline=None)
 @given(WALKS, st.lists(st.integers(0, 100), max_size=12))
 def test_neighbours_and_edges_of_nodes(walked: tuple[Edges, TraversalDirection], numbers: list[int]) -> None:
     edges, direction = walked
@@ -96,7 +95,6 @@ def test_neighbours_and_edges_of_nodes(walked: tuple[Edges, TraversalDirection],
     assert plain.degrees().tolist() == [counts[node] for node in range(plain.num_nodes)]
 
 
-@settings(deadline=None)
 @given(WALKS, st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=12))
 def test_pairs_and_the_edges_between_them(
     walked: tuple[Edges, TraversalDirection], numbers: list[tuple[int, int]]
@@ -121,7 +119,6 @@ def test_pairs_and_the_edges_between_them(
     assert not are_neighbours(distinct, begins, beyond).any()
 
 
-@settings(deadline=None)
 @given(WALKS, st.booleans(), st.lists(st.integers(0, 2**40), min_size=8, max_size=8))
 def test_weights_are_passed_on(walked: tuple[Edges, TraversalDirection], distinct: bool, numbers: list[int]) -> None:
     edges, direction = walked
@@ -150,7 +147,6 @@ def naive(edges: Edges) -> Graph:
 class TestWalks:
     """Each test runs in one piece and in many."""
 
-    @settings(deadline=None)
     @given(
         within_one_type(), DIRECTIONS, st.integers(1, 4), st.integers(1, 5), st.lists(st.integers(0, 100), max_size=6)
     )
@@ -169,7 +165,6 @@ class TestWalks:
         rows, found = walk(arrays, sources, minimum, maximum)
         assert list(zip(rows.tolist(), found.tolist(), strict=True)) == expected
 
-    @settings(deadline=None)
     @given(between_two_types(), ONE_WAY)
     def test_one_hop_between_two_types(self, edges: Edges, direction: TraversalDirection) -> None:
         arrays = edges.arrays(direction, distinct=True)

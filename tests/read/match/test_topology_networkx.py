@@ -6,7 +6,7 @@ from typing import Protocol, cast
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.language.query.typed_tree import TraversalDirection
@@ -25,7 +25,6 @@ networkx = cast("Networkx", pytest.importorskip("networkx"))
 SIZE = 30
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
 def test_destinations_are_as_far_as_their_shortest_path(seed: int, maximum: int) -> None:
     pairs = np.random.default_rng(seed).integers(0, SIZE, (50, 2), np.int32)

@@ -22,7 +22,7 @@ from tests.selection import sized
 OUTSIDE = "outside.bin"
 INLINE = "base64:aW5saW5l"
 # The template is only ever copied.
-shared = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")

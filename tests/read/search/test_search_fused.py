@@ -95,7 +95,7 @@ def framed(rows: Sequence[Row], one: PartialTable | FullTable, other: PartialTab
 arms = st.lists(st.tuples(st.sampled_from(CODES), st.sampled_from(CODES), st.integers(0, 4)), max_size=10)
 
 
-@settings(max_examples=sized(40, 600), deadline=None)
+@settings(max_examples=sized(40, 600))
 @given(arms, arms, st.integers(1, 60), st.one_of(st.none(), st.integers(0, 7)), st.integers(0, 3))
 def test_the_rows_and_ranks_of_the_definition(
     docs: Graph, first: list[Row], second: list[Row], k: int, limit: int | None, made: int

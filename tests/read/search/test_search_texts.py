@@ -205,7 +205,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=sized(6, 60), deadline=None)
+@settings(max_examples=sized(6, 60))
 @given(steps, st.lists(st.sampled_from([*STEMS, "the"]), min_size=1, max_size=2).map(" ".join))
 def test_after_any_history_the_rows_are_those_with_a_stem_of_a_word(
     history: list[tuple[str, dict[str, str | None] | str | None]], words: str

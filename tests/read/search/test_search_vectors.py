@@ -195,7 +195,7 @@ grid = st.one_of(
 )
 
 
-@settings(max_examples=sized(6, 60), deadline=None)
+@settings(max_examples=sized(6, 60))
 @given(
     st.lists(st.tuples(grid, st.integers(0, 1)), min_size=1, max_size=40),
     st.lists(st.tuples(grid, st.integers(0, 1)), max_size=10),

@@ -59,7 +59,7 @@ HISTORY: list[Step] = [
 
 
 @pytest.mark.slow
-@settings(phases=[Phase.explicit], deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(phases=[Phase.explicit], suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(happenings=HISTORY)
 @given(happenings=st.lists(steps))
 def test_a_history_is_that_of_the_model(spark: SparkSession, happenings: list[Step]) -> None:
@@ -69,7 +69,6 @@ def test_a_history_is_that_of_the_model(spark: SparkSession, happenings: list[St
 @pytest.mark.slow
 @settings(
     max_examples=40,
-    deadline=None,
     suppress_health_check=[*QUIET, HealthCheck.function_scoped_fixture],
     print_blob=True,
 )

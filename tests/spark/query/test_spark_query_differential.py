@@ -26,7 +26,6 @@ def budget(examples: int) -> settings:
     # A query takes Spark a second: a shorter one that fails too is not worth the hour that it takes to be found.
     return settings(
         max_examples=sized(examples, 50 * examples),
-        deadline=None,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
@@ -185,7 +185,6 @@ VALUES: dict[Scalar, st.SearchStrategy[ConstantValue]] = {
 
 @pytest.mark.parametrize("scalar", VALUES)
 @given(data=st.data())
-@settings(deadline=None)
 def test_values_come_back_as_they_were(scalar: Scalar, data: st.DataObject) -> None:
     for type_, values in (
         (ValueType(scalar, nullable=True), st.none() | VALUES[scalar]),

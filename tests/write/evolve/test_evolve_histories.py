@@ -196,7 +196,7 @@ def _applied(graph: Graph, new: Kinds, wanted: Mapping[str, Rows]) -> bool:
     return True
 
 
-@settings(max_examples=sized(5, 12), deadline=None)
+@settings(max_examples=sized(5, 12))
 @given(st.data())
 def test_schemas_one_after_the_other(data: st.DataObject) -> None:
     with TemporaryDirectory() as folder:
@@ -204,7 +204,7 @@ def test_schemas_one_after_the_other(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_many_schemas_one_after_the_other(data: st.DataObject) -> None:
     with TemporaryDirectory() as folder:

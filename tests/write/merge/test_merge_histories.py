@@ -256,14 +256,14 @@ def play(happenings: Iterable[Step], merging: Merging = here) -> None:
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-@settings(max_examples=sized(3, 5), deadline=None, suppress_health_check=QUIET, print_blob=True)
+@settings(max_examples=sized(3, 5), suppress_health_check=QUIET, print_blob=True)
 @given(st.lists(steps, min_size=6, max_size=9))
 def test_a_short_history_is_that_of_the_model(happenings: list[Step]) -> None:
     play(happenings)
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None, suppress_health_check=QUIET, print_blob=True)
+@settings(max_examples=100, suppress_health_check=QUIET, print_blob=True)
 @given(st.lists(steps, min_size=10, max_size=30))
 def test_a_long_history_is_that_of_the_model(happenings: list[Step]) -> None:
     play(happenings)

@@ -320,7 +320,7 @@ def _satisfied(clause: Clause, row: Row, graph: Graph) -> bool:
             return holds(clause, row, graph)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(patterns(), graphs())
 def test_a_plan_finds_what_trying_everything_finds(pattern: tuple[list[str], frozenset[str]], graph: Graph) -> None:
     clauses, bound = pattern
