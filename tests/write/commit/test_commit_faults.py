@@ -125,7 +125,7 @@ def test_one_fault_anywhere(template: Path, writer: str, place: int) -> None:
     assert set(told) == {"committed", "failed"}
 
 
-@pytest.mark.parametrize("locks", [FLOCK, LEASE], ids=["flock", "lease"])
+@pytest.mark.parametrize("locks", [pytest.param(FLOCK, marks=pytest.mark.slow), LEASE], ids=["flock", "lease"])
 @pytest.mark.parametrize(
     "work",
     [WRITERS["insert an edge"], pytest.param(WRITERS["delete a node with its edges"], marks=pytest.mark.slow)],
