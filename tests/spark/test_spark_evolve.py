@@ -75,6 +75,28 @@ def test_what_lags_is_read_as_if_it_did_not(spark: SparkSession, lagging: Graph)
     assert {tuple(row) for row in rows} == {(name, None, 7) for name in ("ann", "cid", "dee", "eve")}
 
 
+def test_spark_shows_the_default_that_a_property_came_with(spark: SparkSession, graph: Graph) -> None:
+    past = graph.commits()[0].id
+    graph.create_branch("dev")
+    graph.apply_schema(with_change("  nick: String?\n", ""))
+    for default in ("open door", "shut gate"):
+        graph.apply_schema(with_change("nick: String?", f'nick: String @default("{default}")'))
+    names = {"ann", "cid", "dee", "eve"}
+    on_spark = graph.spark(spark)
+    rows = on_spark.nodes("Person", ["id", "nick"], "dev", filter={"nick": "open door"}).collect()
+    assert {tuple(row) for row in rows} == {(name, "open door") for name in names}
+    match = '$p: Person $p.nick != "shut gate" search($p.nick, "doors")'
+    query = f"query q() {{ match {{ {match} }} return {{ $p.name, $p.nick }} }}"
+    assert {tuple(row) for row in on_spark.query(query, branch="dev").collect()} == {
+        (name, "open door") for name in names
+    }
+    # The property of the past is another one, so every row has changed, whatever it says.
+    for sides in ((past, "main"), ("main", past)):
+        shown = {(row.id, tuple(row.changed)) for row in on_spark.diff(*sides).collect()}
+        assert shown == {(change.id, change.changed) for change in graph.diff(*sides).entities()}
+        assert shown == {(name, ("nick",)) for name in names}
+
+
 @pytest.mark.slow
 def test_what_lags_is_written_to_on_spark(spark: SparkSession, lagging: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)

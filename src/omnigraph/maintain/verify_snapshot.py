@@ -11,7 +11,7 @@ import pyarrow as pa
 from omnigraph.errors import OmniGraphError, Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Pin, Snapshot
-from omnigraph.read.rows import EXTERNAL_BLOB, blob_properties_of, descriptors_of, measure_blob
+from omnigraph.read.rows import EXTERNAL_BLOB, blob_properties_of, descriptors_of, measure_blob, value_columns_of
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
 from omnigraph.storage.keys import make_ids
@@ -67,16 +67,18 @@ def _check_batches(
     type_: NodeType | EdgeType, table: Table, schema: pa.Schema, found: RowVerification
 ) -> Iterator[pa.Table]:
     """Yield the rows in the columns that set rules need; counts them and checks the row rules on the way."""
-    blobs = blob_properties_of(type_)
-    stored = [name for name in table.schema.names if name not in blobs]
+    declared = {name: _type_in(arrow_schema(type_), name) for name in value_columns_of(type_)}
+    stored = [name for name in declared if name in table.schema.names]
     found.rows[type_.table_key] = 0
     for batch in table.scan(stored, one_by_one=True):
         found.rows[type_.table_key] += batch.num_rows
         room = MAX_VIOLATIONS - len(found.violations)
+        columns = {name: read_declared_column(type_, table.lag, batch, name, each) for name, each in declared.items()}
+        rows = pa.RecordBatch.from_pydict(columns)
         # A column that a lagging table lacks reads as null or as its default, and cannot be violated.
-        broken = [each for each in check_rows(type_, batch, room) if _is_stored(each, stored)]
-        found.violations += [*broken, *_find_wrong_ids(type_, batch, stored)][:room]
-        yield _to_declared(type_, batch, schema)
+        broken = [each for each in check_rows(type_, rows, room) if _is_stored(each, stored)]
+        found.violations += [*broken, *_find_wrong_ids(type_, rows, stored)][:room]
+        yield pa.table([column_of(rows, name) for name in schema.names], schema=schema)
 
 
 def _is_stored(violation: Violation, stored: list[str]) -> bool:
@@ -94,11 +96,6 @@ def _find_wrong_ids(type_: NodeType | EdgeType, batch: pa.RecordBatch, stored: l
     for id_, given in zip(to_list(ids.take(wrong)), to_list(expected.take(wrong)), strict=True):
         message = f"@key on {type_.name}: '{id_}' has the key of '{given}'"
         yield Violation(type_.name, "@key", message, id=cast("str | None", id_), property=", ".join(key))
-
-
-def _to_declared(type_: NodeType | EdgeType, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
-    columns = [read_declared_column(type_, batch, name, _type_in(schema, name)) for name in schema.names]
-    return pa.table(columns, schema=schema)
 
 
 def _type_in(schema: pa.Schema, name: str) -> pa.DataType:

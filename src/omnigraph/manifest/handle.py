@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omnigraph.errors import NotFound, OmniGraphError, ParameterError, PublishContention, StorageError
 from omnigraph.language.schema import Schema
@@ -29,6 +30,9 @@ from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.table import Access, Table, open_newest, open_table
 
+if TYPE_CHECKING:
+    from omnigraph.manifest.lagging import SchemaLag
+
 DIRECTORY = "__manifest"
 COMPACT_AT_FRAGMENTS = 50
 COMPACTED_ROWS = 16_384
@@ -45,6 +49,8 @@ class Manifest:
         self.uri = location.join(DIRECTORY)
         self.schemas: dict[str, Schema] = {}
         """Cache of schemas by hash; they never change."""
+        self.schema_lags: dict[tuple[str, ...], SchemaLag] = {}
+        """Cache of what a sequence of schemas changed, by their hashes."""
         self._views: dict[str, tuple[ManifestView, Table]] = {}
         self._newest_main: Table | None = None
         self._guard = threading.Lock()

@@ -1,13 +1,14 @@
 """Lagging tables: where the types and properties of the current schema are in tables that an older schema made.
 
 Tables name their columns, and a name can be reused: a property that was dropped and added again is another one. So the
-whole chain of schemas between the two counts, step by step, not only its ends.
+whole chain of schemas between the two counts, step by step, not only its ends. It also tells with which default a
+property was added, which may have been changed since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from omnigraph.language.schema import (
     Catalog,
     EdgeType,
     NodeType,
+    Property,
     RenameProperty,
     RenameType,
     Schema,
@@ -24,6 +26,7 @@ from omnigraph.language.schema import (
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN, SchemaHead
+from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag
 
 Shown = TypeVar("Shown")
 
@@ -37,6 +40,8 @@ class TableOrigin:
 
     table_key: TableKey | None
     columns: Mapping[str, str | None]
+    added: Mapping[str, Property] = field(default_factory=dict[str, Property])
+    """The properties that are newer than the table, as they were when they were added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,13 @@ class SchemaLag:
             key: each for key, each in tables.items() if key not in self.origins or self.origins[key].table_key == key
         }
 
-    def hidden_columns(self, table_key: str) -> frozenset[str]:
-        """Return the columns of a table that belong to dropped properties whose names others have now."""
+    def column_lag(self, table_key: str) -> ColumnLag:
+        """Return how the columns of a table differ from the properties of its type."""
+        origin = self.origins.get(table_key)
+        return NO_LAG if origin is None else ColumnLag(self.unrelated_columns(table_key), origin.added)
+
+    def unrelated_columns(self, table_key: str) -> frozenset[str]:
+        """Return the properties whose names, if the older schema has them, belong to other properties there."""
         origin = self.origins.get(table_key)
         if origin is None:
             return frozenset()
@@ -72,14 +82,41 @@ class SchemaLag:
 
 def find_lag(manifest: Manifest, written_under: SchemaHead | None) -> SchemaLag | None:
     """Return how far a branch's tables lag behind the current schema, by its ``schema_head``; None if they do not."""
-    current = manifest.view(MAIN).tables.schema_head
-    if current is None or written_under == current:
+    return follow_schemas(manifest, written_under, manifest.view(MAIN).tables.schema_head)
+
+
+def follow_schemas(manifest: Manifest, older: SchemaHead | None, newer: SchemaHead | None) -> SchemaLag | None:
+    """Return what the schema changes between two schemas did; None if there are none.
+
+    The schemas of a graph are one sequence, which ``newer`` has up to itself. None as the older one is its beginning.
+    """
+    return follow_schema_hashes(manifest, list_schemas_between(older, newer))
+
+
+def list_schemas_between(older: SchemaHead | None, newer: SchemaHead | None) -> tuple[str, ...]:
+    """Return the hashes from one schema to another, both included; empty if there is no change between them."""
+    hashes = () if newer is None else newer.all[0 if older is None else len(older.earlier) :]
+    return hashes if len(hashes) > 1 else ()
+
+
+def follow_schema_hashes(manifest: Manifest, hashes: tuple[str, ...]) -> SchemaLag | None:
+    """Return what a sequence of schemas changed; None if it is empty."""
+    if not hashes:
         return None
-    position = 0 if written_under is None else len(written_under.earlier)
-    hashes = current.all[position:]
-    if len(hashes) < 2:
-        return None
-    return _follow_schemas([load_schema_of(manifest, each) for each in hashes])
+    found = manifest.schema_lags.get(hashes)
+    if found is None:
+        found = _follow_schemas([load_schema_of(manifest, each) for each in hashes])
+        manifest.schema_lags[hashes] = found
+    return found
+
+
+def find_unrelated_columns(
+    manifest: Manifest, one: SchemaHead | None, other: SchemaHead | None, table_key: str
+) -> frozenset[str]:
+    """Return the names that stand for different properties in two schemas, because one was dropped in between."""
+    older, newer = sorted((one, other), key=lambda head: 0 if head is None else len(head.all))
+    lag = follow_schemas(manifest, older, newer)
+    return frozenset() if lag is None else lag.unrelated_columns(table_key)
 
 
 def _follow_schemas(schemas: list[Schema]) -> SchemaLag:
@@ -103,11 +140,17 @@ def _apply_migration(origins: Mapping[str, TableOrigin], old: Schema, new: Schem
         key = type_.table_key
         old_key = types.get(key, key)
         if old_key not in before:
-            yield key, TableOrigin(None, dict.fromkeys(type_.properties))
+            yield key, TableOrigin(None, dict.fromkeys(type_.properties), type_.properties)
             continue
-        known = origins[old_key].columns
-        columns = {name: known.get(names.get((key, name), name)) for name in type_.properties}
-        yield key, TableOrigin(origins[old_key].table_key, columns)
+        origin = origins[old_key]
+        old_names = {name: names.get((key, name), name) for name in type_.properties}
+        columns = {name: origin.columns.get(old) for name, old in old_names.items()}
+        added = {
+            name: origin.added.get(old, type_.properties[name])
+            for name, old in old_names.items()
+            if columns[name] is None
+        }
+        yield key, TableOrigin(origin.table_key, columns, added)
 
 
 def _types(catalog: Catalog) -> Iterator[NodeType | EdgeType]:

@@ -17,10 +17,10 @@ from omnigraph.language.values import parse_instant, to_microseconds
 from omnigraph.manifest.branches import COMMIT_ID, DATE_LIKE, VERSION, begin_branch, check_free, check_name, is_name
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import refuse_naive, to_commit
-from omnigraph.manifest.lagging import find_lag
 from omnigraph.manifest.lineage import Lineage
-from omnigraph.manifest.rows import MAIN, CommitRecord
+from omnigraph.manifest.rows import MAIN, CommitRecord, SchemaHead
 from omnigraph.manifest.snapshot import Snapshot, list_pins, open_every_table
+from omnigraph.manifest.state import ManifestView
 from omnigraph.manifest.tags import Tag, encode_tag, find_tag, list_tag_names, path_of
 from omnigraph.storage.locks import HeldLock, refs_lock
 
@@ -60,28 +60,52 @@ def resolve_reference(manifest: Manifest, branch: str, at: Reference | None) -> 
 
 def take_snapshot(manifest: Manifest, branch: str, at: Reference | None = None) -> Snapshot:
     """Take a snapshot of a branch, now or at a commit, a manifest version or a time."""
-    if at is None:
-        # Use one view for both: a second one may have a newer commit and other pins.
-        view = manifest.view(branch)
-        commit = view.head
-        own = view.tables.schema_head if branch == MAIN else None
-        own_schema = None if own is None else own.schema_ir_hash
-    else:
+    if at is not None:
         resolved = resolve_reference(manifest, branch, at)
-        view, commit = manifest.view_at(resolved.branch, resolved.manifest_version), resolved.commit
-        own_schema = None if commit is None else commit.schema_ir_hash
-    # The head of a branch is read with the current schema, the past with its own.
-    schema_hash = own_schema or manifest.schema_hash()
+        return build_snapshot(manifest, manifest.view_at(resolved.branch, resolved.manifest_version), resolved.commit)
+    # Use one view for both: a second one may have a newer commit and other pins.
+    view = manifest.view(branch)
+    found = _show_tables(manifest, view, view.head)
+    # The head of a branch is read with the current schema.
+    return found.read_with(view.tables.schema_head) if branch == MAIN else read_in_current_schema(manifest, found)
+
+
+def build_snapshot(manifest: Manifest, view: ManifestView, commit: CommitRecord | None) -> Snapshot:
+    """Return the snapshot of a view of the past, read with the schema of its commit."""
+    schema = _find_schema_of(manifest, view.tables.schema_head, commit)
+    return _show_tables(manifest, view, commit).read_with(schema)
+
+
+def _show_tables(manifest: Manifest, view: ManifestView, commit: CommitRecord | None) -> Snapshot:
     shown = None if commit is None else to_commit(commit)
     head = view.tables.schema_head
-    found = Snapshot(view.branch, view.version, shown, schema_hash, list_pins(view), manifest, written_under=head)
-    return found if at is not None or branch == MAIN else read_in_current_schema(manifest, found)
+    return Snapshot(view.branch, view.version, shown, None, list_pins(view), manifest, written_under=head)
 
 
 def read_in_current_schema(manifest: Manifest, snapshot: Snapshot) -> Snapshot:
     """Return a snapshot of the past, read with the current schema."""
-    lag = find_lag(manifest, snapshot.written_under) if snapshot.lag is None else snapshot.lag
-    return snapshot.with_lag(lag, manifest.schema_hash())
+    return snapshot.read_with(manifest.view(MAIN).tables.schema_head)
+
+
+def _find_schema_of(
+    manifest: Manifest, written_under: SchemaHead | None, commit: CommitRecord | None
+) -> SchemaHead | None:
+    """Return the schema that a commit is read with, with those before it.
+
+    A commit of a lagging branch may name a newer schema than that of its tables. One that names none is read with the
+    current schema.
+    """
+    named = None if commit is None else commit.schema_ir_hash
+    if written_under is not None and written_under.schema_ir_hash == named:
+        return written_under
+    current = manifest.view(MAIN).tables.schema_head
+    if current is None or named is None:
+        return current if named is None else SchemaHead(named)
+    places = [place for place, each in enumerate(current.all) if each == named]
+    position = 0 if written_under is None else len(written_under.earlier)
+    # A schema can come back, so the first one that is not older than the tables is meant.
+    place = next((place for place in places if place >= position), max(places, default=0))
+    return SchemaHead(named, current.all[:place])
 
 
 def find_branch_point(manifest: Manifest, reference: Reference) -> tuple[str, int | None]:

@@ -11,9 +11,10 @@ from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit
-from omnigraph.manifest.lagging import SchemaLag
+from omnigraph.manifest.lagging import SchemaLag, find_unrelated_columns, follow_schemas, list_schemas_between
 from omnigraph.manifest.rows import SchemaHead, TableVersion, locate_manifest_file
 from omnigraph.manifest.state import ManifestView
+from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag
 from omnigraph.storage.table import Table, open_table
 
 
@@ -54,6 +55,8 @@ class Snapshot:
     _manifest: Manifest = field(repr=False, compare=False)
     written_under: SchemaHead | None = None
     """The schema of its tables, with those before it."""
+    read_under: SchemaHead | None = None
+    """The schema that it is read with, with those before it."""
     lag: SchemaLag | None = None
     """How far its tables lag behind the schema that it is read with; None if they do not."""
     _opened: dict[Pin, Table] = field(default_factory=dict[Pin, Table], repr=False, compare=False)
@@ -77,16 +80,26 @@ class Snapshot:
         return self._opened.get(pin) or self._opened.setdefault(pin, self._open(pin))
 
     def _open(self, pin: Pin) -> Table:
-        return open_pin(self._manifest, pin).hide_columns(self.hidden_columns(pin.table_key))
+        return open_pin(self._manifest, pin).with_lag(self.column_lag(pin.table_key))
 
-    def hidden_columns(self, table_key: str) -> frozenset[str]:
-        """Return the columns of a table that belong to dropped properties whose names others have now."""
-        return frozenset() if self.lag is None else self.lag.hidden_columns(table_key)
+    def column_lag(self, table_key: str) -> ColumnLag:
+        """Return how the columns of a table differ from the properties that it is read with."""
+        return NO_LAG if self.lag is None else self.lag.column_lag(table_key)
 
-    def with_lag(self, lag: SchemaLag | None, schema_ir_hash: str | None) -> Snapshot:
+    def list_schemas(self) -> tuple[str, ...]:
+        """Return the hashes from the schema of its tables to the one that it is read with; empty if they are one."""
+        return list_schemas_between(self.written_under, self.read_under)
+
+    def unrelated_columns(self, other: Snapshot, table_key: str) -> frozenset[str]:
+        """Return the names that stand for different properties of a type in another snapshot."""
+        return find_unrelated_columns(self._manifest, self.read_under, other.read_under, table_key)
+
+    def read_with(self, schema: SchemaHead | None) -> Snapshot:
         """Return the same rows, read with a newer schema."""
+        lag = follow_schemas(self._manifest, self.written_under, schema)
         pins = self.pins if lag is None else lag.filter_tables(self.pins)
-        return replace(self, schema_ir_hash=schema_ir_hash, pins=pins, lag=lag, _opened={})
+        schema_hash = None if schema is None else schema.schema_ir_hash
+        return replace(self, schema_ir_hash=schema_hash, pins=pins, read_under=schema, lag=lag, _opened={})
 
     def with_tables(self, tables: Mapping[str, Table]) -> Snapshot:
         """Return the snapshot with other versions of some tables, such as detached ones."""

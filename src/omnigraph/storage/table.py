@@ -18,12 +18,14 @@ from lance.dataset import Branch, LanceDataset, LanceOperation, Transaction
 from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound, StorageError
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.durability import Durability, WriteBarrier
+from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag
 from omnigraph.storage.lance_internals import (
     BranchRef,
     RefsMoved,
     has_version_file,
     is_inside,
     print_transaction,
+    read_field_ids,
     read_local_refs,
     read_version_hint,
     translate_errors,
@@ -106,8 +108,8 @@ class Table:
     version: int
     access: Access = field(repr=False)
     handle: LanceDataset = field(repr=False, compare=False)
-    hidden_columns: frozenset[str] = frozenset()
-    """Stored columns that readers must not see: those of a dropped property whose name another one has now."""
+    lag: ColumnLag = NO_LAG
+    """How its columns differ from the properties that it is read with."""
 
     @property
     def dataset(self) -> LanceDataset:
@@ -116,11 +118,11 @@ class Table:
         return cast("LanceDataset", self.handle)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (self.uri, self.branch, self.version, self.access, self.hidden_columns)
+        return _reopen, (self.uri, self.branch, self.version, self.access, self.lag)
 
-    def hide_columns(self, columns: Collection[str]) -> Table:
-        """Return the same table with these columns hidden."""
-        return replace(self, hidden_columns=frozenset(columns)) if columns else self
+    def with_lag(self, lag: ColumnLag) -> Table:
+        """Return the same table, read with a newer schema."""
+        return replace(self, lag=lag)
 
     @property
     def subject(self) -> str:
@@ -129,13 +131,20 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema at this version, with its metadata."""
+        """The Arrow schema at this version, with its metadata and without hidden columns."""
         found = self.dataset.schema
-        if not self.hidden_columns:
-            return found
-        for name in self.hidden_columns & {*found.names}:
+        for name in self.lag.hidden.intersection(found.names):
             found = found.remove(found.get_field_index(name))
         return found
+
+    def describe_columns(self) -> tuple[str, ...]:
+        """Return the name, the type and Lance's number of each visible column.
+
+        Versions with the same files and the same descriptions hold the same values.
+        """
+        ids = read_field_ids(self.dataset)
+        columns = cast("list[pa.Field[pa.DataType]]", list(self.schema))
+        return tuple(f"{column.name} {column.type} {ids[column.name]}" for column in columns)
 
     def scan(
         self,
@@ -155,7 +164,7 @@ class Table:
         reads only those fragments. ``one_by_one`` reads one fragment after another: slower on an object store, but
         memory does not grow with the number of fragments.
         """
-        if columns is None and self.hidden_columns:
+        if columns is None and self.lag.hidden:
             columns = self.schema.names
         with translate_errors(self.subject):
             chosen = None
@@ -384,8 +393,8 @@ def open_table(uri: str, branch: str | None = None, version: int | None = None, 
         raise _explain_missing(uri, branch, version, access) from missing
 
 
-def _reopen(uri: str, branch: str | None, version: int, access: Access, hidden: frozenset[str]) -> Table:
-    return open_table(uri, branch, version, access).hide_columns(hidden)
+def _reopen(uri: str, branch: str | None, version: int, access: Access, lag: ColumnLag) -> Table:
+    return open_table(uri, branch, version, access).with_lag(lag)
 
 
 def open_newest(uri: str, branch: str | None, access: Access) -> Table:

@@ -96,7 +96,8 @@ def _find_rewritten(
 ) -> tuple[list[CandidateFragment], list[CandidateFragment]]:
     """Return the rows of fragments that only one side has, without the rows that were moved unchanged."""
     # Adding or dropping a column changes rows, but not their row versions.
-    shared = find_last_shared_version(before, after) if only_old and only_new and before.schema == after.schema else -1
+    has_same_columns = before.describe_columns() == after.describe_columns()
+    shared = find_last_shared_version(before, after) if only_old and only_new and has_same_columns else -1
     olds, news = _RewrittenFragments(before, only_old, shared), _RewrittenFragments(after, only_new, shared)
     if shared >= 0:
         rounds = 1 + sum(each.num_rows for each in only_new) // ROWS_AT_ONCE

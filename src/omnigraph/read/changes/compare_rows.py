@@ -21,7 +21,7 @@ from omnigraph.read.frames import Mask, find_positions
 from omnigraph.read.rows import blob_properties_of, estimate_blob_sizes, read_writable_blobs, split_by_bytes
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, to_bool_array
-from omnigraph.storage.lagging_columns import read_compared_column
+from omnigraph.storage.lagging_columns import NO_LAG, choose_wider_type, read_compared_column
 from omnigraph.storage.staging import Addresses
 from omnigraph.storage.table import ROW_ADDRESS, Table
 
@@ -56,6 +56,8 @@ class ChangedRows:
     """None for deleted rows."""
     addresses: Addresses | None = None
     """The row addresses in the table before, aligned with ``before``."""
+    unrelated: frozenset[str] = frozenset()
+    """The columns of both images that are different properties, which only have the name in common."""
 
     @property
     def rows(self) -> pa.RecordBatch:
@@ -97,6 +99,8 @@ class DiffSide:
 
     candidates: CandidateSource | None
     type: NodeType | EdgeType
+    unrelated: frozenset[str] = frozenset()
+    """The names that stand for other properties on the other side, because one was dropped and another one added."""
 
     @property
     def num_rows(self) -> int:
@@ -137,7 +141,8 @@ class DiffSide:
 
     def read_column(self, rows: pa.Table, name: str, type_: pa.DataType) -> Values:
         """Return a column in the given type, which may be the newer type of the other side."""
-        return read_compared_column(self.type, rows, name, type_)
+        lag = NO_LAG if self.candidates is None else self.candidates.table.lag
+        return read_compared_column(self.type, lag, rows, name, type_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +213,12 @@ def _mark_differing(before: DiffSide, after: DiffSide, rows: RangeRows, pairs: R
 def _mark_differing_batch(before: DiffSide, after: DiffSide, rows: RangeRows, pairs: RowPairs) -> Mask:
     old, new = rows.before.take(pairs.before), rows.after.take(pairs.after)
     same = np.ones(len(pairs), np.bool_)
-    blobs = {*blob_properties_of(before.type), *blob_properties_of(after.type)}
-    for name, type_ in {**_types_by_name(before.schema), **_types_by_name(after.schema)}.items():
-        if name not in blobs:
+    unrelated = before.unrelated | after.unrelated
+    for name in unrelated:
+        same &= _is_null_column(before, old, name) & _is_null_column(after, new, name)
+    blobs = {*blob_properties_of(before.type), *blob_properties_of(after.type)} - unrelated
+    for name, type_ in _list_compared_types(before.schema, after.schema).items():
+        if name not in blobs and name not in unrelated:
             same &= compare_values(before.read_column(old, name, type_), after.read_column(new, name, type_))
     for name in blobs:
         # Blobs are read last, and only of rows that are equal in all other columns.
@@ -229,8 +237,17 @@ def _compare_blob_column(name: str, one: tuple[DiffSide, pa.Table], other: tuple
     return same
 
 
-def _types_by_name(schema: pa.Schema) -> dict[str, pa.DataType]:
-    return dict(zip(schema.names, schema.types, strict=True))
+def _is_null_column(side: DiffSide, rows: pa.Table, name: str) -> Mask:
+    """Return where a property is null. It has no counterpart on the other side, so any other value is a change."""
+    declared = cast("pa.DataType", side.schema.field(name).type)
+    found = column_of(rows, name) if name in rows.column_names else side.read_column(rows, name, declared)
+    return to_bool_array(compute("is_null", found))
+
+
+def _list_compared_types(before: pa.Schema, after: pa.Schema) -> dict[str, pa.DataType]:
+    """Return the columns of both sides, in the wider type where the types differ."""
+    olds, news = (dict(zip(schema.names, schema.types, strict=True)) for schema in (before, after))
+    return {name: choose_wider_type(olds.get(name, type_), type_) for name, type_ in {**olds, **news}.items()}
 
 
 # --------------------------------------------------------------------------------------------- their images
@@ -274,7 +291,8 @@ def _build_changes(
     updated = pairs.select(~(is_deleted | is_inserted))
     if len(updated):
         addresses = _addresses_at(rows.before, updated.before)
-        yield ChangedRows(table_key, Op.UPDATED, old_image(updated.before), new_image(updated.after), addresses)
+        images = old_image(updated.before), new_image(updated.after)
+        yield ChangedRows(table_key, Op.UPDATED, *images, addresses, before.unrelated | after.unrelated)
 
 
 def _addresses_at(rows: pa.Table, at: Places) -> Addresses:

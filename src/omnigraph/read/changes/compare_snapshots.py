@@ -5,7 +5,8 @@ one range of ids at a time (see ``id_ranges.py``). They are matched by id and co
 rewritten unchanged, moved by a compaction or restored is not a change.
 
 A property that only one of the two schemas has counts as null on the other side, among the rows that can differ: a
-schema change that leaves the files of a table alone does not change its rows.
+schema change that leaves the files of a table alone does not change its rows. So does a property that was dropped and
+added again: it is another one, even if its name and its type are the same.
 """
 
 from __future__ import annotations
@@ -54,10 +55,15 @@ class TableCandidates:
     before: CandidateRows | None
     after: CandidateRows | None
     types: tuple[NodeType | EdgeType, NodeType | EdgeType]
+    unrelated: frozenset[str] = frozenset()
+    """The names that stand for different properties on the two sides."""
 
     def sides(self) -> tuple[DiffSide, DiffSide]:
         """Return both sides of the comparison."""
-        return DiffSide(self.before, self.types[0]), DiffSide(self.after, self.types[1])
+        return (
+            DiffSide(self.before, self.types[0], self.unrelated),
+            DiffSide(self.after, self.types[1], self.unrelated),
+        )
 
 
 def find_table_candidates(before: Snapshot, after: Snapshot, table_key: str) -> TableCandidates:
@@ -66,10 +72,13 @@ def find_table_candidates(before: Snapshot, after: Snapshot, table_key: str) -> 
     if _version_of(before, table_key) == _version_of(after, table_key):
         return TableCandidates(None, None, types)
     old, new = (snapshot.table(table_key) if table_key in snapshot.pins else None for snapshot in (before, after))
-    if old is not None and new is not None:
+    names = {*types[0].properties} & {*types[1].properties}
+    unrelated = before.unrelated_columns(after, table_key) & names
+    if old is not None and new is not None and not unrelated:
         return TableCandidates(*find_candidates(old, new), types)
+    # Files that both have hold values of the dropped property, which the other one does not show.
     olds, news = (None if table is None else select_all_rows(table) for table in (old, new))
-    return TableCandidates(olds, news, types)
+    return TableCandidates(olds, news, types, unrelated)
 
 
 def resolve_types(before: Snapshot, after: Snapshot, table_key: str) -> tuple[NodeType | EdgeType, NodeType | EdgeType]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from operator import attrgetter
@@ -15,6 +15,7 @@ from omnigraph.errors import Json
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.changes.compare_rows import ChangedRows, Op
 from omnigraph.read.changes.equality import compare_values
+from omnigraph.read.frames import Mask
 from omnigraph.read.rows import (
     PUBLIC_NAMES,
     BlobValue,
@@ -26,7 +27,8 @@ from omnigraph.read.rows import (
     to_python_rows,
 )
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, make_nulls, to_list
+from omnigraph.storage.columns import Values, column_of, compute, make_nulls, to_bool_array, to_list
+from omnigraph.storage.lagging_columns import choose_wider_type
 
 Value = TypeVar("Value")
 Type: TypeAlias = NodeType | EdgeType
@@ -83,7 +85,7 @@ def list_changed_properties(part: ChangedRows) -> list[tuple[str, ...]]:
     if before is None or after is None:
         return [()] * part.num_rows
     names = [name for name in dict.fromkeys((*after.schema.names, *before.schema.names)) if name != "id"]
-    differ = [~compare_values(*_align_column(before, after, name)) for name in names]
+    differ = [_mark_differing_column(before, after, name, part.unrelated) for name in names]
     public = [PUBLIC_NAMES.get(name, name) for name in names]
     # Most rows differ in the same properties as many others, so each combination is built once.
     masks = [row.tobytes() for row in np.ascontiguousarray(np.transpose(differ))]
@@ -91,16 +93,16 @@ def list_changed_properties(part: ChangedRows) -> list[tuple[str, ...]]:
     return [properties[mask] for mask in masks]
 
 
-def _align_column(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> tuple[Values, Values]:
-    """Return a column of both images: nulls where one lacks it, in the newer type where the types differ."""
-    if name not in after.schema.names:
-        old = column_of(before, name)
-        return old, make_nulls(after.num_rows, old.type)
-    new = column_of(after, name)
-    if name not in before.schema.names:
-        return make_nulls(before.num_rows, new.type), new
-    old = column_of(before, name)
-    return old if old.type == new.type else old.cast(new.type), new
+def _mark_differing_column(
+    before: pa.RecordBatch, after: pa.RecordBatch, name: str, unrelated: Collection[str]
+) -> Mask:
+    """Return where a column differs between two images. It is null on a side that does not have the property."""
+    columns = [column_of(rows, name) for rows in (before, after) if name in rows.schema.names]
+    if len(columns) == 2 and name not in unrelated:
+        old, new = columns
+        type_ = choose_wider_type(old.type, new.type)
+        return ~compare_values(*(each if each.type == type_ else each.cast(type_) for each in columns))
+    return np.logical_or.reduce([to_bool_array(compute("is_valid", column)) for column in columns])
 
 
 def _to_images(rows: pa.RecordBatch, type_: Type, form: ImageFormat[Value]) -> list[dict[str, Value]]:

@@ -19,9 +19,9 @@ from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.lineage import Lineage
-from omnigraph.manifest.references import Reference, resolve_reference
+from omnigraph.manifest.references import Reference, build_snapshot, resolve_reference
 from omnigraph.manifest.rows import MAIN, CommitRecord
-from omnigraph.manifest.snapshot import Snapshot, list_pins
+from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.state import ManifestView, extend_view, read_view
 from omnigraph.read.changes.compare_snapshots import find_changed_tables
 from omnigraph.read.changes.cursor import BASELINE_HINT, Cursor, decode_cursor
@@ -223,8 +223,7 @@ def _read_commit_view(manifest: Manifest, commit: CommitRecord, earlier: _Commit
         view = extend_view(earlier.view, table, with_lineage=False)
     else:
         view = read_view(table, branch, None, with_lineage=False)
-    schema = commit.schema_ir_hash or manifest.schema_hash()
-    return _CommitView(view, Snapshot(branch, view.version, to_commit(commit), schema, list_pins(view), manifest))
+    return _CommitView(view, build_snapshot(manifest, view, commit))
 
 
 def _without_tables(snapshot: Snapshot) -> Snapshot:

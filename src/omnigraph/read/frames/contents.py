@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final, cast
-
-import pyarrow as pa
+from typing import Final
 
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.cache import Cache
@@ -39,7 +37,7 @@ class TableContents:
 
     table_key: str
     columns: tuple[str, ...]
-    """Name and type of each column. The table may lag behind the schema."""
+    """Name, type and number of each column, and the defaults that a lagging table has instead of columns."""
     fragments: tuple[FragmentContents, ...]
     indexed: frozenset[str] = frozenset()
     """The columns with a BTREE index. They do not count for equality."""
@@ -93,14 +91,15 @@ def read_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableCont
         table_key,
         pin.branch,
         pin.version,
-        snapshot.hidden_columns(table_key),
+        snapshot.column_lag(table_key).hidden,
+        snapshot.column_lag(table_key).describe_defaults(),
     )
     return cache.get_or_make(key, make, lambda made: _BYTES_PER_FRAGMENT * (1 + len(made.fragments)))
 
 
 def _read_table(table_key: str, table: Table) -> TableContents:
     parts = tuple(_to_contents(fragment) for fragment in list_fragments(table))
-    columns = tuple(f"{column.name} {column.type}" for column in cast("list[pa.Field[pa.DataType]]", table.schema))
+    columns = (*table.describe_columns(), *table.lag.describe_defaults())
     indexed = {index.columns[0] for index in table.list_indexes().values() if index.kind == IndexKind.BTREE}
     return TableContents(table_key, columns, parts, frozenset(indexed))
 

@@ -155,12 +155,7 @@ class FullTable:
     def _cache_key(self, column: str) -> ColumnCacheKey:
         if column == "id":
             return _ids_key(self.contents)
-        type_ = str(_type_of(self._schema, column))
-        # A lagging table has the default instead of the column, and the schema may change it.
-        property_ = self._type.properties.get(column)
-        if property_ is not None and property_.default is not None and not property_.type.nullable:
-            type_ = f"{type_} {property_.default}"
-        return ColumnCacheKey(self.contents, column, type_)
+        return ColumnCacheKey(self.contents, column, str(_type_of(self._schema, column)))
 
     def _should_fetch_rows(self, column: str, count: int) -> bool:
         fetch_seconds = _FETCH_SECONDS[0] + count * _FETCH_SECONDS[1]
@@ -176,7 +171,7 @@ class FullTable:
     def _fetch_rows(self, column: str, positions: Positions, type_: pa.DataType) -> Values:
         table = self._open_table()
         if column not in table.schema.names:
-            return fill_missing_column(self._type, column, len(positions))
+            return fill_missing_column(self._type, table.lag, column, len(positions))
         distinct, numbers = np.unique(positions, return_inverse=True)
         with translate_errors(table.subject):
             found = table.dataset.take(cast("Values", pa.array(distinct)), columns=[column])
@@ -196,7 +191,7 @@ class FullTable:
             return pa.chunked_array([_empty_column(_type_of(self._schema, column))])
         table = self._open_table()
         if column not in table.schema.names:
-            return pa.chunked_array([fill_missing_column(self._type, column, count)])
+            return pa.chunked_array([fill_missing_column(self._type, table.lag, column, count)])
         after = None if since is None else since.newest_fragment
         return cast("ChunkedValues", table.scan([column], after_fragment=after).read_all()[column])
 
@@ -347,8 +342,10 @@ class PartialTable:
 
     def _fetch(self, column: str, positions: Positions) -> None:
         type_ = _type_of(self._schema, column)
-        if self._table is None or column not in self._table.schema.names:
-            self._store(column, positions, fill_missing_column(self._type, column, len(positions)))
+        if self._table is None:
+            return
+        if column not in self._table.schema.names:
+            self._store(column, positions, fill_missing_column(self._type, self._table.lag, column, len(positions)))
             return
         rows = lookup_rows(self._table, ("id",), cast("Values", self.take_ids(positions)), ("id", column))
         at = find_positions(column_of(rows, "id"), self._ids).astype(np.int64)

@@ -94,10 +94,7 @@ def _is_null(operand: Expression, frame: Frame, evaluation: EvaluationContext) -
 
 
 def to_condition(predicate: Predicate, variable: str, evaluation: EvaluationContext) -> Condition | None:
-    """Convert a predicate to a condition for a scan of the variable's table, or None if a scan cannot decide it.
-
-    No such condition matches null, so a table that lacks one of its columns has no matching row.
-    """
+    """Convert a predicate to a condition for a scan of the variable's table, or None if a scan cannot decide it."""
     condition = _convert(predicate, variable, evaluation)
     return None if condition is None or condition.to_sql() is None else condition
 

@@ -27,14 +27,13 @@ from omnigraph.read.frames import (
     PartialTable,
     Positions,
     Strategy,
-    empty_positions,
     evaluate_predicate,
     is_loaded,
     to_condition,
 )
-from omnigraph.storage.arrow_schema import arrow_type
 from omnigraph.storage.columns import column_of, to_bool_array
 from omnigraph.storage.filters import Condition, ValueCondition, ValueIn
+from omnigraph.storage.lagging_columns import has_declared_column
 
 _KEY_IS_ID: Final = frozenset({Scalar.STRING, Scalar.BOOL}) | INTEGERS
 """Every release has written keys of these types into the id in the same way."""
@@ -115,24 +114,18 @@ def _should_load_table(type_: NodeType, context: QueryContext) -> bool:
 
 
 def _can_push_down(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> bool:
-    """Whether the storage can decide all conditions. It rejects values that a lagging column cannot hold."""
+    """Whether the storage can decide all conditions: it has their columns as the schema declares them."""
     if any(condition.to_sql() is None for condition in conditions):
         return False
+    stored = context.snapshot.table(type_.table_key).schema
     columns = {column for condition in conditions for column in condition.columns}
-    schema = context.snapshot.table(type_.table_key).schema
-    stored = dict(zip(schema.names, schema.types, strict=True))
-    common = columns & stored.keys() & type_.properties.keys()
-    return all(stored[name].equals(arrow_type(type_.properties[name].type)) for name in common)
+    return all(has_declared_column(type_, stored, column) for column in columns)
 
 
 def _filter_in_storage(
     conditions: Sequence[Condition], nodes: PartialTable, type_: NodeType, context: QueryContext
 ) -> Positions:
     table = context.snapshot.table(type_.table_key)
-    stored = set(table.schema.names)
-    if any(column not in stored for condition in conditions for column in condition.columns):
-        # A lagging table has nulls in the column, and no condition matches null.
-        return empty_positions()
     sql = " AND ".join(f"({condition.to_sql()})" for condition in conditions)
     return nodes.intern(table.scan(["id"], filter=sql).read_all())
 

@@ -6,7 +6,7 @@ the ends of an edge are called ``from`` and ``to``, as in records, and a DateTim
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -21,7 +21,7 @@ from omnigraph.read.rows.public_values import to_public_schema
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.filters import Condition
-from omnigraph.storage.lagging_columns import read_declared_column
+from omnigraph.storage.lagging_columns import has_declared_column, read_declared_column
 from omnigraph.storage.table import ROW_ADDRESS, Table
 
 PUBLIC_NAMES: Final = {"src": "from", "dst": "to"}
@@ -49,23 +49,31 @@ class TypeRows:
         """
         if self.table is None:
             return
-        declared = dict(zip(*_names_and_types(arrow_schema(self.type)), strict=True))
-        stored = dict(zip(*_names_and_types(self.table.schema), strict=True))
-        pushed = [sql for each in conditions if (sql := _push_down(each, declared, stored)) is not None]
-        rest = [each for each in conditions if _push_down(each, declared, stored) is None]
+        schema = arrow_schema(self.type)
+        declared = dict(zip(schema.names, schema.types, strict=True))
+        stored = self.table.schema
+        pushed = [sql for each in conditions if (sql := self._push_down(each, stored)) is not None]
+        rest = [each for each in conditions if self._push_down(each, stored) is None]
         required = list(dict.fromkeys([*columns, *(column for each in rest for column in each.columns)]))
         # Where the table has none of the columns, the ids give the number of rows.
-        scanned = [name for name in required if name in stored] or ["id"]
+        scanned = [name for name in required if name in stored.names] or ["id"]
         filter_ = " AND ".join(f"({sql})" for sql in pushed) or None
         batches = self.table.scan(scanned, filter=filter_, with_row_address=with_address, in_fragments=in_fragments)
-        if not rest and all(stored.get(name) == declared[name] for name in columns):
+        if not rest and all(has_declared_column(self.type, stored, name) for name in columns):
             yield from batches
             return
         addresses = [ROW_ADDRESS] if with_address else []
         for batch in batches:
-            found = {name: read_declared_column(self.type, batch, name, declared[name]) for name in required}
+            found = {
+                name: read_declared_column(self.type, self.table.lag, batch, name, declared[name]) for name in required
+            }
             found |= {name: column_of(batch, name) for name in addresses}
             yield _filter_rows(pa.RecordBatch.from_pydict(found), rest).select([*columns, *addresses])
+
+    def _push_down(self, condition: Condition, stored: pa.Schema) -> str | None:
+        """Return the SQL of a condition if the table has its columns as declared."""
+        same = all(has_declared_column(self.type, stored, column) for column in condition.columns)
+        return condition.to_sql() if same else None
 
 
 def open_type_rows(snapshot: Snapshot, type_: NodeType | EdgeType) -> TypeRows:
@@ -110,18 +118,6 @@ def _type_not_found(kind: str, name: str, known: Iterable[str]) -> NotFound:
 
 
 # --------------------------------------------------------------------------------------------- filters
-
-
-def _names_and_types(schema: pa.Schema) -> tuple[list[str], list[pa.DataType]]:
-    return schema.names, schema.types
-
-
-def _push_down(
-    condition: Condition, declared: Mapping[str, pa.DataType], stored: Mapping[str, pa.DataType]
-) -> str | None:
-    """Return the SQL of a condition if the table has its columns in their declared types."""
-    same = all(stored.get(column) == declared[column] for column in condition.columns)
-    return condition.to_sql() if same else None
 
 
 def _filter_rows(rows: pa.RecordBatch, conditions: Iterable[Condition]) -> pa.RecordBatch:

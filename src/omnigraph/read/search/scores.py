@@ -26,7 +26,7 @@ from omnigraph.language.query import (
     TextScore,
 )
 from omnigraph.language.query.plan import Count, Fuse, MatchPlan, NodeScan, TopRanked, walk_plan
-from omnigraph.language.schema import Catalog, TableKey
+from omnigraph.language.schema import Catalog, NodeType, TableKey
 from omnigraph.language.values import ConstantValue
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import (
@@ -45,6 +45,7 @@ from omnigraph.read.search.text import TextQuery, search_text
 from omnigraph.read.search.vectors import DISTANCE, Vector, compute_distances, find_nearest_rows, has_vector_index
 from omnigraph.storage.columns import Values, column_of, compute
 from omnigraph.storage.filters import Condition
+from omnigraph.storage.lagging_columns import has_declared_column
 from omnigraph.storage.row_search import SCORE
 from omnigraph.storage.table import Table
 
@@ -229,7 +230,8 @@ class Search:
         if vector is None or None in filters or entity_set.table_key not in self._snapshot.pins:
             return None
         table, column = self._snapshot.table(entity_set.table_key), ranking.target.name
-        if not _has_columns(table, column, conditions) or not has_vector_index(table, column):
+        type_ = self._catalog.nodes[TableKey(entity_set.table_key).type_name]
+        if not _has_columns(type_, table, column, conditions) or not has_vector_index(table, column):
             return None
         where = " AND ".join(f"({text})" for text in filters) or None
         rows = find_nearest_rows(table, column, vector, limit, where)
@@ -243,7 +245,8 @@ class Search:
     def _search_text(self, table_key: str, column: str, query: TextQuery) -> pa.Table:
         key = (table_key, column, query)
         if key not in self._texts:
-            self._texts[key] = search_text(self._snapshot, table_key, column, query, self._cache)
+            type_ = self._catalog.nodes[TableKey(table_key).type_name]
+            self._texts[key] = search_text(self._snapshot, type_, column, query, self._cache)
         return self._texts[key]
 
     # ----------------------------------------------------------------------------------------- queries
@@ -330,8 +333,10 @@ def _to_values(keys: Keys) -> Values:
     return cast("Values", pa.array(keys, pa.float64(), mask=np.isnan(keys)))
 
 
-def _has_columns(table: Table, column: str, conditions: Sequence[Condition]) -> bool:
-    return {column, *(name for condition in conditions for name in condition.columns)} <= set(table.schema.names)
+def _has_columns(type_: NodeType, table: Table, column: str, conditions: Sequence[Condition]) -> bool:
+    """Whether the storage has the ranked column, and those of the conditions, as the schema declares them."""
+    names = {column, *(name for condition in conditions for name in condition.columns)}
+    return all(has_declared_column(type_, table.schema, name) for name in names)
 
 
 def rankings_of(plan: Fuse) -> tuple[Ranking, Ranking]:

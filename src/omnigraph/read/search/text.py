@@ -12,11 +12,14 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from omnigraph.language.schema import NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import Cache, read_contents
+from omnigraph.read.rows import TypeRows, open_type_rows
 from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.filters import quote_name
+from omnigraph.storage.filters import ValueCondition
+from omnigraph.storage.lagging_columns import has_declared_column
 from omnigraph.storage.row_search import SCORE, search_words
 from omnigraph.storage.staging import IndexKind
 from omnigraph.storage.table import Access, Table
@@ -36,18 +39,15 @@ class TextQuery:
     max_edits: int = 0
 
 
-def search_text(snapshot: Snapshot, table_key: str, column: str, query: TextQuery, cache: Cache) -> pa.Table:
+def search_text(snapshot: Snapshot, type_: NodeType, column: str, query: TextQuery, cache: Cache) -> pa.Table:
     """Return the ids and scores of the rows whose text matches."""
-    if table_key not in snapshot.pins:
+    rows = open_type_rows(snapshot, type_)
+    if rows.table is None:
         return _NO_MATCHES
-    table = snapshot.table(table_key)
-    if column not in table.schema.names:
-        # The table lags behind the schema.
-        return _NO_MATCHES
-    if _has_usable_index(table, column, query):
-        return search_words(table, column, query.text, max_edits=query.max_edits)
-    key = (read_contents(snapshot, table_key, cache), "texts", column)
-    private = cache.get_or_make(key, lambda: _build_private_index(table, column), _estimate_bytes).table
+    if has_declared_column(type_, rows.table.schema, column) and _has_usable_index(rows.table, column, query):
+        return search_words(rows.table, column, query.text, max_edits=query.max_edits)
+    key = (read_contents(snapshot, type_.table_key, cache), "texts", column)
+    private = cache.get_or_make(key, lambda: _build_private_index(rows, column), _estimate_bytes).table
     return _NO_MATCHES if private is None else search_words(private, _TEXT, query.text, max_edits=query.max_edits)
 
 
@@ -73,9 +73,11 @@ def _estimate_bytes(index: _PrivateIndex) -> int:
     return index.text_bytes * _INDEX_FACTOR
 
 
-def _build_private_index(table: Table, column: str) -> _PrivateIndex:
-    texts = table.scan(["id", column], filter=f"{quote_name(column)} IS NOT NULL").read_all()
-    texts = texts.rename_columns(["id", _TEXT])
+def _build_private_index(rows: TypeRows, column: str) -> _PrivateIndex:
+    is_text = ValueCondition(column, rows.type.properties[column].type, None)
+    schema = pa.schema([("id", pa.string()), (_TEXT, pa.string())])
+    found = (batch.rename_columns(schema.names).cast(schema) for batch in rows.read(["id", column], [is_text]))
+    texts = pa.Table.from_batches(found, schema)
     if not texts.num_rows:
         return _PrivateIndex(None, 0)
     # A separate session: what Lance caches of this table is freed together with it.

@@ -15,7 +15,7 @@ from omnigraph.spark.executor import ROWS_PER_TASK, FragmentTask, map_fragments,
 from omnigraph.spark.load.incoming_rows import DistributedRows
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_not_among
-from omnigraph.storage.lagging_columns import read_declared_column
+from omnigraph.storage.lagging_columns import ColumnLag, read_declared_column
 from omnigraph.storage.table import Table
 from omnigraph.write.executor import group_evenly
 from omnigraph.write.load import IncomingTable
@@ -50,16 +50,16 @@ class RowReader:
                 if len(self.excluded_ids)
                 else batch
             )
-            yield self._to_schema(kept, columns)
+            yield self._to_schema(kept, columns, table.lag)
 
-    def _to_schema(self, rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    def _to_schema(self, rows: pa.RecordBatch, names: Sequence[str], lag: ColumnLag) -> pa.RecordBatch:
         converted: dict[str, Values] = {}
         for name in names:
             type_ = cast("pa.DataType", self.schema.field(name).type)
             if self.type is None:
                 converted[name] = column_of(rows, name).cast(type_)
             else:
-                converted[name] = read_declared_column(self.type, rows, name, type_)
+                converted[name] = read_declared_column(self.type, lag, rows, name, type_)
         return pa.record_batch(converted)
 
 

@@ -56,7 +56,7 @@ def diff_to_dataframe(session: SparkSession, diff: Diff) -> DataFrame:
         pairs = zip(_DiffStream, (found.before, found.after), found.types, strict=True)
         sources: dict[_DiffStream, StreamSource] = {}
         for stream, candidates, type_ in pairs:
-            sources[stream] = StreamSource(None if candidates is None else candidates.table, type_)
+            sources[stream] = StreamSource(None if candidates is None else candidates.table, type_, found.unrelated)
             rows += (CandidateInput(number, stream, DiffSide(piece, type_)) for piece in split_candidates(candidates))
         tables.append(_ComparedTable(key, sources))
     if not rows:

@@ -25,6 +25,7 @@ from omnigraph.language.schema import EdgeType, NodeType, TableKey
 from omnigraph.language.source import suggest_similar
 from omnigraph.manifest import contract, opening, references
 from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.lagging import follow_schema_hashes
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin
 from omnigraph.read.rows import Filter, TypeRows, open_type_rows, parse_filter, require_type
@@ -48,13 +49,13 @@ _OPTIONS: Final = ("path", "type", "branch", "at", "columns", "filter", "pin", "
 class TypePin:
     """One type at one moment, which an option can carry as a text. ``pin`` is None if the branch has no table of it.
 
-    ``hidden`` are columns of the table that do not belong to the properties of the same name.
+    ``schemas`` are the hashes from the schema of the table to the one that it is read with, if the two differ.
     """
 
     table_key: str
     schema_hash: str | None
     pin: Pin | None
-    hidden: tuple[str, ...] = ()
+    schemas: tuple[str, ...] = ()
 
     def encode(self) -> str:
         """Encode as the text that :func:`decode_pin` reads."""
@@ -64,7 +65,7 @@ class TypePin:
 def pin_type(snapshot: Snapshot, type_: NodeType | EdgeType) -> TypePin:
     """Return the pin of a type in a snapshot."""
     key = type_.table_key
-    return TypePin(key, snapshot.schema_ir_hash, snapshot.pins.get(key), tuple(sorted(snapshot.hidden_columns(key))))
+    return TypePin(key, snapshot.schema_ir_hash, snapshot.pins.get(key), snapshot.list_schemas())
 
 
 def decode_pin(text: str) -> TypePin:
@@ -72,8 +73,8 @@ def decode_pin(text: str) -> TypePin:
     try:
         found = cast("dict[str, object]", orjson.loads(text))
         pin = cast("dict[str, object] | None", found.pop("pin"))
-        hidden = cast("list[str]", found.pop("hidden"))
-        return TypePin(pin=None if pin is None else _pin(pin), hidden=tuple(hidden), **found)  # pyright: ignore[reportArgumentType]  written by encode
+        schemas = cast("list[str]", found.pop("schemas"))
+        return TypePin(pin=None if pin is None else _pin(pin), schemas=tuple(schemas), **found)  # pyright: ignore[reportArgumentType]  written by encode
     except (ValueError, AttributeError, KeyError, TypeError) as error:
         raise ParameterError("option 'pin' is not a valid pin", hint="use graph.spark().nodes(...)") from error
 
@@ -104,8 +105,11 @@ class TypeReadOptions:
         opening.check_graph(manifest)
         if self.pin is not None:
             type_ = require_type(contract.load_schema_of(manifest, self.pin.schema_hash).catalog, self.pin.table_key)
-            table = None if self.pin.pin is None else open_pin(manifest, self.pin.pin).hide_columns(self.pin.hidden)
-            return TypeRows(type_, table)
+            if self.pin.pin is None:
+                return TypeRows(type_, None)
+            lag = follow_schema_hashes(manifest, self.pin.schemas)
+            table = open_pin(manifest, self.pin.pin)
+            return TypeRows(type_, table if lag is None else table.with_lag(lag.column_lag(self.pin.table_key)))
         snapshot = references.take_snapshot(manifest, self.branch, self.at)
         catalog = contract.load_schema_of(manifest, snapshot.schema_ir_hash).catalog
         return open_type_rows(snapshot, require_type(catalog, cast("str", self.type)))

@@ -42,7 +42,7 @@ from omnigraph.storage.lance_internals.layout import (
     read_version_hint,
     version_path,
 )
-from omnigraph.storage.lance_internals.schema_fields import can_reshape, is_blob, reshape_schema
+from omnigraph.storage.lance_internals.schema_fields import can_reshape, is_blob, read_field_ids, reshape_schema
 
 __all__ = [
     "BRANCH_REFS_FOLDER",
@@ -68,6 +68,7 @@ __all__ = [
     "print_transaction",
     "read_base_folders",
     "read_deletions",
+    "read_field_ids",
     "read_local_refs",
     "read_ref_identifier",
     "read_version_hint",

@@ -66,6 +66,11 @@ def reshape_schema(dataset: LanceDataset, columns: pa.Schema, old_names: Mapping
     return make(metadata, *found)
 
 
+def read_field_ids(dataset: LanceDataset) -> dict[str, int]:
+    """Return Lance's number of each column. A column that was dropped and added again has another one."""
+    return {field.name(): field.id() for field in _fields(dataset.lance_schema)}
+
+
 class _DatasetWithFieldIds(Protocol):
     """A dataset with the attribute that Lance's type stubs lack."""
 
@@ -86,6 +91,7 @@ def _by_column(schema: LanceSchema) -> dict[str | None, list[bytes]]:
 class _SchemaField(Protocol):
     """The methods of a field that are used here."""
 
+    def id(self) -> int: ...
     def name(self) -> str: ...
     def children(self) -> list[_SchemaField]: ...
 

@@ -60,7 +60,10 @@ class CatchUpOperation:
             return PreparedWrite((), frozenset(), None)
         changes = tuple(
             TableChange(
-                type_.table_key, TableShape(type_, snapshot.lag.origins[type_.table_key].columns).stage_nullable
+                type_.table_key,
+                TableShape(
+                    type_, snapshot.lag.origins[type_.table_key].columns, snapshot.column_lag(type_.table_key)
+                ).stage_nullable,
             )
             for type_ in self.schema.catalog.types()
             if type_.table_key in snapshot.pins and is_lagging(snapshot.table(type_.table_key), type_)

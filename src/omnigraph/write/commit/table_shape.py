@@ -17,7 +17,7 @@ from omnigraph.read.rows import read_writable_blobs
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values
-from omnigraph.storage.lagging_columns import read_renamed_column
+from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag, read_renamed_column
 from omnigraph.storage.lance_internals import can_reshape, is_blob
 from omnigraph.storage.staging import FragmentText, StagedChange
 from omnigraph.storage.table import Table
@@ -36,6 +36,8 @@ class TableShape:
 
     type: NodeType | EdgeType
     old_names: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+    lag: ColumnLag = NO_LAG
+    """What new columns hold in the rows of a table that is several schemas older."""
 
     def is_shape_of(self, table: Table) -> bool:
         """Whether the table has exactly these columns."""
@@ -50,14 +52,20 @@ class TableShape:
         return self._stage_columns(table, arrow_schema(self.type), executor)
 
     def stage_nullable(self, table: Table) -> StagedChange:
-        """Give the table these columns, but keep nullable columns nullable: nobody has checked them for nulls."""
+        """Give the table these columns, but keep nullable columns nullable: nobody has checked them for nulls.
+
+        A property that was added as a nullable one, and is required now, is null in the rows of this table.
+        """
         nullable = {column.name for column in _fields_of(table.schema) if column.nullable}
+        nullable |= {name for name in self.lag.added if self.lag.reads_null(self.type, name)}
         declared = _fields_of(arrow_schema(self.type))
         columns = (column.with_nullable(column.nullable or column.name in nullable) for column in declared)
         return self._stage_columns(table, pa.schema(list(columns)), LOCAL)
 
     def _stage_columns(self, table: Table, columns: pa.Schema, executor: Executor) -> StagedChange:
-        if can_reshape(table.schema, columns, self.old_names):
+        # A column that is added without a rewrite is null, and a property that is nullable now may have had a default.
+        all_null = all(self.lag.reads_null(self.type, name) for name in self.lag.added)
+        if all_null and can_reshape(table.schema, columns, self.old_names):
             return tables.reshape(table, columns, self.old_names)
         return TableRewrite(self, table, table, columns).stage(executor)
 
@@ -88,7 +96,7 @@ class TableShape:
     def _read_column(self, table: Table, batch: pa.RecordBatch, column: _Field, source: str | None) -> Values:
         if is_blob(column) and source is not None and source in batch.schema.names:
             return read_writable_blobs(table, source, batch)
-        return read_renamed_column(self.type, batch, source, column)
+        return read_renamed_column(self.type, self.lag, batch, source, column)
 
 
 @dataclass(frozen=True, slots=True)

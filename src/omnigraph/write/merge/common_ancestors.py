@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from omnigraph.errors import NotFound, Unsupported
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.lineage import CommitLookup, Lineage, find_merge_bases
-from omnigraph.manifest.references import take_snapshot
+from omnigraph.manifest.references import read_in_current_schema, take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.changes import find_changed_tables
 from omnigraph.write.merge.alignment import MergeBase, RowImages, overlay_base
 
 
@@ -81,15 +82,33 @@ class _CommitLookup:
 
 
 def build_merge_base(manifest: Manifest, ancestors: CommonAncestors) -> MergeBase:
-    """Build the merge base: the best common ancestor, with the changes of the other ones on top."""
+    """Build the merge base: the best common ancestor, with the changes of the other ones on top.
+
+    The ancestors may have been made under different schemas: all of them are compared in the current one.
+    """
     first = take_snapshot_at(manifest, ancestors.commits[0])
     overlays: Mapping[str, RowImages] = {}
-    for other in ancestors.commits[1:]:
-        earlier = find_merge_bases(ancestors.commits[0].id, other.id, ancestors.known)
+    for commit in ancestors.commits[1:]:
+        earlier = find_merge_bases(ancestors.commits[0].id, commit.id, ancestors.known)
         if earlier:
-            shared = take_snapshot_at(manifest, earlier[0])
-            overlays = overlay_base(first, take_snapshot_at(manifest, other), shared, overlays).overlays
+            other, shared = take_snapshot_at(manifest, commit), take_snapshot_at(manifest, earlier[0])
+            changed = find_changed_tables(shared, other)
+            sides = tuple(read_in_current_schema(manifest, each) for each in (first, other, shared))
+            for each in sides:
+                refuse_renamed(each, changed)
+            overlays = overlay_base(sides[0], sides[1], sides[2], overlays).overlays
     return MergeBase(first, overlays)
+
+
+def refuse_renamed(base: Snapshot, changed: Collection[str]) -> None:
+    """Refuse changes made before a rename: a row changed under the old name is not found under the new one."""
+    for table_key, old, new in base.lag.list_renames() if base.lag is not None else ():
+        if table_key in changed:
+            raise Unsupported(
+                f"'{old}' was renamed to '{new}' after these changes of {table_key} were made",
+                hint="compare both sides with `omnigraph diff`, and apply the changes you want with a mutation",
+                details={"table_key": table_key, "old_name": old, "new_name": new},
+            )
 
 
 def take_snapshot_at(manifest: Manifest, commit: CommitRecord) -> Snapshot:

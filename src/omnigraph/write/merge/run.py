@@ -7,7 +7,7 @@ Conflicts are never resolved by guessing: all are reported together, and nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, cast, get_args
@@ -20,7 +20,6 @@ from omnigraph.errors import (
     NotFound,
     OmniGraphError,
     ParameterError,
-    Unsupported,
 )
 from omnigraph.language.schema import Schema, split_by_kind
 from omnigraph.manifest.branches import delete_branch, refuse_dependents
@@ -47,7 +46,12 @@ from omnigraph.write.commit import (
     heal_branch,
 )
 from omnigraph.write.merge.alignment import MergeBase
-from omnigraph.write.merge.common_ancestors import build_merge_base, find_common_ancestors, take_snapshot_at
+from omnigraph.write.merge.common_ancestors import (
+    build_merge_base,
+    find_common_ancestors,
+    refuse_renamed,
+    take_snapshot_at,
+)
 from omnigraph.write.merge.deltas import Counts
 from omnigraph.write.merge.engine import LOCAL_MERGE_ENGINE, MergeEngine, MergePlan
 from omnigraph.write.merge.resolution_file import Resolution, ResolutionInput, read_resolution
@@ -381,25 +385,9 @@ class MergeOperation:
 
     def _in_current_schema(self, base: MergeBase) -> MergeBase:
         """Read the base in the current schema, so that schema changes do not appear as changes of rows."""
-        if base.overlays and base.snapshot.schema_ir_hash not in (None, self.schema.hash):
-            raise Unsupported(
-                "this merge has several common ancestors from before a schema change",
-                hint="export one side and load it, or merge the branches that were merged before, one by one",
-                details={"schema": base.snapshot.schema_ir_hash, "current": self.schema.hash},
-            )
         read = read_in_current_schema(self.manifest, base.snapshot)
-        self._refuse_renamed(read, find_changed_tables(base.snapshot, self.theirs))
+        refuse_renamed(read, find_changed_tables(base.snapshot, self.theirs))
         return replace(base, snapshot=read)
-
-    def _refuse_renamed(self, base: Snapshot, changed: Collection[str]) -> None:
-        """Refuse changes made before a rename: a row changed under the old name is not found under the new one."""
-        for table_key, old, new in base.lag.list_renames() if base.lag is not None else ():
-            if table_key in changed:
-                raise Unsupported(
-                    f"'{old}' was renamed to '{new}' after these changes of {table_key} were made",
-                    hint="compare both sides with `omnigraph diff`, and apply the changes you want with a mutation",
-                    details={"table_key": table_key, "old_name": old, "new_name": new},
-                )
 
     def _add_changes(self, outcome: _MergeOutcome, base: MergeBase, ours: Snapshot, plan: MergePlan) -> _MergeOutcome:
         """Add the table changes: rows to write, and table versions of main to adopt without writing rows."""

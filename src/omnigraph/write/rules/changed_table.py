@@ -33,7 +33,7 @@ from omnigraph.storage.columns import (
 )
 from omnigraph.storage.filters import ValueCondition, list_filter
 from omnigraph.storage.fragments import have_same_layout
-from omnigraph.storage.lagging_columns import read_declared_column
+from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag, has_declared_column, read_declared_column
 from omnigraph.storage.row_search import can_list_values, find_addresses, split_for_filters
 from omnigraph.storage.staging import Addresses
 from omnigraph.storage.table import ROW_ADDRESS, Table
@@ -193,6 +193,10 @@ class ChangedTable:
         key = self._type.table_key
         return self._snapshot.table(key) if key in self._snapshot.pins else None
 
+    @property
+    def _lag(self) -> ColumnLag:
+        return NO_LAG if self._pinned is None else self._pinned.lag
+
     def _read_pinned(self, columns: Sequence[str], required: RequiredValues | None) -> pa.Table:
         columns = tuple(dict.fromkeys(columns))
         values = None if required is None else required.values.unique().drop_null()
@@ -242,8 +246,8 @@ class ChangedTable:
         return _LookupResult(values, self._to_schema(found, columns), found[ROW_ADDRESS].to_numpy())
 
     def _can_look_up(self, column: str, values: Values) -> bool:
-        """Whether the values are few enough for a filter, and the pinned version has the column."""
-        if self._pinned is None or not self._list_stored((column,)):
+        """Whether the values are few enough for a filter, and the pinned version has the column as declared."""
+        if self._pinned is None or not has_declared_column(self._type, self._pinned.schema, column):
             return False
         if not pa.types.is_string(values.type):
             return len(values) <= _MOST_COMPARED
@@ -268,7 +272,10 @@ class ChangedTable:
         """Convert stored rows to the types of the schema, which the table of a branch may lag behind."""
         types = {column: cast("pa.DataType", self._schema.field(column).type) for column in columns}
         return pa.table(
-            {column: read_declared_column(self._type, found, column, type_) for column, type_ in types.items()}
+            {
+                column: read_declared_column(self._type, self._lag, found, column, type_)
+                for column, type_ in types.items()
+            }
         )
 
 
