@@ -53,6 +53,11 @@ def test_every_way_finds_the_same(table: Table, count: int) -> None:
 
 
 @pytest.mark.usefixtures("few")
+def test_many_ids_are_looked_up_in_a_table_without_rows(table: Table) -> None:
+    assert found(put(table, delete_where(table, "age >= 0")), NAMES) == []
+
+
+@pytest.mark.usefixtures("few")
 def test_an_index_is_used_for_a_share_of_the_rows(table: Table) -> None:
     assert [can_list_values(table, "id", count) for count in (3, 4, 10, 11, 1_000)] == [True, True, True, False, False]
     assert [can_list_values(table, "age", count) for count in (3, 4)] == [True, False]

@@ -80,7 +80,7 @@ def _semi_join(stream: pa.RecordBatchReader, ids: pa.Table) -> Addresses:
     """Return the addresses of the rows of a stream whose id is among these."""
     scan = acero.Declaration(
         "scan",
-        acero.ScanNodeOptions(datasets.InMemoryDataset(stream)),  # pyright: ignore  the stubs lack both
+        acero.ScanNodeOptions(datasets.InMemoryDataset(stream, schema=stream.schema)),  # pyright: ignore  the stubs lack both
     )
     other = acero.Declaration("table_source", acero.TableSourceNodeOptions(ids))
     join = acero.HashJoinNodeOptions("left semi", ["id"], ["id"])
