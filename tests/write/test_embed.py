@@ -184,6 +184,16 @@ def test_on_a_branch(papers: Graph) -> None:
     assert gists(papers)["p0"] is None
 
 
+def test_on_a_branch_that_is_older_than_the_vectors(tmp_path: Path) -> None:
+    plain = "node Paper { code: String @key\n  title: String? }"
+    graph = omnigraph.init(tmp_path / "old.og", plain)
+    graph.mutate('query q() { insert Paper { code: "p0", title: "title 0" } }')
+    graph.create_branch("b")
+    graph.apply_schema(plain.replace("title: String?", 'title: String?\n  gist: Vector(4)? @embed("title")'))
+    assert fill(graph, "b").embedded == {"gist": 1}
+    assert gists(graph, "b") == {"p0": mock("title 0")}
+
+
 def test_another_model_than_the_recorded_one_is_refused_before_anything_is_asked(papers: Graph) -> None:
     with pytest.raises(EmbeddingError, match="by the model 'm1'"):
         embed(papers._manifest, papers.schema, "Paper", settings=EmbeddingSettings("mock", model="m2"))

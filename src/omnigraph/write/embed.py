@@ -21,10 +21,11 @@ from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.rows import open_type_rows
 from omnigraph.read.search import Embedder, EmbeddingSettings, create_embedder
 from omnigraph.storage.arrow_schema import arrow_field
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
-from omnigraph.storage.filters import ValueIn, quote_name
+from omnigraph.storage.filters import NullCondition, ValueCondition, ValueIn
 from omnigraph.write.commit import CommitOptions, PreparedWrite, WriterKind, commit_operation
 from omnigraph.write.mutation import StagingArea
 
@@ -142,15 +143,10 @@ def _embed_missing(
 
 def _scan_missing(target: EmbedTarget, snapshot: Snapshot, batch: int) -> Iterator[pa.Table]:
     """Scan the ids and texts of rows without a vector, in batches. Blank texts are left out."""
-    if target.type.table_key not in snapshot.pins:
-        return
-    table = snapshot.table(target.type.table_key)
-    source, vector = target.embedding.source, target.vector.name
-    if not {source, vector} <= set(table.schema.names):
-        # A table that lags behind the schema has no column for the vector yet.
-        return
-    lacking = f"{quote_name(vector)} IS NULL AND {quote_name(source)} IS NOT NULL"
-    for piece in table.scan(["id", source], filter=lacking):
+    source = target.embedding.source
+    has_text = ValueCondition(source, target.type.properties[source].type, None)
+    lacking = [NullCondition(target.vector.name), has_text]
+    for piece in open_type_rows(snapshot, target.type).read(["id", source], lacking):
         rows = pa.Table.from_batches([piece]).rename_columns(["id", "text"])
         blank = compute("equal", compute("utf8_trim_whitespace", column_of(rows, "text")), "")
         rows = rows.take(find_true(compute("invert", blank)))
