@@ -72,7 +72,7 @@ def is_repair(step: WriteStep) -> bool:
     return step.name == "table.merge" and "__manifest" in step.detail
 
 
-def list_audited(manifest: Manifest) -> list[tuple[RecoveryKind, set[str]]]:
+def list_audited(manifest: Manifest) -> list[tuple[RecoveryKind | str, set[str]]]:
     return [(found.kind, {each.table_key for each in found.outcomes}) for found in list_recoveries(manifest)]
 
 
