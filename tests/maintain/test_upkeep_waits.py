@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from threading import RLock
 
 import pytest
@@ -13,7 +14,7 @@ import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import MAIN
 from omnigraph.storage import table_upkeep
-from omnigraph.storage.locks import lock as locks
+from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.table import Table
 from omnigraph.write.indexes import OVERTAKEN
 from tests.maintain.ports import SCHEMA, add, fragments, remove, shown
@@ -33,6 +34,11 @@ class Builds:
     guard: RLock = field(default_factory=RLock)
     """Others hold it while they write, so that a lock that is held belongs to the upkeep. Tables build in threads."""
 
+    def _take_lock(self) -> None:
+        manifest = self.graph._manifest
+        with branch_lock(manifest.location, self.branch, replace(manifest.locks, timeout=0.0)):
+            pass
+
     def watch(self, patch: pytest.MonkeyPatch) -> None:
         for name in ("build_segment", "run_compaction"):
             patch.setattr(table_upkeep, name, self._counting(name, getattr(table_upkeep, name)))
@@ -42,9 +48,9 @@ class Builds:
             if table.uri.endswith("__manifest"):
                 # Its own compaction is quick and belongs under the lock.
                 return build(table, *arguments)
-            key = (self.graph._manifest.location.objects, f"branch:{self.branch}")
-            with self.guard:
-                assert not locks._between_threads[key].locked(), "a build runs under the lock"
+            with self.guard, ThreadPoolExecutor(1) as pool:
+                # Raises LockTimeout if the build runs under the lock.
+                pool.submit(self._take_lock).result()
             built = build(table, *arguments)
             with self.guard:
                 self.made[name] += 1

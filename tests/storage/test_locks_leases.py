@@ -20,7 +20,6 @@ from omnigraph.storage.locks.leases import (
     Register,
     RegisterValue,
     open_register,
-    take_lease,
 )
 from omnigraph.storage.objects import Objects
 
@@ -39,7 +38,9 @@ def register(location: Location) -> Register:
 
 
 def taken(register: Register, ttl: float = LONG, patience: float = 30.0) -> Lease:
-    return take_lease(register, "refs", "the test", ttl, Deadline(patience))
+    lease = Lease(register, "the test", ttl)
+    lease.take("refs", Deadline(patience))
+    return lease
 
 
 def value(register: Register) -> bytes:

@@ -196,23 +196,76 @@ def _decode_record(seen: RegisterValue | None, ttl: float) -> LeaseRecord:
 
 
 class Lease:
-    """A lease that this process holds, renewed by a thread until it is released.
+    """A lease of this process, renewed by a thread from when it is taken until it is released.
 
     It needs a thread because one call into Lance may take longer than the time to live. A process that is stopped or
     dead stops renewing.
     """
 
-    def __init__(self, register: Register, tag: str, record: LeaseRecord, sent: float, *, taken_over: bool) -> None:
-        self.taken_over = taken_over
+    def __init__(self, register: Register, holder: str, ttl: float) -> None:
+        self.taken_over = False
+        """Whether it was taken from a holder that stopped renewing."""
         self._register = register
-        self._tag = tag
-        self._record = record
-        self._safe_until = self._safe_from(sent)
+        self._record = LeaseRecord(uuid4().hex, 0, ttl, holder)
+        self._tag: str | None = None
+        self._is_taken = False
+        self._safe_until = 0.0
         self._trouble: OmniGraphError | None = None
         self._replaced = False
         self._stop = threading.Event()
         self._renewing = threading.Thread(target=self._renew_until_stopped, name="omnigraph-lease", daemon=True)
-        self._renewing.start()
+
+    def take(self, name: str, deadline: Deadline) -> None:
+        """Wait for the lease and take it once it is free, or was not renewed for its whole time to live."""
+        try:
+            self._wait_and_take(name, deadline)
+            self._renewing.start()
+        except Exception:
+            # It may have been taken although the storage failed; then it expires.
+            raise
+        except BaseException:
+            self._adopt_own_record()
+            raise
+
+    def _wait_and_take(self, name: str, deadline: Deadline) -> None:
+        record = self._record
+        watched, since, sent = "", 0.0, 0.0
+        waits = backoff(_FIRST_PAUSE, min(_LONGEST_PAUSE, record.ttl / _RENEWALS))
+        while True:
+            read_at = read_clock()
+            seen = self._register.read()
+            current = _decode_record(seen, record.ttl)
+            if seen is not None and current.token == record.token:
+                # We took it in the last round and lost only the answer.
+                self._mark_taken(seen.tag, sent)
+                return
+            tag = None if seen is None else seen.tag
+            expired = tag == watched and read_at - since >= current.ttl
+            if current.free or expired:
+                sent, self.taken_over = read_clock(), not current.free
+                taken = self._register.swap(tag, record.encode())
+                if taken is not None:
+                    self._mark_taken(taken, sent)
+                    return
+            elif tag is not None and tag != watched:
+                watched, since = tag, read_clock()
+            if deadline.remaining() == 0.0:
+                raise LockTimeout(name, current.holder, deadline.waited())
+            time.sleep(min(next(waits), deadline.remaining()))
+
+    def _mark_taken(self, tag: str, sent: float) -> None:
+        self._tag, self._safe_until, self._is_taken = tag, self._safe_from(sent), True
+
+    def _adopt_own_record(self) -> None:
+        """After an interrupt, look whether the lease was taken, so that it can be released."""
+        began = read_clock()
+        try:
+            seen = self._register.read()
+        except OmniGraphError as error:
+            _log.warning("lease of %s may be held until it expires: %s", self._record.holder, error)
+            return
+        if seen is not None and _decode_record(seen, self._record.ttl).token == self._record.token:
+            self._mark_taken(seen.tag, began)
 
     def confirm(self) -> None:
         """Raise :class:`LeaseLost` unless there is time for one more durable step."""
@@ -222,9 +275,12 @@ class Lease:
             raise LeaseLost(f"the lease of {self._record.holder} was not renewed in time") from self._trouble
 
     def release(self) -> None:
-        """Free the lease if it is still ours; otherwise let it expire."""
+        """Free the lease if it is still ours; otherwise let it expire. Does nothing if it was not taken."""
         self._stop.set()
-        self._renewing.join(self._record.ttl)
+        if self._renewing.is_alive():
+            self._renewing.join(self._record.ttl)
+        if not self._is_taken:
+            return
         if self._renewing.is_alive() or self._replaced or read_clock() >= self._safe_until:
             _log.warning("lease of %s abandoned: it was taken over, or not renewed in time", self._record.holder)
             return
@@ -233,6 +289,7 @@ class Lease:
         except OmniGraphError as error:
             # The protected work is done; others wait until the lease expires.
             _log.warning("lease of %s not released, it will expire: %s", self._record.holder, error)
+        self._is_taken = False
 
     def _safe_from(self, sent: float) -> float:
         # Counted from before the request, as a taker counts from after its answer. The last quarter is reserved for
@@ -262,30 +319,3 @@ class Lease:
                 return True
         self._tag = tag
         return True
-
-
-def take_lease(register: Register, name: str, holder: str, ttl: float, deadline: Deadline) -> Lease:
-    """Wait for the lease and take it once it is free, or was not renewed for its whole time to live."""
-    record = LeaseRecord(uuid4().hex, 0, ttl, holder)
-    watched, since = "", 0.0
-    sent, taken_over = 0.0, False
-    waits = backoff(_FIRST_PAUSE, min(_LONGEST_PAUSE, ttl / _RENEWALS))
-    while True:
-        read_at = read_clock()
-        seen = register.read()
-        current = _decode_record(seen, ttl)
-        if seen is not None and current.token == record.token:
-            # We took it in the last round and lost only the answer.
-            return Lease(register, seen.tag, record, sent, taken_over=taken_over)
-        tag = None if seen is None else seen.tag
-        expired = tag == watched and read_at - since >= current.ttl
-        if current.free or expired:
-            sent, taken_over = read_clock(), not current.free
-            taken = register.swap(tag, record.encode())
-            if taken is not None:
-                return Lease(register, taken, record, sent, taken_over=taken_over)
-        elif tag is not None and tag != watched:
-            watched, since = tag, read_clock()
-        if deadline.remaining() == 0.0:
-            raise LockTimeout(name, current.holder, deadline.waited())
-        time.sleep(min(next(waits), deadline.remaining()))

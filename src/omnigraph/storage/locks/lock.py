@@ -3,29 +3,38 @@
 Order: refs, then one branch. Nothing else is locked, and never two branches at once. On a local folder a lock is an
 ``flock``, which the operating system frees when its holder dies. On an object store, or on request for a network
 folder, it is a lease. A thread lock beside it serialises the threads of this process.
+
+An interrupt can strike between any two steps, so a lock is an object that can be released at every stage of being
+taken, not a generator: what a generator holds is freed only when its traceback is.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import socket
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
+from types import TracebackType
 from typing import Final, Literal, TypeAlias
+from weakref import WeakSet
 
 from omnigraph.errors import ConflictError, LockTimeout, Unsupported
 from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks.leases import Deadline, LeaseLost, backoff, open_register, take_lease
+from omnigraph.storage.locks.leases import Deadline, Lease, LeaseLost, backoff, open_register
 from omnigraph.storage.objects import translate_store_errors
+
+_log = logging.getLogger("omnigraph.locks")
 
 LockKind: TypeAlias = Literal["flock", "lease"]
 LOCK_KINDS: Final[tuple[LockKind, ...]] = ("flock", "lease")
@@ -79,27 +88,90 @@ class HeldLock:
 
 def branch_lock(location: Location, branch: str, settings: LockSettings = _DEFAULT) -> AbstractContextManager[HeldLock]:
     """Take the lock for the commit section of a branch."""
-    return _lock(location, f"branch:{branch}", settings)
+    return _Lock(location, f"branch:{branch}", settings)
 
 
 def refs_lock(location: Location, settings: LockSettings = _DEFAULT) -> AbstractContextManager[HeldLock]:
     """Take the lock for work that spans branches: refs, tags, capture of a merge source, cleanup, schema apply."""
-    return _lock(location, _REFS, settings)
+    return _Lock(location, _REFS, settings)
 
 
-@contextmanager
-def _lock(location: Location, name: str, settings: LockSettings) -> Generator[HeldLock]:
-    deadline = Deadline(settings.timeout)
-    kind = settings.kind or ("flock" if location.is_local else "lease")
-    if kind == "flock" and not location.is_local:
-        raise Unsupported(f"{location} has no file locks", hint='choose lock="lease"')
-    lock = _flock(location, name, deadline) if kind == "flock" else _lease(location, name, settings.ttl, deadline)
-    try:
-        with _lock_thread(location, name, deadline), lock as held:
-            yield held
-    except LeaseLost as lost:
+class _Lock(AbstractContextManager[HeldLock]):
+    """One lock, for one ``with`` block: a thread lock, and a file lock or a lease."""
+
+    _taken: tuple[_ThreadLock | _FileLock | _LeaseLock, ...] = ()
+    """Those that may be held, the last one first; each can be released at any stage."""
+
+    def __init__(self, location: Location, name: str, settings: LockSettings) -> None:
+        self._location = location
+        self._name = name
+        self._settings = settings
+        self._pid = os.getpid()
+
+    def __enter__(self) -> HeldLock:
+        try:
+            held = self._take(Deadline(self._settings.timeout))
+        except BaseException as error:
+            # Again, if an interrupt came between a failure and its handler.
+            self._release()
+            if isinstance(error, LeaseLost):
+                raise self._make_lost_error(error) from error
+            raise
+        return held
+
+    def _take(self, deadline: Deadline) -> HeldLock:
+        try:
+            between_threads = _ThreadLock((self._location.objects, self._name))
+            self._taken = (between_threads,)
+            between_threads.take(deadline)
+            between_processes = self._make_process_lock()
+            self._taken = (between_processes, between_threads)
+            held = between_processes.take(deadline)
+        except BaseException:
+            self._release()
+            raise
+        return held
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._release()
+        if isinstance(error, LeaseLost):
+            raise self._make_lost_error(error) from error
+
+    def __del__(self) -> None:
+        # An interrupt at the very start of __exit__.
+        self._release()
+
+    def _make_process_lock(self) -> _FileLock | _LeaseLock:
+        kind = self._settings.kind or ("flock" if self._location.is_local else "lease")
+        if kind == "lease":
+            return _LeaseLock(self._location, self._name, self._settings.ttl)
+        if not self._location.is_local:
+            raise Unsupported(f"{self._location} has no file locks", hint='choose lock="lease"')
+        return _FileLock(self._location, self._name)
+
+    def _release(self) -> None:
+        try:
+            self._release_each()
+        except BaseException:
+            # An interrupt stopped it half way. What is released already is not released again.
+            self._release_each()
+            raise
+
+    def _release_each(self) -> None:
+        # In a forked child the locks belong to the parent.
+        while self._taken and os.getpid() == self._pid:
+            try:
+                self._taken[0].release()
+            except OSError as error:
+                # Closing the file frees it; others must not wait for the thread lock.
+                _log.warning("the lock '%s' was not released: %s", self._name, error)
+            self._taken = self._taken[1:]
+
+    def _make_lost_error(self, lost: LeaseLost) -> ConflictError:
         # Every step checks the lock before it writes, so nothing is half done.
-        raise ConflictError(f"the lock '{name}' was lost: {lost}", hint="read again and retry") from lost
+        return ConflictError(f"the lock '{self._name}' was lost: {lost}", hint="read again and retry")
 
 
 def _path(name: str) -> str:
@@ -121,25 +193,31 @@ class _ThreadLocks(threading.local):
 
 
 _thread_locks = _ThreadLocks()
-_between_threads: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
+# Only its owner can release an RLock, so a thread that was interrupted need not know whether it got it.
+_between_threads: defaultdict[tuple[str, str], threading.RLock] = defaultdict(threading.RLock)
 
 
-@contextmanager
-def _lock_thread(location: Location, name: str, deadline: Deadline) -> Generator[None]:
-    lock = (location.objects, name)
-    _check_order(lock)
-    with _fork_guard:
-        between_threads = _between_threads[lock]
-    if not between_threads.acquire(timeout=deadline.remaining()):
-        raise LockTimeout(name, f"another thread of process {os.getpid()}", deadline.waited())
-    _thread_locks.locks.append(lock)
-    pid = os.getpid()
-    try:
-        yield
-    finally:
-        if os.getpid() == pid:
-            _thread_locks.locks.remove(lock)
-            between_threads.release()
+class _ThreadLock:
+    """Excludes the other threads of this process."""
+
+    def __init__(self, key: tuple[str, str]) -> None:
+        _check_order(key)
+        self._key = key
+        with _fork_guard:
+            self._lock = _between_threads[key]
+
+    def take(self, deadline: Deadline) -> None:
+        """Wait for the other threads."""
+        if not self._lock.acquire(timeout=deadline.remaining()):
+            raise LockTimeout(self._key[1], f"another thread of process {os.getpid()}", deadline.waited())
+        _thread_locks.locks.append(self._key)
+
+    def release(self) -> None:
+        """Let the other threads go on. Does nothing if this thread does not hold it."""
+        with suppress(ValueError):
+            _thread_locks.locks.remove(self._key)
+        with suppress(RuntimeError):
+            self._lock.release()
 
 
 def _check_order(lock: tuple[str, str]) -> None:
@@ -155,14 +233,13 @@ def _check_order(lock: tuple[str, str]) -> None:
 
 
 _fork_guard = threading.Lock()
-_descriptors: set[int] = set()
+_files: WeakSet[FileIO] = WeakSet()
 
 
 def _after_fork_in_child() -> None:
     """Close the parent's locks without unlocking: that would free them for others while the parent holds them."""
-    for descriptor in _descriptors:
-        os.close(descriptor)
-    _descriptors.clear()
+    for file in list(_files):
+        file.close()
     _between_threads.clear()
     _thread_locks.locks.clear()
     _fork_guard.release()
@@ -175,87 +252,97 @@ os.register_at_fork(
 )
 
 
-@contextmanager
-def _flock(location: Location, name: str, deadline: Deadline) -> Generator[HeldLock]:
-    path = f"{_path(name)}.lock"
-    file = Path(location.join(path))
-    holder = _describe_holder()
-    pid = os.getpid()
-    with translate_store_errors("lock", path, location):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _take_flock(file, name, deadline)
-    try:
-        with translate_store_errors("lock", path, location), mark_write("locks.flock", path):
+class _FileLock:
+    """An ``flock`` on a file, which is a Python object: one that gets lost closes its descriptor and frees the lock."""
+
+    def __init__(self, location: Location, name: str) -> None:
+        self._location = location
+        self._name = name
+        self._path = f"{_path(name)}.lock"
+        self._file: FileIO | None = None
+
+    def take(self, deadline: Deadline) -> HeldLock:
+        """Wait for the lock and write into the file who holds it."""
+        file, holder = Path(self._location.join(self._path)), _describe_holder()
+        with translate_store_errors("lock", self._path, self._location):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            opened = self._take_file(file, deadline)
+        with translate_store_errors("lock", self._path, self._location), mark_write("locks.flock", self._path):
             # Written in place, never truncated: that works on a full disk too.
-            os.pwrite(descriptor, holder.encode()[:_HOLDER_BYTES].ljust(_HOLDER_BYTES), 0)
-        yield HeldLock(name, "flock", taken_over=False, holder=holder, _confirm=lambda: _confirm_file(descriptor, file))
-    finally:
-        if os.getpid() == pid:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            _close(descriptor)
+            os.pwrite(opened.fileno(), holder.encode()[:_HOLDER_BYTES].ljust(_HOLDER_BYTES), 0)
+        return HeldLock(
+            self._name, "flock", taken_over=False, holder=holder, _confirm=lambda: _confirm_file(opened, file)
+        )
 
-
-def _take_flock(file: Path, name: str, deadline: Deadline) -> int:
-    waits = backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
-    while True:
-        descriptor = _open(file)
-        try:
-            while not _try_flock(descriptor):
+    def _take_file(self, path: Path, deadline: Deadline) -> FileIO:
+        waits = backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            self._file = file = _open(path)
+            while not _try_flock(file):
                 if deadline.remaining() == 0.0:
-                    holder = os.pread(descriptor, _HOLDER_BYTES, 0).decode(errors="replace").strip()
-                    raise LockTimeout(name, holder or None, deadline.waited())
+                    holder = os.pread(file.fileno(), _HOLDER_BYTES, 0).decode(errors="replace").strip()
+                    raise LockTimeout(self._name, holder or None, deadline.waited())
                 time.sleep(min(next(waits), deadline.remaining()))
-            if _is_same_file(descriptor, file):
-                return descriptor
-        except BaseException:
-            _close(descriptor)
-            raise
-        # The file was removed while we waited: others lock a new one.
-        _close(descriptor)
+            if _is_same_file(file, path):
+                return file
+            # The file was removed while we waited: others lock a new one.
+            file.close()
+
+    def release(self) -> None:
+        """Free the lock and close the file, if that was not done."""
+        if self._file is not None and not self._file.closed:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+            finally:
+                self._file.close()
 
 
-def _try_flock(descriptor: int) -> bool:
+def _try_flock(file: FileIO) -> bool:
     with suppress(BlockingIOError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     return False
 
 
-def _open(file: Path) -> int:
+def _open(path: Path) -> FileIO:
     with _fork_guard:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        _descriptors.add(descriptor)
-    return descriptor
+        file = FileIO(path, "r+", opener=_open_or_create)
+        _files.add(file)
+    return file
 
 
-def _close(descriptor: int) -> None:
-    with _fork_guard:
-        _descriptors.discard(descriptor)
-        os.close(descriptor)
+def _open_or_create(path: str, _: int) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
 
-def _is_same_file(descriptor: int, file: Path) -> bool:
+def _is_same_file(file: FileIO, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), file.stat())
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
         return False
 
 
-def _confirm_file(descriptor: int, file: Path) -> None:
-    if not _is_same_file(descriptor, file):
-        raise LeaseLost(f"the lock file {file} was removed or replaced: another process may hold the lock too")
+def _confirm_file(file: FileIO, path: Path) -> None:
+    if not _is_same_file(file, path):
+        raise LeaseLost(f"the lock file {path} was removed or replaced: another process may hold the lock too")
 
 
 # --------------------------------------------------------------------------------------------- between machines
 
 
-@contextmanager
-def _lease(location: Location, name: str, ttl: float, deadline: Deadline) -> Generator[HeldLock]:
-    holder = _describe_holder()
-    pid = os.getpid()
-    lease = take_lease(open_register(location, f"{_path(name)}.lease"), name, holder, ttl, deadline)
-    try:
-        yield HeldLock(name, "lease", taken_over=lease.taken_over, holder=holder, _confirm=lease.confirm)
-    finally:
-        if os.getpid() == pid:
-            lease.release()
+class _LeaseLock:
+    """A lease on an object store or in a folder."""
+
+    def __init__(self, location: Location, name: str, ttl: float) -> None:
+        self._name = name
+        self._holder = _describe_holder()
+        self._lease = Lease(open_register(location, f"{_path(name)}.lease"), self._holder, ttl)
+
+    def take(self, deadline: Deadline) -> HeldLock:
+        """Wait for the lease."""
+        self._lease.take(self._name, deadline)
+        return HeldLock(self._name, "lease", self._lease.taken_over, holder=self._holder, _confirm=self._lease.confirm)
+
+    def release(self) -> None:
+        """Free the lease, if it is held."""
+        self._lease.release()

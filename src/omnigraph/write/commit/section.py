@@ -8,9 +8,9 @@ protocol, which also exists as a model that is checked: change the model first.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -112,7 +112,11 @@ def _commit_on_current_schema(
             basis, staged = _carry_over_upkeep(attempt, basis, prepared, staged)
         # Step 1: lock and heal.
         is_last_round = round_ == VALIDATION_ROUNDS - 1
-        with _lock_for_commit(attempt, prepared, is_last_round=is_last_round) as held:
+        with (
+            _lock_refs_to_adopt(attempt, prepared, is_last_round=is_last_round) as refs,
+            branch_lock(manifest.location, options.branch, manifest.locks) as own,
+        ):
+            held = own if refs is None else own.joined_with(refs)
             heal(manifest, held, options.branch)
             section = CommitSection(attempt, held, basis, prepared, staged)
             result = _commit_under_lock(section, is_last_round=is_last_round)
@@ -200,19 +204,13 @@ def _carry_over(
 # --------------------------------------------------------------------------------------------- under the lock
 
 
-@contextmanager
-def _lock_for_commit(
+def _lock_refs_to_adopt(
     attempt: CommitAttempt[Outcome], prepared: PreparedWrite[Outcome], *, is_last_round: bool
-) -> Generator[HeldLock]:
-    """Take the lock of the branch; before it the refs lock, under which cleanup works, if versions may be adopted."""
-    manifest = attempt.manifest
+) -> AbstractContextManager[HeldLock | None]:
+    """Take the refs lock, under which cleanup works, if versions may be adopted."""
     # In the last round a merge may be prepared again under the lock, and adopt then.
     may_adopt = prepared.adopted or (is_last_round and attempt.operation.kind is WriterKind.BRANCH_MERGE)
-    with (
-        refs_lock(manifest.location, manifest.locks) if may_adopt else nullcontext() as refs,
-        branch_lock(manifest.location, attempt.options.branch, manifest.locks) as held,
-    ):
-        yield held if refs is None else held.joined_with(refs)
+    return refs_lock(attempt.manifest.location, attempt.manifest.locks) if may_adopt else nullcontext()
 
 
 def _commit_under_lock(section: CommitSection[Outcome], *, is_last_round: bool) -> CommitResult[Outcome] | None:
