@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,14 @@ import orjson
 import pytest
 
 import omnigraph
-from omnigraph.errors import ReadOnly, ValidationError
+from omnigraph.errors import ConflictError, ReadOnly, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.storage.table import Table
 from omnigraph.write.commit.section import CATCH_UP_MESSAGE
+from omnigraph.write.load.run import FragmentTargets
 from tests.write.evolve.people_graph import BEFORE, load, make, people, with_change
+from tests.write.evolve.test_evolve_overtaken import OvertakenGraph
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,3 +123,32 @@ def _file(graph: Graph, name: str, mood: str) -> Path:
     path = Path(graph.uri).parent / f"{name}.jsonl"
     path.write_bytes(orjson.dumps({"type": "Person", "data": {"name": name, "mood": mood, "rank": 7}}))
     return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["before it reads", "while it reads"])
+def test_a_load_on_spark_that_is_overtaken_gets_a_conflict(
+    spark: SparkSession, graph: Graph, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
+    rows = spark.createDataFrame([("fay", 3, "f")], "name string, age int, nick string")
+    overtaken = OvertakenGraph(graph._manifest, "rw", "tests")
+    change = partial(omnigraph.open(graph.uri).apply_schema, with_change("age: I32?", "age: I64?"))
+    if moment == "before it reads":
+        overtaken.happens = change
+    else:
+        find = FragmentTargets.find
+
+        def find_and_change(targets: FragmentTargets, table_key: str) -> object:
+            found = find(targets, table_key)
+            change()
+            return found
+
+        monkeypatch.setattr(FragmentTargets, "find", find_and_change)
+    with pytest.raises(ConflictError, match="the schema of the graph changed"):
+        overtaken.load(nodes={"Person": rows}, mode="merge", engine="spark")
+    monkeypatch.undo()
+    assert graph.commits()[0].message == "schema changed"
+    overtaken.load(nodes={"Person": rows}, mode="merge", engine="spark")
+    assert people(graph)["fay"]["age"] == 3
+    assert graph.verify().findings == ()

@@ -85,14 +85,15 @@ def optimize(
     executor: Executor = LOCAL,
 ) -> Optimized:
     """Compact the tables that a branch owns, build the indexes that the schema requires, compact the manifest."""
-    required = list_required_indexes(load_current_schema(manifest).catalog, types)
     heal_all(manifest)
+    schema = load_current_schema(manifest)
+    required = list_required_indexes(schema.catalog, types)
     before = take_snapshot(manifest, branch)
     keys = tuple(key for key in dict.fromkeys(index.table_key for index in required) if key in before.pins)
-    options = CommitOptions(branch, manifest.schema_hash(), actor)
+    options = CommitOptions(branch, schema.hash, actor)
     compaction = _compact(manifest, CompactionOperation(keys, executor), replace(options, message="compact tables"))
     indexable = _drop_drifted(take_snapshot(manifest, branch), required)
-    indexing = commit_indexes(manifest, branch, EnsureIndexesOperation(indexable, executor=executor), actor)
+    indexing = commit_indexes(manifest, EnsureIndexesOperation(indexable, executor=executor), options)
     after = take_snapshot(manifest, branch)
     tables = [_report_table(key, before, after, compaction, indexing) for key in keys if key in after.pins]
     made = [to_commit(commit) for commit in compaction.commits] + ([indexing.commit] if indexing.commit else [])

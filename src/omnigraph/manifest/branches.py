@@ -25,7 +25,7 @@ from omnigraph.errors import (
     StorageError,
 )
 from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names, public_names
-from omnigraph.manifest.lagging import find_lag
+from omnigraph.manifest.lagging import follow_schemas
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.manifest.snapshot import Pin, open_every_table
 from omnigraph.manifest.state import ManifestView
@@ -91,7 +91,7 @@ def begin_branch(manifest: Manifest, refs: HeldLock, name: str, source: str, ver
 
 def _refuse_renamed(manifest: Manifest, name: str, begins_at: ManifestView) -> None:
     """Refuse a start before a rename: the current schema would not find rows under their old name."""
-    lag = find_lag(manifest, begins_at.tables.schema_head)
+    lag = follow_schemas(manifest, begins_at.tables.schema_head, manifest.current_schema())
     shown = begins_at.tables.visible_tables()
     for table_key, old, new in lag.list_renames() if lag is not None else ():
         if table_key in shown and shown[table_key].row_count:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import FormatError, NotFound, SchemaError, StorageError
+from omnigraph.errors import ConflictError, FormatError, NotFound, SchemaError, StorageError
 from omnigraph.language.schema import (
     STRICTER_THAN_0_8,
     Schema,
@@ -95,6 +95,15 @@ def _check_hash(schema: Schema, schema_hash: str) -> Schema:
     if schema.hash != schema_hash:
         raise StorageError(f"the stored schema {schema_hash} was changed: it is {schema.hash} now")
     return schema
+
+
+def make_schema_conflict(validated_under: str | None, current: str | None) -> ConflictError:
+    """Return the error of an operation that a schema change overtook."""
+    return ConflictError(
+        "the schema of the graph changed while this write was validated",
+        hint="read again and retry",
+        details={"validated_under": validated_under, "current": current},
+    )
 
 
 def load_current_schema(manifest: Manifest) -> Schema:

@@ -12,7 +12,7 @@ from omnigraph.errors import NotFound, OmniGraphError, ParameterError, PublishCo
 from omnigraph.language.schema import Schema
 from omnigraph.manifest import migrations
 from omnigraph.manifest.lineage import build_lineage
-from omnigraph.manifest.rows import MAIN, Row, encode_rows
+from omnigraph.manifest.rows import MAIN, Row, SchemaHead, encode_rows
 from omnigraph.manifest.state import ManifestView, extend_view, newest_fragment_of, read_view
 from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
@@ -199,9 +199,16 @@ class Manifest:
         except NotFound:
             return False
 
+    def current_schema(self) -> SchemaHead | None:
+        """Return the current schema of the graph; None for a graph of 0.8 that was never written here.
+
+        Read it once for what belongs together: the next call may find a newer one.
+        """
+        return self.view(MAIN).tables.schema_head
+
     def schema_hash(self) -> str | None:
         """Return the hash of the graph's current schema; None for a graph of 0.8 that was never written here."""
-        head = self.view(MAIN).tables.schema_head
+        head = self.current_schema()
         return None if head is None else head.schema_ir_hash
 
     def forget_all(self) -> None:

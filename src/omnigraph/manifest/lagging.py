@@ -25,7 +25,7 @@ from omnigraph.language.schema import (
 )
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.rows import MAIN, SchemaHead
+from omnigraph.manifest.rows import SchemaHead
 from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag
 
 Shown = TypeVar("Shown")
@@ -78,11 +78,6 @@ class SchemaLag:
             for name, column in origin.columns.items():
                 if column not in (None, name):
                     yield origin.table_key, f"{column}", name
-
-
-def find_lag(manifest: Manifest, written_under: SchemaHead | None) -> SchemaLag | None:
-    """Return how far a branch's tables lag behind the current schema, by its ``schema_head``; None if they do not."""
-    return follow_schemas(manifest, written_under, manifest.view(MAIN).tables.schema_head)
 
 
 def follow_schemas(manifest: Manifest, older: SchemaHead | None, newer: SchemaHead | None) -> SchemaLag | None:

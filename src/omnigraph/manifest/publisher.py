@@ -21,6 +21,7 @@ from omnigraph.errors import (
     StorageError,
 )
 from omnigraph.language.values import now_microseconds
+from omnigraph.manifest.contract import make_schema_conflict
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import (
     MAIN,
@@ -57,7 +58,8 @@ class PublishRequest:
 
     ``expected`` has the version of every table that is written or that a rule read. ``if_commit`` is the head that the
     commit must follow. ``instead_of`` is a commit id whose presence forbids this publish. ``incarnation`` is that of
-    the branch when the work was staged. ``new_schema`` is the schema of the tables after the publish and
+    the branch when the work was staged. ``schema_basis`` is the schema of the graph that the write was validated with;
+    without it, only the hash is compared. ``new_schema`` is the schema of the tables after the publish and
     ``replaces_schema`` the one before. On main it becomes the schema of the graph; on a branch it is already.
     """
 
@@ -65,6 +67,7 @@ class PublishRequest:
     registrations: tuple[Registration, ...] = ()
     updates: tuple[TableVersion, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
+    schema_basis: SchemaHead | None = None
     new_schema: str | None = None
     replaces_schema: str | None = None
     expected: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -118,13 +121,15 @@ def _attempt(
     earlier = _find_earlier_outcome(view, request, intent)
     if earlier is not None:
         return earlier
-    _check_conditions(manifest, view, request, intent)
+    # One read of main: what is compared is what the branch is said to have caught up with.
+    current = view.tables.schema_head if branch == MAIN else manifest.current_schema()
+    _check_conditions(view, current, request, intent)
     if manifest.should_compact(view):
         held.check()
         view = manifest.compact(view)
     commit = _make_commit(view, intent)
     held.check()
-    view = manifest.merge_rows(view, _list_rows(manifest, view, request, commit))
+    view = manifest.merge_rows(view, _list_rows(view, current, request, commit))
     return PublishResult("published", replace(commit, manifest_version=view.version), view)
 
 
@@ -147,7 +152,9 @@ def _find_earlier_outcome(view: ManifestView, request: PublishRequest, intent: C
     return None
 
 
-def _check_conditions(manifest: Manifest, view: ManifestView, request: PublishRequest, intent: CommitIntent) -> None:
+def _check_conditions(
+    view: ManifestView, current: SchemaHead | None, request: PublishRequest, intent: CommitIntent
+) -> None:
     if request.incarnation is not None and request.incarnation != view.incarnation:
         raise ConflictError(
             f"branch '{view.branch}' was deleted and re-created while this write was staged",
@@ -161,20 +168,13 @@ def _check_conditions(manifest: Manifest, view: ManifestView, request: PublishRe
         head = view.history.head()
         if head is None or head.id != request.if_commit:
             raise PreconditionFailed(view.branch, request.if_commit, head.id if head else None)
-    changes_schema = request.new_schema is not None and view.branch == MAIN
-    _check_schema(manifest, view, request.replaces_schema if changes_schema else intent.schema_ir_hash)
+    if current is not None:
+        changes_schema = request.new_schema is not None and view.branch == MAIN
+        validated_under = request.replaces_schema if changes_schema else intent.schema_ir_hash
+        is_same = request.schema_basis in (None, current) and validated_under in (None, current.schema_ir_hash)
+        if not is_same:
+            raise make_schema_conflict(validated_under, current.schema_ir_hash)
     _check_changes(view.tables, request)
-
-
-def _check_schema(manifest: Manifest, view: ManifestView, validated_under: str | None) -> None:
-    head = view.tables.schema_head if view.branch == MAIN else manifest.view(MAIN).tables.schema_head
-    current = None if head is None else head.schema_ir_hash
-    if validated_under is not None and current not in (None, validated_under):
-        raise ConflictError(
-            "the schema of the graph changed while this write was validated",
-            hint="read again and retry",
-            details={"validated_under": validated_under, "current": current},
-        )
 
 
 def _check_changes(tables: TableState, request: PublishRequest) -> None:
@@ -207,9 +207,11 @@ def _check_update(tables: TableState, update: TableVersion) -> None:
         )
 
 
-def _list_rows(manifest: Manifest, view: ManifestView, request: PublishRequest, commit: CommitRecord) -> list[Row]:
+def _list_rows(
+    view: ManifestView, current: SchemaHead | None, request: PublishRequest, commit: CommitRecord
+) -> list[Row]:
     rows: list[Row] = [*request.registrations, *request.updates, *request.tombstones]
-    schema = _make_schema_head(manifest, view, request, commit)
+    schema = _make_schema_head(view, current, request, commit)
     if schema is not None:
         rows.append(schema)
     if commit.txn is not None:
@@ -218,17 +220,16 @@ def _list_rows(manifest: Manifest, view: ManifestView, request: PublishRequest, 
 
 
 def _make_schema_head(
-    manifest: Manifest, view: ManifestView, request: PublishRequest, commit: CommitRecord
+    view: ManifestView, current: SchemaHead | None, request: PublishRequest, commit: CommitRecord
 ) -> SchemaHead | None:
     """Return the ``schema_head`` row of the branch, if it changes."""
-    known = view.tables.schema_head
     if request.new_schema is None:
         # A graph of 0.8 has no such row: its first publish here adopts the schema that the write was validated with.
-        adopted = commit.schema_ir_hash if view.branch == MAIN and known is None else None
+        adopted = commit.schema_ir_hash if view.branch == MAIN and current is None else None
         return None if adopted is None else SchemaHead(adopted)
     if view.branch != MAIN:
-        return manifest.view(MAIN).tables.schema_head
-    before = known.all if known is not None else (request.replaces_schema,) if request.replaces_schema else ()
+        return current
+    before = current.all if current is not None else (request.replaces_schema,) if request.replaces_schema else ()
     return SchemaHead(request.new_schema, before)
 
 

@@ -7,7 +7,7 @@ and no commit is cleaned up meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -15,6 +15,7 @@ from omnigraph.errors import AlreadyExists, NotFound, ParameterError
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.values import parse_instant, to_microseconds
 from omnigraph.manifest.branches import COMMIT_ID, DATE_LIKE, VERSION, begin_branch, check_free, check_name, is_name
+from omnigraph.manifest.contract import load_root_schema
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import refuse_naive, to_commit
 from omnigraph.manifest.lineage import Lineage
@@ -63,11 +64,26 @@ def take_snapshot(manifest: Manifest, branch: str, at: Reference | None = None) 
     if at is not None:
         resolved = resolve_reference(manifest, branch, at)
         return build_snapshot(manifest, manifest.view_at(resolved.branch, resolved.manifest_version), resolved.commit)
-    # Use one view for both: a second one may have a newer commit and other pins.
-    view = manifest.view(branch)
-    found = _show_tables(manifest, view, view.head)
-    # The head of a branch is read with the current schema.
-    return found.read_with(view.tables.schema_head) if branch == MAIN else read_in_current_schema(manifest, found)
+    return _take_head_snapshot(manifest, branch)
+
+
+def _take_head_snapshot(manifest: Manifest, branch: str) -> Snapshot:
+    """Take a snapshot of the head of a branch, read with the current schema.
+
+    Rows, commit and schema are those of one view of the branch and one of main: a second one may have newer ones. Main
+    is read after the branch, which may have caught up with a schema that main did not have before.
+    """
+    while True:
+        view = manifest.view(branch)
+        current = view.tables.schema_head if branch == MAIN else manifest.current_schema()
+        shown = _show_tables(manifest, view, view.head)
+        if current is not None:
+            return shown.read_with(current)
+        # A graph of release 0.8 has only the files at the root, until the first commit here.
+        schema = load_root_schema(manifest.objects)
+        if manifest.current_schema() is None:
+            manifest.schemas[schema.hash] = schema
+            return replace(shown, schema_ir_hash=schema.hash)
 
 
 def build_snapshot(manifest: Manifest, view: ManifestView, commit: CommitRecord | None) -> Snapshot:
@@ -82,11 +98,6 @@ def _show_tables(manifest: Manifest, view: ManifestView, commit: CommitRecord | 
     return Snapshot(view.branch, view.version, shown, None, list_pins(view), manifest, written_under=head)
 
 
-def read_in_current_schema(manifest: Manifest, snapshot: Snapshot) -> Snapshot:
-    """Return a snapshot of the past, read with the current schema."""
-    return snapshot.read_with(manifest.view(MAIN).tables.schema_head)
-
-
 def _find_schema_of(
     manifest: Manifest, written_under: SchemaHead | None, commit: CommitRecord | None
 ) -> SchemaHead | None:
@@ -98,7 +109,7 @@ def _find_schema_of(
     named = None if commit is None else commit.schema_ir_hash
     if written_under is not None and written_under.schema_ir_hash == named:
         return written_under
-    current = manifest.view(MAIN).tables.schema_head
+    current = manifest.current_schema()
     if current is None or named is None:
         return current if named is None else SchemaHead(named)
     places = [place for place, each in enumerate(current.all) if each == named]

@@ -158,6 +158,11 @@ class SchemaHead:
         """All schemas up to this one, oldest first."""
         return (*self.earlier, self.schema_ir_hash)
 
+    @property
+    def number(self) -> int:
+        """How many schemas were before it. A schema can come back, so a hash alone does not say when it was."""
+        return len(self.earlier)
+
 
 def locate_manifest_file(location: Location, directory: str, branch: str | None, version: int) -> ManifestFile:
     """Return the manifest file of a table version as an object-store path, without bucket or leading slash."""

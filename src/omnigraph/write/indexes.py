@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, cast
 
@@ -84,25 +84,30 @@ def ensure_indexes(
 
     A type is given by its name, or by its table key if a node type and an edge type share the name.
     """
-    required = list_required_indexes(load_current_schema(manifest).catalog, types)
-    return commit_indexes(manifest, branch, EnsureIndexesOperation(required, executor=executor), actor)
+    schema = load_current_schema(manifest)
+    required = list_required_indexes(schema.catalog, types)
+    operation = EnsureIndexesOperation(required, executor=executor)
+    return commit_indexes(manifest, operation, CommitOptions(branch, schema.hash, actor))
 
 
 def ensure_id_indexes(
     manifest: Manifest, branch: str, table_keys: Iterable[str], actor: str | None = None
 ) -> IndexReport:
     """Index ``id``, ``src`` and ``dst`` of some tables. An index may lack ``MAX_UNCOVERED`` rows."""
-    catalog = load_current_schema(manifest).catalog
-    required = tuple(index for key in table_keys for index in _list_id_indexes(_find_type(catalog, key)))
-    return commit_indexes(manifest, branch, EnsureIndexesOperation(required, MAX_UNCOVERED), actor)
+    schema = load_current_schema(manifest)
+    required = tuple(index for key in table_keys for index in _list_id_indexes(_find_type(schema.catalog, key)))
+    operation = EnsureIndexesOperation(required, MAX_UNCOVERED)
+    return commit_indexes(manifest, operation, CommitOptions(branch, schema.hash, actor))
 
 
 def ensure_loaded_indexes(
     manifest: Manifest, branch: str, table_keys: Iterable[str], actor: str | None, executor: Executor
 ) -> IndexReport:
     """Build the indexes of tables that a large load wrote to. An index may lack ``MAX_UNCOVERED`` rows."""
-    required = list_required_indexes(load_current_schema(manifest).catalog, table_keys)
-    return commit_indexes(manifest, branch, EnsureIndexesOperation(required, MAX_UNCOVERED, executor), actor)
+    schema = load_current_schema(manifest)
+    required = list_required_indexes(schema.catalog, table_keys)
+    operation = EnsureIndexesOperation(required, MAX_UNCOVERED, executor)
+    return commit_indexes(manifest, operation, CommitOptions(branch, schema.hash, actor))
 
 
 # --------------------------------------------------------------------------------------------- the required indexes
@@ -177,17 +182,13 @@ class EnsureIndexesOperation:
         return PreparedWrite(_plan_changes(missing, self.executor), frozenset(), report)
 
 
-def commit_indexes(
-    manifest: Manifest, branch: str, operation: EnsureIndexesOperation, actor: str | None
-) -> IndexReport:
+def commit_indexes(manifest: Manifest, operation: EnsureIndexesOperation, options: CommitOptions) -> IndexReport:
     """Build indexes and publish those whose rows are still there. The others are deferred."""
-    result = commit_operation(
-        manifest, operation, CommitOptions(branch, manifest.schema_hash(), actor, "ensure indexes")
-    )
+    result = commit_operation(manifest, operation, replace(options, message="ensure indexes"))
     report = result.outcome
     if not report.built:
         return report
-    now = take_snapshot(manifest, branch)
+    now = take_snapshot(manifest, options.branch)
     there = [index for index in report.built if _IndexState.read(now, index.table_key).is_there(index)]
     # An index of a table that this commit did not write to was built by somebody else meanwhile.
     built = tuple(index for index in there if index.table_key in result.tables)

@@ -18,6 +18,7 @@ from omnigraph.write.commit.sidecars import (
     Sidecar,
     SidecarPin,
     SidecarRegistration,
+    SidecarRemoval,
     SidecarTombstone,
     WriterKind,
     delete_sidecar,
@@ -43,6 +44,7 @@ FULL = Sidecar(
     ("app", 7),
     {TableKey("node:Person"): 4, "edge:Knows": 1},
     "hash",
+    2,
     "incarnation",
     "why ü",
     ROLLBACK,
@@ -53,6 +55,7 @@ FULL = Sidecar(
     ),
     (SidecarTombstone(TableKey("node:Old"), 9),),
     "old",
+    (SidecarRemoval(TableKey("node:Old"), "nodes/3", 10),),
 )
 FULL_TEXT = """\
 {
@@ -92,6 +95,7 @@ FULL_TEXT = """\
     "edge:Knows": 1
   },
   "schema_ir_hash": "hash",
+  "schema_number": 2,
   "branch_incarnation": "incarnation",
   "message": "why ü",
   "decision": "rollback",
@@ -120,7 +124,14 @@ FULL_TEXT = """\
       "tombstone_version": 9
     }
   ],
-  "replaces_schema": "old"
+  "replaces_schema": "old",
+  "removals": [
+    {
+      "table_key": "node:Old",
+      "table_path": "nodes/3",
+      "version": 10
+    }
+  ]
 }"""
 
 BARE = Sidecar("01A", 1, None, None, WriterKind.LOAD, ())

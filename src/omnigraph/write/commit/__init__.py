@@ -16,7 +16,7 @@ from omnigraph.write.commit.operation import (
     WriteOperation,
 )
 from omnigraph.write.commit.recovery import finish_removals, heal, heal_all, heal_branch
-from omnigraph.write.commit.section import catch_up, commit_operation
+from omnigraph.write.commit.section import catch_up, check_basis_schema, commit_operation, take_basis
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from omnigraph.write.commit.table_heads import TableHead, has_same_rows
 from omnigraph.write.commit.table_shape import TableRewrite, TableShape
@@ -36,6 +36,7 @@ __all__ = [
     "WriterKind",
     "audit_discarded_drift",
     "catch_up",
+    "check_basis_schema",
     "commit_operation",
     "finish_removals",
     "has_same_rows",
@@ -46,4 +47,5 @@ __all__ = [
     "list_recoveries",
     "list_sidecars",
     "restore_to_pins",
+    "take_basis",
 ]

@@ -18,7 +18,7 @@ from omnigraph.language.schema import EdgeType, NodeType, Schema
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.lagging import find_lag
+from omnigraph.manifest.lagging import follow_schemas
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, make_entry, open_pin
@@ -37,8 +37,8 @@ from omnigraph.write.commit.table_shape import TableShape, is_lagging
 
 def find_newer_schema(manifest: Manifest, branch: str) -> Schema | None:
     """Return the schema of the graph if a branch lags behind it, else None."""
-    current = manifest.view(MAIN).tables.schema_head
-    if current is None or find_lag(manifest, manifest.view(branch).tables.schema_head) is None:
+    own, current = manifest.view(branch).tables.schema_head, manifest.current_schema()
+    if current is None or follow_schemas(manifest, own, current) is None:
         return None
     return load_schema_of(manifest, current.schema_ir_hash)
 

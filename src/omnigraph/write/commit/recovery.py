@@ -19,7 +19,7 @@ from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, LockTimeout
 from omnigraph.manifest.contract import load_schema_of, project_root_files
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
-from omnigraph.manifest.rows import MAIN, Registration, TableVersion, Tombstone
+from omnigraph.manifest.rows import MAIN, Registration, SchemaHead, TableVersion, Tombstone
 from omnigraph.manifest.snapshot import Pin, make_entry, make_pointer_entry, open_pin
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage import table_writes as tables
@@ -206,11 +206,8 @@ def _can_roll_forward(manifest: Manifest, view: ManifestView, sidecar: Sidecar, 
         return _is_legacy_complete(sidecar, heads)
     if len(heads) != len(sidecar.tables) or _head_id_of(view) != sidecar.parent_commit_id:
         return False
-    schema_hash = manifest.schema_hash()
-    changes_schema = view.branch == MAIN and sidecar.replaces_schema is not None
-    validated_under = sidecar.replaces_schema if changes_schema else sidecar.schema_ir_hash
-    if schema_hash is not None and validated_under not in (None, schema_hash):
-        # The schema of main changed: rows that were validated under the old one must not be published.
+    if not _has_same_schema(manifest, view, sidecar):
+        # Rows that were validated under an older schema must not be published.
         return False
     if any(_open_created_table(manifest, sidecar, each) is None for each in sidecar.additional_registrations):
         return False
@@ -218,6 +215,23 @@ def _can_roll_forward(manifest: Manifest, view: ManifestView, sidecar: Sidecar, 
         # An older release let cleanup remove what a merge was about to adopt.
         return False
     return all(each.unpublished and _is_own_commit(each.unpublished[0], sidecar) for each in heads)
+
+
+def _has_same_schema(manifest: Manifest, view: ManifestView, sidecar: Sidecar) -> bool:
+    current = manifest.current_schema()
+    if current is None:
+        return True
+    changes_schema = view.branch == MAIN and sidecar.replaces_schema is not None
+    validated_under = sidecar.replaces_schema if changes_schema else sidecar.schema_ir_hash
+    return validated_under in (None, current.schema_ir_hash) and sidecar.schema_number in (None, current.number)
+
+
+def _find_schema_basis(manifest: Manifest, sidecar: Sidecar) -> SchemaHead | None:
+    """Return the schema that an operation was validated with; None if its sidecar does not tell."""
+    current, number = manifest.current_schema(), sidecar.schema_number
+    if current is None or number is None:
+        return None
+    return SchemaHead(current.all[number], current.all[:number])
 
 
 def _is_own_commit(commit: TableCommit, sidecar: Sidecar) -> bool:
@@ -257,6 +271,7 @@ def _roll_forward(
         registrations=tuple(Registration(each.table_key, each.table_path) for each in sidecar.additional_registrations),
         updates=tuple(updates),
         tombstones=tuple(Tombstone(each.table_key, each.tombstone_version) for each in sidecar.tombstones),
+        schema_basis=_find_schema_basis(manifest, sidecar),
         new_schema=new_schema,
         replaces_schema=sidecar.replaces_schema,
         expected={**sidecar.read_set, **{pin.table_key: pin.expected_version for pin in sidecar.tables}},

@@ -17,10 +17,11 @@ from typing import Final
 from ulid import ULID
 
 from omnigraph.errors import ConflictError, ExpectedVersionMismatch, HistoryGone, PreconditionFailed
+from omnigraph.manifest.contract import make_schema_conflict
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent
 from omnigraph.manifest.references import take_snapshot
-from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.rows import MAIN, SchemaHead
 from omnigraph.manifest.snapshot import Snapshot, list_pins, open_pin
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
@@ -71,6 +72,8 @@ def commit_operation(
 
     The operation starts on ``first_basis``, or else on the newest snapshot.
     """
+    if first_basis is not None:
+        _refuse_overtaken(first_basis, manifest.current_schema())
     return _commit_on_current_schema(manifest, operation, catch_up(manifest, options), first_basis)
 
 
@@ -101,7 +104,7 @@ def _commit_on_current_schema(
     attempt = _begin_attempt(manifest, operation, options)
     for round_ in range(VALIDATION_ROUNDS):
         # Step 0: execute, validate and stage, without the lock.
-        basis = first_basis if first_basis and round_ == 0 else take_snapshot(manifest, options.branch)
+        basis = first_basis if first_basis and round_ == 0 else _take_basis_for(attempt)
         prepared = operation.prepare(basis)
         if not prepared.has_changes:
             _check_if_commit(options, basis.commit.id if basis.commit else None)
@@ -136,6 +139,34 @@ def _begin_attempt(
 
 
 # --------------------------------------------------------------------------------------------- before the lock
+
+
+def take_basis(manifest: Manifest, options: CommitOptions) -> Snapshot:
+    """Take the snapshot that a write is executed on. If the schema changed since the write began, it is a conflict."""
+    basis = take_snapshot(manifest, options.branch)
+    check_basis_schema(basis, options)
+    if basis.lag is not None:
+        # The branch caught up before, so the schema changed since, and perhaps back again.
+        raise make_schema_conflict(options.schema_ir_hash, basis.schema_ir_hash)
+    return basis
+
+
+def check_basis_schema(basis: Snapshot, options: CommitOptions) -> None:
+    """Raise ``ConflictError`` if a snapshot is read with another schema than the write was checked against."""
+    if basis.schema_ir_hash is not None and options.schema_ir_hash not in (None, basis.schema_ir_hash):
+        raise make_schema_conflict(options.schema_ir_hash, basis.schema_ir_hash)
+
+
+def _take_basis_for(attempt: CommitAttempt[Outcome]) -> Snapshot:
+    manifest, options = attempt.manifest, attempt.options
+    if attempt.operation.kind is WriterKind.SCHEMA_APPLY:
+        # It names the new schema, and plans from that of the snapshot.
+        return take_snapshot(manifest, options.branch)
+    if isinstance(attempt.operation, CatchUpOperation):
+        basis = take_snapshot(manifest, options.branch)
+        check_basis_schema(basis, options)
+        return basis
+    return take_basis(manifest, options)
 
 
 def _hand_over_long_tables(
@@ -182,7 +213,7 @@ def _carry_over_upkeep(
     staged: Mapping[str, StagedChange | None],
 ) -> tuple[Snapshot, Mapping[str, StagedChange | None]]:
     """Carry upkeep over to the newest snapshot, so that only the newest commits are left to look at under the lock."""
-    newest = take_snapshot(attempt.manifest, attempt.options.branch)
+    newest = take_basis(attempt.manifest, attempt.options)
     carried = {
         change.table_key: _carry_over(change, staged.get(change.table_key), basis, newest)
         for change in prepared.changes
@@ -241,7 +272,7 @@ def _commit_under_lock(section: CommitSection[Outcome], *, is_last_round: bool) 
 
 
 def _check_preconditions(section: CommitSection[Outcome], view: ManifestView) -> CommitResult[Outcome] | None:
-    """Check the branch's incarnation and ``if_commit``. Return a result if ``txn`` is committed already."""
+    """Check the incarnation of the branch, ``if_commit`` and the schema. Return a result if ``txn`` is committed."""
     options = section.attempt.options
     if _is_branch_recreated(section, view):
         raise _make_recreated_error(options)
@@ -251,7 +282,15 @@ def _check_preconditions(section: CommitSection[Outcome], view: ManifestView) ->
             return CommitResult(view.history.find(last.commit_id), section.prepared.outcome, replayed=True)
     head = view.history.head()
     _check_if_commit(options, head.id if head else None)
+    on_main = options.branch == MAIN
+    _refuse_overtaken(section.basis, view.tables.schema_head if on_main else section.attempt.manifest.current_schema())
     return None
+
+
+def _refuse_overtaken(basis: Snapshot, current: SchemaHead | None) -> None:
+    """Raise ``ConflictError`` if the graph has another schema than the one that a snapshot is read with."""
+    if current is not None and basis.read_under not in (None, current):
+        raise make_schema_conflict(basis.schema_ir_hash, current.schema_ir_hash)
 
 
 def _is_branch_recreated(section: CommitSection[Outcome], view: ManifestView) -> bool:
@@ -315,7 +354,7 @@ def _is_move_neutral(section: CommitSection[Outcome], view: ManifestView, table_
 def _prepare_again(section: CommitSection[Outcome]) -> CommitSection[Outcome]:
     """Execute and validate on the newest snapshot, while the lock keeps everybody else out."""
     attempt = section.attempt
-    basis = take_snapshot(attempt.manifest, attempt.options.branch)
+    basis = _take_basis_for(attempt)
     return replace(section, basis=basis, prepared=attempt.operation.prepare(basis), staged={})
 
 

@@ -122,6 +122,8 @@ class Sidecar:
     txn: tuple[str, int] | None = None
     read_set: Mapping[str, int] = field(default_factory=dict[str, int])
     schema_ir_hash: str | None = None
+    schema_number: int | None = None
+    """How many schemas the graph had before the one that the operation was validated with."""
     branch_incarnation: str | None = None
     message: str | None = None
     decision: str | None = None
@@ -214,6 +216,7 @@ _SIDECAR: Final = RecordCodec(
         optional("txn", TXN),
         optional("read_set", VERSIONS, default={}),
         optional("schema_ir_hash"),
+        optional("schema_number", NUMBER),
         optional("branch_incarnation"),
         optional("message"),
         optional("decision"),

@@ -19,13 +19,25 @@ from omnigraph.errors import AlreadyExists, OmniGraphError, ParameterError, Vali
 from omnigraph.language.schema import Catalog, Schema, split_by_kind
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit, to_commit
-from omnigraph.manifest.references import Reference, create_branch, find_branch_point, take_snapshot
+from omnigraph.manifest.references import (
+    Reference,
+    create_branch,
+    find_branch_point,
+    take_snapshot,
+)
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.snapshot import Snapshot, list_pins, open_pin
-from omnigraph.manifest.state import ManifestView
+from omnigraph.manifest.snapshot import Snapshot, open_pin
 from omnigraph.storage.table import branch_uri
 from omnigraph.storage.table_writes import WriteMode
-from omnigraph.write.commit import CommitOptions, catch_up, commit_operation, finish_removals, heal_branch
+from omnigraph.write.commit import (
+    CommitOptions,
+    catch_up,
+    check_basis_schema,
+    commit_operation,
+    finish_removals,
+    heal_branch,
+    take_basis,
+)
 from omnigraph.write.executor import Executor
 from omnigraph.write.indexes import ensure_id_indexes, ensure_loaded_indexes
 from omnigraph.write.load.data_frames import ArrowStream, TypedFrame, read_frame, resolve_frame_types
@@ -153,7 +165,7 @@ def load(
         catch_up(manifest, commit_options)
     # DynamoDB manages the versions, so a detached version cannot show fragments in the table's folder.
     closed = options.check or is_new_branch or manifest.location.scheme == "s3+ddb"
-    targets = FragmentTargets(manifest, commit_options.branch, options.mode, closed=closed)
+    targets = FragmentTargets(manifest, commit_options, options.mode, closed=closed)
     context = LoadContext(manifest, schema.catalog, load_input, options, targets)
     with (reader or _read_locally)(context) as parsed:
         keeps_txn = options.keeps_txn and commit_options.txn is not None
@@ -203,25 +215,25 @@ def _check_txn(txn: object) -> None:
 class FragmentTargets:
     """Finds where a load may write fragments while it reads: only tables that its branch already owns."""
 
-    def __init__(self, manifest: Manifest, branch: str, mode: LoadMode, *, closed: bool) -> None:
+    def __init__(self, manifest: Manifest, commit_options: CommitOptions, mode: LoadMode, *, closed: bool) -> None:
         self._manifest = manifest
-        self._branch = branch
+        self._commit_options = commit_options
         self._mode: WriteMode = "overwrite" if mode == "overwrite" else "append"
         self._closed = closed
-        self._begun_on: ManifestView | None = None
-
-    @property
-    def incarnation(self) -> str | None:
-        """Return the incarnation of the branch when a target was first requested; None if none was."""
-        return self._begun_on and self._begun_on.incarnation
+        self._begun_on: Snapshot | None = None
+        self.incarnation: str | None = None
+        """The incarnation of the branch when a target was first requested; None if none was."""
 
     def find(self, table_key: str) -> FragmentTarget | None:
         """Return where the rows of a table are written; None if its folder may not be written to yet."""
         if self._closed:
             return None
-        self._begun_on = self._begun_on or self._manifest.view(self._branch)
-        pin = list_pins(self._begun_on).get(table_key)
-        if pin is None or (pin.branch or MAIN) != self._branch:
+        branch = self._commit_options.branch
+        if self._begun_on is None:
+            self.incarnation = self._manifest.read_incarnation(branch)
+            self._begun_on = take_basis(self._manifest, self._commit_options)
+        pin = self._begun_on.pins.get(table_key)
+        if pin is None or (pin.branch or MAIN) != branch:
             return None
         return FragmentTarget(open_pin(self._manifest, pin), self._mode, branch_uri(pin.location, pin.branch))
 
@@ -322,9 +334,16 @@ def _take_base_snapshot(
     manifest: Manifest, options: LoadOptions, commit_options: CommitOptions, *, is_new_branch: bool
 ) -> Snapshot:
     if not is_new_branch or options.from_branch is None:
-        return take_snapshot(manifest, commit_options.branch)
-    branch, version = find_branch_point(manifest, options.from_branch)
-    return take_snapshot(manifest, branch, version)
+        basis = take_snapshot(manifest, commit_options.branch)
+    else:
+        branch, version = find_branch_point(manifest, options.from_branch)
+        basis = take_snapshot(manifest, branch, version)
+        schema = manifest.current_schema()
+        if schema is not None:
+            # The new branch is read with the current schema, wherever it begins.
+            basis = basis.read_with(schema)
+    check_basis_schema(basis, commit_options)
+    return basis
 
 
 def _create_branch(manifest: Manifest, options: LoadOptions, commit_options: CommitOptions) -> None:

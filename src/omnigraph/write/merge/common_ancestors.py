@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from omnigraph.errors import NotFound, Unsupported
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.lineage import CommitLookup, Lineage, find_merge_bases
-from omnigraph.manifest.references import read_in_current_schema, take_snapshot
-from omnigraph.manifest.rows import MAIN, CommitRecord
+from omnigraph.manifest.references import take_snapshot
+from omnigraph.manifest.rows import MAIN, CommitRecord, SchemaHead
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.changes import find_changed_tables
 from omnigraph.write.merge.alignment import MergeBase, RowImages, overlay_base
@@ -81,10 +81,10 @@ class _CommitLookup:
         return None
 
 
-def build_merge_base(manifest: Manifest, ancestors: CommonAncestors) -> MergeBase:
+def build_merge_base(manifest: Manifest, ancestors: CommonAncestors, schema: SchemaHead | None) -> MergeBase:
     """Build the merge base: the best common ancestor, with the changes of the other ones on top.
 
-    The ancestors may have been made under different schemas: all of them are compared in the current one.
+    The ancestors may have been made under different schemas: all of them are compared in that of the merge.
     """
     first = take_snapshot_at(manifest, ancestors.commits[0])
     overlays: Mapping[str, RowImages] = {}
@@ -93,7 +93,7 @@ def build_merge_base(manifest: Manifest, ancestors: CommonAncestors) -> MergeBas
         if earlier:
             other, shared = take_snapshot_at(manifest, commit), take_snapshot_at(manifest, earlier[0])
             changed = find_changed_tables(shared, other)
-            sides = tuple(read_in_current_schema(manifest, each) for each in (first, other, shared))
+            sides = tuple(each.read_with(schema) for each in (first, other, shared))
             for each in sides:
                 refuse_renamed(each, changed)
             overlays = overlay_base(sides[0], sides[1], sides[2], overlays).overlays

@@ -28,7 +28,6 @@ from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import (
     Reference,
     find_commit,
-    read_in_current_schema,
     resolve_reference,
     take_snapshot,
 )
@@ -41,6 +40,7 @@ from omnigraph.write.commit import (
     PreparedWrite,
     TableChange,
     WriterKind,
+    check_basis_schema,
     commit_operation,
     heal,
     heal_branch,
@@ -196,7 +196,9 @@ def _run(
     manifest: Manifest, operation: MergeOperation, options: MergeOptions, commit_options: CommitOptions
 ) -> MergeResult:
     if options.dry_run:
-        return operation.compute(take_snapshot(manifest, commit_options.branch), keep_open=True).to_result(None)
+        ours = take_snapshot(manifest, commit_options.branch)
+        check_basis_schema(ours, commit_options)
+        return operation.compute(ours, keep_open=True).to_result(None)
     result = commit_operation(manifest, operation, commit_options)
     return result.outcome.to_result(None if result.commit is None else to_commit(result.commit))
 
@@ -294,7 +296,7 @@ class _MergeBaseFinder:
             outcome = "already-up-to-date"
         elif ancestors.id == target:
             outcome = "fast-forward"
-        return _FoundBase(ancestors.id, outcome, lambda: build_merge_base(manifest, ancestors))
+        return _FoundBase(ancestors.id, outcome, lambda: build_merge_base(manifest, ancestors, ours.read_under))
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,8 +368,8 @@ class MergeOperation:
         if found_base.outcome == UP_TO_DATE:
             resolver.refuse_invalid((), ())
             return outcome
-        base = self._in_current_schema(found_base.read())
-        sides = MergeSnapshots(self.schema.catalog, base.snapshot, ours, self._theirs)
+        base = self._in_current_schema(found_base.read(), ours)
+        sides = MergeSnapshots(self.schema.catalog, base.snapshot, ours, self._read_like(ours, self.theirs))
         plan = self.engine.merge_tables(sides, base, self.options.by, resolver)
         # Entries that matched no conflict are valid only if the conflict exists while nothing is decided.
         possible: tuple[Conflict, ...] = ()
@@ -378,14 +380,13 @@ class MergeOperation:
             outcome = replace(outcome, outcome=outcome.outcome if plan.open else UP_TO_DATE)
         return self._add_changes(outcome, base, ours, plan)
 
-    @property
-    def _theirs(self) -> Snapshot:
-        """The source, read in the current schema, since the result must obey the current rules."""
-        return read_in_current_schema(self.manifest, self.theirs)
+    def _read_like(self, ours: Snapshot, other: Snapshot) -> Snapshot:
+        """Return a side read in the schema of the target, since the result must obey its rules."""
+        return other if ours.read_under is None else other.read_with(ours.read_under)
 
-    def _in_current_schema(self, base: MergeBase) -> MergeBase:
+    def _in_current_schema(self, base: MergeBase, ours: Snapshot) -> MergeBase:
         """Read the base in the current schema, so that schema changes do not appear as changes of rows."""
-        read = read_in_current_schema(self.manifest, base.snapshot)
+        read = self._read_like(ours, base.snapshot)
         refuse_renamed(read, find_changed_tables(base.snapshot, self.theirs))
         return replace(base, snapshot=read)
 

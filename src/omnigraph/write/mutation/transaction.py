@@ -12,13 +12,12 @@ from omnigraph.errors import ParameterError, Unsupported
 from omnigraph.language.query.plan import tables_of
 from omnigraph.language.schema import Schema
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.query import QueryOptions, QueryRequest, execute_query, plan_query
 from omnigraph.read.result import Result
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import audit_version
-from omnigraph.write.commit import CommitOptions, TableChange, catch_up, commit_operation
+from omnigraph.write.commit import CommitOptions, TableChange, catch_up, commit_operation, take_basis
 from omnigraph.write.mutation.run import (
     MutationCall,
     MutationOperation,
@@ -89,7 +88,7 @@ class Transaction:
         if self._progress is not None or self.result is not None:
             raise ParameterError("the transaction was already used", hint="call g.transaction() for another one")
         self._commit_options = catch_up(self._manifest, self._commit_options)
-        self._progress = MutationProgress(StagingArea(take_snapshot(self._manifest, self._commit_options.branch)))
+        self._progress = MutationProgress(StagingArea(take_basis(self._manifest, self._commit_options)))
         return self
 
     def __exit__(
