@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
-from omnigraph.errors import ConflictError, HistoryGone
+from omnigraph.errors import ConflictError, HistoryGone, StorageError
 from omnigraph.graph import Graph
 from omnigraph.manifest.references import Reference
 from omnigraph.storage import table_writes as tables
@@ -27,6 +27,7 @@ from omnigraph.write.merge import (
     MergeSnapshots,
     merge,
 )
+from omnigraph.write.merge.common_ancestors import find_common_ancestors
 from tests.crash import fresh_copy, kill_at, record
 from tests.maintain.ports import add, cleanup_now, remove, shown
 from tests.write.writers import open_manifest
@@ -182,6 +183,18 @@ def test_a_dead_merge_whose_adopted_version_is_gone_is_rolled_back(ports: Graph)
     assert left.verify().findings == ()
 
 
+@pytest.mark.parametrize("deleted", ["dev", "into"])
+def test_a_side_of_a_merge_that_is_deleted_before_its_base_is_found(ports: Graph, deleted: str) -> None:
+    for branch in ("dev", "into"):
+        ports.create_branch(branch)
+        add(ports, branch, branch)
+    snapshots = {branch: ports.snapshot(branch) for branch in ("dev", "into")}
+    ports.delete_branch(deleted)
+    ids = [snapshot.commit.id for snapshot in snapshots.values() if snapshot.commit is not None]
+    with pytest.raises(ConflictError, match="its branch was deleted during the merge"):
+        find_common_ancestors(ports._manifest, ids[0], ids[1], snapshots)
+
+
 def test_a_merge_reads_a_branch_that_is_deleted_meanwhile(ports: Graph) -> None:
     """A merge that has read everything needs its source no more."""
     ports.create_branch("dev")
@@ -190,3 +203,34 @@ def test_a_merge_reads_a_branch_that_is_deleted_meanwhile(ports: Graph) -> None:
     merge_overtaken(ports, "dev", "main", lambda: ports.delete_branch("dev"))
     assert "d1" in shown(ports)[0]
     assert "p00" not in shown(ports)[0]
+
+
+# --------------------------------------------------------------------------------------------- readers
+
+
+def test_a_reader_whose_files_go_is_told_what_happened(ports: Graph) -> None:
+    """The version was there when it was opened, and goes while it is read."""
+    ports.ensure_indexes()
+    ports.create_branch("dev")
+    add(ports, "d1", "dev")
+    reader = omnigraph.open(ports.uri)
+    opened = [reader.snapshot(branch).table("Port") for branch in ("main", "dev")]
+    rows = reader.nodes("Port")
+    remove(ports, "p00")
+    ports.optimize()
+    ports.delete_branch("dev")
+    cleanup_now(ports, 1)
+    reads: list[Callable[[], object]] = [rows.to_arrow]
+    for table in opened:
+        reads += [table.scan().read_all, lambda table=table: table.count_rows("code = 'p01'")]
+    for read in reads:
+        with pytest.raises(HistoryGone, match="removed while it was read, by cleanup or with its branch"):
+            read()
+
+
+def test_a_lost_file_is_not_blamed_on_cleanup(ports: Graph) -> None:
+    table = ports.snapshot().table("Port")
+    for file in Path(table.uri, "data").iterdir():
+        file.unlink()
+    with pytest.raises(StorageError, match="Not found"):
+        table.scan().read_all()

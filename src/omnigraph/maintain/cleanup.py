@@ -32,7 +32,8 @@ from omnigraph.storage import table_writes as tables
 from omnigraph.storage.lance_internals import VERSIONS_FOLDER, BranchRef, branch_ref_path
 from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.table import Table, estimate_freed_bytes, list_versions, open_table
+from omnigraph.storage.table import Table, open_table
+from omnigraph.storage.table_versions import estimate_freed_bytes, list_versions
 from omnigraph.write.commit import finish_removals, heal, heal_all
 
 DEFAULT_KEEP: Final = 10

@@ -16,7 +16,8 @@ from typing import Final
 from omnigraph.manifest.handle import Manifest
 from omnigraph.storage.lance_internals import NeededFiles, is_detached_version
 from omnigraph.storage.objects import ObjectInfo, Objects
-from omnigraph.storage.table import list_tracked_files, open_table
+from omnigraph.storage.table import open_table
+from omnigraph.storage.table_versions import list_tracked_files
 
 STALE_AFTER: Final = timedelta(days=7)
 LOADING: Final = "loading"

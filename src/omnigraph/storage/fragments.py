@@ -16,7 +16,7 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
 from omnigraph.storage.columns import Rows, column_of
-from omnigraph.storage.lance_internals import DeletionFile, read_deletions, translate_errors
+from omnigraph.storage.lance_internals import DeletionFile, read_deletions
 from omnigraph.storage.table import ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table, branch_uri
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
@@ -48,7 +48,7 @@ class TableFragment:
 
 def list_fragments(table: Table) -> tuple[TableFragment, ...]:
     """Return the fragments of a table in order. Only metadata is read."""
-    with translate_errors(table.subject):
+    with table.reading():
         # Files of branches that this one was forked from are given by the number of their folder.
         roots = {base_id: base.path for base_id, base in table.dataset.base_paths().items()}
         own = branch_uri(table.uri, table.branch)
@@ -182,7 +182,7 @@ def _read_few(
 def _scan_fragments(
     table: Table, fragments: Sequence[TableFragment], columns: Sequence[str], filter_: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    with translate_errors(table.subject):
+    with table.reading():
         found = [table.dataset.get_fragment(each.id) for each in fragments]
         there = [each for each in found if each is not None]
         if len(there) < len(found):

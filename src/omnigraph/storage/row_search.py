@@ -23,7 +23,6 @@ from lance.query import MatchQuery
 
 from omnigraph.storage.columns import Values, column_of, compute
 from omnigraph.storage.filters import MAX_LISTED_VALUES, list_filter
-from omnigraph.storage.lance_internals import translate_errors
 from omnigraph.storage.staging import Addresses, IndexKind
 from omnigraph.storage.table import ROW_ADDRESS, Table
 
@@ -112,7 +111,7 @@ def search_words(table: Table, column: str, words: str, *, max_edits: int = 0) -
         # A fuzzy query is not stemmed, whereas the index holds stems.
         words = " ".join(token.text for token in lance.tokenize(words))
     query = MatchQuery(words, column, fuzziness=max_edits, max_expansions=_MAX_EXPANSIONS)
-    with translate_errors(table.subject):
+    with table.reading():
         return table.dataset.scanner(columns=["id", SCORE], full_text_query=query).to_table()
 
 
@@ -121,7 +120,7 @@ def search_vectors(
 ) -> pa.Table:
     """Return ids, vectors and squared distances of the rows nearest to a vector, among those that match."""
     nearest = {"column": column, "q": vector, "k": count, "metric": "l2"}
-    with translate_errors(table.subject):
+    with table.reading():
         scanner = table.dataset.scanner(
             columns=["id", column, SQUARED_DISTANCE],
             nearest=cast("dict[str, object]", nearest),

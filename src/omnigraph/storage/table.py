@@ -5,8 +5,8 @@ A :class:`Table` never follows the HEAD of its dataset. Nothing in this module w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar, cast
 
@@ -16,7 +16,6 @@ from lance import Session  # pyright: ignore[reportPrivateImportUsage]  document
 from lance.dataset import Branch, LanceDataset, LanceOperation, Transaction
 
 from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound, StorageError
-from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.durability import Durability, WriteBarrier
 from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag
 from omnigraph.storage.lance_internals import (
@@ -146,6 +145,22 @@ class Table:
         columns = cast("list[pa.Field[pa.DataType]]", list(self.schema))
         return tuple(f"{column.name} {column.type} {ids[column.name]}" for column in columns)
 
+    @contextmanager
+    def reading(self) -> Generator[None]:
+        """Surround reads of this version: translate errors, and say if the version was removed meanwhile."""
+        try:
+            with translate_errors(self.subject):
+                yield
+        except StorageError as error:
+            with suppress(NotFound, HistoryGone):
+                _open(self.uri, self.branch, self.version, self.access)
+                # The version is there, so its files should be too.
+                raise
+            raise HistoryGone(
+                f"{self.subject}: version {self.version} was removed while it was read, by cleanup or with its branch",
+                hint="read a newer commit; a tag or a branch keeps a commit from cleanup",
+            ) from error
+
     def scan(
         self,
         columns: Sequence[str] | None = None,
@@ -166,7 +181,7 @@ class Table:
         """
         if columns is None and self.lag.hidden:
             columns = self.schema.names
-        with translate_errors(self.subject):
+        with self.reading():
             chosen = None
             if after_fragment is not None:
                 chosen = [each for each in self.dataset.get_fragments() if each.fragment_id > after_fragment]
@@ -184,12 +199,12 @@ class Table:
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
 
     def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        with translate_errors(self.subject):
+        with self.reading():
             yield from reader
 
     def count_rows(self, filter: str | None = None) -> int:  # noqa: A002  as in scan
         """Return the number of rows, or of those that match. Without a filter only metadata is read."""
-        with translate_errors(self.subject):
+        with self.reading():
             return self.dataset.count_rows(filter=filter)
 
     @property
@@ -302,10 +317,7 @@ class Table:
             return read_local_refs(self.uri)
 
     def is_leftover_branch(self, name: str) -> bool:
-        """Return whether a branch has a ref or storage, but not both, or a ref that is half-written.
-
-        A late writer can re-create the folder of a deleted branch, and a power cut can lose either half.
-        """
+        """Return whether half of a branch is there: a late writer or a power cut leaves a folder, or a broken ref."""
         if name in self.list_forks():
             return not self.has_branch_storage(name)
         return name in self.list_damaged_refs() or self.has_branch_storage(name)
@@ -458,37 +470,3 @@ def _explain_missing(uri: str, branch: str | None, version: int | None, access: 
 
 def _subject(uri: str, branch: str | None) -> str:
     return uri if branch is None else f"{uri} on branch '{branch}'"
-
-
-# --------------------------------------------------------------------------------------------- all versions
-
-
-def list_versions(table: Table) -> list[int]:
-    """Return the existing versions of the table's branch, oldest first. Only file names are read."""
-    with translate_errors(table.subject):
-        return sorted(ref["version"] for ref in table.dataset.version_refs())
-
-
-def estimate_freed_bytes(table: Table, versions: Sequence[int]) -> int:
-    """Return how many bytes dropping these versions frees, with the files that only they need.
-
-    Zero if a ref is half-written: Lance tells only after cleanup has removed it.
-    """
-    if not versions or table.list_damaged_refs():
-        return 0
-    with translate_errors(table.subject):
-        return table.dataset.explain_cleanup_old_versions(versions=list(versions)).stats.bytes_removed
-
-
-def list_tracked_files(table: Table) -> dict[str, int]:
-    """Return every file that a version of the table's branch needs, with one version that needs it.
-
-    Paths are relative to the folder of a branch: ``data/x.lance`` may lie in this branch or in one that it was forked
-    from. File names are random, so a path still identifies one file.
-    """
-    found: dict[str, int] = {}
-    with translate_errors(table.subject):
-        for batch in table.dataset.tracked_files():
-            paths = cast("list[str]", to_list(column_of(batch, "path")))
-            found.update(zip(paths, cast("list[int]", to_list(column_of(batch, "version"))), strict=True))
-    return found

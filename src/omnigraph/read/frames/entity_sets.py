@@ -26,7 +26,6 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, make_nulls
 from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueIn
 from omnigraph.storage.lagging_columns import fill_missing_column
-from omnigraph.storage.lance_internals import translate_errors
 from omnigraph.storage.table import Table
 
 _FETCH_SECONDS: Final = (0.5e-3, 10e-6)
@@ -173,7 +172,7 @@ class FullTable:
         if column not in table.schema.names:
             return fill_missing_column(self._type, table.lag, column, len(positions))
         distinct, numbers = np.unique(positions, return_inverse=True)
-        with translate_errors(table.subject):
+        with table.reading():
             found = table.dataset.take(cast("Values", pa.array(distinct)), columns=[column])
         return _cast(column_of(found, column), type_).take(numbers)
 

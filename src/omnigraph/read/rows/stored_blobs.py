@@ -74,7 +74,7 @@ def read_blob(
 
 
 def _read_range(table: Table, column: str, address: int, offset: int, length: int | None) -> bytes | None:
-    with translate_errors(f"{table.subject}, blob '{column}'"):
+    with table.reading(), translate_errors(f"{table.subject}, blob '{column}'"):
         (file,) = table.dataset.take_blobs(column, addresses=[address])
         if file is None:
             return None
@@ -92,7 +92,7 @@ def _read_range(table: Table, column: str, address: int, offset: int, length: in
 def measure_blob(table: Table, column: str, address: int) -> int:
     """Return the size of a blob by reading all of its bytes, in pieces."""
     size = 0
-    with translate_errors(f"{table.subject}, blob '{column}'"):
+    with table.reading(), translate_errors(f"{table.subject}, blob '{column}'"):
         (file,) = table.dataset.take_blobs(column, addresses=[address])
         if file is not None:
             with file:
@@ -167,7 +167,7 @@ def read_stored_bytes(table: Table, column: str, rows: Rows, places: Sequence[in
     found: list[bytes | None] = [None] * rows.num_rows
     if places:
         addresses = to_list(column_of(rows, ROW_ADDRESS).take(pa.array(places, pa.int64())))
-        with translate_errors(f"{table.subject}, blob '{column}'"):
+        with table.reading(), translate_errors(f"{table.subject}, blob '{column}'"):
             read = table.dataset.read_blobs(column, addresses=cast("list[int]", addresses), preserve_order=True)
         for at, (_, data) in zip(places, read, strict=True):
             found[at] = data

@@ -25,7 +25,8 @@ from omnigraph.manifest.state import ManifestView
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
 from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
-from omnigraph.storage.table import Table, TableCommit, list_versions, open_table
+from omnigraph.storage.table import Table, TableCommit, open_table
+from omnigraph.storage.table_versions import list_versions
 from omnigraph.write.commit import audit
 from omnigraph.write.commit.audit import Recovery, RecoveryKind, TableOutcome
 from omnigraph.write.commit.sidecars import (

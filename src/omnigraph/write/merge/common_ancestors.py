@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from omnigraph.errors import NotFound, Unsupported
+from omnigraph.errors import ConflictError, NotFound, Unsupported
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.lineage import CommitLookup, Lineage, find_merge_bases
 from omnigraph.manifest.references import take_snapshot
@@ -36,6 +36,14 @@ def find_common_ancestors(manifest: Manifest, source: str, target: str, branches
     still correct, but changes that both sides took from that branch count as changes of both.
     """
     commits = _CommitLookup(manifest, dict.fromkeys(branches))
+    for commit_id in (source, target):
+        if commits.get(commit_id) is None:
+            # Without it the search would go wrong silently, or find nothing.
+            raise ConflictError(
+                f"no branch has commit {commit_id} any more: its branch was deleted during the merge",
+                hint="look at the branches, and merge again",
+                details={"commit": commit_id},
+            )
     bases = find_merge_bases(source, target, commits)
     if not bases:
         raise Unsupported(
