@@ -147,9 +147,10 @@ def test_a_graph_of_0_8_is_adopted_with_its_schema(tmp_path: Path) -> None:
     graph = omnigraph.open(legacy.root)
     kept = f"__schemas/{graph.schema.hash.removeprefix('sha256:')}"
     assert {f"{kept}/schema.pg", f"{kept}/schema.ir.json"} <= contents(legacy.root).keys()
-    assert graph.snapshot().schema_ir_hash is None
+    assert graph._manifest.schema_hash() is None
+    assert graph.snapshot().schema_ir_hash == graph.schema.hash
     commit_rows(graph, {"City": ["Rome"]})
-    assert omnigraph.open(legacy.root).snapshot().schema_ir_hash == graph.schema.hash
+    assert omnigraph.open(legacy.root)._manifest.schema_hash() == graph.schema.hash
 
 
 # --------------------------------------------------------------------------------------------- crashes
