@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
+# Syncs cost time and change nothing that a killed process leaves; tests of durability choose it themselves.
+os.environ.setdefault("OMNIGRAPH_DURABILITY", "process")
+
 COSTLY_FIXTURES: Final = frozenset({"spark", "s3_server", "s3_proxy", "warm"})
 
 

@@ -96,7 +96,7 @@ def lose_the_schema(graph: Graph) -> None:
 def leave_a_sidecar(graph: Graph) -> None:
     folder = Path(graph.uri, "__recovery")
     folder.mkdir(exist_ok=True)
-    (folder / "x.json").write_text("{")
+    (folder / "x.json").write_text("[")
 
 
 def count_wrongly(graph: Graph) -> None:

@@ -19,6 +19,12 @@ SCHEMA = "node Port { code: String @key }"
 POWER, PROCESS = "power", "process"
 
 
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests choose durability "process" in the environment."""
+    monkeypatch.delenv("OMNIGRAPH_DURABILITY", raising=False)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "graph.og"
@@ -66,10 +72,15 @@ def test_an_argument_wins_over_the_environment_and_that_over_the_graph(
     assert stored(root)["durability"] == kept
 
 
-def test_init_takes_the_environment(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_DURABILITY", "power")
+def test_a_new_graph_survives_power_cuts_unless_somebody_chooses_otherwise(root: Path) -> None:
     omnigraph.init(root, SCHEMA)
-    assert stored(root)["durability"] == "power"
+    assert stored(root) == {"durability": "power", "keep": "off", "lock": "flock"}
+
+
+def test_init_takes_the_environment(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_DURABILITY", "process")
+    omnigraph.init(root, SCHEMA)
+    assert stored(root)["durability"] == "process"
 
 
 def test_a_graph_without_settings_is_one_of_an_older_release(root: Path) -> None:

@@ -21,6 +21,7 @@ from tests.power.recorder import Event, Kind, read_record
 from tests.power.workloads import WORKLOADS, Durability, Place, Stage, die, run_stage, run_unrecorded
 
 _VERSION: Final = re.compile(r"__manifest/(tree/.+/)?_versions/\d+\.manifest$")
+_MANIFEST: Final = "__manifest"
 _PUBLISH: Final = "table.merge"
 
 
@@ -164,10 +165,18 @@ def telling_cuts(recording: Recording) -> Iterator[Cut]:
             last["before"] = [moment.cut(state.all_lost()), moment.cut(state.all_there())]
         if _is_publish(moment.event):
             last["after"] = [moment.cut(state.names_only()), *map(moment.cut, _only_newest(state))]
+            last["first"] = [moment.cut(state.only_below(_MANIFEST))]
         if moment.is_acknowledgement:
             last["acknowledged"] = [moment.cut(state.all_lost()), moment.cut(state.names_only())]
+            last["unsynced"] = [moment.cut(disk) for disk in _without_versions(state)]
     for cuts in last.values():
         yield from cuts
+
+
+def _without_versions(state: Replay) -> list[Disk]:
+    """Lose each version of a manifest alone that is not synced: its sidecar is gone, so nothing brings it back."""
+    lost = [state.without(change) for change in state.changes() if _VERSION.search(change.path)]
+    return [disk for disk in lost if disk is not None]
 
 
 def _only_newest(state: Replay) -> list[Disk]:

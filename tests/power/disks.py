@@ -169,6 +169,13 @@ class Replay:
         )
         return Disk(f"only {change.path}", tree)
 
+    def only_below(self, folder: str) -> Disk:
+        """Nothing there but what is in folders of this name."""
+        kept = [change for change in self.changes() if folder in change.path.split("/")]
+        names, nodes = {name for change in kept for name in change.names}, {change.node for change in kept}
+        tree = self._build(names.__contains__, lambda file: bytes(file.content) if file in nodes else file.on_disk)
+        return Disk(f"only {folder}", tree)
+
     def disks_of(self, change: Change) -> Generator[Disk]:
         """Give all disks on which one change met another fate than the others."""
         for disk in (self.without(change), self.emptied(change), self.torn(change), self.only(change)):

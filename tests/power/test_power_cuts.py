@@ -24,7 +24,6 @@ DAILY: Final = 1
 LONG: Final = sized(60, 400)
 SEED: Final = 20260101
 
-needs_power: Final = pytest.mark.skip(reason="tables and the manifest are not synced yet")
 LOSSES: Final = {Damage.LOST, Damage.BROKEN, Damage.UNREADABLE, Damage.CANNOT_LIST, Damage.CANNOT_OPEN}
 """What a cut may do to commits whose files were never synced."""
 
@@ -40,14 +39,12 @@ def fail_with(outcomes: Iterable[Outcome]) -> None:
     assert not found, "\n".join(found)
 
 
-@needs_power
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_with_power_durability_nothing_acknowledged_is_lost(library: Path, tmp_path: Path, workload: str) -> None:
     recording = record_workload(workload, "power", tmp_path, library)
     fail_with(try_cuts(recording, cuts_of(recording, DAILY)))
 
 
-@needs_power
 @pytest.mark.slow
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_with_power_durability_no_cut_does_harm(library: Path, tmp_path: Path, workload: str) -> None:

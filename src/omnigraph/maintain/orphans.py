@@ -13,11 +13,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from omnigraph.errors import NotFound
 from omnigraph.manifest.handle import Manifest
 from omnigraph.storage.lance_internals import NeededFiles, is_detached_version
 from omnigraph.storage.objects import ObjectInfo, Objects
 from omnigraph.storage.table import open_table
 from omnigraph.storage.table_versions import list_tracked_files
+from omnigraph.storage.torn_versions import open_newest_whole
 
 STALE_AFTER: Final = timedelta(days=7)
 LOADING: Final = "loading"
@@ -58,7 +60,8 @@ class DatasetFiles:
         """Yield the needed files that do not exist: path, branch and version."""
         existing = {self.locate(info)[1] for info in self.files}
         for path, (branch, version) in sorted(self.needed.items()):
-            if path not in existing:
+            # A version holds a copy of its transaction, so the file of it is not needed.
+            if path not in existing and not path.startswith("_transactions/"):
                 yield path, branch, version
 
     def locate(self, info: ObjectInfo) -> tuple[str | None, str]:
@@ -80,7 +83,11 @@ def list_dataset_files(manifest: Manifest, location: str) -> DatasetFiles:
     # A branch without storage needs nothing: a power cut took it, or somebody deleted it meanwhile.
     branches = sorted(filter(root.has_branch_storage, root.list_forks()), key=len, reverse=True)
     for branch in (None, *branches):
-        table = root if branch is None else open_table(root.uri, branch, None, manifest.access)
+        try:
+            table = root if branch is None else open_newest_whole(root.uri, branch, manifest.access)
+        except NotFound:
+            # A power cut tore its only version, so nobody has used it.
+            continue
         needed |= {path: (branch or "main", version) for path, version in list_tracked_files(table).items()}
     return DatasetFiles(location, files, needed, tuple(branches))
 

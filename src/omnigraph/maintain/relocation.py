@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from omnigraph.errors import Unsupported
+from omnigraph.errors import StorageError, Unsupported
 from omnigraph.manifest.handle import Manifest
 from omnigraph.storage.lance_internals import (
     dataset_of_branch_version,
@@ -29,8 +29,16 @@ def find_relocated_files(manifest: Manifest) -> Iterator[tuple[str, str]]:
         data = None if location is None else manifest.objects.get(info.path)
         if location is not None and data is not None:
             uri = manifest.location.join(location)
-            if not all(is_inside(path, uri) for path in read_base_folders(data)):
+            if not all(is_inside(path, uri) for path in _read_base_folders(data)):
                 yield info.path, location
+
+
+def _read_base_folders(data: bytes) -> list[str]:
+    try:
+        return read_base_folders(data)
+    except StorageError:
+        # Torn by a power cut, so nothing refers to it. A version that is needed is reported by whoever reads it.
+        return []
 
 
 def relocate_branches(manifest: Manifest, *, confirm: bool) -> int:

@@ -31,9 +31,15 @@ from omnigraph.manifest.snapshot import Pin, open_every_table
 from omnigraph.manifest.state import ManifestView
 from omnigraph.manifest.tags import Tag, list_tag_names, list_tags
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.lance_internals import BranchRef, branch_ref_path
+from omnigraph.storage.lance_internals import (
+    BranchRef,
+    branch_ref_path,
+    is_version_whole,
+    list_version_numbers,
+)
 from omnigraph.storage.locks import HeldLock, LeaseLost, branch_lock, refs_lock
-from omnigraph.storage.table import Table, open_table
+from omnigraph.storage.table import Table, branch_uri, open_table
+from omnigraph.storage.torn_versions import open_newest_whole
 
 _log = logging.getLogger("omnigraph")
 
@@ -58,6 +64,18 @@ def list_branches(manifest: Manifest) -> list[Branch]:
             created_at = datetime.fromtimestamp(refs[name].created_at, UTC)
             found.append(Branch(name, _head(manifest, name), refs[name].parent or MAIN, created_at))
     return found
+
+
+def find_torn_branches(manifest: Manifest) -> list[str]:
+    """Return the branches on a local disk whose only version a power cut tore while they were created."""
+    return [name for name in manifest.open(MAIN).list_forks() if _is_torn(manifest, name)]
+
+
+def _is_torn(manifest: Manifest, name: str) -> bool:
+    folder = branch_uri(manifest.uri, name)
+    versions = list_version_numbers(folder)
+    # With a second version the branch was written to, so its creation had come to its end.
+    return len(versions) == 1 and not is_version_whole(folder, versions[0])
 
 
 def _head(manifest: Manifest, branch: str) -> str | None:
@@ -85,7 +103,9 @@ def begin_branch(manifest: Manifest, refs: HeldLock, name: str, source: str, ver
         refs.check()
         remove_leftover_branch(manifest, DIRECTORY, name)
     refs.check()
+    manifest.sync_basis(manifest.view(source))
     tables.create_table_branch(at, name)
+    manifest.sync()
     manifest.forget(name)
 
 
@@ -138,8 +158,9 @@ def fork_table(manifest: Manifest, held: HeldLock, branch: str, pin: Pin) -> Tab
         remove_leftover_branch(manifest, pin.location, branch)
     ref = origin.list_forks().get(branch)
     if ref is not None:
-        fork = open_table(origin.uri, branch, None, manifest.access)
-        if (ref.parent, ref.parent_version, fork.version) == (pin.branch, pin.version, pin.version):
+        fork = _open_fork(origin, branch)
+        at_pin = (pin.branch, pin.version, pin.version)
+        if fork is not None and (ref.parent, ref.parent_version, fork.version) == at_pin:
             return fork
         _refuse_named_fork(manifest, pin.table_key, branch)
         held.check()
@@ -154,6 +175,14 @@ def remove_leftover_branch(manifest: Manifest, location: str, name: str) -> None
     if ref is not None:
         manifest.objects.delete(f"{location}/{ref}")
     manifest.objects.delete_prefix(f"{location}/tree/{name}")
+
+
+def _open_fork(origin: Table, branch: str) -> Table | None:
+    """Open a fork; None if a power cut tore it when it was made."""
+    try:
+        return open_newest_whole(origin.uri, branch, origin.access)
+    except NotFound:
+        return None
 
 
 def refuse_dependents(manifest: Manifest, name: str) -> None:

@@ -30,6 +30,7 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLock, refs_lock
 from omnigraph.storage.table import Table, open_table
+from omnigraph.storage.torn_versions import discard_torn_versions, open_newest_whole
 
 OPERATION_ID = "init"
 _PROBE = "__locks/conditional-put"
@@ -51,7 +52,9 @@ def init_graph(manifest: Manifest, schema: Schema, settings: GraphSettings, acto
         for type_ in schema.catalog.types():
             held.check()
             _create_table(manifest, type_)
+        manifest.sync()
         _create_manifest(manifest, schema, actor, held)
+        manifest.sync_root()
 
 
 def is_unfinished(table: Table) -> bool:
@@ -118,13 +121,14 @@ def _check_claim(manifest: Manifest, schema: Schema) -> None:
 
 def _is_finished(manifest: Manifest) -> bool:
     try:
-        return not is_unfinished(open_table(manifest.uri, None, None, manifest.access))
+        return not is_unfinished(open_newest_whole(manifest.uri, None, manifest.access))
     except NotFound:
         return False
 
 
 def _create_table(manifest: Manifest, type_: NodeType | EdgeType) -> None:
     uri = manifest.location.join(table_directory(type_.table_key))
+    discard_torn_versions(uri, None, manifest.access)
     try:
         tables.create_table(uri, arrow_schema(type_).empty_table(), OPERATION_ID, manifest.access)
     except AlreadyExists:
@@ -137,17 +141,21 @@ def _create_table(manifest: Manifest, type_: NodeType | EdgeType) -> None:
 
 
 def _create_manifest(manifest: Manifest, schema: Schema, actor: str | None, held: HeldLock) -> None:
+    discard_torn_versions(manifest.uri, None, manifest.access)
     try:
         table = open_table(manifest.uri, None, None, manifest.access)
     except NotFound:
         held.check()
         rows = encode_rows(_list_genesis_rows(manifest.location, schema, actor))
         table = tables.create_table(manifest.uri, rows, OPERATION_ID, manifest.access)
+        manifest.sync()
     if table.version == 1:
         held.check()
         table = tables.set_config(table, _CONFIG)
+        manifest.sync()
     held.check()
     tables.set_schema_metadata(table, {migrations.STAMP: str(migrations.CURRENT)})
+    manifest.sync()
 
 
 def _list_genesis_rows(location: Location, schema: Schema, actor: str | None) -> list[Row]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from omnigraph.errors import NotFound, OmniGraphError, ParameterError, PublishContention, StorageError
+from omnigraph.errors import NotFound, NotFoundError, OmniGraphError, ParameterError, PublishContention, StorageError
 from omnigraph.language.schema import Schema
 from omnigraph.manifest import migrations
 from omnigraph.manifest.lineage import build_lineage
@@ -16,6 +17,7 @@ from omnigraph.manifest.rows import MAIN, Row, SchemaHead, encode_rows
 from omnigraph.manifest.state import ManifestView, extend_view, newest_fragment_of, read_view
 from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
+from omnigraph.storage.durability import sync_root
 from omnigraph.storage.lance_internals import (
     VERSIONS_FOLDER,
     BranchRef,
@@ -23,12 +25,15 @@ from omnigraph.storage.lance_internals import (
     HeadMoved,
     branch_ref_path,
     has_branch_folder,
+    has_version_file,
+    identify_version_file,
     read_ref_identifier,
 )
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.table import Access, Table, open_newest, open_table
+from omnigraph.storage.table import Access, Table, branch_uri, open_newest, open_table
+from omnigraph.storage.torn_versions import list_torn_and_rest
 
 if TYPE_CHECKING:
     from omnigraph.manifest.lagging import SchemaLag
@@ -36,6 +41,10 @@ if TYPE_CHECKING:
 DIRECTORY = "__manifest"
 COMPACT_AT_FRAGMENTS = 50
 COMPACTED_ROWS = 16_384
+_LONGEST_GAP: Final = 64
+"""A version that follows after fewer missing ones is looked for. Without power durability a cut may leave such gaps."""
+
+Result = TypeVar("Result")
 
 
 class Manifest:
@@ -53,6 +62,12 @@ class Manifest:
         """Cache of what a sequence of schemas changed, by their hashes."""
         self._views: dict[str, tuple[ManifestView, Table]] = {}
         self._newest_main: Table | None = None
+        self.examined: set[str] = set()
+        """The branches where a writer has looked for what a power cut left."""
+        self._torn: dict[str, dict[int, str | None]] = {}
+        """The torn versions of each branch, with the identity of their files."""
+        self._synced: dict[str, tuple[str | None, int]] = {}
+        """The version of each branch that is surely on the disk."""
         self._guard = threading.Lock()
 
     def open(self, branch: str, version: int | None = None) -> Table:
@@ -62,16 +77,52 @@ class Manifest:
             # A separate handle: Lance does not allow two threads to use one while it deletes a branch.
             return newest.open_at(newest.version)
         try:
-            if version is None:
-                table = open_newest(self.uri, branch, self.access)
-            else:
-                table = open_table(self.uri, branch, version, self.access)
+            table = self._open_newest(branch) if version is None else open_table(self.uri, branch, version, self.access)
         except NotFound as missing:
             raise self._explain_missing(branch, version) from missing
         migrations.refuse_unsupported_format(migrations.stamp_of(table), self.location)
         if (branch, version) == (MAIN, None):
             self._newest_main = table
         return table
+
+    def _open_newest(self, branch: str) -> Table:
+        """Open the newest version of a branch that no power cut tore."""
+        while True:
+            try:
+                return open_newest(self.uri, branch, self.access, partial(self._is_torn, branch))
+            except (StorageError, NotFoundError):
+                if not self._step_over(branch):
+                    raise
+
+    def _step_over(self, branch: str) -> bool:
+        """Look for torn versions of a branch, and remember them; return whether there are any that were not known."""
+        found, _ = list_torn_and_rest(self.uri, None if branch == MAIN else branch, self.access)
+        if all(self._is_torn(branch, version) for version in found):
+            return False
+        folder = branch_uri(self.uri, branch)
+        self._torn[branch] = {version: identify_version_file(folder, version) for version in found}
+        self.forget(branch)
+        return True
+
+    def _is_torn(self, branch: str, version: int) -> bool:
+        known = self._torn.get(branch, {}).get(version)
+        # Another process may have discarded it, and made a new one of this number.
+        return known is not None and known == identify_version_file(branch_uri(self.uri, branch), version)
+
+    def list_versions_after(self, view: ManifestView) -> list[int]:
+        """Return the versions after the newest one that is whole, newest first. The caller holds the branch's lock."""
+        folder = branch_uri(self.uri, view.branch)
+        ahead = range(view.version + 1, view.version + 1 + _LONGEST_GAP)
+        return [version for version in reversed(ahead) if has_version_file(folder, version)]
+
+    def read_stepping_over(self, branch: str, read: Callable[[Table], Result]) -> Result:
+        """Read from the newest version of a branch that no power cut tore."""
+        while True:
+            try:
+                return read(self.open(branch))
+            except StorageError:
+                if not self._step_over(branch):
+                    raise
 
     def view(self, branch: str, *, with_lineage: bool = False) -> ManifestView:
         """Return the current view of a branch. If nothing changed this costs one check for a newer version."""
@@ -82,7 +133,7 @@ class Manifest:
                 view, table = self._read(branch, incarnation, kept, with_lineage=with_lineage)
             except OmniGraphError:
                 # A branch that is deleted meanwhile can fail the read anywhere; its ref tells.
-                if self.read_incarnation(branch) == incarnation:
+                if self.read_incarnation(branch) == incarnation and not self._step_over(branch):
                     raise
                 continue
             # A read during a re-creation of the branch may mix both.
@@ -135,6 +186,8 @@ class Manifest:
             merged = view.add_published(table, rows)
         else:
             merged = extend_view(view, table, with_lineage=True)
+        self.sync()
+        self._synced[view.branch] = (view.incarnation, merged.version)
         return self._keep(merged, table)
 
     def should_compact(self, view: ManifestView) -> bool:
@@ -155,7 +208,29 @@ class Manifest:
             table = tables.commit(table, staged, operation_id="manifest.compact")
         except (CommitRefused, HeadMoved) as lost:
             raise PublishContention(f"the manifest moved while it was compacted: {lost}") from lost
+        self.sync()
         return self._keep(replace(view, version=table.version, newest_fragment=newest_fragment_of(table)), table)
+
+    def sync(self) -> None:
+        """Return when everything written through this handle is on the disk, if it is to survive a power cut."""
+        if self.access.barrier is not None:
+            self.access.barrier.wait()
+
+    def sync_root(self) -> None:
+        """Sync the name of the graph's folder itself."""
+        if self.access.barrier is not None:
+            sync_root(self.location.base)
+
+    def sync_basis(self, view: ManifestView) -> None:
+        """Sync the manifest version that a publish builds on, if another process made it and may have died.
+
+        So a version that has a successor is always on the disk, and only the newest can be lost or torn.
+        """
+        if self.access.barrier is None or self._synced.get(view.branch) == (view.incarnation, view.version):
+            return
+        tables.note_version(self._table(view))
+        self.sync()
+        self._synced[view.branch] = (view.incarnation, view.version)
 
     def read_incarnation(self, branch: str) -> str | None:
         """Return the identity of a branch, which differs after a re-creation; None for main."""
@@ -221,6 +296,8 @@ class Manifest:
         """Drop the cached view of a branch."""
         with self._guard:
             self._views.pop(branch, None)
+            if branch == MAIN:
+                self._newest_main = None
 
     def _table(self, view: ManifestView) -> Table:
         kept = self._kept(view.branch)
@@ -240,7 +317,7 @@ class Manifest:
         return view
 
     def _explain_missing(self, branch: str, version: int | None) -> NotFound:
-        if not self.objects.list(f"{DIRECTORY}/{VERSIONS_FOLDER}"):
+        if (branch, version) == (MAIN, None) or not self.objects.list(f"{DIRECTORY}/{VERSIONS_FOLDER}"):
             if self.objects.head("_schema.pg") is not None:
                 return unfinished_graph(self.location)
             return NotFound(f"there is no graph at {self.location}", hint="make one with `omnigraph init`")

@@ -60,7 +60,9 @@ def migrate(manifest: Manifest, branch: str) -> None:
     """Migrate one branch of the manifest to the current format."""
     while (stamp := stamp_of(manifest.open(branch))) < CURRENT:
         STEPS[stamp](manifest, branch)
+        manifest.sync()
         _set_stamp(manifest, branch, stamp + 1)
+        manifest.sync()
         manifest.forget(branch)
 
 

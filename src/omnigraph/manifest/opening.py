@@ -31,8 +31,7 @@ ADOPTION_MESSAGE: Final = "schema taken over from release 0.8"
 
 def check_graph(manifest: Manifest) -> None:
     """Refuse a location without a graph, an unfinished graph and an unknown format. Writes nothing."""
-    table = manifest.open(MAIN)
-    if genesis.is_unfinished(table):
+    if manifest.read_stepping_over(MAIN, genesis.is_unfinished):
         raise unfinished_graph(manifest.location)
 
 

@@ -118,6 +118,7 @@ def _attempt(
     manifest: Manifest, held: HeldLock, branch: str, request: PublishRequest, intent: CommitIntent
 ) -> PublishResult:
     view = manifest.writable_view(branch)
+    manifest.sync_basis(view)
     earlier = _find_earlier_outcome(view, request, intent)
     if earlier is not None:
         return earlier
@@ -127,6 +128,8 @@ def _attempt(
     if manifest.should_compact(view):
         held.check()
         view = manifest.compact(view)
+    # What the publish shows must be on the disk before it, and the publish itself before anybody hears of it.
+    manifest.sync()
     commit = _make_commit(view, intent)
     held.check()
     view = manifest.merge_rows(view, _list_rows(view, current, request, commit))

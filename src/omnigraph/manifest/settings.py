@@ -19,7 +19,7 @@ from omnigraph.storage.records import MalformedRecord, RecordCodec, choice_of, n
 
 FILE: Final = "__settings.json"
 VARIABLE: Final = "OMNIGRAPH_DURABILITY"
-DEFAULT_DURABILITY: Final[Durability] = "process"
+DEFAULT_DURABILITY: Final[Durability] = "power"
 """The durability of a new graph, if nobody chooses another."""
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 from uuid import uuid4
@@ -38,71 +39,77 @@ class WriteBarrier:
 
     def __init__(self, root: str) -> None:
         self._root = Path(root)
-        self._files: set[Path] = set()
-        self._folders: set[Path] = set()
+        self._files: dict[Path, Future[None]] = {}
         self._guard = threading.Lock()
         # Held while files are synced: another thread's files may be among them, and it must wait for them.
         self._syncing = threading.Lock()
 
     def note_files(self, paths: Iterable[str | Path]) -> None:
-        """Remember files that were written. A folder stands for all files in it."""
+        """Start to sync files that were written, and remember them. A folder stands for all files in it."""
+        written = [file for path in paths for file in _expand(Path(path))]
         with self._guard:
-            self._files.update(map(Path, paths))
-
-    def note_folder(self, path: str | Path) -> None:
-        """Remember a folder in which a name was deleted."""
-        with self._guard:
-            self._folders.add(Path(path))
+            self._files.update({file: _workers().submit(_sync, file) for file in written})
 
     def wait(self) -> None:
         """Return when everything noted so far is on the disk. Raises ``SyncFailed``."""
         with self._syncing:
             with self._guard:
-                files, self._files = self._files, set()
-                folders, self._folders = self._folders, set()
-            if files or folders:
-                _sync_all(self._root, files, folders)
+                files, self._files = self._files, {}
+            if files:
+                _sync_folders(self._root, {file.parent for file in files})
+            for future in files.values():
+                future.result()
 
 
-def write_file(root: str, path: str, data: bytes, *, replace: bool) -> bool:
-    """Write a file below the root of a graph so that after a power cut it is there and whole, or as it was before.
+def replace_file(root: str, path: str, data: bytes) -> None:
+    """Write a file below the root of a graph. After a power cut an existing file is the old one or the new one.
 
-    Without ``replace`` an existing file stays; return whether this call wrote it.
+    A new file may be torn after a cut, until this call has returned.
     """
     file = Path(root, path)
+    with _temporary_file(file, data) as temporary:
+        if file.exists():
+            _sync(temporary)
+        temporary.replace(file)
+    _sync_folders(Path(root), {file.parent}, file)
+
+
+def write_new_file(root: str, path: str, data: bytes) -> bool:
+    """Write a file below the root of a graph unless it exists; return whether this call wrote it. It is never torn."""
+    file = Path(root, path)
+    with _temporary_file(file, data) as temporary:
+        _sync(temporary)
+        try:
+            os.link(temporary, file)
+        except FileExistsError:
+            return False
+    _sync_folders(Path(root), {file.parent})
+    return True
+
+
+@contextmanager
+def _temporary_file(file: Path, data: bytes) -> Generator[Path]:
+    """Write to a name that listings leave out, as that of an unfinished put."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Listings leave such names out: they are those of unfinished puts.
     temporary = file.with_name(f"{file.name}#{uuid4().int}")
     try:
-        with temporary.open("wb") as opened:
-            opened.write(data)
-            opened.flush()
-            os.fsync(opened.fileno())
-        if replace:
-            temporary.replace(file)
-        else:
-            os.link(temporary, file)
-    except FileExistsError:
-        return False
+        temporary.write_bytes(data)
+        yield temporary
     finally:
         temporary.unlink(missing_ok=True)
-    _sync_all(Path(root), (), {file.parent})
-    return True
 
 
 def sync_names(root: str, path: str) -> None:
     """Make it durable that a name was deleted."""
-    _sync_all(Path(root), (), {Path(root, path).parent})
+    _sync_folders(Path(root), {Path(root, path).parent})
 
 
 def sync_root(root: str) -> None:
     """Make the root itself durable: its name, and those of the folders above it."""
     for folder in Path(root).parents:
-        try:
+        # Folders that we may not read are older than the graph.
+        if os.access(folder, os.R_OK):
             _sync(folder)
-        except PermissionError:
-            # Folders that we may not read are older than the graph.
-            return
 
 
 # --------------------------------------------------------------------------------------------- syncing
@@ -113,14 +120,13 @@ _synced: dict[Path, tuple[int, int]] = {}
 """The inode and the time of the last change of folders whose names are synced."""
 
 
-def _sync_all(root: Path, files: Iterable[Path], folders: Iterable[Path]) -> None:
-    """Sync files, the folders that hold their names, and those above them up to the root that changed."""
-    contents = {each for file in files for each in _expand(file)}
-    changed = {file.parent for file in contents} | {_nearest(folder) for folder in folders}
+def _sync_folders(root: Path, folders: Iterable[Path], *files: Path) -> None:
+    """Sync files, folders whose names changed, and those above them up to the root that changed too."""
+    changed = {_nearest(folder) for folder in folders}
     above = {parent for folder in changed for parent in folder.parents if parent.is_relative_to(root)}
     stamps = {folder: _stamp(folder) for folder in above - changed}
     stale = [folder for folder, stamp in stamps.items() if _synced.get(folder) != stamp]
-    wanted = [*contents, *changed, *stale]
+    wanted = [*files, *changed, *stale]
     if len(wanted) == 1:
         _sync(wanted[0])
     else:
@@ -154,6 +160,9 @@ def _sync(path: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+    except FileNotFoundError:
+        # It was deleted since, by whoever wrote it.
+        return
     except OSError as error:
         raise SyncFailed(
             f"cannot sync '{path}': {error.strerror or error}",

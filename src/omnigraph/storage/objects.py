@@ -27,7 +27,7 @@ from obstore.exceptions import (
 from obstore.store import LocalStore, S3Store
 
 from omnigraph.errors import OmniGraphError, ParameterError, ReadOnly, StorageError, Unsupported
-from omnigraph.storage.durability import Durability, sync_names, write_file
+from omnigraph.storage.durability import Durability, replace_file, sync_names, write_new_file
 from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.location import Location
 
@@ -97,7 +97,7 @@ class Objects:
         """Write the object, in place of an existing one."""
         with translate_store_errors("write", path, self.location), mark_write("objects.put", path):
             if self._is_synced:
-                write_file(self.location.base, path, data, replace=True)
+                replace_file(self.location.base, path, data)
             else:
                 obstore.put(self._store, self._root + path, data, use_multipart=False)
 
@@ -111,7 +111,7 @@ class Objects:
             try:
                 with mark_write("objects.put_if_absent", path):
                     if self._is_synced:
-                        return write_file(self.location.base, path, data, replace=False)
+                        return write_new_file(self.location.base, path, data)
                     obstore.put(self._store, self._root + path, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
                 return False

@@ -23,6 +23,7 @@ from omnigraph.storage.lance_internals import (
     RefsMoved,
     has_version_file,
     is_inside,
+    list_version_numbers,
     print_transaction,
     read_field_ids,
     read_local_refs,
@@ -228,7 +229,7 @@ class Table:
         gaps it is enough to look for the next version file.
         """
         folder = branch_uri(self.uri, self.branch)
-        if not _is_local(self.uri) or not has_version_file(folder, self.version):
+        if not is_local_uri(self.uri) or not has_version_file(folder, self.version):
             return self.head_version() != self.version
         return has_version_file(folder, self.version + 1)
 
@@ -311,7 +312,7 @@ class Table:
         return self._read_refs_one_by_one()[1]
 
     def _read_refs_one_by_one(self) -> tuple[dict[str, BranchRef], list[str]]:
-        if not _is_local(self.uri):
+        if not is_local_uri(self.uri):
             return {}, []
         with translate_errors(self.subject):
             return read_local_refs(self.uri)
@@ -330,6 +331,11 @@ class Table:
             return False
         except HistoryGone:
             # The objects are gone, but DynamoDB still lists the versions and Lance will not write them again.
+            return True
+        except StorageError:
+            # A power cut may have torn its only version.
+            if not is_local_uri(self.uri):
+                raise
             return True
         return True
 
@@ -409,25 +415,33 @@ def _reopen(uri: str, branch: str | None, version: int, access: Access, lag: Col
     return open_table(uri, branch, version, access).with_lag(lag)
 
 
-def open_newest(uri: str, branch: str | None, access: Access) -> Table:
+def open_newest(
+    uri: str, branch: str | None, access: Access, is_torn: Callable[[int], bool] = lambda _version: False
+) -> Table:
     """Open the newest version of a table whose versions have no gaps, without listing them on a local disk.
 
-    Lance's hint there may be outdated, so the versions that follow it are tried one by one.
+    Lance's hint there may be outdated, so the versions that follow it are tried one by one. Versions that are known to
+    be torn are left out.
     """
-    version = _hinted_version(uri, branch)
-    if version is None:
+    if not is_local_uri(uri):
         return open_table(uri, branch, None, access)
     folder = branch_uri(uri, branch)
+    version = _hinted_version(uri, branch) or max(list_version_numbers(folder), default=0)
     while has_version_file(folder, version + 1):
         version += 1
-    return open_table(uri, branch, version, access)
+    while version > 0 and is_torn(version):
+        version -= 1
+    if version == 0 and list_version_numbers(folder):
+        raise NotFound(f"no version of {_subject(uri, branch)} is whole")
+    return open_table(uri, branch, version or None, access)
 
 
 def _hinted_version(uri: str, branch: str | None) -> int | None:
-    return read_version_hint(branch_uri(uri, branch)) if _is_local(uri) else None
+    return read_version_hint(branch_uri(uri, branch)) if is_local_uri(uri) else None
 
 
-def _is_local(uri: str) -> bool:
+def is_local_uri(uri: str) -> bool:
+    """Return whether a dataset lies in a local folder."""
     return "://" not in uri
 
 

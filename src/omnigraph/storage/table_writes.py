@@ -11,9 +11,11 @@ that it got with the one that was meant. Callers hold the branch lock.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import lance
@@ -22,9 +24,19 @@ from lance import fragment as lance_fragment
 from lance.dataset import LanceDataset, LanceOperation, Transaction
 from lance.fragment import FragmentMetadata
 
-from omnigraph.errors import AlreadyExists, HistoryGone, StorageError
+from omnigraph.errors import AlreadyExists, HistoryGone, InputError, StorageError
+from omnigraph.storage.durability import sync_names
 from omnigraph.storage.failpoints import mark_write
-from omnigraph.storage.lance_internals import HeadMoved, reshape_schema, translate_errors
+from omnigraph.storage.lance_internals import (
+    TABLE_FOLDERS,
+    HeadMoved,
+    branch_ref_path,
+    data_paths,
+    list_commit_files,
+    reshape_schema,
+    translate_errors,
+    version_path,
+)
 from omnigraph.storage.staging import (
     Addresses,
     FragmentText,
@@ -33,7 +45,7 @@ from omnigraph.storage.staging import (
     encode_fragment,
     group_by_fragment,
 )
-from omnigraph.storage.table import OPERATION_ID, Access, Table, open_table, purge_hint, retry_moved_refs
+from omnigraph.storage.table import OPERATION_ID, Access, Table, branch_uri, open_table, purge_hint, retry_moved_refs
 
 Rows: TypeAlias = pa.Table | pa.RecordBatchReader
 WriteMode: TypeAlias = Literal["append", "overwrite"]
@@ -61,7 +73,7 @@ def create_table(uri: str, rows: Rows, operation_id: str, access: Access | None 
             session=access.session,
             transaction_properties={OPERATION_ID: operation_id},
         )
-    return Table(uri=uri, branch=None, version=dataset.version, access=access, handle=dataset)
+    return _note_created(Table(uri=uri, branch=None, version=dataset.version, access=access, handle=dataset))
 
 
 def create_empty_table(uri: str, schema: pa.Schema, operation_id: str, access: Access | None = None) -> Table:
@@ -85,7 +97,7 @@ def create_empty_table(uri: str, schema: pa.Schema, operation_id: str, access: A
     except HistoryGone as late:
         # Version 1 exists already, so Lance looks for the version 0 that this commit is based on.
         raise AlreadyExists(f"{uri} was created by another process meanwhile") from late
-    return Table(uri=uri, branch=None, version=dataset.version, access=access, handle=dataset)
+    return _note_created(Table(uri=uri, branch=None, version=dataset.version, access=access, handle=dataset))
 
 
 # --------------------------------------------------------------------------------------------- stage rows
@@ -187,7 +199,7 @@ def commit(table: Table, staged: StagedChange, operation_id: str) -> Table:
     # Lance rebases appends over newer commits: any other version contains unpublished rows of another writer.
     if dataset.version != staged.committed_version:
         raise HeadMoved(table.subject, staged.committed_version, dataset.version)
-    return _at_version_of(table, dataset)
+    return note_commit(_at_version_of(table, dataset), transaction)
 
 
 def audit_version(table: Table, staged: StagedChange) -> Table:
@@ -266,6 +278,8 @@ def create_table_branch(table: Table, name: str) -> Table:
         raise AlreadyExists(message, hint=purge_hint(table.uri, name))
     with write_durably("table.branch.create", table.subject):
         _own_handle(table).create_branch(name, table.version)
+    _note(table, branch_uri(table.uri, name), TABLE_FOLDERS)
+    _note(table, table.uri, [branch_ref_path(name)])
     return open_table(table.uri, name, table.version, table.access)
 
 
@@ -283,10 +297,24 @@ def delete_table_branch(table: Table, name: str) -> bool:
 
     def delete() -> None:
         with write_durably("table.branch.delete", table.subject):
-            table.dataset.branches.delete(name)
+            if table.access.barrier is not None:
+                # Lance deletes the ref and then the storage. After a power cut the ref could be there alone.
+                _delete_ref(table, name)
+                shutil.rmtree(branch_uri(table.uri, name), ignore_errors=True)
+            else:
+                table.dataset.branches.delete(name)
 
     retry_moved_refs(delete)
     return True
+
+
+def _delete_ref(table: Table, name: str) -> None:
+    if any(ref.parent == name for ref in table.list_branches().values()):
+        raise InputError(f"{table.subject}: branch '{name}' has branches of its own")
+    path = branch_ref_path(name)
+    assert path is not None
+    Path(table.uri, path).unlink(missing_ok=True)
+    sync_names(table.uri, path)
 
 
 def drop_versions(table: Table, versions: Sequence[int]) -> int:
@@ -296,6 +324,9 @@ def drop_versions(table: Table, versions: Sequence[int]) -> int:
     """
     if not versions:
         return 0
+    if table.access.barrier is not None:
+        # What is newer must be safe before what is older is gone.
+        table.access.barrier.wait()
     with write_durably("table.versions.drop", table.subject):
         return _own_handle(table).cleanup_old_versions(versions=list(versions)).bytes_removed
 
@@ -324,7 +355,51 @@ def _write_inline(table: Table, name: str, write: Callable[[LanceDataset], objec
     dataset = _own_handle(table)
     with write_durably(name, table.subject):
         write(dataset)
-    return _at_version_of(table, dataset)
+    return _note_changed(table, _at_version_of(table, dataset))
+
+
+def _note_created(table: Table) -> Table:
+    _note(table, table.uri, TABLE_FOLDERS)
+    return table
+
+
+def note_commit(table: Table, transaction: Transaction) -> Table:
+    """Note what the commit that made this version wrote, for the barrier; return the table."""
+    if table.access.barrier is not None:
+        written = [file.path for file in list_commit_files(transaction.operation)]
+        _note(table, branch_uri(table.uri, table.branch), [version_path(table.version), *written])
+    return table
+
+
+def note_version(table: Table) -> None:
+    """Note what the commit wrote that made this version, for the barrier."""
+    if table.access.barrier is None:
+        return
+    with translate_errors(table.subject):
+        transaction = table.dataset.read_transaction(table.version)
+    if transaction is not None:
+        note_commit(table, transaction)
+
+
+def _note_changed(before: Table, after: Table) -> Table:
+    """Note what an inline write made: its transaction could only be read, so the fragments are compared."""
+    if after.access.barrier is not None:
+        written = _list_own_files(after) - _list_own_files(before)
+        _note(after, branch_uri(after.uri, after.branch), [version_path(after.version), *written])
+    return after
+
+
+def _list_own_files(table: Table) -> set[str]:
+    """Return the data and deletion files of the fragments. Tables that are written inline have no large blobs."""
+    fragments = table.dataset.get_fragments()
+    deletions = (fragment.deletion_file() for fragment in fragments)
+    rows = (data_paths(file.path)[0] for fragment in fragments for file in fragment.data_files())
+    return {*rows, *(path for path in deletions if path is not None)}
+
+
+def _note(table: Table, folder: str, paths: Iterable[str | None]) -> None:
+    if table.access.barrier is not None:
+        table.access.barrier.note_files(f"{folder}/{path}" for path in paths if path is not None)
 
 
 def stage_operation(table: Table, operation: LanceOperation.BaseOperation) -> StagedChange:

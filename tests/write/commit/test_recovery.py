@@ -259,12 +259,12 @@ def test_an_unreadable_sidecar_is_refused_and_kept(template: Path) -> None:
     root = copy_template(template)
     file = root / "__recovery" / "01BAD.json"
     file.parent.mkdir(exist_ok=True)
-    file.write_text("{")
+    file.write_text("[")
     with pytest.raises(RecoveryError, match=r"01BAD\.json"):
         write_commit(open_manifest(root), NEXT)
     with pytest.raises(RecoveryError, match=r"01BAD\.json"):
         omnigraph.open(root)
-    assert file.read_text() == "{"
+    assert file.read_text() == "["
     reader = omnigraph.open(root, "ro")
     assert reader.snapshot().pin("Person").row_count == 2
 

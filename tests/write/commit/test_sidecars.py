@@ -22,6 +22,7 @@ from omnigraph.write.commit.sidecars import (
     SidecarTombstone,
     WriterKind,
     delete_sidecar,
+    find_torn_sidecars,
     list_sidecars,
     put_sidecar,
     read_sidecar,
@@ -208,8 +209,7 @@ def test_fields_of_the_future_are_passed_over(objects: Objects) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"{",
+        b"{{",
         b"[]",
         b"null",
         b"\xff",
@@ -242,3 +242,10 @@ def test_what_cannot_be_read_is_refused_by_name_and_kept(objects: Objects, data:
         list_sidecars(objects)
     assert refused.value.details == {"sidecar": "__recovery/01X.json"}
     assert objects.get("__recovery/01X.json") == data
+
+
+@pytest.mark.parametrize("data", [b"", bytes(80), b"{", b'{\n  "schema_version": 2,\n  "operation_id": "01X"'])
+def test_a_sidecar_that_a_power_cut_tore_is_left_out(objects: Objects, data: bytes) -> None:
+    objects.put("__recovery/01X.json", data)
+    assert list_sidecars(objects) == []
+    assert find_torn_sidecars(objects) == ["__recovery/01X.json"]

@@ -20,6 +20,12 @@ from omnigraph.storage.lance_internals.branch_refs import (
     read_local_refs,
     read_ref_identifier,
 )
+from omnigraph.storage.lance_internals.commit_files import (
+    CommitFile,
+    is_file_whole,
+    is_version_whole,
+    list_commit_files,
+)
 from omnigraph.storage.lance_internals.deletions import DeletionFile, read_deletions
 from omnigraph.storage.lance_internals.lance_texts import (
     CommitRefused,
@@ -38,7 +44,9 @@ from omnigraph.storage.lance_internals.layout import (
     data_paths,
     dataset_of_branch_version,
     has_version_file,
+    identify_version_file,
     is_detached_version,
+    list_version_numbers,
     read_version_hint,
     version_path,
 )
@@ -49,6 +57,7 @@ __all__ = [
     "TABLE_FOLDERS",
     "VERSIONS_FOLDER",
     "BranchRef",
+    "CommitFile",
     "CommitRefused",
     "DeletionFile",
     "HeadMoved",
@@ -61,9 +70,14 @@ __all__ = [
     "dataset_of_branch_version",
     "has_branch_folder",
     "has_version_file",
+    "identify_version_file",
     "is_blob",
     "is_detached_version",
+    "is_file_whole",
     "is_inside",
+    "is_version_whole",
+    "list_commit_files",
+    "list_version_numbers",
     "print_highest_fragment_id",
     "print_transaction",
     "read_base_folders",

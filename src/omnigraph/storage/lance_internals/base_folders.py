@@ -72,7 +72,7 @@ def _message(manifest: bytes) -> tuple[int, bytes]:
     try:
         start, _, _, magic = _FOOTER.unpack(manifest[-_FOOTER.size :])
         (length,) = _LENGTH.unpack_from(manifest, start)
-    except struct.error as error:
+    except (struct.error, OverflowError) as error:
         raise StorageError("a Lance manifest file is truncated") from error
     begin = start + _LENGTH.size
     if magic != _MAGIC or begin + length + _FOOTER.size != len(manifest):

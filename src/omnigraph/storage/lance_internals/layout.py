@@ -6,6 +6,7 @@ A dataset, and each of its branches below ``tree/<branch>``, has ``_versions/``,
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -18,6 +19,7 @@ TABLE_FOLDERS: Final = (VERSIONS_FOLDER, "_transactions", "data")
 """What every table has that was ever written to."""
 
 _SWEPT_FOLDERS: Final = ("data/", "_deletions/", "_transactions/", "_indices/")
+_VERSION: Final = re.compile(r"(\d{20})\.manifest")
 _DETACHED: Final = re.compile(r"_versions/d[^/]*\.manifest")
 _BRANCH_VERSION: Final = re.compile(r"(?P<dataset>.+?)/tree/.+/_versions/[^/]+\.manifest")
 
@@ -45,6 +47,25 @@ def read_version_hint(folder: str) -> int | None:
         # It is only a hint: without one Lance looks for itself.
         return None
     return version if has_version_file(folder, version) else None
+
+
+def identify_version_file(folder: str, version: int) -> str | None:
+    """Return what tells the file of a version in a local folder from any other of the same name; None without one."""
+    try:
+        found = Path(folder, version_path(version)).stat()
+    except FileNotFoundError:
+        return None
+    return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
+
+
+def list_version_numbers(folder: str) -> list[int]:
+    """Return the versions whose files are in a local folder of a branch, newest first."""
+    try:
+        names = os.listdir(Path(folder, VERSIONS_FOLDER))  # noqa: PTH208  names are enough, and there may be many
+    except FileNotFoundError:
+        return []
+    found = (_VERSION.fullmatch(name) for name in names)
+    return sorted((2**64 - 1 - int(each[1]) for each in found if each is not None), reverse=True)
 
 
 def is_detached_version(path: str) -> bool:

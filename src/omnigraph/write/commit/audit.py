@@ -24,7 +24,8 @@ from omnigraph.storage.records import (
     nullable,
     required,
 )
-from omnigraph.storage.table import Table, open_table
+from omnigraph.storage.table import Table
+from omnigraph.storage.torn_versions import discard_torn_versions, open_newest_whole
 
 DIRECTORY: Final = "_graph_commit_recoveries.lance"
 _ATTEMPTS: Final = 6
@@ -50,6 +51,8 @@ class RecoveryKind(StrEnum):
     ROLLED_BACK = "RolledBack"
     ORPHANED_BRANCH_DISCARDED = "OrphanedBranchDiscarded"
     DRIFT_DISCARDED = "DriftDiscarded"
+    TORN_DISCARDED = "TornDiscarded"
+    """A power cut left it incomplete, so it was never committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ def list_audited_commits(manifest: Manifest) -> set[str]:
 
 def record_recovery(manifest: Manifest, recovery: Recovery) -> None:
     """Insert the row of an operation unless it exists: exactly once, however many processes try."""
+    discard_torn_versions(_uri(manifest), None, manifest.access)
     row = pa.Table.from_pylist([_RECOVERY.encode(recovery)], schema=SCHEMA)
     for _ in range(_ATTEMPTS):
         table = _open(manifest)
@@ -128,6 +132,7 @@ def record_recovery(manifest: Manifest, recovery: Recovery) -> None:
         except (AlreadyExists, PublishContention):
             # Another recovery wrote at the same time: try again.
             continue
+        manifest.sync()
         return
     raise PublishContention("too many processes write the audit table of recoveries", hint="retry")
 
@@ -151,6 +156,6 @@ def _uri(manifest: Manifest) -> str:
 
 def _open(manifest: Manifest) -> Table | None:
     try:
-        return open_table(_uri(manifest), None, None, manifest.access)
+        return open_newest_whole(_uri(manifest), None, manifest.access)
     except NotFound:
         return None

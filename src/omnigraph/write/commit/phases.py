@@ -21,6 +21,7 @@ from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, TableVersi
 from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, make_entry, make_pointer_entry
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage import table_writes as tables
+from omnigraph.storage.durability import SyncFailed
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
 from omnigraph.storage.locks import HeldLock, LeaseLost
 from omnigraph.storage.staging import StagedChange
@@ -128,6 +129,9 @@ def run_phases(
         published = _publish(section, view, updates)  # phase C
     except LeaseLost as lost:
         raise OutcomeUnknown(attempt.commit_id, f"the lock was lost in the middle of a commit: {lost}") from lost
+    except SyncFailed as failed:
+        # Visible or not, nothing tells whether it would survive a power cut.
+        raise OutcomeUnknown(attempt.commit_id, f"the commit may not be on the disk: {failed}") from failed
     except (CommitRefused, HeadMoved) as moved:
         landed = _give_up(section, sidecar)
         if landed is None:
@@ -289,6 +293,8 @@ def _publish_alone(section: CommitSection[Outcome], view: ManifestView) -> Commi
     attempt = section.attempt
     try:
         published = _publish(section, view, [])
+    except SyncFailed as failed:
+        raise OutcomeUnknown(attempt.commit_id, f"the commit may not be on the disk: {failed}") from failed
     except (LeaseLost, StorageError) as error:
         landed = _find_own_commit(attempt)
         if landed is None:

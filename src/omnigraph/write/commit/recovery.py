@@ -29,6 +29,7 @@ from omnigraph.storage.table import Table, TableCommit, open_table
 from omnigraph.storage.table_versions import list_versions
 from omnigraph.write.commit import audit
 from omnigraph.write.commit.audit import Recovery, RecoveryKind, TableOutcome
+from omnigraph.write.commit.power_cuts import discard_half_made_branches, discard_torn_work
 from omnigraph.write.commit.sidecars import (
     ROLLBACK,
     Sidecar,
@@ -55,6 +56,7 @@ _MAINTAINERS: Final = frozenset({WriterKind.OPTIMIZE, WriterKind.ENSURE_INDICES}
 
 def heal_all(manifest: Manifest) -> None:
     """Finish what is left on every branch, one lock at a time. A read-write open does this."""
+    discard_half_made_branches(manifest)
     # One pass over the branches: sidecars that live writers put meanwhile are theirs to delete.
     found = list_sidecars(manifest.objects)
     for branch in sorted({sidecar.branch or MAIN for sidecar in found}):
@@ -76,6 +78,7 @@ def heal_branch(manifest: Manifest, branch: str) -> None:
 
 def heal(manifest: Manifest, held: HeldLock, branch: str) -> None:
     """Finish every operation that was left on a branch, oldest first. The caller holds the branch's lock."""
+    discard_torn_work(manifest, held, branch)
     for sidecar in list_sidecars(manifest.objects):
         if (sidecar.branch or MAIN) == branch:
             _recover(manifest, held, branch, sidecar)
@@ -108,10 +111,12 @@ def _recover_once(manifest: Manifest, held: HeldLock, branch: str, sidecar: Side
         is_rolled_forward = landed is not None and landed.actor == RECOVERY_ACTOR and not is_audited
         kind = RecoveryKind.ROLLED_FORWARD if is_rolled_forward else None
         outcomes = [TableOutcome(pin.table_key, pin.expected_version, pin.post_commit_pin) for pin in sidecar.tables]
+        _note_finished(manifest, sidecar)
+        manifest.sync_basis(view)
         _project_schema_files(manifest, held, sidecar)
         finish = _finish if landed is None else _finish_published
         return finish(manifest, held, sidecar, kind, landed.id if landed else "", outcomes)
-    heads = read_table_heads(manifest, view, sidecar.tables)
+    heads = read_table_heads(manifest, held, view, sidecar.tables)
     if sidecar.commit_id is None and _is_legacy_published(sidecar, heads):
         outcomes = [TableOutcome(each.pin.table_key, each.head.version, each.pin.version) for each in heads]
         return _finish(manifest, held, sidecar, RecoveryKind.ROLLED_FORWARD, _head_id_of(view), outcomes)
@@ -150,6 +155,7 @@ def _finish(
 ) -> None:
     """Audit the operation, unless ``kind`` is None, and delete its sidecar."""
     _audit(manifest, held, sidecar, kind, commit_id, outcomes)
+    manifest.sync()
     held.check()
     delete_sidecar(manifest.objects, sidecar)
 
@@ -189,6 +195,16 @@ def _audit(
             created_at=datetime.now(UTC),
         )
         audit.record_recovery(manifest, recovery)
+
+
+def _note_finished(manifest: Manifest, sidecar: Sidecar) -> None:
+    """Note the table versions of a finished operation: its writer may have died before it synced them."""
+    if manifest.access.barrier is None:
+        return
+    for pin in sidecar.tables:
+        # Nothing needs a version that is gone already.
+        with suppress(NotFound, HistoryGone):
+            tables.note_version(open_table(pin.table_path, pin.table_branch, pin.post_commit_pin, manifest.access))
 
 
 def _head_id_of(view: ManifestView) -> str:
@@ -256,7 +272,10 @@ def _roll_forward(
     manifest: Manifest, held: HeldLock, branch: str, sidecar: Sidecar, heads: Sequence[TableHead]
 ) -> PublishResult:
     """Publish what the writer would have published, on the head that it saw."""
-    updates = [make_entry(manifest, each.pin, each.head.open_at(_choose_version(sidecar, each))) for each in heads]
+    made = [each.head.open_at(_choose_version(sidecar, each)) for each in heads]
+    for table in made:
+        tables.note_version(table)
+    updates = [make_entry(manifest, each.pin, table) for each, table in zip(heads, made, strict=True)]
     updates += [make_pointer_entry(manifest, pin) for pin in _list_adopted_pins(manifest.view(branch), sidecar)]
     updates += _list_created_versions(manifest, sidecar)
     new_schema = sidecar.schema_ir_hash if sidecar.replaces_schema is not None else None
@@ -310,6 +329,7 @@ def _list_created_versions(manifest: Manifest, sidecar: Sidecar) -> Iterator[Tab
         table = _open_created_table(manifest, sidecar, each)
         if table is None:
             raise ConflictError(f"'{each.table_key}' is not where operation {sidecar.operation_id} made it")
+        tables.note_version(table)
         yield make_entry(manifest, Pin(each.table_key, each.table_path, table.version - 1, table.branch, 0), table)
 
 
@@ -331,7 +351,7 @@ def roll_back(manifest: Manifest, held: HeldLock, branch: str, sidecar: Sidecar)
     writer that wakes up late cannot commit any more.
     """
     view = manifest.writable_view(branch)
-    heads = read_table_heads(manifest, view, sidecar.tables)
+    heads = read_table_heads(manifest, held, view, sidecar.tables)
     restored = [
         restore_table(manifest, held, each, sidecar.operation_id)
         for each in heads

@@ -16,7 +16,7 @@ from typing import Final
 
 from ulid import ULID
 
-from omnigraph.errors import ConflictError, ExpectedVersionMismatch, HistoryGone, PreconditionFailed
+from omnigraph.errors import ConflictError, ExpectedVersionMismatch, HistoryGone, PreconditionFailed, StorageError
 from omnigraph.manifest.contract import make_schema_conflict
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent
@@ -37,6 +37,7 @@ from omnigraph.write.commit.operation import (
     WriteOperation,
 )
 from omnigraph.write.commit.phases import CommitAttempt, CommitSection, run_phases
+from omnigraph.write.commit.power_cuts import open_whole_head
 from omnigraph.write.commit.recovery import ROUNDS, heal, heal_branch
 from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.commit.table_heads import TableHead, has_same_rows, read_unpublished_commits
@@ -366,6 +367,10 @@ def _read_owned_heads(section: CommitSection[Outcome], view: ManifestView) -> li
         pin = pins[table_key]
         if (pin.branch or MAIN) == section.attempt.options.branch:
             is_open = section.basis.pins.get(table_key) == pin
-            head = (section.basis.table(table_key) if is_open else open_pin(manifest, pin)).refresh()
+            pinned = section.basis.table(table_key) if is_open else open_pin(manifest, pin)
+            try:
+                head = pinned.refresh()
+            except StorageError:
+                head = open_whole_head(manifest, section.held, pin, pin.branch)
             heads.append(TableHead(pin, head, read_unpublished_commits(head, pin)))
     return heads

@@ -33,6 +33,7 @@ from omnigraph.storage.records import (
 FOLDER: Final = "__recovery"
 SCHEMA_VERSION: Final = 2
 ROLLBACK: Final = "rollback"
+_BEGINNING: Final = b'{\n  "schema_version": '
 
 
 class WriterKind(StrEnum):
@@ -153,13 +154,28 @@ def read_sidecar(objects: Objects, operation_id: str) -> Sidecar | None:
 
 
 def list_sidecars(objects: Objects) -> list[Sidecar]:
-    """Return all sidecars, oldest first. One that is deleted meanwhile is left out; an unreadable one is an error.
+    """Return all sidecars, oldest first. An unreadable one is an error, but a torn one is left out.
 
-    Usually there is none: then it costs one listing.
+    So is one that is deleted meanwhile. Usually there is none: then it costs one listing.
     """
+    return [_decode(path, data) for path, data in _read_all(objects) if not _is_torn(data)]
+
+
+def find_torn_sidecars(objects: Objects) -> list[str]:
+    """Return the paths of incomplete sidecars: a power cut came before their writers did anything else."""
+    return [path for path, data in _read_all(objects) if _is_torn(data)]
+
+
+def _read_all(objects: Objects) -> list[tuple[str, bytes]]:
     paths = [info.path for info in objects.list(FOLDER) if info.path.endswith(".json")]
-    found = [(path, objects.get(path)) for path in paths]
-    return [_decode(path, data) for path, data in found if data is not None]
+    found = ((path, objects.get(path)) for path in paths)
+    return [(path, data) for path, data in found if data is not None]
+
+
+def _is_torn(data: bytes) -> bool:
+    """Whether a sidecar is empty, or ends before its end."""
+    begins = data[: len(_BEGINNING)] == _BEGINNING[: len(data)]
+    return not data.strip(b"\0") or (begins and not data.rstrip().endswith(b"}"))
 
 
 def delete_sidecar(objects: Objects, sidecar: Sidecar) -> None:

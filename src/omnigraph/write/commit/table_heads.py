@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from omnigraph.errors import NotFound, RecoveryError
+from omnigraph.errors import NotFound, RecoveryError, StorageError
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
 from omnigraph.manifest.rows import TableVersion
@@ -17,7 +17,9 @@ from omnigraph.manifest.snapshot import Pin, list_pins, make_entry
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.locks import HeldLock
-from omnigraph.storage.table import Table, TableCommit, open_table
+from omnigraph.storage.table import Table, TableCommit
+from omnigraph.storage.torn_versions import is_torn
+from omnigraph.write.commit.power_cuts import open_whole_head
 from omnigraph.write.commit.sidecars import SidecarPin
 
 RECOVERY_ACTOR: Final = "omnigraph:recovery"
@@ -34,7 +36,9 @@ class TableHead:
     unpublished: tuple[TableCommit, ...]
 
 
-def read_table_heads(manifest: Manifest, view: ManifestView, sidecar_pins: Iterable[SidecarPin]) -> list[TableHead]:
+def read_table_heads(
+    manifest: Manifest, held: HeldLock, view: ManifestView, sidecar_pins: Iterable[SidecarPin]
+) -> list[TableHead]:
     """Read HEAD of each table of an operation. A fork that was never made has not moved and is left out."""
     pins = list_pins(view)
     heads: list[TableHead] = []
@@ -42,9 +46,14 @@ def read_table_heads(manifest: Manifest, view: ManifestView, sidecar_pins: Itera
         pin = pins.get(each.table_key)
         if pin is None:
             continue
+        uri = manifest.location.join(pin.location)
         try:
-            head = open_table(manifest.location.join(pin.location), each.table_branch, None, manifest.access)
+            head = open_whole_head(manifest, held, pin, each.table_branch)
         except NotFound:
+            continue
+        except StorageError:
+            if each.table_branch == pin.branch or not is_torn(uri, each.table_branch, pin.version, manifest.access):
+                raise
             continue
         heads.append(TableHead(pin, head, read_unpublished_commits(head, pin)))
     return heads

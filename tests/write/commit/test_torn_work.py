@@ -1,0 +1,159 @@
+"""What a power cut left torn: readers step over it, the next writer discards it and says so, and nothing is wedged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph.errors import OutcomeUnknown
+from omnigraph.graph import Graph
+from omnigraph.storage import durability
+from omnigraph.write.commit.audit import RecoveryKind
+
+SCHEMA = "node Port { code: String @key  name: String? @index }"
+
+
+def add(graph: Graph, code: str, branch: str = "main") -> None:
+    graph.load([{"type": "Port", "data": {"code": code}}], branch=branch)
+
+
+def codes(graph: Graph, branch: str = "main") -> list[str]:
+    return sorted(row["code"] for row in graph.nodes("Port", branch=branch).to_arrow().to_pylist())
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    graph = omnigraph.init(tmp_path / "graph.og", SCHEMA)
+    for code in ("ams", "bcn", "cph"):
+        add(graph, code)
+    return tmp_path / "graph.og"
+
+
+def newest(folder: Path, pattern: str) -> Path:
+    return max(folder.glob(pattern), key=lambda file: file.stat().st_mtime_ns)
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def halve(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def zero(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def lose(file: Path) -> None:
+    file.unlink()
+
+
+VERSIONS = "_versions/*.manifest"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "tear"),
+    [
+        *((VERSIONS, tear) for tear in (empty, halve, zero)),
+        *((pattern, tear) for pattern in ("data/*.lance", "_deletions/*") for tear in (empty, halve, zero, lose)),
+    ],
+)
+def test_a_torn_publish_is_stepped_over_and_recorded(root: Path, pattern: str, tear: Callable[[Path], None]) -> None:
+    tear(newest(root / "__manifest", pattern))
+    assert codes(omnigraph.open(root, "ro")) == ["ams", "bcn"]
+    graph = omnigraph.open(root)
+    assert codes(graph) == ["ams", "bcn"]
+    add(graph, "dub")
+    add(graph, "ede")
+    assert codes(graph) == codes(omnigraph.open(root, "ro")) == ["ams", "bcn", "dub", "ede"]
+    torn = [found for found in graph.recoveries() if found.kind is RecoveryKind.TORN_DISCARDED]
+    assert [[(each.table_key, each.from_version, each.to_version) for each in found.outcomes] for found in torn] == [
+        [("__manifest", 6, 5)]
+    ]
+    assert graph.verify().is_sound
+
+
+def test_a_reader_that_stepped_over_sees_what_is_written_in_its_place(root: Path) -> None:
+    empty(newest(root / "__manifest", VERSIONS))
+    reader = omnigraph.open(root, "ro")
+    assert codes(reader) == ["ams", "bcn"]
+    add(omnigraph.open(root), "dub")
+    assert codes(reader) == ["ams", "bcn", "dub"]
+
+
+def test_a_version_after_a_missing_one_is_never_shown(root: Path) -> None:
+    versions = sorted((root / "__manifest" / "_versions").glob("*.manifest"))
+    versions[1].unlink()
+    (root / "__manifest" / "_versions" / "latest_version_hint.json").write_text('{"version":4}')
+    graph = omnigraph.open(root)
+    assert codes(graph) == ["ams"]
+    for code in ("dub", "ede", "fra"):
+        add(graph, code)
+    assert codes(omnigraph.open(root)) == ["ams", "dub", "ede", "fra"]
+    assert graph.verify().is_sound
+
+
+def test_damage_below_the_newest_version_is_no_power_cut(root: Path) -> None:
+    first, *_ = sorted((root / "__manifest" / "data").glob("*.lance"), key=lambda file: file.stat().st_mtime_ns)
+    empty(first)
+    with pytest.raises(omnigraph.errors.StorageError):
+        omnigraph.open(root)
+
+
+def test_a_torn_sidecar_is_discarded_and_recorded(root: Path) -> None:
+    sidecar = root / "__recovery" / "01X.json"
+    sidecar.parent.mkdir(exist_ok=True)
+    sidecar.write_bytes(b"")
+    graph = omnigraph.open(root)
+    add(graph, "dub")
+    assert not sidecar.exists()
+    assert [found.operation_id for found in graph.recoveries()] == ["__recovery/01X.json"]
+
+
+def test_a_torn_version_of_the_audit_is_replaced(root: Path) -> None:
+    for name in ("01X", "01Y"):
+        sidecar = root / "__recovery" / f"{name}.json"
+        sidecar.parent.mkdir(exist_ok=True)
+        sidecar.write_bytes(b"")
+        add(omnigraph.open(root), name)
+        empty(newest(root / "_graph_commit_recoveries.lance", VERSIONS))
+        assert omnigraph.open(root, "ro").recoveries() == []
+
+
+def test_a_branch_whose_creation_was_torn_is_gone_and_can_be_made_again(root: Path) -> None:
+    omnigraph.open(root).create_branch("dev")
+    empty(newest(root / "__manifest" / "tree" / "dev", VERSIONS))
+    graph = omnigraph.open(root)
+    assert [branch.name for branch in graph.branches()] == ["main"]
+    graph.create_branch("dev")
+    add(graph, "dub", "dev")
+    assert codes(graph, "dev") == ["ams", "bcn", "cph", "dub"]
+
+
+# --------------------------------------------------------------------------------------------- a disk that fails
+
+
+@pytest.mark.parametrize("folder", ["nodes", "__manifest"])
+def test_a_commit_that_cannot_be_synced_is_never_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    graph = omnigraph.init(tmp_path / "graph.og", SCHEMA, durability="power")
+    sync = os.fsync
+
+    def fail(descriptor: int) -> None:
+        if f"graph.og/{folder}" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            raise OSError(5, "Input/output error")
+        sync(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(durability.os, "fsync", fail)
+        with pytest.raises(OutcomeUnknown, match="may not be on the disk"):
+            add(graph, "ams")
+    add(graph, "bcn")
+    assert "bcn" in codes(graph)
+    assert graph.verify().is_sound
