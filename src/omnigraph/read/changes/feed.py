@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from omnigraph.errors import ChangeGap, HistoryGone, Json, NotFound, ParameterError, StorageError
+from omnigraph.errors import ChangeGap, HistoryGone, Json, NotFound, ParameterError
 from omnigraph.language.schema import TableKey
 from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.contract import load_current_schema
@@ -44,29 +44,18 @@ class ChangeBlock:
 
     def entities(self) -> Iterator[EntityChange]:
         """Yield every changed node and edge, with its properties before and after."""
-        with self._translate_errors():
+        with _report_gap(self.commit.id):
             yield from self.diff.entities()
 
     def records(self) -> Iterator[dict[str, Json]]:
         """Yield every changed node and edge as a JSON object."""
-        with self._translate_errors():
+        with _report_gap(self.commit.id):
             yield from self.diff.records()
 
     def summary(self) -> tuple[TypeChanges, ...]:
         """Count the changes of every type that changed."""
-        with self._translate_errors():
+        with _report_gap(self.commit.id):
             return self.diff.summary()
-
-    @contextmanager
-    def _translate_errors(self) -> Generator[None]:
-        try:
-            yield
-        except StorageError:
-            # Cleanup may have removed files of a table that was open; then opening its version again fails too.
-            with _report_gap(self.commit.id):
-                for snapshot in (self.diff.before, self.diff.after):
-                    _open_tables(replace(snapshot, _opened={}), find_changed_tables(self.diff.before, self.diff.after))
-            raise
 
 
 class Changes:
