@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, cast
 from uuid import uuid4
 
 import httpx
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +100,22 @@ def serving() -> Generator[S3Server]:
 
 
 def _serve() -> None:
-    from moto.server import ThreadedMotoServer
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    sys.stdout.write(f"http://{host}:{port}\n")
+    application, turn = DomainDispatcherApplication(create_backend_app), Lock()
+
+    def answer_in_turn(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        # S3 decides a conditional write at once; moto looks first and writes then, so requests take turns.
+        with turn:
+            return application(environ, start_response)
+
+    server = make_server("127.0.0.1", 0, answer_in_turn, threaded=True)
+    Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdout.write(f"http://127.0.0.1:{server.port}\n")
     sys.stdout.flush()
     sys.stdin.read()
-    server.stop()
+    server.shutdown()
 
 
 if __name__ == "__main__":
