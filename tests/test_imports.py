@@ -52,3 +52,13 @@ def test_a_command_of_the_languages_imports_nothing_heavy(words: list[str]) -> N
     found = imported_by(f"from omnigraph.cli.app import main\nassert main({words}) == 0")
     assert "typer" in found
     assert found & HEAVY == set()
+
+
+def test_the_help_imports_no_command() -> None:
+    code = (
+        "from omnigraph.cli.app import main\nassert main(['--help']) == 0\n"
+        "loaded = {name for name in sys.modules if name.startswith('omnigraph.cli.')}\n"
+        "from omnigraph.cli.commands import COMMANDS\n"
+        "assert loaded.isdisjoint(f'omnigraph.cli.{entry.module}' for entry in COMMANDS.values())"
+    )
+    assert imported_by(code) & {"lark", "pyarrow", "numpy", "pydantic"} == set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from omnigraph import errors
@@ -10,14 +9,18 @@ from omnigraph import errors
 if TYPE_CHECKING:
     from omnigraph.graph import Graph, init, open  # noqa: A004  the public name
 
-__version__ = version("omnigraph")
+__version__: str
 __all__ = ["Graph", "__version__", "errors", "init", "open"]
 
 
 def __getattr__(name: str) -> object:
-    # Lance takes half a second to import: only what opens a graph pays for it.
+    # Lance takes half a second to import, and the list of installed packages a twentieth: only who needs them waits.
     if name in ("Graph", "init", "open"):
         from omnigraph import graph
 
         return getattr(graph, name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("omnigraph")
     raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")

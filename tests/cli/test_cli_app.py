@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from omnigraph.cli.app import app, exit_code
+from omnigraph.cli.commands import COMMANDS, Entry
 from omnigraph.errors import (
     ExpectedVersionMismatch,
     MergeConflicts,
@@ -35,11 +36,11 @@ def list_commands(command: object, words: tuple[str, ...] = ()) -> Iterator[tupl
             yield from list_commands(each, (*words, name))
 
 
-COMMANDS = list(list_commands(get_command(app)))
-FAMILIES = {words[:-1] for words in COMMANDS}
+ALL_COMMANDS = list(list_commands(get_command(app)))
+FAMILIES = {words[:-1] for words in ALL_COMMANDS}
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words) or "omnigraph")
+@pytest.mark.parametrize("words", ALL_COMMANDS, ids=lambda words: " ".join(words) or "omnigraph")
 def test_help_has_a_purpose_and_of_a_command_an_example(omnigraph: Command, words: tuple[str, ...]) -> None:
     answer = omnigraph(*words, "--help")
     assert answer.code == 0
@@ -120,7 +121,7 @@ def test_each_group_of_errors_has_its_exit_code(error: OmniGraphError, code: int
 
 @pytest.fixture
 def defect(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more command: it has a defect."""
+    """Two more commands: one has a defect, the other is interrupted."""
 
     def fail() -> None:
         raise ZeroDivisionError("by zero")
@@ -128,9 +129,9 @@ def defect(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(app, "registered_commands", list(app.registered_commands))
-    app.command("defect")(fail)
-    app.command("interrupted")(interrupted)
+    for name, function in (("defect", fail), ("interrupted", interrupted)):
+        monkeypatch.setitem(COMMANDS, name, Entry("graph", name, ""))
+        monkeypatch.setattr(f"omnigraph.cli.graph.{name}", function, raising=False)
 
 
 @pytest.mark.usefixtures("defect")

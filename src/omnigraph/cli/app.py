@@ -1,4 +1,4 @@
-"""The command line: registers the commands, reads the global options, and maps errors to exit codes."""
+"""The command line: reads the global options, and maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,7 @@ from typing import Annotated, cast
 
 import typer
 
-from omnigraph.cli import (
-    branch,
-    changes,
-    commit,
-    export,
-    graph,
-    lint,
-    load,
-    merge,
-    pipeline,
-    query,
-    schema,
-    tag,
-    upkeep,
-)
+from omnigraph.cli.commands import CommandGroup
 from omnigraph.cli.global_options import VERBOSE_FLAGS, split_globals, wants_json
 from omnigraph.cli.render.output import JsonOutput, Output, TextOutput
 from omnigraph.cli.session import DURABILITY_VARIABLE, VARIABLE, Session, read_storage_options
@@ -41,34 +27,12 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 app = typer.Typer(
     name="omnigraph",
+    cls=CommandGroup,
     add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Global options may come before or after the command. OMNIGRAPH_LOG=DEBUG shows more of the log.",
 )
-app.command("init")(graph.init)
-app.command("info")(graph.info)
-app.command("load")(load.load)
-app.command("query")(query.query)
-app.command("mutate")(query.mutate)
-app.command("export")(export.export)
-app.command("index")(upkeep.index)
-app.add_typer(branch.app, name="branch")
-app.add_typer(commit.app, name="commit")
-app.command("diff")(changes.diff)
-app.command("merge")(merge.merge)
-app.command("revert")(merge.revert)
-app.add_typer(tag.app, name="tag")
-app.add_typer(changes.app, name="changes")
-app.command("snapshot")(graph.snapshot)
-app.add_typer(pipeline.app, name="pipeline")
-app.add_typer(schema.app, name="schema")
-app.command("optimize")(upkeep.optimize)
-app.command("cleanup")(upkeep.cleanup)
-app.command("repair")(upkeep.repair)
-app.command("verify")(upkeep.verify)
-app.command("lint")(lint.lint)
-app.command("version")(graph.version)
 
 
 @app.callback()

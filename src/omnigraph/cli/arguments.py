@@ -7,14 +7,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias, cast
 
 import typer
 
 from omnigraph.errors import InputError, Json, NotFound, OmniGraphError, ParameterError, Problem, QueryError
-from omnigraph.language.query import SYNTAX_CODE, parse_parameter_text
 from omnigraph.language.source import MAX_SOURCE_BYTES, Source, decode_source, read_source
-from omnigraph.language.types import ValueType
+
+if TYPE_CHECKING:
+    from omnigraph.language.types import ValueType
+
+# The query language is imported where a query is read: most commands have none.
 
 QueryFile: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="FILE", help="The query file (.gq); - is stdin.", show_default=False)
@@ -70,6 +73,8 @@ def _source(command: str, file: str | None, text: str | None) -> Source:
         decode_source((text or "").encode("utf-8", "surrogateescape"), "-e") if file is None else read_texts([file])[0]
     )
     if isinstance(found, Problem):
+        from omnigraph.language.query import SYNTAX_CODE
+
         raise QueryError([replace(found, code=SYNTAX_CODE)])
     return found
 
@@ -111,6 +116,8 @@ class GivenParameters:
 
     def for_types(self, declared: Mapping[str, ValueType]) -> dict[str, object]:
         """Convert the texts by the declared types. Unknown names are kept, so that binding reports them."""
+        from omnigraph.language.query import parse_parameter_text
+
         found = dict(self.values)
         failures: list[ParameterError] = []
         for name, text in self.texts.items():

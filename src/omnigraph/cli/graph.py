@@ -10,9 +10,7 @@ import typer
 
 import omnigraph
 from omnigraph.cli.arguments import read_texts
-from omnigraph.cli.render.graph import GraphDescription, NewGraph, SnapshotTables
-from omnigraph.cli.render.language import VersionListing
-from omnigraph.cli.schema import require_text
+from omnigraph.cli.render.graph import GraphDescription, NewGraph, SnapshotTables, VersionListing
 from omnigraph.cli.session import session_of
 
 
@@ -29,6 +27,8 @@ def init(
     Example:
       omnigraph init brain.og --schema evidence.pg
     """
+    from omnigraph.cli.schema import require_text  # it brings the schema language along, which the others do not need
+
     session = session_of(context)
     if session.graph is not None:
         raise typer.TyperException("'init' takes its graph as URI, not as -g")

@@ -232,3 +232,20 @@ def commit_json(commit: Commit) -> dict[str, Json]:
 def timestamp(instant: datetime) -> str:
     """A time in JSON: always to the microsecond, so that texts sort as times do."""
     return instant.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, slots=True)
+class VersionListing(CommandResult):
+    """Releases by name."""
+
+    releases: Mapping[str, str]
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Releases by name."""
+        return dict(self.releases)
+
+    def draw(self, page: Page) -> None:
+        """One line per name."""
+        width = max(map(len, self.releases))
+        for name, release in self.releases.items():
+            page.print(f"{name:<{width}}  {release}")

@@ -169,22 +169,5 @@ class SchemaText(CommandResult):
         page.print(Text(self.schema.text.rstrip("\n")))
 
 
-@dataclass(frozen=True, slots=True)
-class VersionListing(CommandResult):
-    """Releases by name."""
-
-    releases: Mapping[str, str]
-
-    def to_json(self) -> Mapping[str, Json]:
-        """Releases by name."""
-        return dict(self.releases)
-
-    def draw(self, page: Page) -> None:
-        """One line per name."""
-        width = max(map(len, self.releases))
-        for name, release in self.releases.items():
-            page.print(f"{name:<{width}}  {release}")
-
-
 def _status(errors: int) -> str:
     return "error" if errors else "ok"
