@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -222,11 +222,15 @@ class Graph:
         actor: str | None = None,
         check: bool = False,
         indexes: IndexPolicy = "auto",
+        progress: Callable[[int], object] | None = None,
     ) -> LoadResult:
-        """Load records, or frames per type, as one commit. With ``check``, report every problem and write nothing."""
+        """Load records, or frames per type, as one commit. With ``check``, report every problem and write nothing.
+
+        ``progress`` is called with the number of bytes each time that this process has read some.
+        """
         if not check:
             self._check_writable()
-        given = load.LoadInput(source, nodes or {}, edges or {})
+        given = load.LoadInput(source, nodes or {}, edges or {}, progress or load.ignore_bytes)
         load_options = load.LoadOptions(mode, on_error, rejects, engine, check, indexes, from_branch)
         options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
         return engine_choice.run_load(self._manifest, self.schema, given, load_options, options)

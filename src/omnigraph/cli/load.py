@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -88,9 +88,8 @@ def load(
     with ExitStack() as stack:
         graph = stack.enter_context(session.open("ro" if check else "rw"))
         advance = stack.enter_context(session.output.progress(_total_bytes(files)))
-        records = [stack.enter_context(closing(CountedFile(name, advance))) for name in files]
         result = graph.load(
-            records,
+            [_StandardInput() if name == STDIN else name for name in files],
             mode=mode,
             branch=branch,
             from_branch=origin,
@@ -100,6 +99,7 @@ def load(
             engine=engine,
             message=message,
             check=check,
+            progress=advance,
         )
     session.output.show(LoadSummary(result, checked=check))
     return 0
@@ -128,34 +128,11 @@ def _total_bytes(files: Sequence[str]) -> int | None:
     return None
 
 
-class CountedFile:
-    """A file that is open only while it is read, and tells how much of it was."""
+class _StandardInput:
+    """Standard input with the name that messages show."""
 
-    def __init__(self, name: str, advance: Callable[[int], None]) -> None:
-        self.name = "<stdin>" if name == STDIN else name
-        self._given = name
-        self._advance = advance
-        self._stack = ExitStack()
-        self._file: BinaryIO | None = None
-        self._ended = False
+    name = "<stdin>"
 
     def read(self, size: int = -1, /) -> bytes:
         """Up to so many bytes; nothing at the end."""
-        if self._ended:
-            return b""
-        if self._file is None:
-            self._file = self._stack.enter_context(_open_input(self._given))
-        found = self._file.read(size)
-        self._advance(len(found))
-        if not found:
-            self.close()
-        return found
-
-    def close(self) -> None:
-        """Read no further."""
-        self._ended = True
-        self._stack.close()
-
-
-def _open_input(name: str) -> AbstractContextManager[BinaryIO]:
-    return nullcontext(sys.stdin.buffer) if name == STDIN else Path(name).open("rb")
+        return sys.stdin.buffer.read(size)

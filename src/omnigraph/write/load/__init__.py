@@ -41,7 +41,7 @@ from omnigraph.write.load.run import (
     ParsedInput,
     load,
 )
-from omnigraph.write.load.sources import LineBlock, RecordSource
+from omnigraph.write.load.sources import LineBlock, RecordSource, ignore_bytes
 from omnigraph.write.load.validation import RawBatch, RejectedRecord, ValidatedBatch, validate_batch
 
 __all__ = [
@@ -79,6 +79,7 @@ __all__ = [
     "can_be_end",
     "can_convert",
     "choose_rejects_target",
+    "ignore_bytes",
     "load",
     "map_columns",
     "open_frame",

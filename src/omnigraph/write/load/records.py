@@ -20,7 +20,15 @@ from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, compute, to_list
 from omnigraph.write.load.conversion import convert_values
-from omnigraph.write.load.sources import Block, LineBlock, Record, RecordSource, read_blocks
+from omnigraph.write.load.sources import (
+    Block,
+    ByteCounter,
+    LineBlock,
+    Record,
+    RecordSource,
+    ignore_bytes,
+    read_blocks,
+)
 from omnigraph.write.load.validation import (
     RawBatch,
     RejectedRecord,
@@ -67,9 +75,11 @@ class _RecordGroup:
     targets: list[object] = field(default_factory=list[object])
 
 
-def read_records(catalog: Catalog, source: RecordSource) -> Iterator[ParsedRecords]:
+def read_records(
+    catalog: Catalog, source: RecordSource, count_bytes: ByteCounter = ignore_bytes
+) -> Iterator[ParsedRecords]:
     """Yield the rows of a source, in batches of one type, and the invalid records."""
-    for block in read_blocks(source):
+    for block in read_blocks(source, count_bytes):
         yield from parse_block(catalog, block)
 
 

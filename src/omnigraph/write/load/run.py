@@ -53,7 +53,7 @@ from omnigraph.write.load.quarantine import (
 )
 from omnigraph.write.load.records import read_records
 from omnigraph.write.load.row_buffer import RowBuffer
-from omnigraph.write.load.sources import RecordSource
+from omnigraph.write.load.sources import ByteCounter, RecordSource, ignore_bytes
 from omnigraph.write.load.validation import RawBatch, RejectedRecord, validate_batch
 
 OnError: TypeAlias = Literal["fail", "quarantine"]
@@ -67,11 +67,15 @@ _log = logging.getLogger("omnigraph")
 
 @dataclass(frozen=True, slots=True)
 class LoadInput:
-    """The data to load: records, and frames by type name."""
+    """The data to load: records, and frames by type name.
+
+    ``count_bytes`` is told how much was read, if this process reads the files.
+    """
 
     source: RecordSource | None = None
     nodes: Mapping[str, ArrowStream] = field(default_factory=dict[str, ArrowStream])
     edges: Mapping[str, ArrowStream] = field(default_factory=dict[str, ArrowStream])
+    count_bytes: ByteCounter = ignore_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +273,7 @@ def _fill_buffer(catalog: Catalog, load_input: LoadInput, buffer: RowBuffer, rej
     with buffer:
         for type_, _, _ in frames:
             buffer.buffer_of(type_)
-        for item in _read_input(catalog, load_input.source, frames):
+        for item in _read_input(catalog, load_input, frames):
             if isinstance(item, RejectedRecord):
                 rejects.take(item)
                 continue
@@ -280,10 +284,10 @@ def _fill_buffer(catalog: Catalog, load_input: LoadInput, buffer: RowBuffer, rej
 
 
 def _read_input(
-    catalog: Catalog, source: RecordSource | None, frames: Iterable[TypedFrame]
+    catalog: Catalog, load_input: LoadInput, frames: Iterable[TypedFrame]
 ) -> Iterator[RawBatch | RejectedRecord]:
-    if source is not None:
-        yield from read_records(catalog, source)
+    if load_input.source is not None:
+        yield from read_records(catalog, load_input.source, load_input.count_bytes)
     for type_, name, frame in frames:
         yield from read_frame(catalog, type_, name, frame)
 

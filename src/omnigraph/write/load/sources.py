@@ -6,7 +6,7 @@ A file may be compressed with gzip or zstd, as its first bytes tell, and may beg
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import RawIOBase
@@ -62,10 +62,17 @@ class RecordBlock:
 
 Block: TypeAlias = LineBlock | RecordBlock
 
+ByteCounter: TypeAlias = Callable[[int], object]
+"""Is called with the number of bytes that were read from a file, before they are decompressed."""
 
-def read_blocks(source: RecordSource) -> Iterator[Block]:
+
+def ignore_bytes(count: int) -> None:
+    """Count nothing."""
+
+
+def read_blocks(source: RecordSource, count_bytes: ByteCounter = ignore_bytes) -> Iterator[Block]:
     """Yield everything in a source, in order."""
-    return _read_parts(_split_source(source))
+    return _read_parts(_split_source(source), count_bytes)
 
 
 def _split_source(source: object) -> Iterable[object]:
@@ -83,7 +90,7 @@ def _split_source(source: object) -> Iterable[object]:
     )
 
 
-def _read_parts(parts: Iterable[object]) -> Iterator[Block]:
+def _read_parts(parts: Iterable[object], count_bytes: ByteCounter) -> Iterator[Block]:
     count = 0
     for are_records, group in groupby(parts, lambda part: isinstance(part, Mapping)):
         if are_records:
@@ -92,7 +99,7 @@ def _read_parts(parts: Iterable[object]) -> Iterator[Block]:
                 count += len(block)
             continue
         for part in group:
-            yield from _read_file(part)
+            yield from _read_file(part, count_bytes)
 
 
 def _batch_records(records: Iterable[Record]) -> Iterator[list[Record]]:
@@ -106,16 +113,16 @@ def _batch_records(records: Iterable[Record]) -> Iterator[list[Record]]:
         yield block
 
 
-def _read_file(part: object) -> Iterator[LineBlock]:
+def _read_file(part: object, count_bytes: ByteCounter) -> Iterator[LineBlock]:
     if isinstance(part, str | os.PathLike):
         path = Path(cast("str | os.PathLike[str]", part))
         with _translate_read_errors(str(path)), path.open("rb") as file:
-            yield from _split_lines(str(path), _read_chunks(str(path), file))
+            yield from _split_lines(str(path), _read_chunks(str(path), _CountedStream(file, count_bytes)))
     elif isinstance(part, Readable):
         name = getattr(part, "name", None)
         named = name if isinstance(name, str) else None
         with _translate_read_errors(named or "the stream"):
-            yield from _split_lines(named, _read_chunks(named or "the stream", part))
+            yield from _split_lines(named, _read_chunks(named or "the stream", _CountedStream(part, count_bytes)))
     else:
         raise ParameterError(
             f"a source holds {type(part).__name__}", hint="give paths, open files, or records as dictionaries"
@@ -154,6 +161,20 @@ def _read_chunks(name: str, stream: Readable) -> Iterator[bytes]:
 
 def _to_bytes(chunk: bytes | str) -> bytes:
     return chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else chunk
+
+
+@dataclass(frozen=True, slots=True)
+class _CountedStream:
+    """A stream that reports how much of it was read."""
+
+    stream: Readable
+    count_bytes: ByteCounter
+
+    def read(self, size: int = -1, /) -> bytes | str:
+        """Return up to ``size`` bytes or characters."""
+        found = self.stream.read(size)
+        self.count_bytes(len(found))
+        return found
 
 
 class _ResumedStream(RawIOBase):
