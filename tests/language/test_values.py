@@ -1,19 +1,22 @@
-"""Days, milliseconds and microseconds since 1970, and the texts of instants."""
+"""Days, milliseconds and microseconds since 1970, the texts of instants, and lists of values."""
 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from omnigraph.errors import ParameterError
+from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import (
     FIRST_DAY,
     FIRST_MILLISECOND,
     LAST_DAY,
     LAST_MILLISECOND,
+    ValueMismatch,
+    convert_value,
     from_days,
     from_microseconds,
     from_milliseconds,
@@ -51,3 +54,50 @@ def test_an_instant_without_a_zone_is_in_utc() -> None:
     assert parse_instant("2024-05-01T10:00") == datetime(2024, 5, 1, 10, tzinfo=UTC)
     with pytest.raises(ParameterError, match="is no date or time"):
         parse_instant("yesterday")
+
+
+ITEMS = st.one_of(
+    st.text(st.characters(), max_size=3), st.integers(-(2**65), 2**65), st.floats(), st.booleans(), st.none()
+)
+TEXTS = st.text(st.one_of(st.characters(), st.characters(categories=["Cs"])), max_size=2)  # "Cs": surrogates
+FLOATS = st.one_of(st.floats(), st.floats(allow_nan=False, allow_infinity=False))
+USUAL: dict[Scalar, st.SearchStrategy[object]] = {
+    Scalar.STRING: TEXTS,
+    Scalar.I32: st.integers(-(2**31) - 2, 2**31 + 1) | st.integers(-9, 9),
+    Scalar.U64: st.integers(-1, 2**64),
+    Scalar.F32: FLOATS,
+    Scalar.F64: FLOATS,
+}
+LISTS = st.sampled_from(list(USUAL)).flatmap(
+    lambda scalar: st.tuples(st.just(scalar), st.lists(USUAL[scalar] | USUAL[scalar] | ITEMS, max_size=4))
+)
+
+
+@given(LISTS)
+@example((Scalar.I32, [0, 2**31]))
+@example((Scalar.STRING, ["a", "\ud800"]))
+def test_a_list_is_converted_as_its_elements_are(drawn: tuple[Scalar, list[object]]) -> None:
+    scalar, items = drawn
+
+    def convert(value: object, to: ValueType) -> str:
+        try:
+            return repr(convert_value(value, to))
+        except ValueMismatch as mismatch:
+            return mismatch.message
+
+    one_by_one = [convert(item, ValueType(scalar)) for item in items]
+    wrong = next((place for place, item in enumerate(items) if _is_refused(item, scalar)), None)
+    expected = f"element {wrong}: {one_by_one[wrong]}" if wrong is not None else _tuple_text(one_by_one)
+    assert convert(items, ValueType(scalar, is_list=True)) == expected
+
+
+def _is_refused(item: object, scalar: Scalar) -> bool:
+    try:
+        convert_value(item, ValueType(scalar))
+    except ValueMismatch:
+        return True
+    return False
+
+
+def _tuple_text(items: list[str]) -> str:
+    return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"

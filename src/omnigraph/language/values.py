@@ -10,7 +10,8 @@ import math
 import re
 import struct
 import time
-from collections.abc import Callable, Mapping
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -37,6 +38,7 @@ _DATETIME = re.compile(
     re.ASCII,
 )
 _INTEGER = re.compile(r"-?\d{1,20}", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY: Final = _EPOCH.toordinal()
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -159,7 +161,7 @@ def convert_value(value: object, to: ValueType) -> ConstantValue:
             return None
         raise ValueMismatch(f"expected {to}, found null", f"give a value, or declare the type as {to}?")
     if to.is_list:
-        return tuple(_convert_item(item, to.item, place) for place, item in enumerate(_expect_items(plain, to)))
+        return _convert_items(_expect_items(plain, to), to.item)
     if to.scalar is Scalar.VECTOR:
         return _convert_vector(plain, to)
     if to.enum_values is not None:
@@ -193,6 +195,8 @@ class _NumpyValue(Protocol):
 
 def _unwrap(value: object) -> object:
     """Return the Python object inside a NumPy or Arrow one. Protocols recognise them, so neither is imported."""
+    if type(value) in _PLAIN:  # looking for a protocol takes ten times as long as the conversion of a number
+        return value
     if isinstance(value, _ArrowValue):
         # as_py of a date64 loses the time of day.
         milliseconds = getattr(value, "value", None) if type(value).__name__ == "Date64Scalar" else None
@@ -206,6 +210,15 @@ def _expect_items(value: object, to: ValueType) -> list[object] | tuple[object, 
     return cast("list[object] | tuple[object, ...]", value)
 
 
+def _convert_items(items: list[object] | tuple[object, ...], to: ValueType) -> tuple[ConstantValue, ...]:
+    """Convert the elements of a list: all at once if they have the usual type, else one by one."""
+    convert_all = None if to.enum_values is not None else _WHOLE_LISTS.get(to.scalar)
+    whole = None if convert_all is None else convert_all(items, to)
+    if whole is not None:
+        return whole
+    return tuple(_convert_item(item, to, place) for place, item in enumerate(items))
+
+
 def _convert_item(item: object, to: ValueType, place: int) -> ConstantValue:
     try:
         return convert_value(item, to)
@@ -217,7 +230,7 @@ def _convert_vector(value: object, to: ValueType) -> ConstantValue:
     items = _expect_items(value, to)
     if len(items) != to.dimension:
         raise ValueMismatch(f"expected {to}, found {len(items)} numbers", f"give exactly {to.dimension} numbers")
-    return tuple(_convert_item(item, ValueType(Scalar.F32), place) for place, item in enumerate(items))
+    return _convert_items(items, ValueType(Scalar.F32))
 
 
 def _expect_member(value: str, allowed: tuple[str, ...]) -> str:
@@ -233,7 +246,7 @@ def _convert_string(value: object, to: ValueType) -> str:
     if not isinstance(value, str):
         raise _mismatch(value, to)
     # A lone surrogate (an unpaired escape in JSON) has no UTF-8 form and could not be stored.
-    if any("\ud800" <= char <= "\udfff" for char in value):
+    if _SURROGATE.search(value):
         raise ValueMismatch("the text holds half of a surrogate pair", "send the whole character")
     return value
 
@@ -305,6 +318,43 @@ _CONVERTERS: Mapping[Scalar, Callable[[object, ValueType], ConstantValue]] = {
     Scalar.F64: partial(_convert_float, width=float),
     Scalar.DATE: _convert_date,
     Scalar.DATETIME: _convert_datetime,
+}
+
+_PLAIN: Final = frozenset({str, int, float, bool, type(None), list, tuple, date, datetime})
+
+
+def _convert_strings(items: Sequence[object], _to: ValueType) -> tuple[str, ...] | None:
+    if not _all_are(str, items):
+        return None
+    texts = cast("Sequence[str]", items)
+    return None if _SURROGATE.search("".join(texts)) else tuple(texts)
+
+
+def _convert_integers(items: Sequence[object], to: ValueType) -> tuple[int, ...] | None:
+    if not items or not _all_are(int, items):
+        return None
+    numbers, allowed = cast("Sequence[int]", items), INTEGER_RANGES[to.scalar]
+    return tuple(numbers) if min(numbers) in allowed and max(numbers) in allowed else None
+
+
+def _convert_floats(items: Sequence[object], to: ValueType) -> tuple[float, ...] | None:
+    if not _all_are(float, items):
+        return None
+    numbers = array("f" if to.scalar is Scalar.F32 else "d", cast("Sequence[float]", items))
+    return tuple(numbers) if all(map(math.isfinite, numbers)) else None
+
+
+def _all_are(kind: type, items: Sequence[object]) -> bool:
+    """Whether all have exactly this type: a bool is no int here."""
+    return set(map(type, items)) <= {kind}
+
+
+# Each returns None for a list that has to be converted element by element: an element is unusual, or wrong.
+_WHOLE_LISTS: Mapping[Scalar, Callable[[Sequence[object], ValueType], tuple[ConstantValue, ...] | None]] = {
+    Scalar.STRING: _convert_strings,
+    **dict.fromkeys(INTEGER_RANGES, _convert_integers),
+    Scalar.F32: _convert_floats,
+    Scalar.F64: _convert_floats,
 }
 
 _EXPECTED: Mapping[Scalar, str] = {
