@@ -37,6 +37,7 @@ from omnigraph.storage.torn_versions import list_torn_and_rest
 
 if TYPE_CHECKING:
     from omnigraph.manifest.lagging import SchemaLag
+    from omnigraph.manifest.snapshot import Snapshot
 
 DIRECTORY = "__manifest"
 COMPACT_AT_FRAGMENTS = 50
@@ -60,6 +61,8 @@ class Manifest:
         """Cache of schemas by hash; they never change."""
         self.schema_lags: dict[tuple[str, ...], SchemaLag] = {}
         """Cache of what a sequence of schemas changed, by their hashes."""
+        self.head_snapshots: dict[str, tuple[ManifestView, Snapshot]] = {}
+        """Cache of the snapshot of each branch's head, with the view that it shows. Its tables stay open."""
         self._views: dict[str, tuple[ManifestView, Table]] = {}
         self._newest_main: Table | None = None
         self.examined: set[str] = set()
@@ -289,12 +292,14 @@ class Manifest:
     def forget_all(self) -> None:
         """Drop the cached views of all branches."""
         with self._guard:
+            self.head_snapshots.clear()
             self._views.clear()
             self._newest_main = None
 
     def forget(self, branch: str) -> None:
         """Drop the cached view of a branch."""
         with self._guard:
+            self.head_snapshots.pop(branch, None)
             self._views.pop(branch, None)
             if branch == MAIN:
                 self._newest_main = None

@@ -76,14 +76,24 @@ def _take_head_snapshot(manifest: Manifest, branch: str) -> Snapshot:
     while True:
         view = manifest.view(branch)
         current = view.tables.schema_head if branch == MAIN else manifest.current_schema()
-        shown = _show_tables(manifest, view, view.head)
         if current is not None:
-            return shown.read_with(current)
+            return _keep_head_snapshot(manifest, view, current)
+        shown = _show_tables(manifest, view, view.head)
         # A graph of release 0.8 has only the files at the root, until the first commit here.
         schema = load_root_schema(manifest.objects)
         if manifest.current_schema() is None:
             manifest.schemas[schema.hash] = schema
             return replace(shown, schema_ir_hash=schema.hash)
+
+
+def _keep_head_snapshot(manifest: Manifest, view: ManifestView, schema: SchemaHead) -> Snapshot:
+    """Return the snapshot of a view, the same as before while nothing has changed, with the tables opened so far."""
+    kept = manifest.head_snapshots.get(view.branch)
+    if kept is not None and kept[0] is view and kept[1].read_under == schema:
+        return kept[1]
+    shown = _show_tables(manifest, view, view.head).read_with(schema)
+    manifest.head_snapshots[view.branch] = (view, shown)
+    return shown
 
 
 def build_snapshot(manifest: Manifest, view: ManifestView, commit: CommitRecord | None) -> Snapshot:

@@ -250,6 +250,7 @@ def test_texts_are_found_with_and_without_an_order(known: list[str], wanted: lis
     expected = [known.index(text) if text in known else -1 for text in [*wanted, *known]]
     order = sort_texts(texts(*known))
     assert order.locate(texts(*wanted, *known)).tolist() == expected
+    assert order.locate(texts(*[*wanted, *known] * 33)).tolist() == expected * 33
     assert find_positions(texts(*wanted, *known), texts(*known)).tolist() == expected
     assert entity_sets._locate_few(texts(*wanted, *known), texts(*known)).tolist() == expected
 

@@ -89,6 +89,7 @@ __all__ = [
     "TraversalDirection",
     "TypedMutation",
     "TypedOrderKey",
+    "TypedRead",
     "UpdateNodes",
     "compile_query",
     "explain",

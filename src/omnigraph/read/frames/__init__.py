@@ -7,6 +7,7 @@ runs, under one budget.
 from omnigraph.read.frames.cache import Cache, shared_cache
 from omnigraph.read.frames.contents import TableContents, read_contents
 from omnigraph.read.frames.entity_sets import (
+    FEW_ROWS,
     FullTable,
     PartialTable,
     QueryTables,
@@ -37,6 +38,7 @@ from omnigraph.read.frames.lookup import ChunkedValues, CompactPositions, find_p
 from omnigraph.read.frames.predicates import evaluate_predicate, to_condition
 
 __all__ = [
+    "FEW_ROWS",
     "Cache",
     "ChunkedValues",
     "CompactPositions",

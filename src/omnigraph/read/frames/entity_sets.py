@@ -6,7 +6,7 @@ queries; a partial table belongs to one query.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -37,6 +37,8 @@ _SCAN_SECONDS: Final = 6e-9
 """Per id, to sort all ids, and to search them unsorted. Timed with 100,000 and 1 million ids."""
 _FEW: Final = 16
 """Ids are few if the table has this many times more rows."""
+FEW_ROWS: Final = 1024
+"""For so few rows, another scan costs more than the columns that turn out not to be needed."""
 _LARGEST_TEXT_COLUMN: Final = 2**31 - 1
 """In bytes: beyond it, Arrow needs 64-bit offsets."""
 
@@ -280,11 +282,14 @@ class _FetchedColumn:
 class PartialTable:
     """The rows of a table that a query has found by an index, numbered in the order in which it found them."""
 
-    def __init__(self, table: Table | None, type_: NodeType | EdgeType) -> None:
+    def __init__(self, table: Table | None, type_: NodeType | EdgeType, read_columns: Collection[str] = ()) -> None:
         self.table_key = type_.table_key
         self._table = table
         self._type = type_
         self._schema = arrow_schema(type_)
+        stored = set[str]() if table is None else set(table.schema.names)
+        self.columns_to_read = tuple(sorted(stored.intersection(self._schema.names).intersection(read_columns)))
+        """The stored columns that the query reads anywhere: a scan for few rows reads them all at once."""
         self._key_column = _single_key_column(type_)
         self._ids = _empty_column(pa.string())
         self._columns: dict[str, _FetchedColumn] = {}
@@ -340,15 +345,16 @@ class PartialTable:
         fetched.values = pa.concat_arrays([fetched.values, values])
 
     def _fetch(self, column: str, positions: Positions) -> None:
-        type_ = _type_of(self._schema, column)
         if self._table is None:
             return
         if column not in self._table.schema.names:
             self._store(column, positions, fill_missing_column(self._type, self._table.lag, column, len(positions)))
             return
-        rows = lookup_rows(self._table, ("id",), cast("Values", self.take_ids(positions)), ("id", column))
+        columns = (column, *self._other_columns_to_read(column, positions))
+        rows = lookup_rows(self._table, ("id",), cast("Values", self.take_ids(positions)), ("id", *columns))
         at = find_positions(column_of(rows, "id"), self._ids).astype(np.int64)
-        self._store(column, at, _cast(column_of(rows, column), type_))
+        for each in columns:
+            self._store(each, at, _cast(column_of(rows, each), _type_of(self._schema, each)))
         missing = positions[self._fetched_column(column).slots[positions] < 0]
         if len(missing):
             example = self.take_ids(missing[:1])[0].as_py()
@@ -356,6 +362,13 @@ class PartialTable:
                 f"{self.table_key} has no row '{example}', but an edge ends there",
                 hint="the table was changed from outside",
             )
+
+    def _other_columns_to_read(self, column: str, positions: Positions) -> list[str]:
+        """Return the columns to fetch together with one: none of many rows, as a predicate may discard most of them."""
+        if len(positions) > FEW_ROWS:
+            return []
+        others = (other for other in self.columns_to_read if other != column)
+        return [other for other in others if (self._fetched_column(other).slots[positions] < 0).any()]
 
 
 def lookup_rows(table: Table, among: Sequence[str], values: Values, columns: Sequence[str]) -> pa.Table:
@@ -399,6 +412,8 @@ class QueryTables:
     catalog: Catalog
     cache: Cache
     strategy: Strategy = Strategy.AUTO
+    read_columns: frozenset[str] = frozenset()
+    """The names of all properties that the query reads."""
     partial_tables: dict[str, PartialTable] = field(default_factory=dict[str, PartialTable], repr=False)
 
     def full_table_of(self, type_: NodeType | EdgeType) -> FullTable:
@@ -409,7 +424,6 @@ class QueryTables:
         """The rows of a type that this query has found by an index."""
         key = type_.table_key
         if key not in self.partial_tables:
-            self.partial_tables[key] = PartialTable(
-                self.snapshot.table(key) if key in self.snapshot.pins else None, type_
-            )
+            table = self.snapshot.table(key) if key in self.snapshot.pins else None
+            self.partial_tables[key] = PartialTable(table, type_, self.read_columns)
         return self.partial_tables[key]

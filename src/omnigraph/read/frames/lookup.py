@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ from omnigraph.storage.columns import Values, compute
 CompactPositions: TypeAlias = npt.NDArray[np.int32]
 """Positions as they are stored in bulk; a table has less than 2**31 rows in memory."""
 ChunkedValues: TypeAlias = "pa.ChunkedArray[pa.Scalar[pa.DataType]]"
+_FEW_TEXTS: Final = 32
+"""Up to so many, a search in Python is faster than the calls of Arrow that a search of all together needs."""
 
 
 def find_positions(texts: Values | ChunkedValues, among: Values) -> CompactPositions:
@@ -40,7 +43,10 @@ class SortedTexts:
         return self.order.nbytes
 
     def locate(self, searched: Values) -> Positions:
-        """Return the position of each text or -1, by binary searches that advance together."""
+        """Return the position of each text or -1: a few one by one, many by binary searches that advance together."""
+        if len(searched) <= _FEW_TEXTS:
+            texts = cast("list[str]", cast("pa.StringArray", searched).to_pylist())
+            return np.array([self._locate_one(text) for text in texts], np.int64)
         searched = searched if searched.type == self.texts.type else searched.cast(self.texts.type)
         low = np.zeros(len(searched), np.int64)
         high = np.full(len(searched), len(self.order), np.int64)
@@ -50,6 +56,16 @@ class SortedTexts:
             low, high = np.where(is_below, middle + 1, low), np.where(is_below, high, np.minimum(middle, high))
         at = np.minimum(low, len(self.order) - 1)
         return np.where(self._compare("equal", at, searched), self.order[at], -1)
+
+    def _locate_one(self, text: str) -> int:
+        # Python compares texts by code point, which is the order of their UTF-8 bytes.
+        at = bisect_left(self.order, text, key=self._text_at)
+        if at == len(self.order) or self._text_at(self.order[at]) != text:
+            return -1
+        return int(self.order[at])
+
+    def _text_at(self, position: np.int64) -> str:
+        return cast("pa.StringArray", self.texts)[int(position)].as_py()
 
     def _compare(self, how: str, places: Positions, searched: Values) -> npt.NDArray[np.bool_]:
         mask = compute(how, self.texts.take(self.order[places]), searched)

@@ -19,6 +19,7 @@ from omnigraph.language.schema import NodeType
 from omnigraph.language.types import INTEGERS, Scalar
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import (
+    FEW_ROWS,
     EntityColumn,
     EntitySet,
     Frame,
@@ -84,12 +85,12 @@ def _split_predicates(
         if condition is None:
             rest.append(predicate)
         else:
-            pushed += [*_to_id_condition(condition, type_), condition]
+            pushed += _to_id_condition(condition, type_) or [condition]
     return pushed, rest
 
 
 def _to_id_condition(condition: Condition, type_: NodeType) -> list[Condition]:
-    """Return the condition on the id that follows from an equality with the key, because ids have an index."""
+    """Return the condition on the id that an equality with the key means, because ids have an index."""
     if not isinstance(condition, ValueCondition) or condition.operator is not ComparisonOperator.EQUAL:
         return []
     if type_.key != (condition.column,) or condition.type.scalar not in _KEY_IS_ID:
@@ -127,7 +128,9 @@ def _filter_in_storage(
 ) -> Positions:
     table = context.snapshot.table(type_.table_key)
     sql = " AND ".join(f"({condition.to_sql()})" for condition in conditions)
-    return nodes.intern(table.scan(["id"], filter=sql).read_all())
+    listed = [len(condition.values) for condition in conditions if _is_id_condition(condition)]
+    columns = nodes.columns_to_read if listed and min(listed) <= FEW_ROWS else ()
+    return nodes.intern(table.scan(["id", *columns], filter=sql).read_all())
 
 
 def _filter_in_memory(conditions: Sequence[Condition], nodes: FullTable) -> Positions:

@@ -1,0 +1,88 @@
+"""How often a query reads a table: each table once, whatever number of properties it returns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import omnigraph as og
+from omnigraph.graph import Graph
+from omnigraph.manifest.rows import MAIN
+from omnigraph.read.frames import Strategy
+from omnigraph.read.query import QueryOptions, QueryRequest, run_query
+from omnigraph.storage.table import Table
+
+SCHEMA = """
+node Person { name: String @key  age: I64  city: String? }
+edge Knows: Person -> Person { since: I64? }
+"""
+PEOPLE = 50
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    graph = og.init(tmp_path / "g.og", SCHEMA)
+    people = [{"name": f"p{number}", "age": number, "city": None} for number in range(PEOPLE)]
+    edges = [{"from": "p1", "to": f"p{number}", "since": number} for number in range(2, 9)]
+    graph.load(nodes={"Person": pa.Table.from_pylist(people)}, edges={"Knows": pa.Table.from_pylist(edges)})
+    return graph
+
+
+@pytest.fixture
+def scans(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """The scans of each table, by the last part of its path."""
+    counted: Counter[str] = Counter()
+    scan = Table.scan
+
+    def counting(self: Table, *arguments: object, **options: object) -> object:
+        counted[Path(self.uri).name] += 1
+        return scan(self, *arguments, **options)  # pyright: ignore[reportArgumentType]  # passed on as they came
+
+    monkeypatch.setattr(Table, "scan", counting)
+    return counted
+
+
+def ask(graph: Graph, text: str) -> list[dict[str, object]]:
+    options = QueryOptions(strategy=Strategy.INDEX)
+    return run_query(graph._manifest, QueryRequest(f"query q() {{ {text} }}"), MAIN, options=options).rows
+
+
+def test_a_lookup_by_key_is_one_scan(graph: Graph, scans: Counter[str]) -> None:
+    rows = ask(graph, 'match { $p: Person { name: "p7" } } return { $p.name, $p.age, $p.city }')
+    assert rows == [{"p.name": "p7", "p.age": 7, "p.city": None}]
+    assert list(scans.values()) == [1]
+
+
+def test_one_hop_is_one_scan_of_each_side_and_of_the_edges(graph: Graph, scans: Counter[str]) -> None:
+    rows = ask(graph, 'match { $p: Person { name: "p1" }  $p knows $q  $q.age > 6 } return { $p.age, $q.age, $q.name }')
+    assert sorted((row["q.age"], row["q.name"], row["p.age"]) for row in rows) == [(7, "p7", 1), (8, "p8", 1)]
+    assert sorted(scans.values()) == [1, 2]
+
+
+def test_a_name_that_only_another_type_has_is_not_read(graph: Graph, scans: Counter[str]) -> None:
+    rows = ask(graph, 'match { $p: Person { name: "p1" }  $p $k:knows $q  $k.since = 3 } return { $q, $k.since }')
+    assert rows == [{"q": "p3", "k.since": 3}]
+    assert sum(scans.values()) == 3
+
+
+def test_a_branch_that_lags_is_read_with_its_defaults(graph: Graph) -> None:
+    graph.create_branch("old")
+    graph.apply_schema(SCHEMA.replace("age: I64", 'age: I64  kind: String @default("new")'))
+    options = QueryOptions(strategy=Strategy.INDEX)
+    text = 'query q() { match { $p: Person { name: "p7" } } return { $p.kind, $p.age } }'
+    rows = run_query(graph._manifest, QueryRequest(text), "old", options=options).rows
+    assert rows == [{"p.kind": "new", "p.age": 7}]
+
+
+def test_a_snapshot_of_the_head_is_kept_until_something_changes(graph: Graph) -> None:
+    before = graph.snapshot()
+    assert graph.snapshot() is before
+    graph.mutate('query q() { update Person set { age: 1 } where name = "p7" }')
+    after = graph.snapshot()
+    assert after is not before
+    assert after.commit != before.commit
+    graph.create_branch("b")
+    assert graph.snapshot("b").pins == after.pins
