@@ -74,6 +74,7 @@ class Kind:
 
 DAILY_ON_SPARK: Final = (
     "aggregates-of-nothing",
+    "blocks-and-conditions",
     "closing-walk",
     "dates-and-times",
     "edges-in-groups-and-order",

@@ -9,6 +9,7 @@ looks at its variable before the rest of the match where that variable is the fi
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from omnigraph.errors import Json
 from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator
 from omnigraph.language.query.typed_tree import (
     Aggregate,
+    And,
     Clause,
     ColumnValue,
     Compare,
@@ -29,12 +31,17 @@ from omnigraph.language.query.typed_tree import (
     Expression,
     Identity,
     IsNull,
+    Not,
     Now,
+    Or,
     ParameterValue,
+    Predicate,
     PropertyValue,
     TextMatch,
     TraversalDirection,
+    Truth,
     TypedBinding,
+    TypedExistence,
     TypedNegation,
     TypedOrderKey,
     TypedRead,
@@ -249,9 +256,7 @@ def _matched(query: TypedRead, asked: Asked, limit: int | None) -> tuple[list[Ro
     variable = ranking.target.variable
     if variable in _starts(query.clauses):
         node_type = query.variables[variable].removeprefix("node:")
-        own = [
-            clause for clause in query.clauses if not isinstance(clause, TypedNegation) and _names(clause) == {variable}
-        ]
+        own = [clause for clause in query.clauses if _names(clause) == {variable} and not _has_block(clause)]
         alone = [clause for clause in own if not isinstance(clause, TypedTraversal)]
         candidates = solutions([TypedBinding(variable, node_type, ()), *alone], asked, {})
     else:
@@ -260,6 +265,22 @@ def _matched(query: TypedRead, asked: Asked, limit: int | None) -> tuple[list[Ro
     best = sorted((far, id_) for id_, far in distances.items() if far is not None)[:limit]
     ranks = {id_: rank for rank, (_, id_) in enumerate(best)}
     return [row for row in solutions(query.clauses, asked, {}) if row[variable].id in ranks], ranks
+
+
+def _has_block(clause: Clause | Expression) -> bool:
+    match clause:
+        case TypedNegation() | TypedExistence():
+            return True
+        case And() | Or():
+            return any(map(_has_block, clause.parts))
+        case Not():
+            return _has_block(clause.part)
+        case Compare():
+            return _has_block(clause.left) or _has_block(clause.right)
+        case Truth():
+            return _has_block(clause.predicate)
+        case _:
+            return False
 
 
 def _starts(clauses: Sequence[Clause]) -> set[str]:
@@ -336,8 +357,14 @@ def _names(part: Clause | Expression) -> set[str]:
             return {part.variable}
         case TypedTraversal():
             return {part.source, part.destination} | ({part.edge_variable} if part.edge_variable else set())
-        case TypedNegation():
+        case TypedNegation() | TypedExistence():
             return set(part.outer)
+        case And() | Or():
+            return set[str]().union(*map(_names, part.parts))
+        case Not():
+            return _names(part.part)
+        case Truth():
+            return _names(part.predicate)
         case Compare():
             return _names(part.left) | _names(part.right)
         case IsNull():
@@ -356,16 +383,33 @@ def _satisfied(clause: Clause, row: Row, asked: Asked) -> bool:
             return all(_satisfied(predicate, row, asked) for predicate in clause.predicates)
         case TypedTraversal():
             return _leads(clause, row, asked.graph)
-        case TypedNegation():
-            fixed = {name: row[name] for name in clause.outer}
-            return next(solutions(clause.clauses, asked, fixed), None) is None
+        case _:
+            return _truth(clause, row, asked) is True
+
+
+def _truth(predicate: Predicate, row: Row, asked: Asked) -> bool | None:
+    """True, false or unknown, by the tables of Kleene."""
+    match predicate:
+        case TypedNegation() | TypedExistence():
+            fixed = {name: row[name] for name in predicate.outer}
+            found = next(solutions(predicate.clauses, asked, fixed), None) is not None
+            return found is isinstance(predicate, TypedExistence)
         case IsNull():
-            return (_value(clause.operand, row, asked) is None) is not clause.negated
+            return (_value(predicate.operand, row, asked) is None) is not predicate.negated
         case TextMatch():
-            return bool(_value(clause, row, asked))
+            return bool(_value(predicate, row, asked))
         case Compare():
-            left, right = _value(clause.left, row, asked), _value(clause.right, row, asked)
-            return left is not None and right is not None and _COMPARISONS[clause.operator](left, right)
+            left, right = _value(predicate.left, row, asked), _value(predicate.right, row, asked)
+            return None if left is None or right is None else _COMPARISONS[predicate.operator](left, right)
+        case Not():
+            inner = _truth(predicate.part, row, asked)
+            return None if inner is None else not inner
+        case And() | Or():
+            decisive = isinstance(predicate, Or)
+            parts = [_truth(part, row, asked) for part in predicate.parts]
+            return decisive if decisive in parts else None if None in parts else not decisive
+        case _:
+            raise NotImplementedError(type(predicate).__name__)
 
 
 _COMPARISONS: Mapping[ComparisonOperator, Callable[[Value, Value], bool]] = {
@@ -377,6 +421,9 @@ _COMPARISONS: Mapping[ComparisonOperator, Callable[[Value, Value], bool]] = {
     ComparisonOperator.GREATER_OR_EQUAL: lambda left, right: left >= right,
     ComparisonOperator.CONTAINS: lambda left, right: right in left,
     ComparisonOperator.STARTS_WITH: lambda left, right: left.startswith(right),
+    ComparisonOperator.ENDS_WITH: lambda left, right: left.endswith(right),
+    # The patterns of tests mean the same to Python and to RE2.
+    ComparisonOperator.MATCHES: lambda left, right: re.search(right, left) is not None,
 }
 
 
@@ -403,6 +450,8 @@ def _value(expression: Expression, row: Row, asked: Asked) -> Value:
                 and words is not None
                 and not set(text.lower().split()).isdisjoint(words.lower().split())
             )
+        case Truth():
+            return _truth(expression.predicate, row, asked)
         case _:
             raise NotImplementedError(type(expression).__name__)
 

@@ -1,7 +1,7 @@
 """Hypothesis strategies for reads that type-check: texts over the schema of ``query_worlds``, with their parameters.
 
 A walk of two hops or more at least depends on the end that it begins at. Here it stands to the right of what a match
-has reached by then from its very first binding, or from the rows that a negation is asked about: it begins there.
+has reached by then from its very first binding, or from the rows that a block is asked about: it begins there.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ class _Scope:
     declared: dict[str, str] = field(default_factory=dict[str, str])
     params: dict[str, object] = field(default_factory=dict[str, object])
     numbers: count[int] = field(default_factory=count)
+    blocks: bool = True
 
     def inner(self) -> _Scope:
-        """The inside of a negation."""
+        """The inside of a block."""
         return replace(self, nodes=dict(self.nodes), edges=dict(self.edges), reached=set(self.nodes))
 
     def chosen(self, choices: Sequence[str]) -> str:
@@ -143,7 +144,17 @@ def _text_test(scope: _Scope) -> str:
     left, type_ = scope.draw(st.sampled_from(texts))
     plain = replace(type_, enum_values=None)
     right = scope.draw(st.sampled_from(texts))[0] if scope.is_so(4) else _value(scope, plain)
-    return f"{left} {scope.chosen(['contains', 'starts_with'])} {right}"
+    operator = scope.chosen(["contains", "starts_with", "ends_with", "in"])
+    return f"{right} in {left}" if operator == "in" else f"{left} {operator} {right}"
+
+
+def _pattern_test(scope: _Scope) -> str:
+    texts = scope.properties(lambda type_: _is_single(type_) and type_.scalar is Scalar.STRING)
+    if not texts:
+        return _compared(scope)
+    pattern = scope.draw(st.sampled_from(["^a", "o.", "[bx]$", "^$", "fox|dog"]))
+    right = scope.parameter(pattern, ValueType(Scalar.STRING)) if scope.is_so(3) else json.dumps(pattern)
+    return f"{scope.draw(st.sampled_from(texts))[0]} matches {right}"
 
 
 def _membership(scope: _Scope) -> str:
@@ -168,9 +179,23 @@ def _search(scope: _Scope) -> str:
     return f'{function}({scope.chosen(names)}, "{scope.chosen(["fox", "dog", "dog fox", "horse"])}")'
 
 
-def _condition(scope: _Scope) -> str:
-    tests = [_compared] * 4 + [_membership] * 2 + [_text_test, _null_test]
-    return scope.draw(st.sampled_from(tests))(scope)
+def _condition(scope: _Scope, depth: int = 0) -> str:
+    """A test, or several joined; with a block among them, if there is something to follow from."""
+    tests = [_compared] * 4 + [_membership] * 2 + [_text_test, _pattern_test, _null_test]
+    if depth > 2 or not scope.is_so(4):
+        return scope.draw(st.sampled_from(tests))(scope)
+    match scope.chosen(["or", "or", "and", "not", "truth", "block"]):
+        case "not":
+            return f"not ({_condition(scope, depth + 1)})"
+        case "truth":
+            sides = [_condition(scope, depth + 1) for _ in range(2)]
+            return f" {scope.chosen(['=', '!=', '<', '>='])} ".join(f"({side})" for side in sides)
+        case "block" if scope.nodes and scope.blocks:
+            return f"({_block(scope, depth + 1)} or {_condition(scope, depth + 1)})"
+        case word:
+            joined = "and" if word == "and" else "or"
+            parts = [_condition(scope, depth + 1) for _ in range(scope.draw(st.integers(2, 3)))]
+            return f"({f' {joined} '.join(parts)})"
 
 
 # ------------------------------------------------------------------------------------------------ clauses
@@ -231,25 +256,26 @@ def _reach(scope: _Scope, begin: str, end: str, type_: NodeType) -> None:
             scope.reached |= {begin, end}
 
 
-def _negation(scope: _Scope, depth: int) -> str:
+def _block(scope: _Scope, depth: int) -> str:
     inner = scope.inner()
     first = scope.draw(st.sampled_from([_condition, _traversal]))(inner)
-    return f"not {{ {' '.join([first, *_clauses(inner, scope.draw(st.integers(0, 2)), depth + 1)])} }}"
+    inside = " ".join([first, *_clauses(inner, scope.draw(st.integers(0, 2)), depth + 1)])
+    return f"{scope.chosen(['not', 'exists'])} {{ {inside} }}"
 
 
 def _clauses(scope: _Scope, number: int, depth: int = 0) -> list[str]:
     found: list[str] = []
     for _ in range(number):
-        kinds = ["traversal"] * 4 + ["condition"] * 2 + ["binding"] + ["negation"] * (2 if depth < 2 else 0)
+        kinds = ["traversal"] * 4 + ["condition"] * 2 + ["binding"] + ["block"] * (2 if depth < 2 else 0)
         match scope.chosen(kinds):
             case "traversal":
                 found.append(_traversal(scope))
             case "binding":
                 found.append(_binding(scope))
-            case "negation":
-                found.append(_negation(scope, depth))
+            case "block":
+                found.append(_block(scope, depth))
             case _:
-                found.append(_condition(scope))
+                found.append(_condition(scope, depth))
     return found
 
 
@@ -264,6 +290,11 @@ def _match(scope: _Scope) -> list[str]:
 
 def _plain_columns(scope: _Scope) -> list[str]:
     return [*(f"${name}" for name in sorted(scope.nodes)), *(name for name, _ in scope.properties(lambda _: True))]
+
+
+def _truth(scope: _Scope) -> str:
+    """A condition as a column; it speaks of a variable, so that rows can be grouped by it."""
+    return f"({_null_test(scope)} or {_condition(scope)})" if scope.is_so() else _block(scope, 1)
 
 
 def _aggregate(scope: _Scope) -> str:
@@ -300,9 +331,11 @@ def _result(scope: _Scope) -> str:
         st.lists(st.sampled_from(_plain_columns(scope)), min_size=0 if grouped else 1, max_size=3, unique=True)
     )
     names = {name: f"c{number}" if scope.is_so() else name for number, name in enumerate(plain)}
+    if scope.is_so(4):
+        names[_truth(scope)] = "t"
     columns = [name if name == shown else f"{name} as {shown}" for name, shown in names.items()]
     sortable = {name for name, _ in scope.properties(_is_single)} | {f"${name}" for name in scope.nodes}
-    keys = [shown for name, shown in names.items() if name in sortable]
+    keys = [shown for name, shown in names.items() if name in sortable or shown == "t"]
     if grouped:
         numbers = range(scope.draw(st.integers(1, 3)))
         columns += [f"{_aggregate(scope)} as n{number}" for number in numbers]

@@ -193,3 +193,27 @@ def test_explain_warns_of_a_large_product_and_not_of_a_join(tmp_path: Path) -> N
     assert "warning: a product of about 1,002,001 rows" in graph.explain(product)
     join = "query q() { match { $a: A  $b: B  $a.code = $b.code } return { $a, $b } }"
     assert "warning" not in graph.explain(join)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        (" or ".join(f'$p.name = "{number}"' for number in range(10_000)) + ' or $p.name = "ann"', ["ann"]),
+        (" and ".join(f'not ($p.name starts_with "{number}")' for number in range(10_000)), ["ann", "bob"]),
+        ("not (" * 90 + '$p.name = "ann"' + ")" * 90, ["ann"]),
+        ("exists { $p knows $q " * 40 + "}" * 40, ["ann", "bob"]),
+    ],
+)
+def test_conditions_of_ten_thousand_terms_and_of_many_levels(graph: Graph, condition: str, found: list[str]) -> None:
+    text = f"query q() {{ match {{ $p: Person {condition} }} return {{ $p }} order {{ $p.name }} }}\n"
+    assert graph.query(text).rows == [{"p": name} for name in found]
+
+
+@pytest.mark.parametrize("pattern", ["(a*)*b", "(x+x+)+y", "a{1,900}{1,900}"])
+def test_a_hostile_pattern_takes_no_long_time(graph: Graph, pattern: str) -> None:
+    text = "query q($p: String) { match { $a: Person  not ($a.name matches $p) } return { $a } }"
+    try:
+        assert len(graph.query(text, params={"p": pattern}).rows) <= 2
+    except ParameterError as error:
+        assert "the pattern cannot be read" in error.message  # noqa: PT017  either is right

@@ -150,6 +150,23 @@ def _zone_minutes(zone: str | None) -> int:
     return -minutes if zone[0] == "-" else minutes
 
 
+# ------------------------------------------------------------------------------------------------ patterns
+
+
+def find_pattern_error(pattern: str) -> str | None:
+    """Return what is wrong with a regular expression of RE2, or None."""
+    # Arrow has the RE2 that will run the pattern; texts without patterns do not import it. An array made from a list
+    # would import pandas too.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        pc.match_substring_regex(pa.nulls(1, pa.string()), pattern)
+    except pa.ArrowInvalid as error:
+        return str(error).removeprefix("Invalid regular expression: ")
+    return None
+
+
 # ------------------------------------------------------------------------------------------------ conversion
 
 

@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 from math import log, prod
 from typing import Final
 
-from omnigraph.language.query import Compare, ComparisonOperator, Constant, IsNull, Predicate, PropertyValue
+from omnigraph.language.query import (
+    And,
+    Compare,
+    ComparisonOperator,
+    Constant,
+    IsNull,
+    Marked,
+    Not,
+    Or,
+    Predicate,
+    PropertyValue,
+)
 from omnigraph.language.query.plan import (
     Connect,
     ConnectEdges,
@@ -19,6 +30,7 @@ from omnigraph.language.query.plan import (
     Fuse,
     Group,
     Limit,
+    Mark,
     NodeScan,
     Outer,
     PlanOperator,
@@ -26,6 +38,7 @@ from omnigraph.language.query.plan import (
     Select,
     Sort,
     TopRanked,
+    With,
     Without,
     walk_plan,
 )
@@ -37,7 +50,7 @@ _EQUALITY: Final = 0.05
 _RANGE: Final = 0.3
 _IS_NULL: Final = 0.1
 _TEXT_MATCH: Final = 0.05
-_NEGATION: Final = 0.5
+_BLOCK: Final = 0.5
 """Selectivities: the fraction of rows that a condition keeps, if nothing else is known."""
 _GROUPS_PER_ROW: Final = 0.1
 
@@ -74,6 +87,14 @@ class TableSizes:
                 return self._selectivity_of_comparison(value, operator, type_)
             case Compare():
                 return _RANGE
+            case And():
+                return self.selectivity_of(predicate.parts, type_)
+            case Or():
+                return 1 - prod(1 - self._selectivity_of_one(part, type_) for part in predicate.parts)
+            case Not():
+                return 1 - self._selectivity_of_one(predicate.part, type_)
+            case Marked():
+                return _BLOCK
             case _:
                 return _TEXT_MATCH
 
@@ -127,8 +148,8 @@ class CardinalityEstimator:
             case Select():
                 is_join = isinstance(plan.input, Cross) and find_join_comparison(plan.input, plan) is not None
                 return self._rows_of(plan.input) * (_EQUALITY * _EQUALITY if is_join else _RANGE)
-            case Without():
-                return self._rows_of(plan.input) * _NEGATION
+            case With() | Without():
+                return self._rows_of(plan.input) * _BLOCK
             case TopRanked() | Fuse():
                 return self._estimate_ranked(plan)
             case Group():
@@ -137,7 +158,7 @@ class CardinalityEstimator:
                 limit = plan.count.value if isinstance(plan.count, Constant) else None
                 rows = self._rows_of(plan.input)
                 return min(rows, limit) if isinstance(limit, int) else rows
-            case Sort() | Project():
+            case Mark() | Sort() | Project():
                 return self._rows_of(plan.input)
 
     def _estimate_expand(self, plan: Expand | ExpandEdges) -> float:

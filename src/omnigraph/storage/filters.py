@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.language.query import ComparisonOperator
+from omnigraph.language.query import ComparisonOperator, LogicalOperator
 from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
 from omnigraph.language.values import ConstantValue, from_days, round_to_f32
 from omnigraph.storage.arrow_schema import arrow_values
@@ -170,6 +171,35 @@ class AnyCondition:
         for condition in self.conditions:
             mask = pc.or_kleene(mask, condition.evaluate(rows))
         return mask
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedConditions:
+    """Several conditions, on any columns, of which all or at least one holds."""
+
+    operator: LogicalOperator
+    conditions: tuple[Condition, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of all conditions."""
+        return tuple(dict.fromkeys(column for condition in self.conditions for column in condition.columns))
+
+    @property
+    def size(self) -> int:
+        """The number of conditions, those inside others too."""
+        return sum(each.size if isinstance(each, JoinedConditions) else 1 for each in self.conditions)
+
+    def to_sql(self) -> str | None:
+        """Return the conditions joined, if they are few."""
+        texts = [condition.to_sql() for condition in self.conditions] if self.size <= _MAX_OR_CONDITIONS else [None]
+        return None if None in texts else f" {self.operator.upper()} ".join(f"({text})" for text in texts)
+
+    def evaluate(self, rows: pa.Table) -> Mask:
+        """Evaluate the conditions one after another with Arrow."""
+        kernel = "and_kleene" if self.operator is LogicalOperator.AND else "or_kleene"
+        first, *rest = (condition.evaluate(rows) for condition in self.conditions)
+        return reduce(lambda one, other: cast(Mask, pc.call_function(kernel, [one, other])), rest, first)
 
 
 # --------------------------------------------------------------------------------------------- sets of ids

@@ -9,6 +9,7 @@ from omnigraph.language.query import ast
 from omnigraph.language.syntax import quote_string
 
 _INDENT = "  "
+WORD_OPERATORS = tuple(operator for operator in ast.ComparisonOperator if operator.isidentifier())
 
 
 def print_queries(file: ast.QueryDocument) -> str:
@@ -56,27 +57,37 @@ def _clauses(clauses: Iterable[ast.ClauseSyntax]) -> list[str]:
 
 
 def _begins_with_word(clause: ast.ClauseSyntax) -> bool:
+    """Whether this clause and the one before could be read as one: it begins with a word or a parenthesis."""
     match clause:
-        case ast.FilterClause(left=ast.AliasReference()) | ast.NullTestClause(operand=ast.AliasReference()):
-            return True
+        case ast.Comparison(left=first) | ast.NullTest(operand=first) | ast.LogicalOperation(operands=(first, *_)):
+            return isinstance(first, ast.AliasReference | ast.ConditionSyntax) or not _can_lead(clause)
         case _:
-            return False
+            return not isinstance(clause, ast.BindingClause | ast.TraversalClause) and not _can_lead(clause)
 
 
 def _clause(clause: ast.ClauseSyntax) -> list[str]:
     match clause:
-        case ast.NegationClause(clauses):
+        case ast.Negation(clauses):
             return ["not {", *_indented(_clauses(clauses)), "}"]
+        case ast.Existence(clauses):
+            return ["exists {", *_indented(_clauses(clauses)), "}"]
         case ast.BindingClause(variable, type_name, matches):
             return [f"${variable}: {type_name}{_properties(matches)}"]
         case ast.TraversalClause():
             return [_traversal(clause)]
-        case ast.FilterClause(left, operator, right):
-            return [f"{_expression(left)} {operator} {_expression(right)}"]
-        case ast.NullTestClause(operand, negated):
-            return [f"{_expression(operand)} is {'not ' if negated else ''}null"]
-        case ast.TextClause(predicate):
-            return [_expression(predicate)]
+        case _:
+            return [_expression(clause) if _can_lead(clause) else f"({_expression(clause)})"]
+
+
+def _can_lead(condition: ast.ExpressionSyntax) -> bool:
+    """Whether a condition can be a clause without parentheses: it begins with no plain variable, and is no value."""
+    match condition:
+        case ast.Comparison(ast.Variable(), operator, right):
+            return operator not in WORD_OPERATORS or not isinstance(right, ast.Variable)
+        case ast.LogicalOperation(operator, (first, *_)):
+            return _needs_parentheses(first, operator) or _can_lead(first)
+        case _:
+            return isinstance(condition, ast.ConditionSyntax | ast.TextMatchCall)
 
 
 def _properties(entries: Iterable[ast.PropertyMatch | ast.Assignment]) -> str:
@@ -127,8 +138,37 @@ def _predicate(predicate: ast.WhereCondition) -> str:
 # ------------------------------------------------------------------------------------------------ expressions
 
 
+def _needs_parentheses(operand: ast.ExpressionSyntax, operator: ast.LogicalOperator) -> bool:
+    """Whether an operand of ``and`` or ``or`` is not bound more tightly than its operator."""
+    if not isinstance(operand, ast.LogicalOperation):
+        return False
+    return operand.operator is ast.LogicalOperator.OR or operator is ast.LogicalOperator.AND
+
+
+def _joined(expression: ast.LogicalOperation) -> str:
+    parts = (
+        f"({_expression(each)})" if _needs_parentheses(each, expression.operator) else _expression(each)
+        for each in expression.operands
+    )
+    return f" {expression.operator} ".join(parts)
+
+
+def _side(operand: ast.ExpressionSyntax) -> str:
+    return f"({_expression(operand)})" if isinstance(operand, ast.ConditionSyntax) else _expression(operand)
+
+
 def _expression(expression: ast.ExpressionSyntax) -> str:
     match expression:
+        case ast.Comparison(left, operator, right):
+            return f"{_side(left)} {operator} {_side(right)}"
+        case ast.NullTest(operand, negated):
+            return f"{_side(operand)} is {'not ' if negated else ''}null"
+        case ast.LogicalOperation():
+            return _joined(expression)
+        case ast.Inversion(operand):
+            return f"not ({_expression(operand)})"
+        case ast.Negation() | ast.Existence():
+            return " ".join(_clause(expression))
         case ast.ScalarLiteral():
             return _constant(expression)
         case ast.ListLiteral(items):

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from omnigraph.language.query import ast
 from omnigraph.language.query.parser import MAX_HOPS, MAX_LIMIT
 from omnigraph.language.types import MAX_VECTOR_DIMENSION, Scalar, ValueType
-from tests.language.query.query_printer import print_queries
+from tests.language.query.query_printer import WORD_OPERATORS, print_queries
 from tests.selection import sized
 
 KEYWORDS = (
     *("query", "match", "return", "order", "limit", "not", "is", "as", "asc", "desc", "contains", "starts_with"),
     *("insert", "update", "delete", "set", "where", "now", "nearest", "search", "match_text", "fuzzy", "bm25", "rrf"),
     *("count", "sum", "avg", "min", "max", "distinct", "true", "false", "null", "date", "datetime", "and", "or", "in"),
+    *("ends_with", "matches", "exists"),
 )
 LITERAL_WORDS = ("true", "false", "null")
-WORD_OPERATORS = (ast.ComparisonOperator.CONTAINS, ast.ComparisonOperator.STARTS_WITH)
 
 _LETTERS = string.ascii_letters + string.digits + "_"
 
@@ -140,28 +140,32 @@ bindings = st.builds(
     type_names,
     st.lists(st.builds(ast.PropertyMatch, names(), values), max_size=3).map(tuple),
 )
-_left_operands = _operands("not")
-filters = st.one_of(
-    st.builds(ast.FilterClause, _left_operands, st.sampled_from(ast.ComparisonOperator), expressions),
-    st.builds(
-        ast.FilterClause,
-        variables,
-        st.sampled_from([each for each in ast.ComparisonOperator if each not in WORD_OPERATORS]),
-        expressions,
-    ),
-    # With a plain variable on the right it would be a traversal.
-    st.builds(ast.FilterClause, variables, st.sampled_from(WORD_OPERATORS), operands),
+_text_clauses = _text_matches(expressions)
+_comparisons = st.builds(ast.Comparison, expressions, st.sampled_from(ast.ComparisonOperator), expressions).filter(
+    # As a clause it is a traversal, and in parentheses a comparison.
+    lambda each: not isinstance(each.left, ast.Variable) or each.operator not in WORD_OPERATORS
 )
-null_tests = st.builds(ast.NullTestClause, variables | _left_operands, st.booleans())
-text_clauses = st.builds(ast.TextClause, _text_matches(expressions))
-_simple_clauses = _unprinted(st.one_of(bindings, traversals, filters, null_tests, text_clauses))
+_null_tests = st.builds(ast.NullTest, expressions, st.booleans())
+_simple_conditions = _unprinted(st.one_of(_comparisons, _null_tests, _text_clauses))
 
 
-def _negations(clauses: st.SearchStrategy[ast.ClauseSyntax]) -> st.SearchStrategy[ast.ClauseSyntax]:
-    return st.builds(ast.NegationClause, st.lists(clauses, min_size=1, max_size=3).map(tuple))
+def _joined_conditions(parts: st.SearchStrategy[ast.ExpressionSyntax]) -> st.SearchStrategy[ast.ExpressionSyntax]:
+    several = st.lists(parts | expressions, min_size=2, max_size=3).map(tuple)
+    blocks = st.lists(bindings | traversals | parts, min_size=1, max_size=2).map(tuple)
+    return st.one_of(
+        st.builds(ast.LogicalOperation, st.sampled_from(ast.LogicalOperator), several),
+        st.builds(ast.Inversion, parts | expressions),
+        st.builds(ast.Comparison, parts, st.sampled_from(ast.ComparisonOperator), parts),
+        st.builds(ast.NullTest, parts, st.booleans()),
+        st.builds(ast.Negation, blocks),
+        st.builds(ast.Existence, blocks),
+    )
 
 
-clauses: st.SearchStrategy[ast.ClauseSyntax] = _unprinted(st.recursive(_simple_clauses, _negations, max_leaves=4))
+conditions: st.SearchStrategy[ast.ExpressionSyntax] = _unprinted(
+    st.recursive(_simple_conditions, _joined_conditions, max_leaves=5)
+)
+clauses: st.SearchStrategy[ast.ClauseSyntax] = bindings | traversals | conditions | expressions
 
 
 # ------------------------------------------------------------------------------------------------ queries
@@ -174,18 +178,18 @@ parameter_types = st.builds(ValueType, _scalars, st.booleans(), st.booleans()) |
 parameters = st.builds(ast.Parameter, names(), parameter_types)
 
 _null_column = st.just(ast.AliasReference("null"))
-_sort_keys = (
-    expressions.filter(lambda key: not (isinstance(key, ast.ScalarLiteral) and key.value is None)) | _null_column
-)
+_sort_keys = (expressions | conditions).filter(
+    lambda key: not (isinstance(key, ast.ScalarLiteral) and key.value is None)
+) | _null_column
 order_keys = st.builds(ast.OrderKey, _sort_keys) | st.builds(
     ast.OrderKey, _sort_keys.filter(lambda key: not isinstance(key, ast.NearestCall)), st.just(True)
 )
 reads = st.builds(
     ast.ReadBody,
     clauses=st.lists(clauses, min_size=1, max_size=4).map(tuple),
-    projections=st.lists(st.builds(ast.Projection, expressions, st.none() | names()), min_size=1, max_size=3).map(
-        tuple
-    ),
+    projections=st.lists(
+        st.builds(ast.Projection, expressions | conditions, st.none() | names()), min_size=1, max_size=3
+    ).map(tuple),
     order=st.lists(order_keys, max_size=2).map(tuple),
     limit=st.none() | variables | st.builds(ast.ScalarLiteral, st.integers(0, MAX_LIMIT)),
 )

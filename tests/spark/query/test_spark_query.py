@@ -176,8 +176,8 @@ WIDEST = (Scalar.I64, Scalar.U64, Scalar.F32)
 def test_numbers_of_all_types_are_compared_by_value(spark: SparkSession, scalar: Scalar) -> None:
     from pyspark.sql import functions as fn
 
+    from omnigraph.spark.query.comparisons import compare
     from omnigraph.spark.query.evaluation import to_literal
-    from omnigraph.spark.query.predicates import _compare
 
     left_type = ValueType(scalar)
     for other, values in NUMBERS.items():
@@ -192,7 +192,7 @@ def test_numbers_of_all_types_are_compared_by_value(spark: SparkSession, scalar:
             )
         )
         compared = frame.toDF("x", "y").select(
-            "x", "y", *(_compare(fn.col("x"), left_type, each, fn.col("y"), right_type) for each in OPERATORS)
+            "x", "y", *(compare(fn.col("x"), left_type, each, fn.col("y"), right_type) for each in OPERATORS)
         )
         for (left, right), row in zip(pairs, compared.collect(), strict=True):
             unknown = left is None or right is None

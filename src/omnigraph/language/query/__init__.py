@@ -13,16 +13,25 @@ from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import NotFound, Problem, QueryError
-from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator, Query, QueryDocument, TextFunction
+from omnigraph.language.query.ast import (
+    AggregateFunction,
+    ComparisonOperator,
+    LogicalOperator,
+    Query,
+    QueryDocument,
+    TextFunction,
+)
 from omnigraph.language.query.check import check_query
 from omnigraph.language.query.lint import lint_queries
 from omnigraph.language.query.lint_report import LintFinding, LintReport, SchemaSource, Severity
-from omnigraph.language.query.parameters import bind_parameters, check_counts, parse_parameter_text
+from omnigraph.language.query.parameters import bind_parameters, check_values, parse_parameter_text
 from omnigraph.language.query.parser import SYNTAX_CODE, parse_query_text
 from omnigraph.language.query.plan import ReadPlan, plan_read, print_plan
 from omnigraph.language.query.typed_tree import (
     Aggregate,
+    And,
     AssignedValue,
+    Block,
     ColumnValue,
     Compare,
     Constant,
@@ -35,7 +44,10 @@ from omnigraph.language.query.typed_tree import (
     InsertEdge,
     InsertNode,
     IsNull,
+    Marked,
+    Not,
     Now,
+    Or,
     ParameterValue,
     Predicate,
     PropertyValue,
@@ -44,6 +56,7 @@ from omnigraph.language.query.typed_tree import (
     TextMatch,
     TextScore,
     TraversalDirection,
+    Truth,
     TypedMutation,
     TypedOrderKey,
     TypedQuery,
@@ -58,7 +71,9 @@ __all__ = [
     "SYNTAX_CODE",
     "Aggregate",
     "AggregateFunction",
+    "And",
     "AssignedValue",
+    "Block",
     "ColumnValue",
     "Compare",
     "ComparisonOperator",
@@ -75,7 +90,11 @@ __all__ = [
     "IsNull",
     "LintFinding",
     "LintReport",
+    "LogicalOperator",
+    "Marked",
+    "Not",
     "Now",
+    "Or",
     "ParameterValue",
     "Predicate",
     "PropertyValue",
@@ -87,6 +106,7 @@ __all__ = [
     "TextMatch",
     "TextScore",
     "TraversalDirection",
+    "Truth",
     "TypedMutation",
     "TypedOrderKey",
     "TypedRead",
@@ -122,7 +142,7 @@ class CompiledQuery:
         """Return the value of every parameter, or raise :class:`ParameterError` before anything runs."""
         bound = bind_parameters(self.typed.parameters, values)
         if not isinstance(self.plan, TypedMutation):
-            check_counts(self.plan, bound)
+            check_values(self.plan, bound)
         return bound
 
 

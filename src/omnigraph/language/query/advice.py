@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 _LOOK_BACK = 500
 _TEXT = "put a text in double quotes"
-_ONE_OF = 'write ["a", "b"] contains $x.p'
+_ONE_OF = 'write a list: $x.p in ["a", "b"]'
 _EDGE = "an edge is written with a lowercase first letter: '<recased>'"
 _PARTS = "the parts of a read are match { }, return { }, order { } and limit n, in this order"
 _WHICH = "say which ones: where property = value"
@@ -28,6 +28,9 @@ TERMINAL_WORDS = {
     "UPDATE": "'update'",
     "DELETE": "'delete'",
     "NOT": "'not'",
+    "EXISTS": "'exists'",
+    "AND": "'and'",
+    "OR": "'or'",
     "AS": "'as'",
     "ASC": "'asc'",
     "DESC": "'desc'",
@@ -78,9 +81,10 @@ _MISTAKES = (
     _Mistake("#", "a comment begins with //"),
     _Mistake(";", "leave it out: nothing separates clauses or statements"),
     _Mistake("['`\u2018-\u201d]", _TEXT),
-    _Mistake("&", "leave it out: all clauses of a match must hold"),
-    _Mistake(r"\|", f"for one of several values {_ONE_OF}"),
-    _Mistake("!", "write != for unequal, or not { ... } around clauses"),
+    _Mistake("&", "write and, or leave it out: all clauses of a match must hold"),
+    _Mistake(r"\|", "write or"),
+    _Mistake("!", "write != for unequal, or not ( ... ) around a condition"),
+    _Mistake("~", "write matches", before="="),
     _Mistake(r"\*", "name what is counted: count($x)", before=r"\bcount\s*\([^()]*"),
     _Mistake(r"\*", "$x.* is not supported: name each property, as in $x.name", before=r"\$\w+\s*\."),
     _Mistake(r"\*", "* is not supported: name each column, as in $x.name", before=r"[{,]"),
@@ -94,7 +98,9 @@ _MISTAKES = (
     _Mistake(r"enum\b", "write String", before=r"\$\w+\s*:"),
     _Mistake(r"[a-z_]\w*", "a type begins with an uppercase letter: '<recased>'", before=r"\$\w+\s*:\s*\[?"),
     _Mistake(r"[a-z_]\w*", "a type begins with an uppercase letter: '<recased>'", before=r"\b(?:insert|update|delete)"),
-    _Mistake(r"[A-Za-z_]\w*", _TEXT, before=r"[\w\"]\s*:|[=<>\[]|\bcontains|\bstarts_with"),
+    _Mistake(r"[A-Za-z_]\w*", _TEXT, before=r"[\w\"]\s*:|[=<>\[]|\b(?:contains|starts_with|ends_with|matches|in)"),
+    # A pattern among conditions.
+    _Mistake(r"[:$]", "put the pattern in exists { ... }", before=r"\b(?:and|or|not\s*\()\s+\(*\$\w+(?:\s+[a-z_]\w*)?"),
     _Mistake('"', "an alias is a name without quotes", before=r"\bas"),
     # Parts that are missing or in the wrong place.
     _Mistake(r"[{@]", "write the parentheses even when there are no parameters: ()", before=r"\bquery\s+\w+"),
@@ -109,13 +115,12 @@ _MISTAKES = (
     _Mistake(r"\{", "close the block before it with a brace", before=r"\b(?:return|order|match)"),
     _Mistake(r"\}", "the block is empty: write something between the braces, or leave it out", before=r"\{"),
     _Mistake("", "write is null, or is not null", before=r"\bis(?:\s+not)?"),
-    _Mistake("", "write not { ... }", before=r"\bnot"),
+    _Mistake("", "write not ( ... ) around a condition, or not { ... } around clauses", before=r"\bnot"),
     _Mistake("-", "a limit is zero or more", before=r"\blimit"),
     _Mistake("@", "the annotations of a query are @description and @instruction"),
     # Words of other languages.
-    _Mistake(r"in\b", _ONE_OF),
-    _Mistake(r"[\[(]", _ONE_OF, before=r"\bin"),
-    _Mistake(r"like\b", "write contains or starts_with"),
+    _Mistake(r"[,)]", _ONE_OF, before=r"\bin\s*\([^()]*"),
+    _Mistake(r"like\b", "write contains, starts_with, ends_with or matches"),
     _Mistake(r"where\b", "a condition is a clause of match"),
     _Mistake(r"[A-Z]\w*", "a name begins with a lowercase letter: '<recased>'"),
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from omnigraph.language.source import Span, span_field
 from omnigraph.language.types import ValueType
@@ -16,7 +17,7 @@ ANONYMOUS = "_"
 
 
 class ComparisonOperator(StrEnum):
-    """The operators of a filter."""
+    """The operators of a comparison; ``a in b`` is ``b contains a``."""
 
     EQUAL = "="
     NOT_EQUAL = "!="
@@ -26,6 +27,16 @@ class ComparisonOperator(StrEnum):
     GREATER_OR_EQUAL = ">="
     CONTAINS = "contains"
     STARTS_WITH = "starts_with"
+    ENDS_WITH = "ends_with"
+    MATCHES = "matches"
+    IN = "in"
+
+
+class LogicalOperator(StrEnum):
+    """The operators between conditions."""
+
+    AND = "and"
+    OR = "or"
 
 
 class AggregateFunction(StrEnum):
@@ -163,6 +174,59 @@ class RrfCall:
     span: Span = span_field()
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``left operator right``."""
+
+    left: ExpressionSyntax
+    operator: ComparisonOperator
+    right: ExpressionSyntax
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class NullTest:
+    """``$x.p is null``, ``$x.p is not null``."""
+
+    operand: ExpressionSyntax
+    negated: bool = False
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalOperation:
+    """``a and b and c``, ``a or b or c``: two or more operands."""
+
+    operator: LogicalOperator
+    operands: tuple[ExpressionSyntax, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Inversion:
+    """``not ( ... )``: true where the condition is false."""
+
+    operand: ExpressionSyntax
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """``not { ... }``: the clauses have no match."""
+
+    clauses: tuple[ClauseSyntax, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Existence:
+    """``exists { ... }``: the clauses have a match."""
+
+    clauses: tuple[ClauseSyntax, ...]
+    span: Span = span_field()
+
+
+ConditionSyntax: TypeAlias = Comparison | NullTest | LogicalOperation | Inversion | Negation | Existence
 ExpressionSyntax: TypeAlias = (
     AnyLiteral
     | NowCall
@@ -174,8 +238,24 @@ ExpressionSyntax: TypeAlias = (
     | TextMatchCall
     | Bm25Call
     | RrfCall
+    | ConditionSyntax
 )
 ValueSyntax: TypeAlias = AnyLiteral | Variable | NowCall
+
+
+def walk_syntax(expression: ExpressionSyntax) -> Iterator[ExpressionSyntax]:
+    """Yield an expression and everything inside it, each before its parts, but not the clauses of blocks."""
+    waiting = [expression]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if not isinstance(part, Negation | Existence):
+            values = [item for field in fields(part) for item in _items(cast("object", getattr(part, field.name)))]
+            waiting += reversed([value for value in values if isinstance(value, ExpressionSyntax)])
+
+
+def _items(value: object) -> tuple[object, ...]:
+    return cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
 
 
 # ------------------------------------------------------------------------------------------------ match clauses
@@ -226,42 +306,8 @@ class TraversalClause:
     edge_span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
-class FilterClause:
-    """``left operator right``."""
-
-    left: ExpressionSyntax
-    operator: ComparisonOperator
-    right: ExpressionSyntax
-    span: Span = span_field()
-
-
-@dataclass(frozen=True, slots=True)
-class NullTestClause:
-    """``$x.p is null``, ``$x.p is not null``."""
-
-    operand: ExpressionSyntax
-    negated: bool = False
-    span: Span = span_field()
-
-
-@dataclass(frozen=True, slots=True)
-class TextClause:
-    """A text search that is a clause by itself."""
-
-    predicate: TextMatchCall
-    span: Span = span_field()
-
-
-@dataclass(frozen=True, slots=True)
-class NegationClause:
-    """``not { ... }``."""
-
-    clauses: tuple[ClauseSyntax, ...]
-    span: Span = span_field()
-
-
-ClauseSyntax: TypeAlias = BindingClause | TraversalClause | FilterClause | NullTestClause | TextClause | NegationClause
+ClauseSyntax: TypeAlias = BindingClause | TraversalClause | ExpressionSyntax
+"""An expression that is a clause is a condition; the checker sees to it."""
 
 
 # ------------------------------------------------------------------------------------------------ queries

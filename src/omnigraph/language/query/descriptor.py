@@ -9,16 +9,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from omnigraph.errors import Json
+from omnigraph.language.query.plan import walk_expression
 from omnigraph.language.query.typed_tree import (
+    Block,
     Clause,
     DeleteEdges,
     DeleteNodes,
+    Expression,
     InsertEdge,
     InsertNode,
+    Predicate,
     ResultColumn,
     Statement,
     TypedBinding,
-    TypedNegation,
     TypedQuery,
     TypedRead,
     TypedTraversal,
@@ -94,7 +97,7 @@ def describe_operation(query: TypedQuery, catalog: Catalog) -> OperationDescript
     if isinstance(query, TypedRead):
         return OperationDescriptor(
             result=tuple(_describe_column(column) for column in query.columns),
-            reads=_sort_uses(_types_read(query.clauses)),
+            reads=_sort_uses([*_types_read(query.clauses), *_types_in_columns(query.columns)]),
             writes=(),
         )
     written = [use for statement in query.statements for use in _types_written(statement)]
@@ -119,10 +122,19 @@ def _types_read(clauses: Iterable[Clause]) -> Iterator[TypeUse]:
                 yield _edge(clause.edge_type)
                 yield _node(clause.source_type)
                 yield _node(clause.destination_type)
-            case TypedNegation():
-                yield from _types_read(clause.clauses)
             case _:
-                pass
+                yield from _types_in_blocks(clause)
+
+
+def _types_in_columns(columns: Iterable[ResultColumn]) -> Iterator[TypeUse]:
+    for column in columns:
+        yield from _types_in_blocks(column.expression)
+
+
+def _types_in_blocks(part: Expression | Predicate) -> Iterator[TypeUse]:
+    for inner in walk_expression(part):
+        if isinstance(inner, Block):
+            yield from _types_read(inner.clauses)
 
 
 def _types_written(statement: Statement) -> Iterator[TypeUse]:

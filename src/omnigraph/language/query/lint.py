@@ -17,7 +17,6 @@ from omnigraph.language.query.typed_tree import (
     Clause,
     TypedBinding,
     TypedMutation,
-    TypedNegation,
     TypedQuery,
     TypedRead,
     TypedTraversal,
@@ -192,7 +191,5 @@ def _variables_in(clause: Clause) -> frozenset[str]:
         case TypedTraversal():
             ends = frozenset({clause.source, clause.destination})
             return ends if clause.edge_variable is None else ends | {clause.edge_variable}
-        case TypedNegation():
-            return frozenset(clause.outer)
         case _:
             return variables_of(clause)

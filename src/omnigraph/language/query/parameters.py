@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import NoReturn, cast
 
 from omnigraph.errors import Json, ParameterError
+from omnigraph.language.query.ast import ComparisonOperator
 from omnigraph.language.query.plan import Fuse, Limit, ReadPlan, TopRanked, expressions_of, walk_expression, walk_plan
-from omnigraph.language.query.typed_tree import Expression, FusedScore, ParameterValue, TextMatch
+from omnigraph.language.query.typed_tree import Compare, Expression, FusedScore, ParameterValue, TextMatch
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value
+from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value, find_pattern_error
 
 # Types whose JSON form is a string: the command line takes them without quotes.
 _WRITTEN_AS_TEXT = frozenset({Scalar.DATE, Scalar.DATETIME, Scalar.BLOB})
@@ -58,8 +59,24 @@ def bind_parameters(
     return bound
 
 
-def check_counts(plan: ReadPlan, parameters: Mapping[str, ConstantValue]) -> None:
-    """Refuse a limit, a ``k`` of rrf or a number of edits that is too small. The checker has seen literals."""
+def check_values(plan: ReadPlan, parameters: Mapping[str, ConstantValue]) -> None:
+    """Refuse parameters that no run can use: counts that are too small, bad patterns. The checker has seen literals."""
+    _check_counts(plan, parameters)
+    for operator in walk_plan(plan):
+        for part in (inner for each in expressions_of(operator) for inner in walk_expression(each)):
+            if isinstance(part, Compare) and part.operator is ComparisonOperator.MATCHES:
+                _check_pattern(part.right, parameters)
+
+
+def _check_pattern(pattern: Expression, parameters: Mapping[str, ConstantValue]) -> None:
+    value = parameters[pattern.name] if isinstance(pattern, ParameterValue) else None
+    reason = find_pattern_error(value) if isinstance(value, str) else None
+    if reason is not None and isinstance(pattern, ParameterValue):
+        message = f"param '{pattern.name}': the pattern cannot be read: {reason}"
+        raise ParameterError(message, hint="patterns are RE2 expressions: no look-around, no back references")
+
+
+def _check_counts(plan: ReadPlan, parameters: Mapping[str, ConstantValue]) -> None:
     for rule, count in _counts(plan):
         if isinstance(count, ParameterValue):
             value = parameters[count.name]

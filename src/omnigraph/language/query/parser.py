@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from functools import cache
 from math import isinf
-from typing import cast
+from typing import NoReturn, cast
 
 import lark
 from lark import Token, Transformer
@@ -25,6 +25,7 @@ _INTEGERS = range(-(2**63), 2**64)
 _DECLARATION = re.compile(r"^[ \t]*query\s+\w+\s*[({@]", re.MULTILINE)
 _SCALAR_NAMES = tuple(str(scalar) for scalar in Scalar if scalar is not Scalar.VECTOR)
 _FOREIGN_OPERATORS = {"==": "=", "<>": "!="}
+_PATTERN_IN_CONDITION = "put the pattern in exists { ... }"
 
 
 def parse_query_text(source: Source | Problem) -> ast.QueryDocument | list[Problem]:
@@ -109,18 +110,13 @@ class _QueryTreeBuilder(Transformer[Token, object]):
     def clauses(self, *clauses: ast.ClauseSyntax) -> tuple[ast.ClauseSyntax, ...]:
         return clauses
 
-    def joiner(self, word: Token) -> None:
+    def joined_pattern(self, pattern: ast.BindingClause | ast.TraversalClause, word: Token) -> NoReturn:
+        kind = "binding" if isinstance(pattern, ast.BindingClause) else "traversal"
         instead = {
-            "and": "leave it out: all clauses of a match must hold",
-            "or": 'write two queries, or ["a", "b"] contains $x.p for one of several values',
+            "and": f"leave out 'and': all clauses of a match must hold; inside a condition, {_PATTERN_IN_CONDITION}",
+            "or": _PATTERN_IN_CONDITION,
         }
-        raise SyntaxRejection(f"clauses are not joined by '{word}'", span_of(word), instead[word])
-
-    def text_clause(self, predicate: ast.TextMatchCall) -> ast.TextClause:
-        return ast.TextClause(predicate, predicate.span)
-
-    def negation(self, word: Token, clauses: tuple[ast.ClauseSyntax, ...], close: Token) -> ast.NegationClause:
-        return ast.NegationClause(clauses, _span_between(word, close))
+        raise SyntaxRejection(f"a {kind} is no condition to join by '{word}'", span_of(word), instead[word])
 
     def binding(
         self,
@@ -181,18 +177,6 @@ class _QueryTreeBuilder(Transformer[Token, object]):
 
     def exact_hops(self, opening: Token, count: Token, close: Token) -> ast.Hops:
         return self.hops(opening, count, count, close)
-
-    def filter(
-        self, left: ast.ExpressionSyntax | Token, operator: Token, right: ast.ExpressionSyntax
-    ) -> ast.FilterClause:
-        first = _build_variable(left) if isinstance(left, Token) else left
-        return ast.FilterClause(first, _parse_operator(operator), right, first.span.to(right.span))
-
-    def null_test(
-        self, operand: ast.ExpressionSyntax | Token, _is: Token, negation: Token | None, null: Token
-    ) -> ast.NullTestClause:
-        tested = _build_variable(operand) if isinstance(operand, Token) else operand
-        return ast.NullTestClause(tested, negated=negation is not None, span=tested.span.to(span_of(null)))
 
     def projections(self, *projections: ast.Projection) -> tuple[ast.Projection, ...]:
         return projections
@@ -255,6 +239,38 @@ class _QueryTreeBuilder(Transformer[Token, object]):
     def predicate(self, name: Token, operator: Token, value: ast.ValueSyntax) -> ast.WhereCondition:
         span = span_of(name).to(value.span)
         return ast.WhereCondition(str(name), _parse_operator(operator), value, span=span, name_span=span_of(name))
+
+    # -------------------------------------------------------------------------------------------- conditions
+
+    def disjunction(self, *parts: ast.ExpressionSyntax | Token) -> ast.LogicalOperation:
+        return _join_conditions(ast.LogicalOperator.OR, parts)
+
+    def conjunction(self, *parts: ast.ExpressionSyntax | Token) -> ast.LogicalOperation:
+        return _join_conditions(ast.LogicalOperator.AND, parts)
+
+    def comparison(
+        self, left: ast.ExpressionSyntax | Token, operator: Token, right: ast.ExpressionSyntax
+    ) -> ast.Comparison:
+        first = _build_variable(left) if isinstance(left, Token) else left
+        return ast.Comparison(first, _parse_operator(operator), right, first.span.to(right.span))
+
+    def null_test(
+        self, operand: ast.ExpressionSyntax | Token, _is: Token, negation: Token | None, null: Token
+    ) -> ast.NullTest:
+        tested = _build_variable(operand) if isinstance(operand, Token) else operand
+        return ast.NullTest(tested, negated=negation is not None, span=tested.span.to(span_of(null)))
+
+    def group(self, opening: Token, inside: ast.ExpressionSyntax, close: Token) -> ast.ExpressionSyntax:
+        return replace(inside, span=_span_between(opening, close))
+
+    def inversion(self, word: Token, operand: ast.ExpressionSyntax, close: Token) -> ast.Inversion:
+        return ast.Inversion(operand, _span_between(word, close))
+
+    def negation(self, word: Token, clauses: tuple[ast.ClauseSyntax, ...], close: Token) -> ast.Negation:
+        return ast.Negation(clauses, _span_between(word, close))
+
+    def existence(self, word: Token, clauses: tuple[ast.ClauseSyntax, ...], close: Token) -> ast.Existence:
+        return ast.Existence(clauses, _span_between(word, close))
 
     # -------------------------------------------------------------------------------------------- expressions
 
@@ -362,6 +378,13 @@ def _build_property_access(variable: Token, name: Token) -> ast.PropertyAccess:
     return ast.PropertyAccess(
         _name_of(variable), str(name), span=_span_between(variable, name), name_span=span_of(name)
     )
+
+
+def _join_conditions(
+    operator: ast.LogicalOperator, parts: tuple[ast.ExpressionSyntax | Token, ...]
+) -> ast.LogicalOperation:
+    operands = tuple(part for part in parts if not isinstance(part, Token))
+    return ast.LogicalOperation(operator, operands, operands[0].span.to(operands[-1].span))
 
 
 def _parse_operator(token: Token) -> ast.ComparisonOperator:

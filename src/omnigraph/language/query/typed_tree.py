@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator, TextFunction
 from omnigraph.language.types import ValueType
@@ -22,6 +22,10 @@ class TraversalDirection(StrEnum):
     OUT = "out"
     IN = "in"
     BOTH = "both"
+
+
+UsedVariable: TypeAlias = Annotated[str, "used"]
+"""A bound variable that an expression or an operator needs."""
 
 
 # ------------------------------------------------------------------------------------------------ expressions
@@ -54,7 +58,7 @@ class Now:
 class PropertyValue:
     """A property of a bound node or edge."""
 
-    variable: str
+    variable: UsedVariable
     name: str
     type: ValueType
 
@@ -63,7 +67,7 @@ class PropertyValue:
 class Identity:
     """The id of a bound node: the value of a bare ``$v``."""
 
-    variable: str
+    variable: UsedVariable
     type: ValueType
 
 
@@ -124,6 +128,14 @@ class Aggregate:
     type: ValueType
 
 
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A condition as a value: true, false, or null where it is unknown."""
+
+    predicate: Predicate
+    type: ValueType
+
+
 Expression: TypeAlias = (
     Constant
     | ParameterValue
@@ -136,13 +148,17 @@ Expression: TypeAlias = (
     | TextScore
     | FusedScore
     | Aggregate
+    | Truth
 )
 RankingExpression: TypeAlias = Distance | TextScore | FusedScore
 
 
+# ------------------------------------------------------------------------------------------------ predicates
+
+
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """``left operator right`` in three-valued logic: a null on either side does not match."""
+    """``left operator right`` in three-valued logic: with a null on either side it is unknown."""
 
     left: Expression
     operator: ComparisonOperator
@@ -157,7 +173,52 @@ class IsNull:
     negated: bool
 
 
-Predicate: TypeAlias = Compare | IsNull | TextMatch
+@dataclass(frozen=True, slots=True)
+class And:
+    """All parts are true: false if one is false, else unknown if one is unknown."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """A part is true: else unknown if one is unknown."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The part is false; unknown if the part is unknown."""
+
+    part: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """The mark of a row, which an operator below has set for a block. A plan has it in place of the block."""
+
+    name: UsedVariable
+
+
+@dataclass(frozen=True, slots=True)
+class TypedExistence:
+    """``exists``: with the outer variables fixed, the inner clauses have a match."""
+
+    clauses: BlockClauses
+    outer: tuple[UsedVariable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TypedNegation:
+    """``not { }``: with the outer variables fixed, the inner clauses have no match."""
+
+    clauses: BlockClauses
+    outer: tuple[UsedVariable, ...]
+
+
+Block: TypeAlias = TypedExistence | TypedNegation
+Predicate: TypeAlias = Compare | IsNull | TextMatch | And | Or | Not | Marked | Block
 
 
 # ------------------------------------------------------------------------------------------------ match clauses
@@ -191,15 +252,9 @@ class TypedTraversal:
     edge_variable: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class TypedNegation:
-    """``not``: with the outer variables fixed, the inner clauses have no match."""
-
-    clauses: tuple[Clause, ...]
-    outer: tuple[str, ...]
-
-
-Clause: TypeAlias = TypedBinding | TypedTraversal | Predicate | TypedNegation
+Clause: TypeAlias = TypedBinding | TypedTraversal | Predicate
+BlockClauses: TypeAlias = Annotated[tuple[Clause, ...], "block"]
+"""The clauses of a block. They are no operands of it: their variables are their own."""
 
 
 # ------------------------------------------------------------------------------------------------ queries

@@ -12,6 +12,7 @@ from omnigraph.language.schema.codes import SchemaFinding
 from omnigraph.language.schema.resolve import constraints_of, resolve_type
 from omnigraph.language.source import Span
 from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
+from omnigraph.language.values import find_pattern_error
 
 _NODES_ONLY = frozenset({ConstraintKind.KEY, ConstraintKind.RANGE, ConstraintKind.CHECK})
 _MAX_DIGITS = 20
@@ -135,23 +136,10 @@ def _check_pattern(constraint: ast.ConstraintSyntax, types: Types) -> Iterator[S
     elif type_.scalar is not Scalar.STRING or type_.is_list:
         message = f"'{name.text}' is {type_}; @check needs a String"
         yield SchemaFinding(codes.CONSTRAINT_TYPE, message, name.span, "name a String property")
-    reason = _find_pattern_error(pattern.text)
+    reason = find_pattern_error(pattern.text)
     if reason is not None:
         hint = "patterns are RE2 expressions: no look-around, no back references"
         yield SchemaFinding(codes.BAD_PATTERN, f"the pattern cannot be read: {reason}", pattern.span, hint)
-
-
-def _find_pattern_error(pattern: str) -> str | None:
-    # Arrow has the RE2 that will run the pattern; schemas without patterns do not import it. An array made from a
-    # list would import pandas too.
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    try:
-        pc.match_substring_regex(pa.nulls(1, pa.string()), pattern)
-    except pa.ArrowInvalid as error:
-        return str(error).removeprefix("Invalid regular expression: ")
-    return None
 
 
 def _split_arguments(constraint: ast.ConstraintSyntax) -> tuple[ast.NameSyntax | None, ast.ArgumentSyntax | None]:

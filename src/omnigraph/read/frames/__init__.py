@@ -5,6 +5,7 @@ runs, under one budget.
 """
 
 from omnigraph.read.frames.cache import Cache, shared_cache
+from omnigraph.read.frames.comparisons import match_pattern
 from omnigraph.read.frames.contents import TableContents, read_contents
 from omnigraph.read.frames.entity_sets import (
     FEW_ROWS,
@@ -23,6 +24,7 @@ from omnigraph.read.frames.evaluation import (
     arrow_type_of,
     evaluate,
     evaluate_constant,
+    evaluate_predicate,
 )
 from omnigraph.read.frames.frame import (
     EntityColumn,
@@ -35,7 +37,7 @@ from omnigraph.read.frames.frame import (
     number_tuples,
 )
 from omnigraph.read.frames.lookup import ChunkedValues, CompactPositions, find_positions
-from omnigraph.read.frames.predicates import evaluate_predicate, to_condition
+from omnigraph.read.frames.pushdown import to_condition
 
 __all__ = [
     "FEW_ROWS",
@@ -64,6 +66,7 @@ __all__ = [
     "find_positions",
     "is_loaded",
     "lookup_rows",
+    "match_pattern",
     "number_tuples",
     "open_full_table",
     "read_contents",

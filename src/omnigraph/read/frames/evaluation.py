@@ -1,9 +1,14 @@
-"""Evaluate expressions for the rows of a frame, as Arrow columns."""
+"""Evaluate expressions for the rows of a frame as Arrow columns, and predicates as masks.
+
+Predicates have three outcomes. A mask says where one of them is true, or where it is false; where it is unknown, it is
+neither.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol, TypeAlias, cast
 
 import numpy as np
@@ -11,23 +16,38 @@ import pyarrow as pa
 
 from omnigraph.language.query import (
     Aggregate,
+    And,
     ColumnValue,
+    Compare,
     Constant,
     Distance,
     Expression,
     FusedScore,
     Identity,
+    IsNull,
+    Marked,
+    Not,
     Now,
+    Or,
     ParameterValue,
+    Predicate,
     PropertyValue,
     TextMatch,
     TextScore,
+    Truth,
 )
+from omnigraph.language.query.plan import variables_of
 from omnigraph.language.types import ValueType
 from omnigraph.language.values import ConstantValue
-from omnigraph.read.frames.frame import Frame
+from omnigraph.read.frames.comparisons import (
+    compare_column_with_value,
+    compare_columns,
+    compare_constants,
+    compare_value_with_column,
+)
+from omnigraph.read.frames.frame import TRUE_MARK, EntityColumn, Frame, Mask
 from omnigraph.storage.arrow_schema import arrow_type, arrow_values
-from omnigraph.storage.columns import Values
+from omnigraph.storage.columns import Values, compute, to_bool_array
 
 QueryConstant: TypeAlias = Constant | ParameterValue | Now
 """Expressions with the same value in every row of a query."""
@@ -76,6 +96,8 @@ def evaluate(expression: Expression, frame: Frame, evaluation: EvaluationContext
             return cast("Values", binding.entities.take_ids(binding.positions))
         case Distance() | TextMatch() | TextScore() | FusedScore():
             return _cast_to_declared(evaluation.scorer.score(expression, frame), expression)
+        case Truth(predicate):
+            return _evaluate_truth(predicate, frame, evaluation)
         case ColumnValue() | Aggregate():
             raise AssertionError(f"a {type(expression).__name__} has no value before rows are grouped")
 
@@ -93,3 +115,87 @@ def _cast_to_declared(values: Values, expression: Expression) -> Values:
     # A table that lags behind the schema may hold narrower numbers.
     declared = arrow_type_of(expression)
     return values if values.type.equals(declared) else values.cast(declared)
+
+
+# --------------------------------------------------------------------------------------------- predicates
+
+
+def evaluate_predicate(predicate: Predicate, frame: Frame, evaluation: EvaluationContext) -> Mask:
+    """Return for each row whether the predicate is true."""
+    return _decide(predicate, frame, evaluation, outcome=True)
+
+
+def _evaluate_truth(predicate: Predicate, frame: Frame, evaluation: EvaluationContext) -> Values:
+    is_true = _decide(predicate, frame, evaluation, outcome=True)
+    is_false = _decide(predicate, frame, evaluation, outcome=False)
+    return cast("Values", pa.array(is_true, pa.bool_(), mask=~(is_true | is_false)))
+
+
+def _decide(predicate: Predicate, frame: Frame, evaluation: EvaluationContext, *, outcome: bool) -> Mask:
+    """Return for each row whether the predicate has an outcome: true or false."""
+    variables = variables_of(predicate)
+    if len(variables) == 1:
+        (variable,) = variables
+        binding = frame.bindings[variable]
+        if frame.num_rows > len(binding.entities):
+            return _decide_by_entity(predicate, variable, binding, evaluation, outcome=outcome)
+    return _decide_by_row(predicate, frame, evaluation, outcome=outcome)
+
+
+def _decide_by_entity(
+    predicate: Predicate, variable: str, binding: EntityColumn, evaluation: EvaluationContext, *, outcome: bool
+) -> Mask:
+    """Decide the predicate once for each entity; there are fewer entities than rows."""
+    decided = np.zeros(len(binding.entities), np.bool_)
+    decided[binding.positions] = True
+    positions = np.flatnonzero(decided)
+    entities = Frame(len(positions), {variable: EntityColumn(binding.entities, positions)})
+    decided[positions] = _decide_by_row(predicate, entities, evaluation, outcome=outcome)
+    return decided[binding.positions]
+
+
+def _decide_by_row(predicate: Predicate, frame: Frame, evaluation: EvaluationContext, *, outcome: bool) -> Mask:
+    match predicate:
+        case Compare():
+            found = _compare(predicate, frame, evaluation)
+            return found if outcome else _is_comparable(predicate, frame, evaluation) & ~found
+        case IsNull():
+            return _is_null(predicate.operand, frame, evaluation) == (predicate.negated != outcome)
+        case TextMatch():
+            return to_bool_array(evaluate(predicate, frame, evaluation)) == outcome
+        case Marked(name):
+            return (frame.bindings[name].positions == TRUE_MARK) == outcome
+        case And() | Or():
+            decided = (_decide(part, frame, evaluation, outcome=outcome) for part in predicate.parts)
+            # Something is false where all of it is false, or where a part is: the two kinds change places.
+            return reduce(np.logical_and if isinstance(predicate, And) == outcome else np.logical_or, decided)
+        case Not(part):
+            return _decide_by_row(part, frame, evaluation, outcome=not outcome)
+        case _:
+            raise AssertionError("a plan has marks in place of blocks")
+
+
+def _compare(compare: Compare, frame: Frame, evaluation: EvaluationContext) -> Mask:
+    left, operator, right = compare.left, compare.operator, compare.right
+    if isinstance(left, QueryConstant) and isinstance(right, QueryConstant):
+        found = compare_constants(evaluate_constant(left, evaluation), operator, evaluate_constant(right, evaluation))
+        return np.full(frame.num_rows, found)
+    if isinstance(right, QueryConstant):
+        values = evaluate(left, frame, evaluation)
+        return compare_column_with_value(values, left.type, operator, evaluate_constant(right, evaluation))
+    if isinstance(left, QueryConstant):
+        values = evaluate(right, frame, evaluation)
+        return compare_value_with_column(evaluate_constant(left, evaluation), operator, values, right.type)
+    columns = (evaluate(left, frame, evaluation), evaluate(right, frame, evaluation))
+    return compare_columns(columns[0], left.type, operator, columns[1])
+
+
+def _is_comparable(compare: Compare, frame: Frame, evaluation: EvaluationContext) -> Mask:
+    """Return for each row whether neither side of a comparison is null."""
+    return ~(_is_null(compare.left, frame, evaluation) | _is_null(compare.right, frame, evaluation))
+
+
+def _is_null(operand: Expression, frame: Frame, evaluation: EvaluationContext) -> Mask:
+    if isinstance(operand, QueryConstant):
+        return np.full(frame.num_rows, evaluate_constant(operand, evaluation) is None)
+    return to_bool_array(compute("is_null", evaluate(operand, frame, evaluation)))

@@ -56,6 +56,29 @@ class EntityColumn:
     positions: Positions
 
 
+class _MarkValues:
+    """The two values of a mark, as a set of entities: a mark is a column of positions in it, like any variable."""
+
+    table_key: str = ""
+
+    def __len__(self) -> int:
+        return 2
+
+    def is_key(self, column: str) -> bool:
+        raise AssertionError(f"a mark has no {column}")
+
+    def take_ids(self, positions: Positions) -> pa.StringArray:
+        raise AssertionError(f"{len(positions)} marks have no ids")
+
+    def take_values(self, column: str, positions: Positions) -> Values:
+        raise AssertionError(f"{len(positions)} marks have no {column}")
+
+
+_MARK_VALUES: Final = _MarkValues()
+TRUE_MARK: Final = 1
+"""The position of a mark that is true; 0 is false."""
+
+
 def _no_bindings() -> Mapping[str, EntityColumn]:
     return {}
 
@@ -65,7 +88,7 @@ class Frame:
     """Rows of a match.
 
     ``weights``: how many equal rows each row represents; one, if None. ``ranks``: the rank from the nearest ranking
-    below. ``tags``: the outer row that a row belongs to, while a negation runs.
+    below. ``tags``: the outer row that a row belongs to, while a block runs.
     """
 
     num_rows: int
@@ -91,6 +114,10 @@ class Frame:
     def bind(self, variable: str, entities: EntitySet, positions: Positions) -> Frame:
         """Return the same rows with one more variable."""
         return replace(self, bindings={**self.bindings, variable: EntityColumn(entities, positions)})
+
+    def mark(self, name: str, mask: Mask) -> Frame:
+        """Return the same rows with a mark."""
+        return self.bind(name, _MARK_VALUES, mask.astype(np.int64))
 
     def select(self, variables: Collection[str]) -> Frame:
         """Return the same rows with these variables only."""

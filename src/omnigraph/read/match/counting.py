@@ -46,7 +46,7 @@ def make_counted_frame(total: int) -> Frame:
 
 
 def _deduplicate_tags(frame: Frame, tags: Positions) -> Frame:
-    # A negation needs to know whether there is a row for a tag, not how many.
+    # A block needs to know whether there is a row for a tag, not how many.
     distinct = np.unique(tags)
     return Frame(len(distinct), tags=distinct) if len(distinct) < frame.num_rows else Frame(len(tags), tags=tags)
 

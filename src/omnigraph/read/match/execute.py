@@ -20,16 +20,18 @@ from omnigraph.language.query.plan import (
     Expand,
     ExpandEdges,
     Fuse,
+    Mark,
     MatchPlan,
     NodeScan,
     Outer,
     Select,
     TopRanked,
+    With,
     Without,
     variables_of,
 )
 from omnigraph.read.context import QueryContext
-from omnigraph.read.frames import Frame, Positions, evaluate_predicate, number_tuples
+from omnigraph.read.frames import Frame, Mask, Positions, evaluate_predicate, number_tuples
 from omnigraph.read.match.counting import reduce_frame
 from omnigraph.read.match.expand import execute_connect, execute_connect_edges, execute_expand, execute_expand_edges
 from omnigraph.read.match.join import cross_frames, find_join_comparison, join_frames
@@ -157,8 +159,12 @@ def _execute_operator(task: _Task, frame: Frame, context: QueryContext) -> Frame
             return _execute_cross(frame, plan, task, context)
         case Select():
             return frame.filter(evaluate_predicate(plan.predicate, frame, context.evaluation))
+        case With():
+            return frame.filter(_find_witnesses(frame, plan, context))
         case Without():
-            return _execute_without(frame, plan, context)
+            return frame.filter(~_find_witnesses(frame, plan, context))
+        case Mark():
+            return frame.mark(plan.name, _find_witnesses(frame, plan, context))
         case TopRanked():
             return execute_top_ranked(frame, plan, context)
 
@@ -172,18 +178,18 @@ def _execute_cross(frame: Frame, plan: Cross, task: _Task, context: QueryContext
     return join_frames(frame, right, comparison, context)
 
 
-def _execute_without(frame: Frame, plan: Without, context: QueryContext) -> Frame:
-    """Keep the rows for which the inner plan finds nothing; it runs once for equal outer entities."""
+def _find_witnesses(frame: Frame, plan: With | Without | Mark, context: QueryContext) -> Mask:
+    """Return for each row whether the inner plan finds something; it runs once for equal outer entities."""
     if not frame.num_rows:
-        return frame
+        return np.zeros(0, np.bool_)
     first, numbers = _number_outer_tuples(frame, plan.outer)
     outer = frame.take(first).select(plan.outer)
     tagged = Frame(len(first), outer.bindings, tags=np.arange(len(first)))
     found = execute_match(plan.inner, frozenset(), context, tagged)
-    is_kept = np.ones(len(first), np.bool_)
+    has_witness = np.zeros(len(first), np.bool_)
     if found.tags is not None:
-        is_kept[found.tags] = False
-    return frame.filter(is_kept[numbers])
+        has_witness[found.tags] = True
+    return has_witness[numbers]
 
 
 def _number_outer_tuples(frame: Frame, variables: Sequence[str]) -> tuple[Positions, Positions]:

@@ -15,6 +15,7 @@ from omnigraph.language.query.plan import (
     Fuse,
     Group,
     Limit,
+    Mark,
     MatchPlan,
     NodeScan,
     Outer,
@@ -22,6 +23,7 @@ from omnigraph.language.query.plan import (
     Select,
     Sort,
     TopRanked,
+    With,
     Without,
     expressions_of,
     variables_bound_by,
@@ -32,7 +34,7 @@ from omnigraph.language.query.plan import (
 
 Variables: TypeAlias = frozenset[str]
 Leaf: TypeAlias = NodeScan | Outer | Fuse
-StepPlan: TypeAlias = Expand | ExpandEdges | Connect | ConnectEdges | Cross | Select | Without | TopRanked
+StepPlan: TypeAlias = Expand | ExpandEdges | Connect | ConnectEdges | Cross | Select | With | Without | Mark | TopRanked
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def build_spine(plan: MatchPlan, needed: Variables) -> MatchSpine:
 
 def all_bound_variables(plan: MatchPlan) -> Variables:
     """The variables that a match binds."""
-    return frozenset[str]().union(*map(variables_bound_by, walk_plan(plan, into_negations=False)))
+    return frozenset[str]().union(*map(variables_bound_by, walk_plan(plan, into_blocks=False)))
 
 
 def needed_variables(plan: Project | Group | Sort | Limit) -> Variables:

@@ -91,6 +91,8 @@ def _split_predicates(
 
 def _to_id_condition(condition: Condition, type_: NodeType) -> list[Condition]:
     """Return the condition on the id that an equality with the key means, because ids have an index."""
+    if isinstance(condition, ValueIn) and condition.columns == type_.key:
+        return [ValueIn(("id",), condition.values)]
     if not isinstance(condition, ValueCondition) or condition.operator is not ComparisonOperator.EQUAL:
         return []
     if type_.key != (condition.column,) or condition.type.scalar not in _KEY_IS_ID:

@@ -193,7 +193,8 @@ class Search:
             case TextMatch():
                 query = self._build_text_query(expression)
                 if query is None:
-                    return cast("Values", pa.nulls(len(entities), pa.bool_()))
+                    # Nothing matches a text that is null: a text predicate is never unknown.
+                    return cast("Values", pa.array(np.zeros(len(entities), np.bool_)))
                 ids = cast("Values", entity_set.take_ids(entities))
                 found = self._search_text(entity_set.table_key, expression.target.name, query)
                 return compute("is_in", ids, options=pc.SetLookupOptions(column_of(found, "id")))

@@ -1,9 +1,14 @@
-"""Evaluate expressions over the rows of a match as Spark columns."""
+"""Evaluate expressions and predicates over the rows of a match as Spark columns.
+
+Predicates have three outcomes. A column says where one of them is true, or where it is false; where it is unknown, it
+is neither.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import reduce
 from typing import cast
 
 import numpy as np
@@ -13,25 +18,35 @@ from pyspark.sql import functions as fn
 
 from omnigraph.language.query import (
     Aggregate,
+    And,
     ColumnValue,
+    Compare,
+    ComparisonOperator,
     Constant,
     Distance,
     Expression,
     FusedScore,
     Identity,
+    IsNull,
+    Marked,
+    Not,
     Now,
+    Or,
     ParameterValue,
+    Predicate,
     PropertyValue,
     TextMatch,
     TextScore,
+    Truth,
 )
-from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.types import FLOATS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.read.context import QueryContext
-from omnigraph.read.frames import QueryConstant, evaluate_constant
+from omnigraph.read.frames import QueryConstant, evaluate_constant, match_pattern
 from omnigraph.read.search import Vector, compute_distances
+from omnigraph.spark.query.comparisons import compare
 from omnigraph.spark.query.fusion import fuse_ranks
-from omnigraph.spark.query.match_rows import RESULT, Fusion, MatchRows, RankNumber
+from omnigraph.spark.query.match_rows import MARK, RESULT, Fusion, MatchRows, RankNumber
 from omnigraph.spark.query.requirements import fusion_of
 from omnigraph.spark.source import to_spark_type
 from omnigraph.storage.columns import Values
@@ -55,6 +70,9 @@ def evaluate(expression: Expression, rows: MatchRows, context: QueryContext) -> 
             return fn.col(rows.slots[expression.target.variable, expression])
         case FusedScore():
             return _evaluate_fused_score(fusion_of(expression, context.search), rows)
+        case Truth(predicate):
+            is_true, is_false = (_decide(predicate, rows, context, outcome=outcome) for outcome in (True, False))
+            return fn.when(is_true, fn.lit(True)).when(is_false, fn.lit(False))  # noqa: FBT003  a value, not a switch
         case ColumnValue() | Aggregate():
             raise AssertionError(f"a {type(expression).__name__} has no value before rows are grouped")
 
@@ -108,3 +126,89 @@ def compute_distance(vectors: Column, query: Vector | None) -> Column:
     # The stubs require a function type, and Spark warns if it is given.
     as_udf = cast("Callable[[object, str], Callable[[Column], Column]]", fn.arrow_udf)
     return as_udf(cast("object", measure), "double")(vectors)
+
+
+# --------------------------------------------------------------------------------------------- predicates
+
+
+def evaluate_predicate(predicate: Predicate, rows: MatchRows, context: QueryContext) -> Column:
+    """Return whether a predicate is true for each row; false or null where it is not."""
+    return _decide(predicate, rows, context, outcome=True)
+
+
+def _decide(predicate: Predicate, rows: MatchRows, context: QueryContext, *, outcome: bool) -> Column:
+    """Return for each row whether the predicate has an outcome: true or false."""
+    match predicate:
+        case Compare():
+            found = _compare(predicate, rows, context)
+            return found if outcome else _is_comparable(predicate, rows, context) & ~found
+        case IsNull():
+            operand = evaluate(predicate.operand, rows, context)
+            return operand.isNull() if predicate.negated != outcome else operand.isNotNull()
+        case TextMatch():
+            return _invert_unless(evaluate(predicate, rows, context), outcome=outcome)
+        case Marked(name):
+            return _invert_unless(fn.col(rows.slots[name, MARK]), outcome=outcome)
+        case And() | Or():
+            decided = [_decide(part, rows, context, outcome=outcome) for part in predicate.parts]
+            # Something is false where all of it is false, or where a part is: the two kinds change places.
+            return _join_balanced(decided, Column.__and__ if isinstance(predicate, And) == outcome else Column.__or__)
+        case Not(part):
+            return _decide(part, rows, context, outcome=not outcome)
+        case _:
+            raise AssertionError("a plan has marks in place of blocks")
+
+
+def _invert_unless(found: Column, *, outcome: bool) -> Column:
+    return found if outcome else ~found
+
+
+def _join_balanced(columns: list[Column], join: Callable[[Column, Column], Column]) -> Column:
+    """Join many columns as a balanced tree: Spark's planner recurses into expressions."""
+    while len(columns) > 1:
+        pairs = [columns[begin : begin + 2] for begin in range(0, len(columns), 2)]
+        columns = [reduce(join, pair) for pair in pairs]
+    return columns[0]
+
+
+def _compare(predicate: Compare, rows: MatchRows, context: QueryContext) -> Column:
+    left, operator, right = predicate.left, predicate.operator, predicate.right
+    if left.type.is_list:
+        return _list_contains(left, right, rows, context)
+    if operator is ComparisonOperator.MATCHES:
+        assert isinstance(right, QueryConstant), "the pattern is the same for every row"
+        return _match_pattern(evaluate(left, rows, context), evaluate_constant(right, context.evaluation))
+    columns = evaluate(left, rows, context), evaluate(right, rows, context)
+    return compare(columns[0], left.type, operator, columns[1], right.type)
+
+
+def _is_comparable(predicate: Compare, rows: MatchRows, context: QueryContext) -> Column:
+    """Return for each row whether neither side of a comparison is null."""
+    sides = (evaluate(side, rows, context) for side in (predicate.left, predicate.right))
+    return reduce(Column.__and__, (side.isNotNull() for side in sides))
+
+
+def _list_contains(list_: Expression, item: Expression, rows: MatchRows, context: QueryContext) -> Column:
+    value, type_ = evaluate(item, rows, context), list_.type.item
+    fixed = evaluate_constant(list_, context.evaluation) if isinstance(list_, QueryConstant) else None
+    if isinstance(fixed, tuple) and type_.scalar is item.type.scalar and type_.scalar not in FLOATS:
+        # Of all equivalent expressions, this is the one that Spark pushes down to storage.
+        return value.isin(*(to_literal(each, type_) for each in fixed))
+    return fn.exists(
+        evaluate(list_, rows, context), lambda each: compare(each, type_, ComparisonOperator.EQUAL, value, item.type)
+    )
+
+
+def _match_pattern(texts: Column, pattern: ConstantValue) -> Column:
+    """Return whether a pattern matches each text. Tasks use the RE2 of the local engine: Java's patterns differ."""
+    if pattern is None:
+        return fn.lit(None).cast("boolean")
+
+    # Spark reads the type hints to learn what kind of function this is.
+    def search(found: pa.Array) -> pa.Array:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]  Spark does not accept type arguments here
+        values = cast("Values", found)
+        is_null = values.is_null().to_numpy(zero_copy_only=False)
+        return pa.array(match_pattern(values, cast(str, pattern)), pa.bool_(), mask=is_null)
+
+    as_udf = cast("Callable[[object, str], Callable[[Column], Column]]", fn.arrow_udf)
+    return as_udf(cast("object", search), "boolean")(texts)

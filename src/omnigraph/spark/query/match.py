@@ -18,17 +18,19 @@ from omnigraph.language.query.plan import (
     Expand,
     ExpandEdges,
     Fuse,
+    Mark,
     MatchPlan,
     NodeScan,
     Outer,
     Select,
     TopRanked,
+    With,
     Without,
 )
 from omnigraph.read.match import Leaf, StepPlan, build_spine
+from omnigraph.spark.query.evaluation import evaluate_predicate
 from omnigraph.spark.query.fusion import fuse
-from omnigraph.spark.query.match_rows import ID, RANK_SLOTS, MatchRows, Slot, SparkQueryContext, take_first
-from omnigraph.spark.query.predicates import evaluate_predicate
+from omnigraph.spark.query.match_rows import ID, MARK, RANK_SLOTS, MatchRows, Slot, SparkQueryContext, take_first
 from omnigraph.spark.query.requirements import RequiredAttributes, find_required_attributes
 from omnigraph.spark.query.search import rank_key, scan_entities
 from omnigraph.spark.query.walk import NodePairs, find_destinations, orient_edges
@@ -37,17 +39,17 @@ from omnigraph.spark.query.walk import NodePairs, find_destinations, orient_edge
 def execute_match(
     plan: MatchPlan, required: RequiredAttributes, context: SparkQueryContext, outer: MatchRows | None = None
 ) -> MatchRows:
-    """Return the rows of a match; ``outer`` are the rows that the inner plan of a negation starts from."""
+    """Return the rows of a match; ``outer`` are the rows that the inner plan of a block starts from."""
     spine = build_spine(plan, frozenset())
     rows = _execute_leaf(spine.leaf, required, context, outer)
-    # Consecutive negations all start from the rows before the first of them. If each started from the result of the
+    # Consecutive blocks all start from the rows before the first of them. If each started from the result of the
     # previous one, Spark would compute that one again.
-    before_negations = rows
+    before_blocks = rows
     for step in spine.steps:
-        if isinstance(step.plan, Without):
-            rows = _anti_join(rows, step.plan, before_negations, context)
+        if isinstance(step.plan, With | Without | Mark):
+            rows = _apply_block(rows, step.plan, before_blocks, context)
         else:
-            rows = before_negations = _execute_step(step.plan, rows, required, context)
+            rows = before_blocks = _execute_step(step.plan, rows, required, context)
     return rows
 
 
@@ -85,8 +87,8 @@ def _execute_step(
             return _filter_rows(rows, (plan.predicate,), context)
         case TopRanked():
             return _take_top_ranked(plan, rows, context)
-        case Without():
-            raise AssertionError("execute_match handles negations")
+        case With() | Without() | Mark():
+            raise AssertionError("execute_match handles blocks")
 
 
 def _filter_rows(rows: MatchRows, predicates: Iterable[Predicate], context: SparkQueryContext) -> MatchRows:
@@ -151,13 +153,25 @@ def _take_top_ranked(plan: TopRanked, rows: MatchRows, context: SparkQueryContex
     return rows.join(best, [(id_, entity)], dict(zip(RANK_SLOTS, (key, entity), strict=True)))
 
 
-# --------------------------------------------------------------------------------------------- negation
+# --------------------------------------------------------------------------------------------- blocks
 
 
-def _anti_join(rows: MatchRows, plan: Without, before_negations: MatchRows, context: SparkQueryContext) -> MatchRows:
-    """Return the rows for which the inner plan finds nothing; it runs once per distinct tuple of outer entities."""
-    ids = [before_negations.id_of(variable) for variable in plan.outer]
-    outer = before_negations.select_variables(plan.outer)
+def _apply_block(
+    rows: MatchRows, plan: With | Without | Mark, before_blocks: MatchRows, context: SparkQueryContext
+) -> MatchRows:
+    """Keep or mark the rows for which the inner plan finds something; it runs once per distinct outer entities."""
+    ids = [before_blocks.id_of(variable) for variable in plan.outer]
+    outer = before_blocks.select_variables(plan.outer)
     distinct = MatchRows(outer.frame.dropDuplicates(ids), outer.slots)
-    found = execute_match(plan.inner, find_required_attributes(plan.inner, context.query.search), context, distinct)
-    return MatchRows(rows.frame.join(found.frame.select(*ids), ids, "left_anti"), rows.slots)
+    required = find_required_attributes(plan.inner, context.query.search)
+    found = execute_match(plan.inner, required, context, distinct).frame.select(*ids)
+    match plan:
+        case With():
+            return MatchRows(rows.frame.join(found, ids, "left_semi"), rows.slots)
+        case Without():
+            return MatchRows(rows.frame.join(found, ids, "left_anti"), rows.slots)
+        case Mark():
+            mark = context.new_column()
+            witnesses = found.distinct().withColumn(mark, fn.lit(True))  # noqa: FBT003  a value, not a switch
+            joined = rows.frame.join(witnesses, ids, "left").withColumn(mark, fn.col(mark).isNotNull())
+            return MatchRows(joined, {**rows.slots, (plan.name, MARK): mark})

@@ -20,6 +20,8 @@ from omnigraph.read.context import QueryContext
 from omnigraph.spark.source import SparkSnapshot
 
 ID: Final = "id"
+MARK: Final = "mark"
+"""The attribute of a mark that holds its value."""
 _MAX_LIMIT: Final = 2**31 - 1
 """The largest limit that Spark accepts."""
 _MAX_COUNT: Final = 2**63 - 1

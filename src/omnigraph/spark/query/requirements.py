@@ -17,9 +17,11 @@ from omnigraph.language.query import (
 )
 from omnigraph.language.query.plan import (
     Fuse,
+    Mark,
     MatchPlan,
     PlanOperator,
     ReadPlan,
+    With,
     Without,
     expressions_of,
     operands_of,
@@ -48,14 +50,14 @@ def fusion_of(score: FusedScore, search: Search) -> Fusion:
 
 
 def _required_slots(plan: PlanOperator, search: Search) -> Iterator[Slot]:
-    operators = list(walk_plan(plan, into_negations=False))
+    operators = list(walk_plan(plan, into_blocks=False))
     fused = {fusion_of_plan(each, search) for each in operators if isinstance(each, Fuse)}
     for each in operators:
         for part in expressions_of(each):
             # The score that the result is ordered by comes with its rows.
             if not (isinstance(part, FusedScore) and fusion_of(part, search) in fused):
                 yield from slots_of(part)
-        if isinstance(each, Without):
+        if isinstance(each, With | Without | Mark):
             # Other variables of the inner plan are local to it, even if they share a name with an outer one.
             yield from (slot for slot in _required_slots(each.inner, search) if slot[0] in each.outer)
 

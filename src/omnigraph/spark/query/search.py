@@ -64,8 +64,8 @@ def _add_text_search(
     slot, column, id_ = (variable, attribute), context.new_column(), context.new_column()
     found = context.query.search.find_texts(attribute, type_.table_key)
     if found is None:
-        null = fn.lit(None).cast("double" if isinstance(attribute, TextScore) else "boolean")
-        return rows.with_column(slot, null, column)
+        none = fn.lit(None).cast("double") if isinstance(attribute, TextScore) else fn.lit(False)  # noqa: FBT003  a value
+        return rows.with_column(slot, none, column)
     scores = column_of(found, SCORE).cast(pa.float64())
     hits = context.tables.session.createDataFrame(pa.table({id_: column_of(found, ID), column: scores}))
     rows = rows.left_join(hits, (rows.id_of(variable), id_), {slot: column})

@@ -5,6 +5,7 @@ It is here to show that plans mean what the language says; no executor shares a 
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from omnigraph.language.query.plan.operators import (
     Fuse,
     Group,
     Limit,
+    Mark,
     MatchPlan,
     NodeScan,
     Outer,
@@ -31,10 +33,12 @@ from omnigraph.language.query.plan.operators import (
     Select,
     Sort,
     TopRanked,
+    With,
     Without,
 )
 from omnigraph.language.query.typed_tree import (
     Aggregate,
+    And,
     ColumnValue,
     Compare,
     Constant,
@@ -42,13 +46,17 @@ from omnigraph.language.query.typed_tree import (
     Expression,
     Identity,
     IsNull,
+    Marked,
+    Not,
     Now,
+    Or,
     ParameterValue,
     Predicate,
     PropertyValue,
     TextMatch,
     TextScore,
     TraversalDirection,
+    Truth,
     TypedOrderKey,
 )
 
@@ -172,7 +180,7 @@ def _aggregate(aggregate: Aggregate, rows: list[Row], graph: Graph) -> Value:
 
 
 def match_rows(plan: MatchPlan, graph: Graph, outer: Row | None = None) -> Iterator[Row]:
-    """The rows of a match; ``outer`` is the row that a negation is asked about."""
+    """The rows of a match; ``outer`` is the row that a block is asked about."""
     match plan:
         case NodeScan():
             rows = ({plan.variable: node} for node in graph.nodes[plan.node_type].values())
@@ -184,10 +192,13 @@ def match_rows(plan: MatchPlan, graph: Graph, outer: Row | None = None) -> Itera
             yield from ({**one, **other} for one in match_rows(plan.left, graph, outer) for other in right)
         case Select():
             yield from (row for row in match_rows(plan.input, graph, outer) if holds(plan.predicate, row, graph))
-        case Without():
+        case With() | Without() | Mark():
             for row in match_rows(plan.input, graph, outer):
                 fixed = {variable: row[variable] for variable in plan.outer}
-                if next(match_rows(plan.inner, graph, fixed), None) is None:
+                found = next(match_rows(plan.inner, graph, fixed), None) is not None
+                if isinstance(plan, Mark):
+                    yield {**row, plan.name: found}
+                elif found is isinstance(plan, With):
                     yield row
         case TopRanked():
             yield from _top_ranked(plan, list(match_rows(plan.input, graph, outer)), graph)
@@ -306,12 +317,19 @@ def value(expression: Expression, row: Row, graph: Graph) -> Value:
             return score is not None if isinstance(expression, TextMatch) else score
         case Now():
             return 0
+        case Truth():
+            return truth(expression.predicate, row, graph)
         case _:
             raise NotImplementedError(type(expression).__name__)
 
 
 def holds(predicate: Predicate, row: Row, graph: Graph) -> bool:
     """Whether a predicate is true; unknown is not."""
+    return truth(predicate, row, graph) is True
+
+
+def truth(predicate: Predicate, row: Row, graph: Graph) -> bool | None:
+    """Whether a predicate is true, false or unknown."""
     match predicate:
         case IsNull():
             return (value(predicate.operand, row, graph) is None) is not predicate.negated
@@ -319,7 +337,22 @@ def holds(predicate: Predicate, row: Row, graph: Graph) -> bool:
             return bool(value(predicate, row, graph))
         case Compare():
             left, right = value(predicate.left, row, graph), value(predicate.right, row, graph)
-            return left is not None and right is not None and _COMPARISONS[predicate.operator](left, right)
+            if left is None or right is None:
+                return None
+            return _COMPARISONS[predicate.operator](left, right)
+        case Not():
+            found = truth(predicate.part, row, graph)
+            return None if found is None else not found
+        case And():
+            parts = [truth(part, row, graph) for part in predicate.parts]
+            return False if False in parts else None if None in parts else True
+        case Or():
+            parts = [truth(part, row, graph) for part in predicate.parts]
+            return True if True in parts else None if None in parts else False
+        case Marked():
+            return row[predicate.name]
+        case _:
+            raise NotImplementedError(type(predicate).__name__)
 
 
 _COMPARISONS: Mapping[ComparisonOperator, Callable[[Value, Value], bool]] = {
@@ -331,6 +364,9 @@ _COMPARISONS: Mapping[ComparisonOperator, Callable[[Value, Value], bool]] = {
     ComparisonOperator.GREATER_OR_EQUAL: lambda left, right: left >= right,
     ComparisonOperator.CONTAINS: lambda left, right: right in left,
     ComparisonOperator.STARTS_WITH: lambda left, right: left.startswith(right),
+    ComparisonOperator.ENDS_WITH: lambda left, right: left.endswith(right),
+    # The patterns of tests mean the same to Python and to RE2.
+    ComparisonOperator.MATCHES: lambda left, right: re.search(right, left) is not None,
 }
 
 

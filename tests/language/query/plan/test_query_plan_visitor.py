@@ -23,6 +23,7 @@ from omnigraph.language.query.plan.operators import (
     Fuse,
     Group,
     Limit,
+    Mark,
     NodeScan,
     Outer,
     PlanOperator,
@@ -30,6 +31,7 @@ from omnigraph.language.query.plan.operators import (
     Select,
     Sort,
     TopRanked,
+    With,
     Without,
 )
 from omnigraph.language.query.plan.visitor import (
@@ -39,6 +41,7 @@ from omnigraph.language.query.plan.visitor import (
     expressions_of,
     inputs_of,
     operands_of,
+    rebuild,
     tables_of,
     tables_read_by,
     variables_bound_by,
@@ -49,6 +52,7 @@ from omnigraph.language.query.plan.visitor import (
 )
 from omnigraph.language.query.typed_tree import (
     Aggregate,
+    And,
     ColumnValue,
     Compare,
     Constant,
@@ -56,13 +60,20 @@ from omnigraph.language.query.typed_tree import (
     FusedScore,
     Identity,
     IsNull,
+    Marked,
+    Not,
     Now,
+    Or,
     ParameterValue,
     PropertyValue,
     ResultColumn,
     TextMatch,
     TextScore,
     TraversalDirection,
+    Truth,
+    TypedBinding,
+    TypedExistence,
+    TypedNegation,
     TypedOrderKey,
 )
 from omnigraph.language.types import Scalar, ValueType
@@ -71,7 +82,6 @@ NO_OPERATORS = {ByRank}
 NO_EXPRESSIONS = {
     typed_tree.TypedBinding,
     typed_tree.TypedTraversal,
-    typed_tree.TypedNegation,
     typed_tree.ResultColumn,
     typed_tree.TypedOrderKey,
     typed_tree.TypedRead,
@@ -94,6 +104,7 @@ FUSED = FusedScore(NEAR, SCORE, ONE, NUMBER)
 COUNTED = Aggregate(AggregateFunction.COUNT, A, distinct=False, type=NUMBER)
 ON_A, ON_B, ON_E = (Compare(side, ComparisonOperator.EQUAL, WORD) for side in (A, B, E))
 TESTED = IsNull(A, negated=False)
+MARKED, BLOCK = Marked("m"), TypedExistence((TypedBinding("z", "T", (ON_B,)),), ("a",))
 SCAN, OUTER = NodeScan("a", "T", (ON_A, TESTED)), Outer(("a",))
 
 # Each operator: its inputs, its expressions, what it binds and what it needs of its inputs.
@@ -106,7 +117,9 @@ PLANS: list[tuple[PlanOperator, list[PlanOperator], list[ExpressionPart], str, s
     (ConnectEdges(SCAN, "a", "X", OUT, "e", (ON_E,), "b"), [SCAN], [ON_E], "e", "ab"),
     (Cross(SCAN, OUTER), [SCAN, OUTER], [], "", ""),
     (Select(SCAN, ON_B), [SCAN], [ON_B], "", "b"),
+    (With(SCAN, OUTER, ("a",)), [SCAN, OUTER], [], "", "a"),
     (Without(SCAN, OUTER, ("a",)), [SCAN, OUTER], [], "", "a"),
+    (Mark(SCAN, OUTER, ("a",), "m"), [SCAN, OUTER], [], "m", "a"),
     (TopRanked(SCAN, NEAR, ONE), [SCAN], [NEAR, ONE], "", "a"),
     (TopRanked(SCAN, SCORE, None), [SCAN], [SCORE], "", "a"),
     (Fuse(SCAN, OUTER, "a", ONE, WORD), [SCAN, OUTER], [ONE, WORD], "", "a"),
@@ -131,6 +144,13 @@ PARTS: list[tuple[ExpressionPart, list[ExpressionPart], str]] = [
     (COUNTED, [A], "a"),
     (Compare(A, ComparisonOperator.LESS, B), [A, B], "ab"),
     (TESTED, [A], "a"),
+    (And((ON_A, ON_B)), [ON_A, ON_B], "ab"),
+    (Or((ON_A, TESTED)), [ON_A, TESTED], "a"),
+    (Not(ON_B), [ON_B], "b"),
+    (MARKED, [], "m"),
+    (BLOCK, [], "a"),
+    (TypedNegation(BLOCK.clauses, BLOCK.outer), [], "a"),
+    (Truth(ON_A, TEXT), [ON_A], "a"),
 ]
 
 
@@ -199,6 +219,20 @@ def test_the_parts_of_an_expression(part: ExpressionPart, operands: list[Express
     assert variables_of(part) == set(variables)
 
 
+@pytest.mark.parametrize(("part", "operands"), [each[:2] for each in PARTS], ids=lambda each: type(each).__name__)
+def test_an_expression_is_rebuilt_from_changed_parts(part: ExpressionPart, operands: list[ExpressionPart]) -> None:
+    seen: list[ExpressionPart] = []
+
+    def look(operand: ExpressionPart) -> ExpressionPart:
+        seen.append(operand)
+        return operand
+
+    assert rebuild(part, look) == part
+    assert seen == operands
+    if operands:
+        assert operands_of(rebuild(part, lambda _: COLUMN)) == (COLUMN,) * len(operands)
+
+
 def _flat(value: object) -> Iterator[object]:
     if isinstance(value, tuple):
         for item in cast("tuple[object, ...]", value):
@@ -211,7 +245,7 @@ def test_a_walk_goes_from_the_top_to_the_leaves_and_around_negations() -> None:
     inner = Select(OUTER, ON_B)
     plan = Project(Cross(Without(SCAN, inner, ("a",)), OUTER), (ResultColumn("a", A),))
     assert [type(each) for each in walk_plan(plan)] == [Project, Cross, Without, NodeScan, Select, Outer, Outer]
-    outside = walk_plan(plan, into_negations=False)
+    outside = walk_plan(plan, into_blocks=False)
     assert [type(each) for each in outside] == [Project, Cross, Without, NodeScan, Outer]
 
 

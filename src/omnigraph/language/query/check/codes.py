@@ -13,7 +13,7 @@ CODES: Mapping[str, str] = {
     "T6": "the variable before the dot is not bound, or has no such property",
     "T7": "a parameter, now() or the sides of a comparison do not fit together",
     "T8": "an aggregate cannot work on its argument",
-    "T9": "a negation uses no outer variable, or an aggregate is returned beside something that cannot be grouped by",
+    "T9": "a block uses no outer variable, or an aggregate is returned beside something that cannot be grouped by",
     "T10": "a mutation names an unknown type, or assigns nothing",
     "T11": "a mutation names an unknown property, or a blob after where",
     "T12": "an insert lacks a required property or an end of the edge",
@@ -29,6 +29,7 @@ CODES: Mapping[str, str] = {
     "T22": "an undirected traversal of an edge between two different types",
     "T23": "an edge variable with hop bounds, with a taken name, or used as if it were a node",
     "T24": "a blob used as a value of a read",
+    "T25": "a value where a condition is needed, or a block where none can stand",
     "Q001": "a reserved parameter name",
     "Q002": "a variable that is neither bound nor a parameter",
     "Q003": "a variable bound again as something else",
@@ -42,4 +43,5 @@ CODES: Mapping[str, str] = {
     "Q011": "something that the result cannot be ordered by",
     "Q012": "a limit that is not a number of rows",
     "Q013": "an update of a key property",
+    "Q014": "a computed column without a name",
 }

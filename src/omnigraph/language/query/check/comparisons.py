@@ -1,102 +1,72 @@
-"""Check comparisons in a match: their operands, and whether the types can be compared."""
+"""Check comparisons: whether the types of their sides can be compared."""
 
 from __future__ import annotations
 
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.expressions import check_expression
 from omnigraph.language.query.check.literals import align_literal, are_comparable
+from omnigraph.language.query.check.names import is_text
 from omnigraph.language.query.check.scope import QueryScope
-from omnigraph.language.query.typed_tree import Compare, Constant, Expression, IsNull
-from omnigraph.language.schema import NodeType
+from omnigraph.language.query.typed_tree import Compare, Constant, Expression, ParameterValue
+from omnigraph.language.source import Span
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.values import find_pattern_error
 
-WORD_OPERATORS = frozenset({ast.ComparisonOperator.CONTAINS, ast.ComparisonOperator.STARTS_WITH})
+WORD_OPERATORS = frozenset(
+    {
+        ast.ComparisonOperator.CONTAINS,
+        ast.ComparisonOperator.STARTS_WITH,
+        ast.ComparisonOperator.ENDS_WITH,
+        ast.ComparisonOperator.MATCHES,
+        ast.ComparisonOperator.IN,
+    }
+)
+_MATCHES, _CONTAINS = ast.ComparisonOperator.MATCHES, ast.ComparisonOperator.CONTAINS
 
 
-def check_filter(clause: ast.FilterClause, scope: QueryScope) -> Compare | None:
-    """``left operator right``."""
-    left, right = _check_operand(clause.left, scope), _check_operand(clause.right, scope)
-    if left is None or right is None:
-        return None
-    problem = _explain_mismatch(left.type, clause.operator, right.type)
+def compare(
+    left: Expression, operator: ast.ComparisonOperator, right: Expression, span: Span, scope: QueryScope
+) -> Compare | None:
+    """Check ``left operator right`` of checked sides; ``a in b`` becomes ``b contains a``."""
+    if operator is ast.ComparisonOperator.IN:
+        left, operator, right = right, _CONTAINS, left
+    problem = _explain_mismatch(left.type, operator, right.type) or (
+        _explain_pattern(right) if operator is _MATCHES else None
+    )
     if problem is not None:
         message, hint = problem
-        return scope.reject("T7", message, clause.span, hint)
-    return Compare(_align(left, right), clause.operator, _align(right, left))
+        return scope.reject("T7", message, span, hint)
+    return Compare(_align(left, right), operator, _align(right, left))
 
 
-def check_null_test(test: ast.NullTestClause, scope: QueryScope) -> IsNull | None:
-    """``operand is null``, ``operand is not null``."""
-    if not isinstance(test.operand, ast.PropertyAccess | ast.Variable) or (
-        isinstance(test.operand, ast.Variable) and _is_node(test.operand, scope)
-    ):
-        return scope.reject("T7", "only a property or a parameter can be null", test.operand.span, "write $x.p is null")
-    operand = check_expression(test.operand, scope)
-    if operand is None:
-        return None
-    if operand.type.scalar is Scalar.BLOB:
-        return scope.reject("T7", "a Blob cannot be compared", test.operand.span, "test another property")
-    return IsNull(operand, test.negated)
-
-
-def _check_operand(operand: ast.ExpressionSyntax, scope: QueryScope) -> Expression | None:
-    """Check one side of a comparison: a property, a parameter, a literal, now() or a text search."""
-    match operand:
-        case ast.AggregateCall():
-            hint = "use aggregates in return"
-            return scope.reject("T7", f"{operand.function} cannot be compared in a match", operand.span, hint)
-        case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall():
-            return scope.reject(
-                "T7", "a score cannot be compared in a match", operand.span, "order by it, with a limit"
-            )
-        case ast.AliasReference():
-            hint = f'write "{operand.name}" for a text, ${operand.name} for a variable'
-            return scope.reject("T7", f"'{operand.name}' is not a value here", operand.span, hint)
-        case ast.Variable() if _is_node(operand, scope):
-            hint = f"compare a property: ${operand.name}.property"
-            return scope.reject("T7", f"'${operand.name}' is a node, not a value", operand.span, hint)
-        case ast.ScalarLiteral(None):
-            return scope.reject("T7", "nothing equals null", operand.span, "write is null or is not null")
-        case _:
-            return _refuse_blob_or_vector(check_expression(operand, scope), operand, scope)
-
-
-def _is_node(variable: ast.Variable, scope: QueryScope) -> bool:
-    return variable.name not in scope.parameters and isinstance(scope.look_up(variable.name), NodeType)
-
-
-def _refuse_blob_or_vector(
-    found: Expression | None, operand: ast.ExpressionSyntax, scope: QueryScope
-) -> Expression | None:
-    if found is not None and found.type.scalar in {Scalar.BLOB, Scalar.VECTOR}:
-        return scope.reject("T7", f"a {found.type.scalar} cannot be compared", operand.span, "compare another property")
-    return found
+def _explain_pattern(pattern: Expression) -> tuple[str, str] | None:
+    """Return a message and a hint if the right side of ``matches`` is no pattern."""
+    if not isinstance(pattern, Constant | ParameterValue):
+        return "the pattern of matches must be the same for every row", "write a text or a String parameter"
+    reason = (
+        find_pattern_error(pattern.value) if isinstance(pattern, Constant) and isinstance(pattern.value, str) else None
+    )
+    hint = "patterns are RE2 expressions: no look-around, no back references"
+    return None if reason is None else (f"the pattern cannot be read: {reason}", hint)
 
 
 def _explain_mismatch(left: ValueType, operator: ast.ComparisonOperator, right: ValueType) -> tuple[str, str] | None:
     """Return a message and a hint if two types cannot be compared."""
-    if operator is ast.ComparisonOperator.CONTAINS and left.is_list:
+    if operator is _CONTAINS and left.is_list:
         if right.is_list:
             return f"a list holds single values, not {right}", "compare with one element"
         if are_comparable(left, right):
             return None
         return f"{left} cannot contain {right}", _suggest_conversion(left, right)
     if operator in WORD_OPERATORS:
-        if _is_string(left) and _is_string(right):
+        if is_text(left) and is_text(right):
             return None
-        operands = (
-            "a list and a value, or two Strings" if operator is ast.ComparisonOperator.CONTAINS else "two Strings"
-        )
+        operands = "a list and a value, or two Strings" if operator is _CONTAINS else "two Strings"
         return f"{operator} cannot take {left} and {right}", f"it takes {operands}"
     if left.is_list or right.is_list:
         return f"{left} {operator} {right}: lists cannot be compared as a whole", "write list contains value"
     if are_comparable(left, right):
         return None
     return f"{left} {operator} {right}: these types cannot be compared", _suggest_conversion(left, right)
-
-
-def _is_string(value_type: ValueType) -> bool:
-    return value_type.scalar is Scalar.STRING and not value_type.is_list
 
 
 def _suggest_conversion(left: ValueType, right: ValueType) -> str:

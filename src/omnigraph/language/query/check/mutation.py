@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.expressions import DATETIME, STRING, reject_property
 from omnigraph.language.query.check.literals import align_literal, are_comparable, can_assign, fit_literal, type_literal
+from omnigraph.language.query.check.names import DATETIME, STRING, reject_property
 from omnigraph.language.query.check.report import ProblemReport, suggest_name
 from omnigraph.language.query.typed_tree import (
     AssignedValue,

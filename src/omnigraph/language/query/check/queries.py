@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from omnigraph.errors import Problem
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.clauses import check_clauses
+from omnigraph.language.query.check.expressions import check_clauses
 from omnigraph.language.query.check.mutation import check_statements
 from omnigraph.language.query.check.report import ProblemReport
 from omnigraph.language.query.check.result import OrderScope, check_columns, check_limit, check_order, has_aggregate

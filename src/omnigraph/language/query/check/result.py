@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.advice import GROUP_INSTEAD
-from omnigraph.language.query.check.expressions import LITERALS, check_expression, check_ranking, is_count, refuse_blob
+from omnigraph.language.query.check.expressions import LITERALS, check_aggregate, check_expression
+from omnigraph.language.query.check.names import refuse_blob
 from omnigraph.language.query.check.report import suggest_name
-from omnigraph.language.query.check.scope import QueryScope
+from omnigraph.language.query.check.scope import Place, QueryScope
+from omnigraph.language.query.check.searches import check_ranking, is_count
+from omnigraph.language.query.plan import variables_of, walk_expression
 from omnigraph.language.query.typed_tree import (
     Aggregate,
     ColumnValue,
@@ -21,9 +24,11 @@ from omnigraph.language.query.typed_tree import (
     Now,
     ParameterValue,
     PropertyValue,
+    RankingExpression,
     ResultColumn,
     TextMatch,
     TextScore,
+    Truth,
     TypedOrderKey,
 )
 from omnigraph.language.source import suggest_similar
@@ -44,6 +49,9 @@ def check_columns(projections: Sequence[ast.Projection], scope: QueryScope) -> t
         if expression is None:
             continue
         name = projection.alias or _name_column(expression)
+        if name is None:
+            scope.reject("Q014", "a computed column needs a name", projection.span, "add one: as found")
+            continue
         if name in columns:
             hint = f"give this one an alias of its own: as {_free_alias(name, columns)}"
             scope.reject("Q007", f"two columns are called '{name}'", projection.span, hint)
@@ -61,10 +69,20 @@ def _check_projection(projection: ast.Projection, scope: QueryScope, *, grouped:
     if written == ast.AliasReference("distinct"):
         instead = "leave it out: rows are grouped beside an aggregate" if grouped else GROUP_INSTEAD
         return scope.reject("Q010", "distinct rows are not supported", written.span, instead)
-    if grouped and not isinstance(written, ast.AggregateCall | ast.PropertyAccess | ast.Variable):
-        message = "beside an aggregate, return only takes properties and variables: rows are grouped by them"
-        return scope.reject("T9", message, written.span, "leave it out, or use a second query")
-    return refuse_blob(check_expression(written, scope), written.span, scope)
+    inside = scope.at(Place.RETURN)
+    if isinstance(written, ast.AggregateCall):
+        return check_aggregate(written, inside)
+    expression = refuse_blob(check_expression(written, inside), written.span, scope)
+    if expression is None or not grouped or _can_group(expression):
+        return expression
+    message = "beside an aggregate, columns speak of variables and have no score: rows are grouped by them"
+    return scope.reject("T9", message, written.span, "leave it out, or use a second query")
+
+
+def _can_group(expression: Expression) -> bool:
+    if any(isinstance(part, RankingExpression) for part in walk_expression(expression)):
+        return False
+    return isinstance(expression, ParameterValue) or bool(variables_of(expression))
 
 
 def _free_alias(name: str, columns: dict[str, ResultColumn]) -> str:
@@ -75,7 +93,7 @@ def _free_alias(name: str, columns: dict[str, ResultColumn]) -> str:
     return f"{stem}_{number}"
 
 
-def _name_column(expression: Expression) -> str:
+def _name_column(expression: Expression) -> str | None:
     """Name a column without an alias: ``v.p``, ``v``, ``count(v)``, the name of a parameter, ``literal``."""
     match expression:
         case Constant():
@@ -99,6 +117,8 @@ def _name_column(expression: Expression) -> str:
         case Aggregate():
             distinct = "distinct " if expression.distinct else ""
             return f"{expression.function}({distinct}{_name_column(expression.argument)})"
+        case Truth():
+            return None
 
 
 # ------------------------------------------------------------------------------------------------ order
@@ -158,8 +178,8 @@ def _check_key_expression(written: ast.ExpressionSyntax, result: OrderScope, sco
             return _find_named_column(written, result, scope)
         case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall() if not result.is_grouped:
             return check_ranking(written, scope)
-        case ast.PropertyAccess() if not result.is_grouped:
-            return refuse_blob(check_expression(written, scope), written.span, scope)
+        case _ if isinstance(written, ast.PropertyAccess | ast.ConditionSyntax) and not result.is_grouped:
+            return refuse_blob(check_expression(written, scope.at(Place.ORDER)), written.span, scope)
         case _:
             return _find_shown_column(written, result, scope)
 
@@ -180,7 +200,9 @@ def _find_shown_column(written: ast.ExpressionSyntax, result: OrderScope, scope:
     """Find the column that shows an expression which can only be ordered by as a column."""
     if isinstance(written, (ast.NowCall, *LITERALS)):
         return scope.reject("Q011", "a constant cannot order rows", written.span, "order by a property or a column")
-    expression = check_expression(written, scope)
+    inside = scope.at(Place.ORDER)
+    is_aggregate = isinstance(written, ast.AggregateCall)
+    expression = check_aggregate(written, inside) if is_aggregate else check_expression(written, inside)
     if expression is None:
         return None
     for column in result.columns:

@@ -7,7 +7,7 @@ mistake is reported once and not again at every use.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import count
 from typing import Final, Literal, TypeAlias
@@ -28,11 +28,20 @@ Entity: TypeAlias = NodeType | EdgeType | Literal[_Unknown.UNKNOWN]
 """What a variable is bound to; ``UNKNOWN`` after a wrong binding."""
 
 
+class Place(Enum):
+    """Where an expression stands; some are only allowed in some places."""
+
+    MATCH = auto()
+    RETURN = auto()
+    ORDER = auto()
+    AGGREGATE = auto()
+
+
 @dataclass(slots=True)
 class QueryScope:
     """The names that a clause can use.
 
-    ``used`` holds the variables that were looked up, ``hidden`` the names that an earlier negation bound for itself.
+    ``used`` holds the variables that were looked up, ``hidden`` the names that an earlier block bound for itself.
     """
 
     catalog: Catalog
@@ -42,6 +51,11 @@ class QueryScope:
     variables: dict[str, Entity] = field(default_factory=dict[str, Entity])
     used: set[str] = field(default_factory=set[str])
     hidden: set[str] = field(default_factory=set[str])
+    place: Place = Place.MATCH
+
+    def at(self, place: Place) -> QueryScope:
+        """Return the same scope for expressions in another place."""
+        return replace(self, place=place)
 
     def reject(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
         """Report a problem."""
@@ -59,18 +73,18 @@ class QueryScope:
         if variable in self.hidden:
             self.reject(
                 "Q003",
-                f"'${variable}' is used in a negation above, where it is a variable of its own",
+                f"'${variable}' is used in a block above, where it is a variable of its own",
                 span,
-                f"bind '${variable}' before the negation, or rename one of the two",
+                f"bind '${variable}' before the block, or rename one of the two",
             )
         self.variables[variable] = entity
 
-    def open_negation(self) -> QueryScope:
-        """Return the scope of a negation: it sees the variables bound so far, and its own stay inside it."""
+    def open_block(self) -> QueryScope:
+        """Return the scope of a block: it sees the variables bound so far, and its own stay inside it."""
         return QueryScope(self.catalog, self.parameters, self.report, self.anonymous_names, dict(self.variables))
 
-    def close_negation(self, inner: QueryScope) -> tuple[str, ...]:
-        """Leave a negation; return the outer variables that it used."""
+    def close_block(self, inner: QueryScope) -> tuple[str, ...]:
+        """Leave a block; return the outer variables that it used."""
         used = tuple(name for name in self.variables if name in inner.used)
         self.used.update(used)
         self.hidden.update((inner.variables.keys() | inner.hidden) - self.variables.keys())
@@ -81,13 +95,14 @@ def open_scope(
     query: ast.ReadBody, catalog: Catalog, parameters: Mapping[str, ValueType], report: ProblemReport
 ) -> QueryScope:
     """Return the scope at the start of a match."""
-    taken = frozenset(_bound_names(query.clauses))
+    columns = [projection.expression for projection in query.projections]
+    taken = frozenset(_bound_names([*query.clauses, *columns]))
     fresh = (name for name in (f"{ast.ANONYMOUS}{number}" for number in count(1)) if name not in taken)
     return QueryScope(catalog, parameters, report, fresh)
 
 
 def _bound_names(clauses: Iterable[ast.ClauseSyntax]) -> Iterator[str]:
-    """Yield every variable that a match binds, in negations too."""
+    """Yield every variable that a match binds, in blocks too."""
     for clause in clauses:
         match clause:
             case ast.BindingClause():
@@ -95,7 +110,7 @@ def _bound_names(clauses: Iterable[ast.ClauseSyntax]) -> Iterator[str]:
             case ast.TraversalClause():
                 ends = (clause.source, clause.destination, clause.edge_variable)
                 yield from (variable.name for variable in ends if variable is not None)
-            case ast.NegationClause():
-                yield from _bound_names(clause.clauses)
             case _:
-                pass
+                for part in ast.walk_syntax(clause):
+                    if isinstance(part, ast.Negation | ast.Existence):
+                        yield from _bound_names(part.clauses)

@@ -11,6 +11,7 @@ from omnigraph.language.query.plan.operators import (
     Fuse,
     Group,
     Limit,
+    Mark,
     MatchPlan,
     NodeScan,
     Outer,
@@ -20,6 +21,7 @@ from omnigraph.language.query.plan.operators import (
     Select,
     Sort,
     TopRanked,
+    With,
     Without,
 )
 from omnigraph.language.query.plan.planner import plan_read
@@ -47,6 +49,7 @@ __all__ = [
     "Fuse",
     "Group",
     "Limit",
+    "Mark",
     "MatchPlan",
     "NodeScan",
     "Outer",
@@ -56,6 +59,7 @@ __all__ = [
     "Select",
     "Sort",
     "TopRanked",
+    "With",
     "Without",
     "expressions_of",
     "inputs_of",

@@ -1,11 +1,11 @@
 """Plan the clauses of a match.
 
-The order is: bindings, traversals, filters, negations, whatever the text order. Each connected part of the pattern
+The order is: bindings, traversals, conditions, blocks, whatever the text order. Each connected part of the pattern
 starts with a scan of its first binding, or of the left end of its first traversal if it has no binding. Traversals
 follow as soon as one end is bound, in text order; one with both ends bound goes first, because it only removes rows.
 Parts that no traversal connects are crossed: those with bindings in order of declaration, then the others. A condition
 is applied where the last of its variables gets bound: inside the scan or expansion if it has only that variable, else
-as a selection.
+as a selection. A condition with a block inside it comes last, as a selection over the marks of its blocks.
 
 With an estimate of scans, a part starts at the variable with the fewest nodes among those with a binding or a
 condition. A match with a traversal of at least two hops keeps its first binding: from its other end such a walk may
@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import TypeAlias
 
+from omnigraph.language.query.plan.marks import MarkNames, name_marks, replace_blocks
 from omnigraph.language.query.plan.operators import (
     Connect,
     ConnectEdges,
@@ -27,22 +28,25 @@ from omnigraph.language.query.plan.operators import (
     Cross,
     Expand,
     ExpandEdges,
+    Mark,
     MatchPlan,
     NodeScan,
     Outer,
     Select,
     TopRanked,
+    With,
     Without,
 )
-from omnigraph.language.query.plan.visitor import variables_of
+from omnigraph.language.query.plan.visitor import has_block, variables_of
 from omnigraph.language.query.typed_tree import (
+    Block,
     Clause,
     Distance,
     Predicate,
     TextScore,
     TraversalDirection,
     TypedBinding,
-    TypedNegation,
+    TypedExistence,
     TypedTraversal,
 )
 
@@ -74,7 +78,7 @@ def plan_match(
     outer: tuple[str, ...] = (),
     estimate: EstimateScan | None = None,
 ) -> MatchPlan:
-    """Plan a list of clauses. With ``outer`` variables they are the inside of a negation."""
+    """Plan a list of clauses. With ``outer`` variables they are the inside of a block."""
     pattern = _MatchPattern(clauses, ranking, estimate)
     plan = pattern.follow_traversals(Outer(outer), set(outer)) if outer else None
     for variable, node_type in pattern.find_starts():
@@ -83,10 +87,37 @@ def plan_match(
         plan = part if plan is None else pattern.apply_conditions(Cross(plan, part), pattern.bound, bound)
     if plan is None:
         plan = pattern.follow_traversals(Outer(()), set())
-    for negation in pattern.negations:
-        inner = plan_match(negation.clauses, outer=negation.outer, estimate=estimate)
-        plan = Without(plan, inner, negation.outer)
+    for block in pattern.blocks:
+        kind = With if isinstance(block, TypedExistence) else Without
+        plan = kind(plan, plan_block(block, estimate), block.outer)
+    names = name_marks(pattern.marked, variables_in(clauses) | set(outer))
+    plan = place_marks(plan, names, estimate)
+    for condition in pattern.marked:
+        plan = Select(plan, replace_blocks(condition, names))
     return plan if pattern.pending is None else pattern.pending.place_above(plan)
+
+
+def plan_block(block: Block, estimate: EstimateScan | None) -> MatchPlan:
+    """Plan the inside of a block."""
+    return plan_match(block.clauses, outer=block.outer, estimate=estimate)
+
+
+def place_marks(plan: MatchPlan, names: MarkNames, estimate: EstimateScan | None) -> MatchPlan:
+    """Add an operator for each mark."""
+    for block, name in names.items():
+        plan = Mark(plan, plan_block(block, estimate), block.outer, name)
+    return plan
+
+
+def variables_in(clauses: Iterable[Clause]) -> set[str]:
+    """The variables that some clauses bind, those inside blocks left out."""
+    bound: set[str] = set()
+    for clause in clauses:
+        if isinstance(clause, TypedBinding):
+            bound.add(clause.variable)
+        elif isinstance(clause, TypedTraversal):
+            bound |= _variables_bound_after(clause)
+    return bound
 
 
 class _MatchPattern:
@@ -101,11 +132,13 @@ class _MatchPattern:
     ) -> None:
         self.pending = pending
         self.bound: set[str] = set()
-        self.negations = [clause for clause in clauses if isinstance(clause, TypedNegation)]
+        self.blocks = [clause for clause in clauses if isinstance(clause, Block)]
+        conditions = [clause for clause in clauses if isinstance(clause, Predicate) and not isinstance(clause, Block)]
+        self.marked = [condition for condition in conditions if has_block(condition)]
         self._bindings = [clause for clause in clauses if isinstance(clause, TypedBinding)]
         self._traversals = dict(enumerate(clause for clause in clauses if isinstance(clause, TypedTraversal)))
         in_braces = [predicate for binding in self._bindings for predicate in binding.predicates]
-        standing_alone = [clause for clause in clauses if isinstance(clause, Predicate)]
+        standing_alone = [condition for condition in conditions if not has_block(condition)]
         self._predicates: dict[int, Predicate] = dict(enumerate([*in_braces, *standing_alone]))
         self._variables = {number: variables_of(predicate) for number, predicate in self._predicates.items()}
         self._traversals_at = _index_by_name(

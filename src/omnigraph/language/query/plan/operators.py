@@ -28,12 +28,11 @@ from omnigraph.language.query.typed_tree import (
     TextScore,
     TraversalDirection,
     TypedOrderKey,
+    UsedVariable,
 )
 
 BoundVariable: TypeAlias = Annotated[str, "bound"]
 """A variable that an operator adds to its rows."""
-UsedVariable: TypeAlias = Annotated[str, "used"]
-"""A variable of its input that an operator needs."""
 NodeTypeName: TypeAlias = Annotated[str, "node type"]
 """A node type whose rows an operator reads."""
 EdgeTypeName: TypeAlias = Annotated[str, "edge type"]
@@ -56,7 +55,7 @@ class NodeScan:
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """The leaf of the inner plan of a negation: the outer row, reduced to these variables.
+    """The leaf of the inner plan of a block: the outer row, reduced to these variables.
 
     Without variables it is one empty row: the leaf of a match that binds nothing.
     """
@@ -151,8 +150,8 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
-class Without:
-    """Keep the rows for which the inner plan, run with their ``outer`` variables fixed, has no row.
+class With:
+    """Keep the rows for which the inner plan, run with their ``outer`` variables fixed, has a row.
 
     The inner plan has one :class:`Outer` leaf, of the same variables. Its other variables are its own, even where
     a variable of the input has the same name.
@@ -161,6 +160,25 @@ class Without:
     input: MatchPlan
     inner: MatchPlan
     outer: tuple[UsedVariable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """Keep the rows for which the inner plan, run as that of :class:`With`, has no row."""
+
+    input: MatchPlan
+    inner: MatchPlan
+    outer: tuple[UsedVariable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Add to each row whether the inner plan, run as that of :class:`With`, has a row. :class:`Marked` reads it."""
+
+    input: MatchPlan
+    inner: MatchPlan
+    outer: tuple[UsedVariable, ...]
+    name: BoundVariable
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +212,19 @@ class Fuse:
 
 
 MatchPlan: TypeAlias = (
-    NodeScan | Outer | Expand | ExpandEdges | Connect | ConnectEdges | Cross | Select | Without | TopRanked | Fuse
+    NodeScan
+    | Outer
+    | Expand
+    | ExpandEdges
+    | Connect
+    | ConnectEdges
+    | Cross
+    | Select
+    | With
+    | Without
+    | Mark
+    | TopRanked
+    | Fuse
 )
 
 

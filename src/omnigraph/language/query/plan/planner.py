@@ -2,8 +2,8 @@
 
 The first order key may be a ranking: ``nearest``, ``bm25`` or ``rrf``, directly or through an alias, always best first.
 If the ranked variable is scanned, the best are taken right above the scan: its own conditions apply before; traversals,
-comparisons with other variables and negations apply after and may leave fewer than ``limit`` rows. If a traversal
-reaches it, the best are taken from what the whole match found, negations included. In both cases the result is sorted
+comparisons with other variables and blocks apply after and may leave fewer than ``limit`` rows. If a traversal
+reaches it, the best are taken from what the whole match found, blocks included. In both cases the result is sorted
 by rank, later keys and ids sort the rows of one entity, and the limit cuts the rows again. ``rrf`` plans the match
 twice, once per arm; a ``nearest`` arm takes the best ``limit``, a ``bm25`` arm takes all.
 
@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from omnigraph.language.query.plan.match_planner import EstimateScan, PendingRanking, plan_match
+from omnigraph.language.query.plan.marks import name_marks, replace_blocks
+from omnigraph.language.query.plan.match_planner import EstimateScan, PendingRanking, place_marks, plan_match
 from omnigraph.language.query.plan.operators import (
     ByRank,
     Count,
@@ -28,6 +29,7 @@ from omnigraph.language.query.plan.operators import (
     ReadPlan,
     Sort,
 )
+from omnigraph.language.query.plan.visitor import variables_bound_by, walk_plan
 from omnigraph.language.query.typed_tree import (
     Aggregate,
     ColumnValue,
@@ -52,16 +54,19 @@ def plan_read(query: TypedRead, estimate: EstimateScan | None = None) -> ReadPla
 
 
 def _plan_grouped(query: TypedRead, estimate: EstimateScan | None) -> ReadPlan:
-    plan: Group | Sort = Group(plan_match(query.clauses, estimate=estimate), query.columns)
+    matched, columns = _mark_columns(plan_match(query.clauses, estimate=estimate), query, estimate)
+    plan: Group | Sort = Group(matched, columns)
     if query.order:
         plan = Sort(plan, query.order, tie_break=())
     return plan if query.limit is None else Limit(plan, query.limit)
 
 
 def _plan_projected(query: TypedRead, estimate: EstimateScan | None) -> Project:
-    keys = tuple(replace(key, expression=_resolve_alias(key.expression, query.columns)) for key in query.order)
-    ranking = keys[0].expression if keys and isinstance(keys[0].expression, RankingExpression) else None
+    first = _resolve_alias(query.order[0].expression, query.columns) if query.order else None
+    ranking = first if isinstance(first, RankingExpression) else None
     matched = plan_match(query.clauses, estimate=estimate) if ranking is None else _plan_ranked(query, ranking)
+    matched, columns = _mark_columns(matched, query, estimate)
+    keys = tuple(replace(key, expression=_resolve_alias(key.expression, columns)) for key in query.order)
     plan: MatchPlan | Sort | Limit = matched
     if ranking is not None:
         plan = Sort(matched, (ByRank(), *keys[1:]), _tie_breaking_variables(query))
@@ -69,7 +74,17 @@ def _plan_projected(query: TypedRead, estimate: EstimateScan | None) -> Project:
         plan = Sort(matched, keys, _tie_breaking_variables(query))
     if query.limit is not None:
         plan = Limit(plan, query.limit)
-    return Project(plan, query.columns)
+    return Project(plan, columns)
+
+
+def _mark_columns(
+    matched: MatchPlan, query: TypedRead, estimate: EstimateScan | None
+) -> tuple[MatchPlan, tuple[ResultColumn, ...]]:
+    """Mark the rows of a match for the blocks in columns; return the columns with marks in place of the blocks."""
+    taken = frozenset[str]().union(*map(variables_bound_by, walk_plan(matched, into_blocks=False)))
+    names = name_marks([column.expression for column in query.columns], taken)
+    columns = tuple(replace(each, expression=replace_blocks(each.expression, names)) for each in query.columns)
+    return place_marks(matched, names, estimate), columns
 
 
 def _resolve_alias(expression: Expression, columns: Iterable[ResultColumn]) -> Expression:

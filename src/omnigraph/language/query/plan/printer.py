@@ -18,6 +18,7 @@ from omnigraph.language.query.plan.operators import (
     Fuse,
     Group,
     Limit,
+    Mark,
     MatchPlan,
     NodeScan,
     Outer,
@@ -26,12 +27,15 @@ from omnigraph.language.query.plan.operators import (
     Select,
     Sort,
     TopRanked,
+    With,
     Without,
 )
 from omnigraph.language.query.plan.visitor import inputs_of
 from omnigraph.language.query.typed_tree import (
     Aggregate,
+    And,
     AssignedValue,
+    Block,
     ColumnValue,
     Compare,
     Constant,
@@ -44,7 +48,10 @@ from omnigraph.language.query.typed_tree import (
     InsertEdge,
     InsertNode,
     IsNull,
+    Marked,
+    Not,
     Now,
+    Or,
     ParameterValue,
     Predicate,
     PropertyValue,
@@ -53,7 +60,10 @@ from omnigraph.language.query.typed_tree import (
     TextMatch,
     TextScore,
     TraversalDirection,
+    Truth,
+    TypedExistence,
     TypedMutation,
+    TypedNegation,
     TypedOrderKey,
     UpdateNodes,
 )
@@ -123,8 +133,10 @@ def _print_match_operator(plan: MatchPlan) -> str:
             return "Cross"
         case Select():
             return f"Select {print_expression(plan.predicate)}"
-        case Without():
-            return f"Without {_print_variables(plan.outer)}"
+        case With() | Without():
+            return f"{type(plan).__name__} {_print_variables(plan.outer)}"
+        case Mark():
+            return f"Mark ${plan.name} by {_print_variables(plan.outer)}"
         case TopRanked():
             limit = "all" if plan.limit is None else print_expression(plan.limit)
             return f"TopRanked {limit} by {print_expression(plan.ranking)}"
@@ -150,7 +162,7 @@ def _print_step(plan: Expand | ExpandEdges | Connect | ConnectEdges) -> str:
 
 
 def _print_where(predicates: tuple[Predicate, ...]) -> str:
-    return f" where {' and '.join(map(print_expression, predicates))}" if predicates else ""
+    return f" where {' and '.join(map(_print_part, predicates))}" if predicates else ""
 
 
 def _print_variables(names: Iterable[str]) -> str:
@@ -198,10 +210,8 @@ def _print_assignments(values: Iterable[AssignedValue], ends: Iterable[str] = ()
 def print_expression(part: Expression | Predicate) -> str:
     """Print an expression or predicate as ``.gq`` spells it."""
     match part:
-        case Compare():
-            return f"{print_expression(part.left)} {part.operator} {print_expression(part.right)}"
-        case IsNull():
-            return f"{print_expression(part.operand)} is {'not ' if part.negated else ''}null"
+        case Truth():
+            return print_expression(part.predicate)
         case Constant():
             return _print_literal(part.value, part.type)
         case ParameterValue():
@@ -217,8 +227,38 @@ def print_expression(part: Expression | Predicate) -> str:
             return part.name
         case Aggregate():
             return f"{part.function}({'distinct ' if part.distinct else ''}{print_expression(part.argument)})"
-        case _:
+        case Distance() | TextMatch() | TextScore() | FusedScore():
             return _print_search(part)
+        case _:
+            return _print_predicate(part)
+
+
+def _print_predicate(part: Compare | IsNull | And | Or | Not | Marked | Block) -> str:
+    match part:
+        case Compare():
+            return f"{_print_operand(part.left)} {part.operator} {_print_operand(part.right)}"
+        case IsNull():
+            return f"{_print_operand(part.operand)} is {'not ' if part.negated else ''}null"
+        case And():
+            return " and ".join(map(_print_part, part.parts))
+        case Or():
+            return " or ".join(map(_print_part, part.parts))
+        case Not():
+            return f"not ({print_expression(part.part)})"
+        case Marked():
+            return f"${part.name}"
+        case TypedExistence() | TypedNegation():
+            return f"{'exists' if isinstance(part, TypedExistence) else 'not'} {{ ... }}"
+
+
+def _print_part(part: Predicate) -> str:
+    """Print a condition among others that are joined."""
+    return f"({print_expression(part)})" if isinstance(part, And | Or) else print_expression(part)
+
+
+def _print_operand(part: Expression) -> str:
+    """Print one side of a comparison."""
+    return f"({print_expression(part)})" if isinstance(part, Truth) else print_expression(part)
 
 
 def _print_search(part: Distance | TextMatch | TextScore | FusedScore) -> str:

@@ -7,31 +7,33 @@ executor, an estimate, a printer) dispatches on the class.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Annotated, TypeAlias, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from omnigraph.language.query.plan.operators import (
     BoundVariable,
     ByRank,
     EdgeTypeName,
+    Mark,
     NodeTypeName,
     PlanOperator,
-    UsedVariable,
+    With,
     Without,
 )
 from omnigraph.language.query.typed_tree import (
+    Block,
     Expression,
-    Identity,
     Predicate,
-    PropertyValue,
     ResultColumn,
     TypedOrderKey,
+    UsedVariable,
 )
 from omnigraph.language.schema import TableKey
 
 ExpressionPart: TypeAlias = Expression | Predicate
+Part = TypeVar("Part", bound=ExpressionPart)
 
 OPERATORS = frozenset[type](get_args(PlanOperator))
 EXPRESSIONS = frozenset[type](get_args(ExpressionPart))
@@ -58,6 +60,16 @@ def operands_of(part: ExpressionPart) -> tuple[ExpressionPart, ...]:
     return tuple(_expressions(part))
 
 
+def rebuild(part: Part, change: Callable[[ExpressionPart], ExpressionPart]) -> Part:
+    """Return the same expression or predicate with each of its operands changed."""
+    changed: dict[str, object] = {}
+    for name in _shape(type(part)).expressions:
+        value = cast("object", getattr(part, name))
+        items = tuple(None if item is None else change(cast(ExpressionPart, item)) for item in _items(value))
+        changed[name] = items if isinstance(value, tuple) else items[0]
+    return replace(part, **changed) if changed else part
+
+
 def variables_bound_by(operator: PlanOperator) -> frozenset[str]:
     """Return the variables that an operator adds to the rows of its inputs."""
     return frozenset(_names(operator, _shape(type(operator)).bound))
@@ -79,14 +91,14 @@ def tables_read_by(operator: PlanOperator) -> frozenset[TableKey]:
 # ------------------------------------------------------------------------------------------------ all levels
 
 
-def walk_plan(plan: PlanOperator, *, into_negations: bool = True) -> Iterator[PlanOperator]:
-    """Yield every operator of a plan, each before its inputs."""
+def walk_plan(plan: PlanOperator, *, into_blocks: bool = True) -> Iterator[PlanOperator]:
+    """Yield every operator of a plan, each before its inputs. The inner plans of blocks may be left out."""
     # No recursion: a long match is a deep plan.
     waiting = [plan]
     while waiting:
         operator = waiting.pop()
         yield operator
-        if isinstance(operator, Without) and not into_negations:
+        if isinstance(operator, With | Without | Mark) and not into_blocks:
             waiting.append(operator.input)
         else:
             waiting += reversed(inputs_of(operator))
@@ -105,8 +117,14 @@ def walk_expression(part: ExpressionPart) -> Iterator[ExpressionPart]:
 
 
 def variables_of(part: ExpressionPart) -> frozenset[str]:
-    """Return the bound variables in an expression or predicate."""
-    return frozenset(each.variable for each in walk_expression(part) if isinstance(each, PropertyValue | Identity))
+    """Return the bound variables in an expression or predicate; of a block, those of its outer row."""
+    used = (name for each in walk_expression(part) for name in _names(each, _shape(type(each)).used))
+    return frozenset(used)
+
+
+def has_block(part: ExpressionPart) -> bool:
+    """Whether an expression or predicate has a block in it."""
+    return any(isinstance(each, Block) for each in walk_expression(part))
 
 
 # ------------------------------------------------------------------------------------------------ structure
@@ -156,9 +174,9 @@ def _expressions(part: PlanOperator | ExpressionPart) -> Iterator[ExpressionPart
                 yield cast(ExpressionPart, value)
 
 
-def _names(operator: PlanOperator, names: Iterable[str]) -> Iterator[str]:
+def _names(part: PlanOperator | ExpressionPart, names: Iterable[str]) -> Iterator[str]:
     for name in names:
-        yield from cast("Iterable[str]", _items(getattr(operator, name)))
+        yield from cast("Iterable[str]", _items(getattr(part, name)))
 
 
 def _items(value: object) -> tuple[object, ...]:

@@ -1,67 +1,27 @@
-"""Check the clauses of a ``match``, in text order."""
+"""Check the bindings of a ``match``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.comparisons import WORD_OPERATORS, check_filter, check_null_test
-from omnigraph.language.query.check.expressions import DATETIME, check_text_match, reject_property, reject_unbound
 from omnigraph.language.query.check.literals import are_comparable, fit_literal
+from omnigraph.language.query.check.names import DATETIME, reject_property, reject_unbound
 from omnigraph.language.query.check.report import list_names, suggest_name
 from omnigraph.language.query.check.scope import UNKNOWN, Entity, QueryScope
-from omnigraph.language.query.check.traversal import check_traversal, to_edge_word
+from omnigraph.language.query.check.traversal import to_edge_word
 from omnigraph.language.query.typed_tree import (
-    Clause,
     Compare,
     Expression,
     Now,
     ParameterValue,
     PropertyValue,
     TypedBinding,
-    TypedNegation,
 )
 from omnigraph.language.schema import EdgeType, NodeType, Property
 from omnigraph.language.types import Scalar
 
 
-def check_clauses(clauses: Iterable[ast.ClauseSyntax], scope: QueryScope) -> tuple[Clause, ...]:
-    """Return every clause that can be resolved, and report the problems of the others."""
-    checked = [_check_clause(clause, scope) for clause in clauses]
-    return tuple(clause for clause in checked if clause is not None)
-
-
-def _check_clause(clause: ast.ClauseSyntax, scope: QueryScope) -> Clause | None:
-    match clause:
-        case ast.BindingClause():
-            return _check_binding(clause, scope)
-        case ast.TraversalClause():
-            comparison = _to_comparison(clause, scope)
-            return check_traversal(clause, scope) if comparison is None else check_filter(comparison, scope)
-        case ast.FilterClause():
-            return check_filter(clause, scope)
-        case ast.NullTestClause():
-            return check_null_test(clause, scope)
-        case ast.TextClause():
-            return check_text_match(clause.predicate, scope)
-        case ast.NegationClause():
-            return _check_negation(clause, scope)
-
-
-def _to_comparison(step: ast.TraversalClause, scope: QueryScope) -> ast.FilterClause | None:
-    """Read ``$names contains $word`` as a comparison: it parses as a traversal, but the left side is a parameter."""
-    if step.edge not in WORD_OPERATORS or scope.catalog.find_edge(step.edge) is not None:
-        return None
-    plain = step.hops is None and step.edge_variable is None and not step.undirected
-    if not plain or step.source.name not in scope.parameters or step.source.name in scope.variables:
-        return None
-    return ast.FilterClause(step.source, ast.ComparisonOperator(step.edge), step.destination, step.span)
-
-
-# ------------------------------------------------------------------------------------------------ bindings
-
-
-def _check_binding(binding: ast.BindingClause, scope: QueryScope) -> TypedBinding | None:
+def check_binding(binding: ast.BindingClause, scope: QueryScope) -> TypedBinding | None:
+    """Check ``$v: Type { property: value, ... }``."""
     node_type = scope.catalog.nodes.get(binding.type_name)
     if node_type is None:
         hint = _suggest_node_type(binding.type_name, scope)
@@ -151,17 +111,3 @@ def _check_match_variable(
         message = f"'{match.name}' is {declared.type}; '${value.name}' is {given}"
         return scope.reject("T7", message, value.span, f"declare ${value.name}: {declared.type.item.scalar}")
     return ParameterValue(value.name, given)
-
-
-# ------------------------------------------------------------------------------------------------ negations
-
-
-def _check_negation(negation: ast.NegationClause, scope: QueryScope) -> TypedNegation | None:
-    found_before = len(scope.report.problems)
-    inner = scope.open_negation()
-    clauses = check_clauses(negation.clauses, inner)
-    outer = scope.close_negation(inner)
-    if outer or len(scope.report.problems) > found_before:
-        return TypedNegation(clauses, outer)
-    hint = "use a variable that is bound before it"
-    return scope.reject("T9", "this negation uses no variable of the match around it", negation.span, hint)

@@ -1,4 +1,4 @@
-"""Evaluate predicates as Spark columns. Numbers of any types are compared exactly, texts by their bytes.
+"""Compare Spark columns. Numbers of any types are compared exactly, texts by their bytes.
 
 A null on either side gives null, which filters drop. Spark treats NaN as equal to itself and greater than any number;
 in the query language every comparison with NaN but ``!=`` is false, so all float comparisons check for it.
@@ -14,12 +14,8 @@ from typing import Final, TypeAlias, cast
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-from omnigraph.language.query import Compare, ComparisonOperator, Expression, IsNull, Predicate, TextMatch
+from omnigraph.language.query import ComparisonOperator
 from omnigraph.language.types import FLOATS, Scalar, ValueType
-from omnigraph.read.context import QueryContext
-from omnigraph.read.frames import QueryConstant, evaluate_constant
-from omnigraph.spark.query.evaluation import evaluate, to_literal
-from omnigraph.spark.query.match_rows import MatchRows
 
 _Comparator: TypeAlias = Callable[[Column, Column], Column]
 
@@ -32,6 +28,7 @@ _OPERATORS: Final[Mapping[ComparisonOperator, _Comparator]] = {
     ComparisonOperator.GREATER_OR_EQUAL: operators.ge,
     ComparisonOperator.CONTAINS: fn.contains,
     ComparisonOperator.STARTS_WITH: fn.startswith,
+    ComparisonOperator.ENDS_WITH: fn.endswith,
 }
 _MIRRORED: Final = {
     ComparisonOperator.EQUAL: ComparisonOperator.EQUAL,
@@ -45,35 +42,10 @@ _WIDE: Final = frozenset({Scalar.I64, Scalar.U64})
 """Integer types with values that a 64-bit float cannot represent."""
 
 
-def evaluate_predicate(predicate: Predicate, rows: MatchRows, context: QueryContext) -> Column:
-    """Return whether a predicate is true for each row; false or null where it is not."""
-    match predicate:
-        case IsNull():
-            operand = evaluate(predicate.operand, rows, context)
-            return operand.isNotNull() if predicate.negated else operand.isNull()
-        case TextMatch():
-            return evaluate(predicate, rows, context)
-        case Compare(left, operator, right):
-            if left.type.is_list:
-                return _list_contains(left, right, rows, context)
-            columns = evaluate(left, rows, context), evaluate(right, rows, context)
-            return _compare(columns[0], left.type, operator, columns[1], right.type)
-
-
-def _list_contains(list_: Expression, item: Expression, rows: MatchRows, context: QueryContext) -> Column:
-    value, type_ = evaluate(item, rows, context), list_.type.item
-    fixed = evaluate_constant(list_, context.evaluation) if isinstance(list_, QueryConstant) else None
-    if isinstance(fixed, tuple) and type_.scalar is item.type.scalar and type_.scalar not in FLOATS:
-        # Of all equivalent expressions, this is the one that Spark pushes down to storage.
-        return value.isin(*(to_literal(each, type_) for each in fixed))
-    return fn.exists(
-        evaluate(list_, rows, context), lambda each: _compare(each, type_, ComparisonOperator.EQUAL, value, item.type)
-    )
-
-
-def _compare(
+def compare(
     left: Column, left_type: ValueType, operator: ComparisonOperator, right: Column, right_type: ValueType
 ) -> Column:
+    """Return whether a comparison is true for each row; false or null where it is not."""
     if not left_type.is_number:
         return _OPERATORS[operator](left, right)
     scalars = {left_type.scalar, right_type.scalar}

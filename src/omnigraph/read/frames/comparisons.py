@@ -1,4 +1,4 @@
-"""Evaluate predicates on frames. The logic is three-valued (unknown is not true), and numbers are compared exactly.
+"""Compare columns with values and with each other. Numbers are compared exactly, a null matches nothing.
 
 No 64-bit integer is ever converted to a float for a comparison. ``storage.filters`` converts a number to the type of
 the column it is compared with. Two number columns are compared in a type that holds both, or by their signs.
@@ -15,23 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.language.query import (
-    Compare,
-    ComparisonOperator,
-    Expression,
-    IsNull,
-    Predicate,
-    PropertyValue,
-    TextMatch,
-)
-from omnigraph.language.query.plan import variables_of
-from omnigraph.language.types import Scalar, ValueType
+from omnigraph.language.query import ComparisonOperator
+from omnigraph.language.types import ValueType
 from omnigraph.language.values import ConstantValue
-from omnigraph.read.frames.evaluation import EvaluationContext, QueryConstant, evaluate, evaluate_constant
-from omnigraph.read.frames.frame import EntityColumn, Frame, Mask, Positions
+from omnigraph.read.frames.frame import Mask, Positions
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values, column_of, compute, is_among, normalize_zero, to_bool_array, to_list
-from omnigraph.storage.filters import AnyCondition, Condition, ValueCondition, ValueIn, compare_column
+from omnigraph.storage.filters import ValueCondition, compare_column
 
 _Numbers: TypeAlias = npt.NDArray[np.int64 | np.uint64 | np.float64]
 _Signs: TypeAlias = npt.NDArray[np.int8]
@@ -39,99 +29,9 @@ _Signs: TypeAlias = npt.NDArray[np.int8]
 _COLUMN: Final = "compared"
 
 
-def evaluate_predicate(predicate: Predicate, frame: Frame, evaluation: EvaluationContext) -> Mask:
-    """Return for each row whether the predicate is true."""
-    variables = variables_of(predicate)
-    if len(variables) == 1:
-        (variable,) = variables
-        binding = frame.bindings[variable]
-        if frame.num_rows > len(binding.entities):
-            return _evaluate_by_entity(predicate, variable, binding, evaluation)
-    return _evaluate_by_row(predicate, frame, evaluation)
-
-
-def _evaluate_by_entity(
-    predicate: Predicate, variable: str, binding: EntityColumn, evaluation: EvaluationContext
-) -> Mask:
-    """Evaluate the predicate once for each entity; there are fewer entities than rows."""
-    satisfied = np.zeros(len(binding.entities), np.bool_)
-    satisfied[binding.positions] = True
-    positions = np.flatnonzero(satisfied)
-    entities = Frame(len(positions), {variable: EntityColumn(binding.entities, positions)})
-    satisfied[positions] = _evaluate_by_row(predicate, entities, evaluation)
-    return satisfied[binding.positions]
-
-
-def _evaluate_by_row(predicate: Predicate, frame: Frame, evaluation: EvaluationContext) -> Mask:
-    match predicate:
-        case IsNull():
-            return _is_null(predicate.operand, frame, evaluation) != predicate.negated
-        case TextMatch():
-            return to_bool_array(evaluate(predicate, frame, evaluation))
-        case Compare(left, operator, right):
-            if isinstance(left, QueryConstant) and isinstance(right, QueryConstant):
-                found = _compare_constants(
-                    evaluate_constant(left, evaluation), operator, evaluate_constant(right, evaluation)
-                )
-                return np.full(frame.num_rows, found)
-            if isinstance(right, QueryConstant):
-                values = evaluate(left, frame, evaluation)
-                return _compare_column_with_value(values, left.type, operator, evaluate_constant(right, evaluation))
-            if isinstance(left, QueryConstant):
-                values = evaluate(right, frame, evaluation)
-                return _compare_value_with_column(evaluate_constant(left, evaluation), operator, values, right.type)
-            values = (evaluate(left, frame, evaluation), evaluate(right, frame, evaluation))
-            return _compare_columns(values[0], left.type, operator, values[1])
-
-
-def _is_null(operand: Expression, frame: Frame, evaluation: EvaluationContext) -> Mask:
-    if isinstance(operand, QueryConstant):
-        return np.full(frame.num_rows, evaluate_constant(operand, evaluation) is None)
-    return to_bool_array(compute("is_null", evaluate(operand, frame, evaluation)))
-
-
-# --------------------------------------------------------------------------------------------- pushed into a scan
-
-
-def to_condition(predicate: Predicate, variable: str, evaluation: EvaluationContext) -> Condition | None:
-    """Convert a predicate to a condition for a scan of the variable's table, or None if a scan cannot decide it."""
-    condition = _convert(predicate, variable, evaluation)
-    return None if condition is None or condition.to_sql() is None else condition
-
-
-def _convert(predicate: Predicate, variable: str, evaluation: EvaluationContext) -> Condition | None:
-    match predicate:
-        case IsNull(PropertyValue(of, name, type_), negated=True) if of == variable:
-            return ValueCondition(name, type_, None)
-        case Compare(PropertyValue(of, name, type_), operator, right) if of == variable and isinstance(
-            right, QueryConstant
-        ):
-            if operator not in _MIRRORED:
-                return None
-            return compare_column(name, type_, operator, evaluate_constant(right, evaluation)) or AnyCondition(name)
-        case Compare(left, operator, PropertyValue(of, name, type_)) if of == variable and isinstance(
-            left, QueryConstant
-        ):
-            value = evaluate_constant(left, evaluation)
-            if operator in _MIRRORED:
-                return compare_column(name, type_, _MIRRORED[operator], value) or AnyCondition(name)
-            return _to_membership(name, type_, value) if left.type.is_list else None
-        case _:
-            return None
-
-
-def _to_membership(column: str, type_: ValueType, items: ConstantValue) -> Condition:
-    """The condition that the column equals one of the items of a list."""
-    if items is None:
-        return AnyCondition(column)
-    if type_.scalar is Scalar.STRING:
-        return ValueIn((column,), pa.array(cast("tuple[str, ...]", items), pa.string()))
-    return AnyCondition(column, tuple(_equalities(column, type_, items)))
-
-
 # --------------------------------------------------------------------------------------------- one side fixed
 
-_MIRRORED: Final[Mapping[ComparisonOperator, ComparisonOperator]] = {
+MIRRORED: Final[Mapping[ComparisonOperator, ComparisonOperator]] = {
     ComparisonOperator.EQUAL: ComparisonOperator.EQUAL,
     ComparisonOperator.NOT_EQUAL: ComparisonOperator.NOT_EQUAL,
     ComparisonOperator.LESS: ComparisonOperator.GREATER,
@@ -140,6 +40,17 @@ _MIRRORED: Final[Mapping[ComparisonOperator, ComparisonOperator]] = {
     ComparisonOperator.GREATER_OR_EQUAL: ComparisonOperator.LESS_OR_EQUAL,
 }
 """``a < b`` is ``b > a``. The keys are the operators between two single values."""
+
+
+def _matches_pattern(text: str, pattern: str) -> bool:
+    # Arrow has RE2; Python's own expressions differ from it.
+    return bool(match_pattern(cast("Values", pa.array([text], pa.string())), pattern)[0])
+
+
+def match_pattern(texts: Values, pattern: str) -> Mask:
+    """Return for each text whether a regular expression matches a part of it."""
+    return to_bool_array(compute("match_substring_regex", texts, options=pc.MatchSubstringOptions(pattern)))
+
 
 _PYTHON_OPERATORS: Final[Mapping[ComparisonOperator, Callable[[object, object], bool]]] = {
     ComparisonOperator.EQUAL: operators.eq,
@@ -150,15 +61,18 @@ _PYTHON_OPERATORS: Final[Mapping[ComparisonOperator, Callable[[object, object], 
     ComparisonOperator.GREATER_OR_EQUAL: cast("Callable[[object, object], bool]", operators.ge),
     ComparisonOperator.CONTAINS: cast("Callable[[object, object], bool]", operators.contains),
     ComparisonOperator.STARTS_WITH: cast("Callable[[object, object], bool]", str.startswith),
+    ComparisonOperator.ENDS_WITH: cast("Callable[[object, object], bool]", str.endswith),
+    ComparisonOperator.MATCHES: cast("Callable[[object, object], bool]", _matches_pattern),
 }
 
 
-def _compare_constants(left: ConstantValue, operator: ComparisonOperator, right: ConstantValue) -> bool:
+def compare_constants(left: ConstantValue, operator: ComparisonOperator, right: ConstantValue) -> bool:
+    """``value operator value``."""
     # Python compares integers with floats exactly, and texts in the order of their UTF-8 bytes.
     return left is not None and right is not None and _PYTHON_OPERATORS[operator](left, right)
 
 
-def _compare_column_with_value(
+def compare_column_with_value(
     values: Values, type_: ValueType, operator: ComparisonOperator, value: ConstantValue
 ) -> Mask:
     """``column operator value``."""
@@ -167,7 +81,7 @@ def _compare_column_with_value(
     if type_.is_list:
         items, rows = _flatten(values)
         return _mark_rows(
-            rows[_compare_column_with_value(items, type_.item, ComparisonOperator.EQUAL, value)], len(values)
+            rows[compare_column_with_value(items, type_.item, ComparisonOperator.EQUAL, value)], len(values)
         )
     if operator in _TEXT_KERNELS:
         return to_bool_array(
@@ -180,22 +94,22 @@ def _compare_column_with_value(
     return to_bool_array(column_of(pa.table({_COLUMN: mask}), _COLUMN))
 
 
-def _compare_value_with_column(
+def compare_value_with_column(
     value: ConstantValue, operator: ComparisonOperator, values: Values, type_: ValueType
 ) -> Mask:
     """``value operator column``."""
     if value is None:
         return np.zeros(len(values), np.bool_)
     if isinstance(value, tuple):
-        found = [equation.value for equation in _equalities(_COLUMN, type_, value)]
+        found = [equation.value for equation in list_equalities(_COLUMN, type_, value)]
         members = normalize_zero(arrow_values(type_, found))
         return to_bool_array(cast("Values", is_among(normalize_zero(values), members)))
     if operator in _TEXT_KERNELS:
         return _match_texts(cast("Values", pa.repeat(pa.scalar(value, pa.string()), len(values))), operator, values)
-    return _compare_column_with_value(values, type_, _MIRRORED[operator], value)
+    return compare_column_with_value(values, type_, MIRRORED[operator], value)
 
 
-def _equalities(column: str, type_: ValueType, items: ConstantValue) -> Iterator[ValueCondition]:
+def list_equalities(column: str, type_: ValueType, items: ConstantValue) -> Iterator[ValueCondition]:
     """Yield an equality for each item of a list, except for items that the column can never hold."""
     for item in cast("tuple[ConstantValue, ...]", items):
         equation = compare_column(column, type_, ComparisonOperator.EQUAL, item)
@@ -203,13 +117,19 @@ def _equalities(column: str, type_: ValueType, items: ConstantValue) -> Iterator
             yield equation
 
 
-_TEXT_KERNELS: Final = {ComparisonOperator.CONTAINS: "match_substring", ComparisonOperator.STARTS_WITH: "starts_with"}
+_TEXT_KERNELS: Final = {
+    ComparisonOperator.CONTAINS: "match_substring",
+    ComparisonOperator.STARTS_WITH: "starts_with",
+    ComparisonOperator.ENDS_WITH: "ends_with",
+    ComparisonOperator.MATCHES: "match_substring_regex",
+}
 
 
 # --------------------------------------------------------------------------------------------- two columns
 
 
-def _compare_columns(left: Values, type_: ValueType, operator: ComparisonOperator, right: Values) -> Mask:
+def compare_columns(left: Values, type_: ValueType, operator: ComparisonOperator, right: Values) -> Mask:
+    """``column operator column``."""
     if type_.is_list:
         items, rows = _flatten(left)
         return _mark_rows(rows[_compare_values(items, ComparisonOperator.EQUAL, right.take(rows))], len(left))
@@ -246,7 +166,7 @@ def _compare_values(left: Values, operator: ComparisonOperator, right: Values) -
     if common is not None:
         return to_bool_array(compute(_KERNELS[operator], left.cast(common), right.cast(common)))
     if not _is_order_of_signs(left.type, right.type):
-        return _compare_values(right, _MIRRORED[operator], left)
+        return _compare_values(right, MIRRORED[operator], left)
     known = to_bool_array(compute("and", compute("is_valid", left), compute("is_valid", right)))
     return known & _SIGN_TESTS[operator](_signs(_numbers(left), _numbers(right)))
 

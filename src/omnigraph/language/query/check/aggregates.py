@@ -1,0 +1,49 @@
+"""Check aggregates: what each works on, and the type of its result."""
+
+from __future__ import annotations
+
+from omnigraph.language.query import ast
+from omnigraph.language.query.check.names import INTEGER, is_null
+from omnigraph.language.query.check.scope import QueryScope
+from omnigraph.language.query.typed_tree import Aggregate, Expression, Identity
+from omnigraph.language.types import NUMBERS, Scalar, ValueType
+
+
+def apply_aggregate(call: ast.AggregateCall, argument: Expression, scope: QueryScope) -> Aggregate | None:
+    """Check an aggregate of a checked argument."""
+    name = call.function
+    if not _can_aggregate(name, argument):
+        allowed = "numbers and texts" if Scalar.STRING in _scalars_for(name) else "numbers"
+        found = "a node" if isinstance(argument, Identity) else str(argument.type)
+        return scope.reject(
+            "T8", f"{name} works on {allowed}, not on {found}", call.argument.span, "count works on anything"
+        )
+    return Aggregate(name, argument, call.distinct, _type_of_aggregate(name, argument.type))
+
+
+def _can_aggregate(function: ast.AggregateFunction, argument: Expression) -> bool:
+    if function is ast.AggregateFunction.COUNT:
+        return True
+    if argument.type.is_list or isinstance(argument, Identity) or is_null(argument):
+        return False
+    return argument.type.scalar in _scalars_for(function)
+
+
+def _scalars_for(function: ast.AggregateFunction) -> frozenset[Scalar]:
+    match function:
+        case ast.AggregateFunction.COUNT:
+            return frozenset(Scalar)
+        case ast.AggregateFunction.SUM | ast.AggregateFunction.AVG:
+            return NUMBERS
+        case ast.AggregateFunction.MIN | ast.AggregateFunction.MAX:
+            return NUMBERS | {Scalar.STRING}
+
+
+def _type_of_aggregate(function: ast.AggregateFunction, argument: ValueType) -> ValueType:
+    match function:
+        case ast.AggregateFunction.COUNT:
+            return INTEGER.as_nullable()
+        case ast.AggregateFunction.SUM | ast.AggregateFunction.AVG:
+            return ValueType(Scalar.F64, nullable=True)
+        case ast.AggregateFunction.MIN | ast.AggregateFunction.MAX:
+            return argument.as_nullable()

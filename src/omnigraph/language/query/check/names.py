@@ -1,0 +1,86 @@
+"""Check names in a read: variables and properties; and what all checks of expressions share."""
+
+from __future__ import annotations
+
+from omnigraph.language.query import ast
+from omnigraph.language.query.check.report import ProblemReport, suggest_name
+from omnigraph.language.query.check.scope import UNKNOWN, QueryScope
+from omnigraph.language.query.typed_tree import Constant, Expression, Identity, ParameterValue, PropertyValue
+from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.language.source import Span, suggest_similar
+from omnigraph.language.types import Scalar, ValueType
+
+BOOL = ValueType(Scalar.BOOL)
+DATETIME = ValueType(Scalar.DATETIME)
+INTEGER = ValueType(Scalar.I64)
+STRING = ValueType(Scalar.STRING)
+
+
+def check_variable(variable: ast.Variable, scope: QueryScope) -> ParameterValue | Identity | None:
+    """Check a bare ``$x``: a parameter, else the id of a bound node."""
+    declared = scope.parameters.get(variable.name)
+    if declared is not None:
+        return ParameterValue(variable.name, declared)
+    match scope.look_up(variable.name):
+        case NodeType():
+            return Identity(variable.name, STRING)
+        case EdgeType():
+            return scope.reject(
+                "T23",
+                f"'${variable.name}' is an edge, not a value",
+                variable.span,
+                f"name one of its properties: ${variable.name}.property",
+            )
+        case None:
+            return reject_unbound("Q002", variable.name, variable.span, scope)
+        case _:
+            return None
+
+
+def check_property(access: ast.PropertyAccess, scope: QueryScope, unbound: str = "T6") -> PropertyValue | None:
+    """Check ``$x.p``. ``unbound`` is the code for an unknown variable or property."""
+    entity = scope.look_up(access.variable)
+    if entity is None:
+        return reject_unbound(unbound, access.variable, access.span, scope)
+    if entity is UNKNOWN:
+        return None
+    found = entity.properties.get(access.name)
+    if found is None:
+        return reject_property(unbound, entity, access.name, access.name_span, scope.report)
+    return PropertyValue(access.variable, access.name, found.type)
+
+
+def reject_unbound(code: str, variable: str, span: Span, scope: QueryScope) -> None:
+    """Report that a variable is not bound."""
+    if variable == ast.ANONYMOUS:
+        return scope.reject(code, "'$_' stands for any node and cannot be read", span, "give the node a name")
+    if variable in scope.parameters:
+        message, hint = f"'${variable}' is a parameter and has no properties", f"write ${variable}"
+        return scope.reject(code, message, span, hint)
+    known = suggest_similar(f"${variable}", (f"${name}" for name in (*scope.variables, *scope.parameters)))
+    hint = known or f"bind it before: ${variable}: Type"
+    return scope.reject(code, f"'${variable}' is not bound here", span, hint)
+
+
+def reject_property(code: str, entity: NodeType | EdgeType, name: str, span: Span, report: ProblemReport) -> None:
+    """Report that a type has no such property."""
+    hint = suggest_name(name, entity.properties, f"properties of {entity.name}")
+    report.add(code, f"{entity.name} has no property '{name}'", span, hint)
+
+
+def refuse_blob(expression: Expression | None, span: Span, scope: QueryScope) -> Expression | None:
+    """Return the expression, or report a problem if it is a blob: blobs cannot be returned, sorted or counted."""
+    if expression is None or expression.type.scalar is not Scalar.BLOB:
+        return expression
+    hint = "return another property; blobs are read one at a time, by id"
+    return scope.reject("T24", "a query cannot return a blob", span, hint)
+
+
+def is_text(value_type: ValueType) -> bool:
+    """Whether a type is a single String."""
+    return value_type.scalar is Scalar.STRING and not value_type.is_list
+
+
+def is_null(expression: Expression) -> bool:
+    """Whether an expression is the literal null."""
+    return isinstance(expression, Constant) and expression.value is None
