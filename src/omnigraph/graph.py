@@ -44,7 +44,7 @@ from omnigraph.write.embed import EmbedResult
 from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.indexes import IndexReport
-from omnigraph.write.load import ArrowStream, Engine, IndexPolicy, LoadResult, OnError
+from omnigraph.write.load import ArrowStream, Engine, Identity, IndexPolicy, LoadResult, OnError
 from omnigraph.write.load import LoadMode as LoadMode
 from omnigraph.write.load import RecordSource as RecordSource
 from omnigraph.write.merge import MergeBy, MergeResult, PreferredSide
@@ -222,16 +222,20 @@ class Graph:
         actor: str | None = None,
         check: bool = False,
         indexes: IndexPolicy = "auto",
+        identity: Identity | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> LoadResult:
         """Load records, or frames per type, as one commit. With ``check``, report every problem and write nothing.
 
-        ``progress`` is called with the number of bytes each time that this process has read some.
+        With mode "merge" the graph has what the input has: a second load of the same input changes nothing.
+        ``identity`` names the columns that identify records without an id, such as
+        ``{"CallsAt": ["from", "to", "at"]}``. ``progress`` is called with the number of bytes each time that this
+        process has read some.
         """
         if not check:
             self._check_writable()
         given = load.LoadInput(source, nodes or {}, edges or {}, progress or load.ignore_bytes)
-        load_options = load.LoadOptions(mode, on_error, rejects, engine, check, indexes, from_branch)
+        load_options = load.LoadOptions(mode, on_error, rejects, engine, check, indexes, from_branch, identity=identity)
         options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
         return engine_choice.run_load(self._manifest, self.schema, given, load_options, options)
 

@@ -66,6 +66,12 @@ def is_not_among(values: Values, others: Values) -> pa.BooleanArray:
     return cast("pa.BooleanArray", compute("invert", cast("Values", is_among(values, others))))
 
 
+def take_where(values: Values, places: npt.NDArray[np.int64]) -> Values:
+    """Return the values at some places; null where a place is negative."""
+    # The type stubs take an array with a mask for one of booleans.
+    return values.take(cast("pa.Int64Array", pa.array(places, mask=places < 0)))
+
+
 def rewrite_texts(texts: Values, chosen: Values, rewrite: Callable[[str], str]) -> Values:
     """Return the texts with the chosen ones, which are few, rewritten."""
     at = find_true(chosen)

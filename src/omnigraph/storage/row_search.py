@@ -21,11 +21,17 @@ import pyarrow.compute as pc
 import pyarrow.dataset as datasets
 from lance.query import MatchQuery
 
-from omnigraph.storage.columns import Values, column_of, compute
-from omnigraph.storage.filters import MAX_LISTED_VALUES, list_filter
+from omnigraph.language.query import ComparisonOperator
+from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.language.values import ConstantValue
+from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
+from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueCondition, list_filter
+from omnigraph.storage.lagging_columns import has_declared_column
 from omnigraph.storage.staging import Addresses, IndexKind
 from omnigraph.storage.table import ROW_ADDRESS, Table
 
+_MAX_COMPARED_VALUES: Final = 100
+"""Values other than strings are compared one by one, which pays only for a few of them."""
 _ROWS_PER_LOOKUP: Final = 256
 """One index lookup costs about as much as reading this many rows of the column."""
 
@@ -60,6 +66,39 @@ def split_for_filters(texts: Values) -> Iterator[Values]:
         texts = texts.take(compute("array_sort_indices", texts).to_numpy())
     for begin in range(0, len(texts), MAX_LISTED_VALUES):
         yield texts.slice(begin, MAX_LISTED_VALUES)
+
+
+def can_look_up(table: Table, type_: NodeType | EdgeType, column: str, values: Values) -> bool:
+    """Return whether rows are found by the values of a column with filters, more cheaply than by a scan of it."""
+    if not has_declared_column(type_, table.schema, column):
+        return False
+    if not pa.types.is_string(values.type):
+        return len(values) <= _MAX_COMPARED_VALUES
+    return can_list_values(table, column, len(values))
+
+
+def build_value_filters(type_: NodeType | EdgeType, column: str, values: Values) -> list[str]:
+    """Return filters that together find the rows with one of the values in a column, for :func:`can_look_up`."""
+    if pa.types.is_string(values.type):
+        listed = (list_filter(column, cast("pa.StringArray", each)) for each in split_for_filters(values))
+    else:
+        compared = (
+            ValueCondition(column, type_.properties[column].type, ComparisonOperator.EQUAL, value).to_sql()
+            for value in _to_constants(values)
+        )
+        listed = [" OR ".join(compared) or "false"]
+    return list(listed) or ["false"]
+
+
+def _to_constants(values: Values) -> list[ConstantValue]:
+    """Convert values to constants of a filter: dates to days, times to milliseconds; drop what is not finite."""
+    if pa.types.is_floating(values.type):
+        values = values.take(find_true(compute("is_finite", values)))
+    if pa.types.is_date32(values.type):
+        values = values.cast(pa.int32())
+    elif pa.types.is_date64(values.type):
+        values = values.cast(pa.int64())
+    return cast("list[ConstantValue]", to_list(values))
 
 
 def find_addresses(table: Table, ids: pa.Table) -> Addresses:

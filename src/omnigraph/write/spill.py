@@ -48,6 +48,14 @@ def spill_partitions(schema: pa.Schema, pieces: Iterable[pa.Table], column: str,
         return [_map_file(path) for path in paths]
 
 
+def spill_array(count: int, type_: np.dtype[np.bytes_]) -> npt.NDArray[np.bytes_]:
+    """Return an array of zero bytes that lies in a file if it is large."""
+    if count <= _ROWS_AT_ONCE:
+        return np.zeros(count, type_)
+    with TemporaryDirectory(prefix="omnigraph-rows-") as folder:
+        return np.memmap(Path(folder, "array"), type_, "w+", shape=(count,))
+
+
 def _map_file(path: Path) -> pa.Table:
     with pa.memory_map(str(path)) as file:
         return ipc.open_file(file).read_all()

@@ -12,7 +12,6 @@ from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.filters import MAX_LISTED_VALUES
 from omnigraph.storage.location import Location
 from omnigraph.storage.table import ROW_ADDRESS
-from omnigraph.write.rules import changed_table as images
 from omnigraph.write.rules.check import IncomingMode, RowChanges, list_rule_columns
 from omnigraph.write.rules.set_rules import list_set_rules
 from tests.write.rules.rule_graphs import (
@@ -278,7 +277,7 @@ def test_values_are_texts_whatever_they_hold(graph: Graph) -> None:
 def scan_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is few enough to be listed."""
     monkeypatch.setattr(row_search, "MAX_LISTED_VALUES", 0)
-    monkeypatch.setattr(images, "_MOST_COMPARED", 0)
+    monkeypatch.setattr(row_search, "_MAX_COMPARED_VALUES", 0)
 
 
 @pytest.mark.parametrize("by_scan", [False, True])

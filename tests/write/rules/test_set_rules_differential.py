@@ -14,7 +14,6 @@ from omnigraph.graph import Graph
 from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.storage import row_search
 from omnigraph.storage.location import locate
-from omnigraph.write.rules import changed_table as images
 from omnigraph.write.rules import check as rules
 from omnigraph.write.rules.check import IncomingMode
 from tests.selection import sized
@@ -111,7 +110,7 @@ def test_the_sql_says_what_plain_python_says(
     with monkeypatch.context() as patch:
         if way == "scanned":
             patch.setattr(row_search, "MAX_LISTED_VALUES", 0)
-            patch.setattr(images, "_MOST_COMPARED", 0)
+            patch.setattr(row_search, "_MAX_COMPARED_VALUES", 0)
         elif way == "in parts":
             patch.setattr(rules, "MANY_ROWS", -1)
             patch.setattr(rules, "_ROWS_IN_A_PART", 2)

@@ -25,6 +25,7 @@ from omnigraph.read.rows.type_rows import blob_properties_of, open_type_rows, re
 from omnigraph.storage.arrow_schema import BLOB
 from omnigraph.storage.columns import Rows, Values, column_of, compute, to_list
 from omnigraph.storage.lance_internals import translate_errors
+from omnigraph.storage.staging import Addresses
 from omnigraph.storage.table import ROW_ADDRESS, Table
 
 INLINE_PREFIX: Final = "base64:"
@@ -172,6 +173,17 @@ def read_stored_bytes(table: Table, column: str, rows: Rows, places: Sequence[in
         for at, (_, data) in zip(places, read, strict=True):
             found[at] = data
     return found
+
+
+def read_blobs_at(table: Table, column: str, addresses: Addresses) -> list[bytes | None]:
+    """Read the bytes of a blob column at some addresses; None for nulls and external objects."""
+    listed = ", ".join(map(str, addresses.tolist()))
+    rows = table.scan([column], filter=f"{ROW_ADDRESS} IN ({listed})", with_row_address=True).read_all()
+    descriptors = descriptors_of(rows, column)
+    stored = [at for at, each in enumerate(descriptors) if each is not None and each["kind"] != EXTERNAL_BLOB]
+    contents = read_stored_bytes(table, column, rows, stored)
+    found = dict(zip(cast("list[int]", to_list(column_of(rows, ROW_ADDRESS))), contents, strict=True))
+    return [found[address] for address in addresses.tolist()]
 
 
 # --------------------------------------------------------------------------------------------- as a write takes them

@@ -30,6 +30,7 @@ from omnigraph.write.load import (
     BATCH_ROWS,
     MAX_BUFFERED_BYTES,
     ColumnMapping,
+    GeneratedIds,
     LineBlock,
     RawBatch,
     RejectedRecord,
@@ -215,7 +216,7 @@ class _TableBuffer:
     runs: list[tuple[str | None, int]] = field(default_factory=list["tuple[str | None, int]"])
     bytes: int = 0
     rows: int = 0
-    fresh: bool = True
+    generated: GeneratedIds = field(default_factory=GeneratedIds)
     fragments: list[FragmentText] = field(default_factory=list[FragmentText])
     place_fragments: list[FragmentText] = field(default_factory=list[FragmentText])
 
@@ -281,7 +282,7 @@ class _PartitionWriter:
                 "fragments": buffer.fragments,
                 "places": buffer.place_fragments,
                 "runs": buffer.runs,
-                "fresh": buffer.fresh,
+                "generated": list(buffer.generated.iterate_runs()),
             }
             yield ReportKind.ROWS, {"table_key": key, "rows": buffer.rows, **rows}
         for (file, block), lines in self.lines.items():
@@ -301,7 +302,8 @@ class _PartitionWriter:
         buffer.batches.append(validated.rows)
         buffer.bytes += validated.rows.nbytes
         buffer.rows += count
-        buffer.fresh = buffer.fresh and validated.has_generated_ids
+        buffer.generated.add(count - validated.generated, generated=False)
+        buffer.generated.add(validated.generated, generated=True)
         if block is None:
             buffer.add_run(validated.file, count)
             return

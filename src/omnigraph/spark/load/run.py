@@ -40,6 +40,7 @@ from omnigraph.write.load import (
     LOCAL_LOAD_ENGINE,
     MAX_VIOLATIONS,
     FragmentTarget,
+    GeneratedIds,
     IncomingRows,
     IncomingTable,
     InMemoryRows,
@@ -48,6 +49,7 @@ from omnigraph.write.load import (
     LoadOptions,
     LoadResult,
     ParsedInput,
+    RowIdentity,
     ViolationCollector,
     choose_rejects_target,
     map_columns,
@@ -87,6 +89,9 @@ class _SparkLoadEngine:
             return replace(found, violations=found.violations[:limit], counts=counts)
         with translate_spark_errors("checking a load"):
             return check_changes(self.session, catalog, snapshot, incoming, limit)
+
+    def match(self, table: Table, rows: IncomingRows, identity: RowIdentity | None) -> IncomingRows:  # noqa: ARG002
+        return rows
 
     def stage(self, table: Table, incoming: IncomingTable) -> StagedChange | None:
         if incoming.rows.count <= load_incoming.LOCAL_LOAD_ROWS:
@@ -187,7 +192,7 @@ class _TableReport:
     """The rows of one table that all tasks wrote."""
 
     count: int = 0
-    fresh: bool = True
+    generated: GeneratedIds = field(default_factory=GeneratedIds)
     fragments: list[FragmentText] = field(default_factory=list[FragmentText])
     places: list[FragmentText] = field(default_factory=list[FragmentText])
     runs: list[SourceRun] = field(default_factory=list[SourceRun])
@@ -210,7 +215,8 @@ class _LoadReport:
             case ReportKind.ROWS:
                 rows = self.rows.setdefault(cast(str, body["table_key"]), _TableReport())
                 rows.count += cast(int, body["rows"])
-                rows.fresh = rows.fresh and cast(bool, body["fresh"])
+                for count, generated in cast("list[tuple[int, bool]]", body["generated"]):
+                    rows.generated.add(count, generated=generated)
                 rows.fragments += cast("list[FragmentText]", body["fragments"])
                 rows.places += cast("list[FragmentText]", body["places"])
                 runs = [SourceRun(count, file) for file, count in cast("list[tuple[str | None, int]]", body["runs"])]
@@ -263,7 +269,7 @@ def _incoming_tables(
             source = DistributedRows(type_, targets[key], tuple(rows.fragments), session=session)
         else:
             source = InMemoryRows(arrow_schema(type_).empty_table())
-        found[key] = IncomingRows(type_, rows.fresh and bool(rows.count), places, source)
+        found[key] = IncomingRows(type_, rows.generated, places, source)
     return found
 
 

@@ -59,7 +59,7 @@ from omnigraph.storage.columns import Values
 from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write.commit import TableChange
-from omnigraph.write.load import FragmentTarget, IncomingRows, IncomingTable, InMemoryRows
+from omnigraph.write.load import FragmentTarget, GeneratedIds, IncomingRows, IncomingTable, InMemoryRows
 from omnigraph.write.merge import (
     LOCAL_MERGE_ENGINE,
     ConflictResolver,
@@ -273,7 +273,7 @@ class _MergedTable:
         )
         places = StagedPlaces(self.scratch, [SourceRun(self.num_rows)], (), BlockLines({}))
         return IncomingTable(
-            IncomingRows(self.type, has_generated_ids=False, positions=places, storage=source),
+            IncomingRows(self.type, GeneratedIds(), positions=places, storage=source),
             IncomingMode.UPSERT,
             _NONE,
         )

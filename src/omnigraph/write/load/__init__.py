@@ -10,6 +10,7 @@ from omnigraph.write.load.data_frames import (
     open_frame,
     resolve_frame_types,
 )
+from omnigraph.write.load.identity import Identity, RowIdentity
 from omnigraph.write.load.incoming_rows import (
     FragmentTarget,
     IncomingRows,
@@ -18,8 +19,8 @@ from omnigraph.write.load.incoming_rows import (
     attach_blobs,
     to_reader,
 )
-from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, IncomingTable, LoadMode, stage_rows
-from omnigraph.write.load.positions import RecordPosition, RowNumbers
+from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, LoadMode, stage_rows
+from omnigraph.write.load.positions import GeneratedIds, RecordPosition, RowNumbers
 from omnigraph.write.load.quarantine import (
     MAX_VIOLATIONS,
     RejectsLine,
@@ -29,6 +30,7 @@ from omnigraph.write.load.quarantine import (
     to_rejects_line,
 )
 from omnigraph.write.load.records import parse_block
+from omnigraph.write.load.row_admission import IncomingTable
 from omnigraph.write.load.row_buffer import MAX_BUFFERED_BYTES
 from omnigraph.write.load.run import (
     Engine,
@@ -53,6 +55,8 @@ __all__ = [
     "ColumnMapping",
     "Engine",
     "FragmentTarget",
+    "GeneratedIds",
+    "Identity",
     "InMemoryRows",
     "IncomingRows",
     "IncomingTable",
@@ -71,6 +75,7 @@ __all__ = [
     "RejectedRecord",
     "RejectsLine",
     "RejectsTarget",
+    "RowIdentity",
     "RowNumbers",
     "StagedRows",
     "ValidatedBatch",

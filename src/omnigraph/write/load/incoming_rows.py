@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,22 +19,26 @@ import pyarrow as pa
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.read.rows import BlobValue, read_blobs_at
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, find_true, is_among, is_not_among
+from omnigraph.storage.columns import Values, column_of, find_true, is_among, is_not_among, to_list
 from omnigraph.storage.filters import ValueIn
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.staging import delete_fragments as discard_files
 from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.storage.table_writes import WriteMode
-from omnigraph.write.load.positions import RowNumbers, RowPositions
+from omnigraph.write.load.positions import GeneratedIds, RowNumbers, RowPositions
 from omnigraph.write.row_values import load_blobs
 from omnigraph.write.spill import spill_rows
 
 _BLOB_ROWS_AT_ONCE: Final = 64
 """Read blobs for this many rows at a time, since blobs are large."""
 _log = logging.getLogger("omnigraph")
+
+NumberedRows: TypeAlias = "tuple[RowNumbers, pa.Table]"
+"""Rows with their row numbers."""
 
 
 class RowStorage(Protocol):
@@ -44,8 +48,24 @@ class RowStorage(Protocol):
         """Return some columns of all rows except the excluded ids. Memory does not grow with the rows."""
         ...
 
-    def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[tuple[RowNumbers, pa.Table]]:
+    def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[NumberedRows]:
         """Yield the rows of some ids with their row numbers, in pieces; whole rows if ``names`` is None."""
+        ...
+
+    def scan(self, names: Sequence[str] | None) -> Iterator[NumberedRows]:
+        """Yield some columns of all rows with their row numbers, in pieces, in order.
+
+        Blobs are as the storage has them, values or descriptors. If ``names`` is None, the rows are whole, with blobs
+        in the form that a write takes.
+        """
+        ...
+
+    def read_blobs(self, column: str, numbers: RowNumbers) -> list[bytes | None]:
+        """Return the bytes of a blob column in some rows; None for nulls and external objects."""
+        ...
+
+    def collect(self, schema: pa.Schema, pieces: Iterable[pa.Table]) -> pa.Table:
+        """Return pieces of these rows as one table, in memory or in a local file like the rows."""
         ...
 
     def write_to(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
@@ -55,23 +75,32 @@ class RowStorage(Protocol):
 
 @dataclass(slots=True)
 class IncomingRows:
-    """All incoming rows of one type. ``has_generated_ids``: this load generated all ids."""
+    """All incoming rows of one type. ``storage`` leaves out those that the graph has already."""
 
     type: NodeType | EdgeType
-    has_generated_ids: bool
+    generated: GeneratedIds
     positions: RowPositions
     storage: RowStorage
+    unchanged: int = 0
+    """The number of rows that the graph has already."""
+    has_taken_ids: bool = False
+    """Whether rows have taken the ids of the stored rows that they replace."""
     _written: list[_WrittenFragments] = field(default_factory=list["_WrittenFragments"])
 
     @property
     def count(self) -> int:
-        """The number of rows."""
-        return self.positions.count
+        """The number of rows to write."""
+        return self.positions.count - self.unchanged
+
+    @property
+    def has_generated_ids(self) -> bool:
+        """Whether this load generated all ids, so that no stored row has one of them."""
+        return 0 < self.generated.count == self.positions.count and not self.has_taken_ids
 
     @property
     def is_large(self) -> bool:
         """Whether writing the rows takes long."""
-        return isinstance(self.storage, StagedRows)
+        return not isinstance(self.storage, InMemoryRows)
 
     def write_new_rows(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
         """Return fragments in the folder of a table with all rows except the excluded ids; write them if needed."""
@@ -82,19 +111,22 @@ class IncomingRows:
         ):
             return self.storage.fragments
         for written in self._written:
-            if written.excluded_ids.equals(excluded_ids) and written.target.is_usable_by(table, mode):
+            if (
+                written.storage == self.storage
+                and written.excluded_ids.equals(excluded_ids)
+                and written.target.is_usable_by(table, mode)
+            ):
                 return written.fragments
-        written = _WrittenFragments(
-            FragmentTarget(table, mode), excluded_ids, self.storage.write_to(table, mode, excluded_ids)
-        )
-        self._written.append(written)
-        return written.fragments
+        fragments = self.storage.write_to(table, mode, excluded_ids)
+        self._written.append(_WrittenFragments(self.storage, FragmentTarget(table, mode), excluded_ids, fragments))
+        return fragments
 
 
 @dataclass(frozen=True, slots=True)
 class _WrittenFragments:
-    """Fragments in the folder of a table that hold all rows except the excluded ids."""
+    """Fragments in the folder of a table that hold all rows of a storage except the excluded ids."""
 
+    storage: RowStorage
     target: FragmentTarget
     excluded_ids: Values
     fragments: tuple[FragmentText, ...]
@@ -126,7 +158,7 @@ class FragmentTarget:
             _log.warning("the fragments of a failed load in %s were not deleted: %s", self.folder, error)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class InMemoryRows:
     """Keeps rows in memory."""
 
@@ -134,20 +166,34 @@ class InMemoryRows:
 
     def read_columns(self, names: Sequence[str], excluded_ids: Values) -> pa.Table:
         """Return some columns of the rows except the excluded ids."""
-        return _exclude(self.rows.select(list(names)), excluded_ids)
+        return exclude_ids(self.rows.select(list(names)), excluded_ids)
 
-    def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[tuple[RowNumbers, pa.Table]]:
+    def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[NumberedRows]:
         """Yield the rows of some ids with their row numbers."""
         numbers = find_true(cast("Values", is_among(column_of(self.rows, "id"), ids)))
         rows = self.rows if names is None else self.rows.select(list(names))
         yield numbers, rows.take(numbers)
+
+    def scan(self, names: Sequence[str] | None) -> Iterator[NumberedRows]:
+        """Yield some columns of all rows with their row numbers."""
+        rows = self.rows if names is None else self.rows.select(list(names))
+        yield np.arange(rows.num_rows), rows
+
+    def read_blobs(self, column: str, numbers: RowNumbers) -> list[bytes | None]:
+        """Return the bytes of a blob column in some rows."""
+        found = cast("list[BlobValue | None]", to_list(column_of(self.rows, column).take(numbers)))
+        return [None if each is None else each["data"] for each in found]
+
+    def collect(self, schema: pa.Schema, pieces: Iterable[pa.Table]) -> pa.Table:
+        """Return pieces of these rows as one table."""
+        return pa.concat_tables([schema.empty_table(), *pieces])
 
     def write_to(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
         """Write the rows except the excluded ids into the folder of a table."""
         return tables.write_rows(table, to_reader(self.rows.schema, [self.rows], excluded_ids), mode)
 
 
-@dataclass
+@dataclass(eq=False)
 class StagedRows:
     """Keeps rows in fragments and reads them through a detached version."""
 
@@ -161,23 +207,44 @@ class StagedRows:
         key, schema = tuple(names), arrow_schema(self.type).empty_table().select(list(names)).schema
         if not len(excluded_ids) and key in self._columns:
             return self._columns[key]
-        pieces = (_exclude(piece.select(list(names)), excluded_ids).cast(schema) for piece in self._scan(names))
+        pieces = (exclude_ids(piece.select(list(names)), excluded_ids).cast(schema) for piece in self._scan(names))
         found = spill_rows(schema, pieces)
         if not len(excluded_ids):
             self._columns[key] = found
         return found
 
-    def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[tuple[RowNumbers, pa.Table]]:
+    def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[NumberedRows]:
         """Yield the rows of some ids with their row numbers."""
         for piece in self._scan(names, ValueIn(("id",), cast("pa.StringArray", ids)).to_sql()):
             found = piece.filter(is_among(column_of(piece, "id"), ids))
             yield self._number_rows(found), self._load_blobs(found) if names is None else found.select(list(names))
 
+    def scan(self, names: Sequence[str] | None) -> Iterator[NumberedRows]:
+        """Yield some columns of all rows with their row numbers, in pieces, in order."""
+        for piece in self._scan(names):
+            if names is not None:
+                yield self._number_rows(piece), piece.select(list(names))
+                continue
+            first = int(self._number_rows(piece.slice(0, 1))[0]) if piece.num_rows else 0
+            for rows in attach_blobs(self.detached, arrow_schema(self.type), [piece]):
+                yield np.arange(first, first + rows.num_rows), rows
+                first += rows.num_rows
+
+    def read_blobs(self, column: str, numbers: RowNumbers) -> list[bytes | None]:
+        """Return the bytes of a blob column in some rows."""
+        fragments, starts = self._fragment_rows
+        owners = np.searchsorted(starts, numbers, side="right") - 1
+        addresses = (fragments[owners] << np.uint64(32)) | (numbers - starts[owners]).astype(np.uint64)
+        return read_blobs_at(self.detached, column, addresses)
+
+    def collect(self, schema: pa.Schema, pieces: Iterable[pa.Table]) -> pa.Table:
+        """Return pieces of these rows as one table, in a local file."""
+        return spill_rows(schema, (piece.cast(schema) for piece in pieces))
+
     def write_to(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
         """Write the rows except the excluded ids into the folder of a table."""
-        schema = arrow_schema(self.type)
-        pieces = attach_blobs(self.detached, schema, self._scan(None))
-        return tables.write_rows(table, to_reader(schema, pieces, excluded_ids), mode)
+        pieces = (rows for _, rows in self.scan(None))
+        return tables.write_rows(table, to_reader(arrow_schema(self.type), pieces, excluded_ids), mode)
 
     @cached_property
     def detached(self) -> Table:
@@ -233,10 +300,11 @@ def to_reader(schema: pa.Schema, pieces: Iterable[pa.Table], excluded_ids: Value
     batches = (
         pa.RecordBatch.from_arrays(batch.columns, schema=schema)
         for piece in pieces
-        for batch in _exclude(piece, excluded_ids).to_batches()
+        for batch in exclude_ids(piece, excluded_ids).to_batches()
     )
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
-def _exclude(rows: pa.Table, ids: Values) -> pa.Table:
+def exclude_ids(rows: pa.Table, ids: Values) -> pa.Table:
+    """Return the rows without those that have one of some ids."""
     return rows.filter(is_not_among(column_of(rows, "id"), ids)) if len(ids) else rows

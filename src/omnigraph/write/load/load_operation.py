@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
-from typing import Final, Literal, Protocol, TypeAlias, cast
+from typing import Final, Literal, Protocol, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
-from omnigraph.errors import KeyConflict, ValidationError, Violation
+from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, to_list
+from omnigraph.storage.columns import Values
 from omnigraph.storage.row_search import find_addresses
 from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import Addresses
 from omnigraph.write.commit import PreparedWrite, TableChange, WriterKind
+from omnigraph.write.load.identity import MATCHING_MODES, RowIdentity, choose_identity
+from omnigraph.write.load.identity_matching import match_stored_rows
 from omnigraph.write.load.incoming_rows import IncomingRows
-from omnigraph.write.load.positions import RecordPosition, RowNumbers
-from omnigraph.write.load.quarantine import MAX_VIOLATIONS, RejectDelivery, build_load_error, format_records
-from omnigraph.write.load.validation import RejectedRecord
+from omnigraph.write.load.quarantine import RejectDelivery
+from omnigraph.write.load.row_admission import NO_IDS, IncomingTable, RejectedIds, RowAdmission
 from omnigraph.write.row_values import can_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.rules import (
     IncomingMode,
     RowChanges,
     RuleCheckResult,
-    ViolationCounts,
     check_changes,
-    format_key,
     list_rule_columns,
 )
 
 LoadMode: TypeAlias = Literal["append", "merge", "overwrite"]
-_MAX_FURTHER_VIOLATIONS: Final = 10_000
-"""A load that already fails checks at most so many further violations of set rules."""
 _INCOMING_MODES: Final[Mapping[LoadMode, IncomingMode]] = {
     "append": IncomingMode.INSERT,
     "merge": IncomingMode.UPSERT,
@@ -51,25 +44,15 @@ _INCOMING_MODES: Final[Mapping[LoadMode, IncomingMode]] = {
 
 @dataclass(frozen=True, slots=True)
 class LoadOutcome:
-    """The outcome of a load on a snapshot: row counts by table key, and the rejected records."""
+    """The outcome of a load on a snapshot: the accepted rows by table key, and the rejected records.
+
+    ``changed`` is how many of the rows the graph did not have already.
+    """
 
     rows: Mapping[str, int]
+    changed: int = 0
     rejected: int = 0
     rejects_path: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class IncomingTable:
-    """The incoming rows of one table without the excluded ids, and how they combine with the existing rows."""
-
-    rows: IncomingRows
-    mode: IncomingMode
-    excluded_ids: Values
-
-    @property
-    def table_key(self) -> str:
-        """The table the rows go to."""
-        return self.rows.type.table_key
 
 
 class LoadEngine(Protocol):
@@ -79,6 +62,10 @@ class LoadEngine(Protocol):
         self, catalog: Catalog, snapshot: Snapshot, incoming: Sequence[IncomingTable], limit: int | None
     ) -> RuleCheckResult:
         """Run the set rules that the incoming rows could break. Return at most ``limit`` violations."""
+        ...
+
+    def match(self, table: Table, rows: IncomingRows, identity: RowIdentity | None) -> IncomingRows:
+        """Find the stored rows of incoming ones, see :func:`match_stored_rows`."""
         ...
 
     def stage(self, table: Table, incoming: IncomingTable) -> StagedChange | None:
@@ -95,6 +82,10 @@ class LocalLoadEngine:
         """Run the set rules on this machine."""
         return check_changes(catalog, snapshot, (_to_row_changes(catalog, each) for each in incoming), limit)
 
+    def match(self, table: Table, rows: IncomingRows, identity: RowIdentity | None) -> IncomingRows:
+        """Find the stored rows on this machine."""
+        return match_stored_rows(table, rows, identity)
+
     def stage(self, table: Table, incoming: IncomingTable) -> StagedChange | None:
         """Stage the rows on this machine."""
         return stage_rows(table, incoming)
@@ -108,7 +99,8 @@ class LoadOperation:
     """A load as a write operation. Rows that break a rule go to the quarantine; without one, they fail the load.
 
     ``check_only`` reports every violation and delivers nothing to the quarantine. ``keeps_txn`` makes a commit even if
-    there are no rows, so that a retry with the same ``txn`` finds it.
+    there are no rows, so that a retry with the same ``txn`` finds it. ``identity`` has the columns that the load names,
+    by table key.
     """
 
     catalog: Catalog
@@ -118,6 +110,7 @@ class LoadOperation:
     check_only: bool = False
     engine: LoadEngine = LOCAL_LOAD_ENGINE
     keeps_txn: bool = False
+    identity: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     kind: WriterKind = WriterKind.LOAD
 
     @property
@@ -126,17 +119,46 @@ class LoadOperation:
         return self.mode == "overwrite"
 
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[LoadOutcome]:
-        """Run the set rules and return the changes that stage the accepted rows."""
+        """Find the rows that change, run the set rules, and return the changes that stage the accepted rows."""
         self._refuse_legacy_ids(snapshot)
-        rejected_ids, reads = self._reject_violating(snapshot)
+        tables = self._match_stored(snapshot)
+        admission = self._check_rules(snapshot, tables)
+        rejected, reads = admission.reject_violating()
         changes = tuple(
             TableChange(each.table_key, partial(self._stage, each), each.rows.is_large)
-            for each in self._without_rejected(rejected_ids)
-            if each.rows.count > rejected_ids[each.table_key].count or self.mode == "overwrite"
+            for each in admission.list_accepted(rejected)
+            if each.rows.count > rejected[each.table_key].count or self.mode == "overwrite"
         )
-        counts = {key: rows.count - rejected_ids[key].count for key, rows in self.tables.items()}
-        outcome = self._deliver_rejects(counts, rejected_ids)
-        return PreparedWrite(changes, reads, outcome, force_commit=self.keeps_txn)
+        counts = {key: rows.positions.count - rejected[key].count for key, rows in tables.items()}
+        changed = sum(rows.count - rejected[key].count for key, rows in tables.items())
+        outcome = self._deliver_rejects(LoadOutcome(counts, changed), rejected)
+        return PreparedWrite(changes, reads | self._list_matched(snapshot), outcome, force_commit=self.keeps_txn)
+
+    def find_set_violations(self, snapshot: Snapshot, known: Sequence[Violation]) -> list[Violation]:
+        """Return the violations of set rules among the accepted rows, except those that follow from ``known`` ones."""
+        return self._check_rules(snapshot, self._match_stored(snapshot)).find_violations(known)
+
+    def _match_stored(self, snapshot: Snapshot) -> Mapping[str, IncomingRows]:
+        """Return the rows of each table that the graph does not have already."""
+        if self.mode not in MATCHING_MODES:
+            return self.tables
+        found: dict[str, IncomingRows] = {}
+        for key, rows in self.tables.items():
+            chosen = choose_identity(rows.type, self.identity.get(key)) if rows.generated.count else None
+            has_rows = rows.count and key in snapshot.pins and snapshot.pins[key].row_count
+            found[key] = self.engine.match(snapshot.table(key), rows, chosen) if has_rows else rows
+        return found
+
+    def _list_matched(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return the tables that were read to match rows. One without rows counts: others may insert them meanwhile."""
+        if self.mode not in MATCHING_MODES:
+            return frozenset()
+        return frozenset(key for key, rows in self.tables.items() if rows.count and key in snapshot.pins)
+
+    def _check_rules(self, snapshot: Snapshot, tables: Mapping[str, IncomingRows]) -> RowAdmission:
+        incoming = {key: IncomingTable(rows, self._mode_of(rows), NO_IDS) for key, rows in tables.items()}
+        check = partial(self.engine.check, self.catalog, snapshot)
+        return RowAdmission(incoming, check, self.check_only, self.quarantine is not None)
 
     def _stage(self, incoming: IncomingTable, table: Table) -> StagedChange | None:
         return self.engine.stage(table, incoming)
@@ -152,151 +174,14 @@ class LoadOperation:
             IncomingMode.FRESH if table.has_generated_ids and self.mode != "overwrite" else _INCOMING_MODES[self.mode]
         )
 
-    def _reject_violating(self, snapshot: Snapshot) -> tuple[Mapping[str, _RejectedIds], frozenset[str]]:
-        """Return the ids that break set rules, and the tables that were read to know.
-
-        Rejecting one row may make others invalid, so the rules run until nothing more is rejected.
-        """
-        rejected_ids = {key: _RejectedIds(table) for key, table in self.tables.items()}
-        reads: frozenset[str] = frozenset()
-        while True:
-            result = self.engine.check(self.catalog, snapshot, self._without_rejected(rejected_ids), self._limit)
-            reads |= result.reads
-            if not result.violations:
-                return rejected_ids, reads
-            if self.quarantine is None:
-                raise self._build_error(result.violations, result.counts)
-            known = sum(len(each.ids) for each in rejected_ids.values())
-            handled = set[int]().union(*(each.add(result.violations) for each in rejected_ids.values()))
-            unhandled = [each for at, each in enumerate(result.violations) if at not in handled]
-            if unhandled or known == sum(len(each.ids) for each in rejected_ids.values()):
-                raise self._build_error(unhandled or result.violations, {})
-
-    def find_set_violations(self, snapshot: Snapshot, known: Sequence[Violation]) -> list[Violation]:
-        """Return the violations of set rules among the accepted rows, except those that follow from ``known`` ones."""
-        missing = {each.id for each in known if each.id is not None}
-        incoming = self._without_rejected({key: _RejectedIds(rows) for key, rows in self.tables.items()})
-        limit = None if self.check_only else _MAX_FURTHER_VIOLATIONS
-        result = self.engine.check(self.catalog, snapshot, incoming, limit)
-        found = (each for each in result.violations if each.property not in PUBLIC_NAMES or each.value not in missing)
-        return [_add_position(each, positions) for each, positions in self._locate(list(islice(found, self._limit)))]
-
-    def _build_error(self, violations: Sequence[Violation], counts: ViolationCounts) -> ValidationError:
-        found = self._locate(violations)
-        exist = all(len(at) == 1 and _is_id_conflict(self.tables.values(), violation) for violation, at in found)
-        placed = [_add_position(violation, positions) for violation, positions in found]
-        kind = KeyConflict if exist else ValidationError
-        more = self._limit is not None and len(placed) >= self._limit
-        return build_load_error(placed, kind, more=more, counts=counts)
-
-    def _locate(self, violations: Sequence[Violation]) -> list[tuple[Violation, list[RecordPosition]]]:
-        """Return each violation with the positions of its records; several if its id came in several times."""
-        by_table = [_locate_rows(rows, violations) for rows in self.tables.values()]
-        return [
-            (each, [position for found in by_table for position in found.get((each.type, each.id), [])])
-            for each in violations
-        ]
-
-    @property
-    def _limit(self) -> int | None:
-        return None if self.check_only or self.quarantine is not None else MAX_VIOLATIONS
-
-    def _without_rejected(self, rejected_ids: Mapping[str, _RejectedIds]) -> list[IncomingTable]:
-        return [IncomingTable(rows, self._mode_of(rows), rejected_ids[key].ids) for key, rows in self.tables.items()]
-
-    def _deliver_rejects(self, counts: Mapping[str, int], rejected_ids: Mapping[str, _RejectedIds]) -> LoadOutcome:
+    def _deliver_rejects(self, outcome: LoadOutcome, rejected_ids: Mapping[str, RejectedIds]) -> LoadOutcome:
         if self.quarantine is None:
-            return LoadOutcome(counts)
+            return outcome
         rejected = self.quarantine.count + sum(each.count for each in rejected_ids.values())
         if self.check_only or not rejected:
-            return LoadOutcome(counts, rejected)
+            return replace(outcome, rejected=rejected)
         path = self.quarantine.deliver(record for each in rejected_ids.values() for record in each.to_records())
-        return LoadOutcome(counts, rejected, path)
-
-
-# --------------------------------------------------------------------------------------------- rejected ids
-
-
-class _RejectedIds:
-    """The ids of one table whose incoming rows are rejected. All rows of an id are rejected together."""
-
-    def __init__(self, rows: IncomingRows) -> None:
-        self._rows = rows
-        self._reasons: dict[str, list[Violation]] = {}
-        self._counts: Counter[str] = Counter()
-
-    @property
-    def ids(self) -> Values:
-        """The rejected ids."""
-        return cast("Values", pa.array(list(self._reasons), pa.string()))
-
-    @property
-    def count(self) -> int:
-        """How many rows have a rejected id."""
-        return self._counts.total()
-
-    def add(self, violations: Sequence[Violation]) -> set[int]:
-        """Reject the rows involved in violations. Return the indexes of the violations that involve such rows."""
-        own = {at: each for at, each in enumerate(violations) if each.type == self._rows.type.name}
-        required = {id_ for each in own.values() for id_ in each.ids}.difference(self._counts)
-        for _, found in _find_incoming(self._rows, required, ["id"]):
-            self._counts.update(_to_texts(found, "id"))
-        handled: set[int] = set()
-        for at, violation in own.items():
-            for id_ in sorted(self._counts.keys() & set(violation.ids)):
-                self._reasons.setdefault(id_, []).append(violation)
-                handled.add(at)
-        return handled
-
-    def to_records(self) -> Iterator[RejectedRecord]:
-        """Yield each rejected row as a record with its violations."""
-        with_id = not self._rows.has_generated_ids and getattr(self._rows.type, "key", None) is None
-        for numbers, found in _find_incoming(self._rows, self._reasons, None):
-            texts = format_records(self._rows.type, found, with_id=with_id)
-            positions = self._rows.positions.find(numbers)
-            for text, id_, (file, line) in zip(texts, _to_texts(found, "id"), positions, strict=True):
-                reasons = (replace(each, id=id_, file=file, line=line) for each in self._reasons[id_])
-                yield RejectedRecord(text, tuple(reasons))
-
-
-def _find_incoming(
-    rows: IncomingRows, ids: Iterable[str], columns: Sequence[str] | None
-) -> Iterator[tuple[RowNumbers, pa.Table]]:
-    """Find the incoming rows of some ids, with their row numbers."""
-    required = cast("Values", pa.array(sorted(ids), pa.string()))
-    return rows.storage.find_rows(required, columns) if len(required) and rows.count else iter(())
-
-
-def _locate_rows(
-    rows: IncomingRows, violations: Iterable[Violation]
-) -> Mapping[tuple[str, str | None], list[RecordPosition]]:
-    """Find the positions of the records of one table that violations name, by type and id."""
-    ids = {each.id for each in violations if each.id is not None and each.type == rows.type.name}
-    positions: dict[tuple[str, str | None], list[RecordPosition]] = {}
-    for numbers, found in _find_incoming(rows, ids, ["id"]):
-        for id_, position in zip(_to_texts(found, "id"), rows.positions.find(numbers), strict=True):
-            positions.setdefault((rows.type.name, id_), []).append(position)
-    return positions
-
-
-def _add_position(violation: Violation, found: Sequence[RecordPosition]) -> Violation:
-    """Add the file and line of the record to a violation; name the other records that have the same id."""
-    if not found:
-        return violation
-    file, line = found[-1]
-    before = ", ".join(f"{name or 'record'}{'' if number is None else f':{number}'}" for name, number in found[:-1])
-    message = f"{violation.message}, first in {before}" if before else violation.message
-    return replace(violation, file=file, line=line, message=message)
-
-
-def _is_id_conflict(incoming: Iterable[IncomingRows], violation: Violation) -> bool:
-    """Whether a violation says that an id exists already, or comes in twice."""
-    keys = {format_key(rows.type) for rows in incoming if rows.type.name == violation.type}
-    return violation.rule in keys and len(set(violation.ids)) == 1
-
-
-def _to_texts(rows: pa.Table, column: str) -> list[str]:
-    return cast("list[str]", to_list(column_of(rows, column)))
+        return replace(outcome, rejected=rejected, rejects_path=path)
 
 
 # --------------------------------------------------------------------------------------------- on this machine

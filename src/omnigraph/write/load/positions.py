@@ -1,7 +1,9 @@
-"""Record positions: the file and line of each incoming row, by row number, kept in a local file."""
+"""What is known of incoming rows by row number: the file and line of each, and whether its id was generated."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias, cast
@@ -16,6 +18,38 @@ RecordPosition: TypeAlias = "tuple[str | None, int | None]"
 
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
 """Row numbers in input order, from 0."""
+
+
+@dataclass(slots=True)
+class GeneratedIds:
+    """Which rows of one type have ids that this load generated, as runs of rows in input order."""
+
+    _ends: list[int] = field(default_factory=list[int])
+    _flags: list[bool] = field(default_factory=list[bool])
+    count: int = 0
+    """The number of generated ids."""
+
+    def add(self, rows: int, *, generated: bool) -> None:
+        """Add the next rows."""
+        if not rows:
+            return
+        self.count += rows if generated else 0
+        end = (self._ends[-1] if self._ends else 0) + rows
+        if self._flags and self._flags[-1] is generated:
+            self._ends[-1] = end
+        else:
+            self._ends.append(end)
+            self._flags.append(generated)
+
+    def mark(self, numbers: RowNumbers) -> npt.NDArray[np.bool_]:
+        """Return for each of some rows whether its id was generated."""
+        runs = np.searchsorted(np.array(self._ends, np.int64), numbers, side="right")
+        return np.array(self._flags, np.bool_)[runs]
+
+    def iterate_runs(self) -> Iterator[tuple[int, bool]]:
+        """Yield the length of each run, and whether its ids were generated."""
+        for start, end, generated in zip([0, *self._ends], self._ends, self._flags, strict=False):
+            yield end - start, generated
 
 
 class RowPositions(Protocol):

@@ -22,7 +22,7 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.staging import FragmentText
 from omnigraph.write.load.incoming_rows import FragmentTarget, IncomingRows, InMemoryRows, StagedRows
-from omnigraph.write.load.positions import PositionFile
+from omnigraph.write.load.positions import GeneratedIds, PositionFile
 from omnigraph.write.load.validation import ValidatedBatch
 
 MAX_BUFFERED_BYTES: Final = 64 * 1024 * 1024
@@ -108,7 +108,7 @@ class _TypeBuffer:
         self.size = 0
         self._folder = folder
         self._batches: list[pa.RecordBatch] = []
-        self._fresh = True
+        self._generated = GeneratedIds()
         self._positions = open_.enter_context(PositionFile(folder / "positions"))
 
     def add(self, batch: ValidatedBatch) -> None:
@@ -117,7 +117,8 @@ class _TypeBuffer:
             return
         self._batches.append(batch.rows)
         self._positions.add(batch.file, batch.lines)
-        self._fresh = self._fresh and batch.has_generated_ids
+        self._generated.add(batch.rows.num_rows - batch.generated, generated=False)
+        self._generated.add(batch.generated, generated=True)
         self.size += batch.rows.nbytes
 
     def take(self) -> pa.Table:
@@ -143,4 +144,4 @@ class _TypeBuffer:
             storage = InMemoryRows(pa.Table.from_batches(self._batches, arrow_schema(self.type)))
         else:
             storage = StagedRows(self.type, self.target, tuple(self.fragments))
-        return IncomingRows(self.type, self._fresh, self._positions, storage)
+        return IncomingRows(self.type, self._generated, self._positions, storage)

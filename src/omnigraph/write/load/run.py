@@ -41,6 +41,7 @@ from omnigraph.write.commit import (
 from omnigraph.write.executor import Executor
 from omnigraph.write.indexes import ensure_id_indexes, ensure_loaded_indexes
 from omnigraph.write.load.data_frames import ArrowStream, TypedFrame, read_frame, resolve_frame_types
+from omnigraph.write.load.identity import MATCHING_MODES, Identity, resolve_identity
 from omnigraph.write.load.incoming_rows import FragmentTarget, IncomingRows
 from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, LoadEngine, LoadMode, LoadOperation, LoadOutcome
 from omnigraph.write.load.quarantine import (
@@ -82,7 +83,8 @@ class LoadInput:
 class LoadOptions:
     """The options of a load. ``engine`` is the engine that was chosen, never "auto".
 
-    ``keeps_txn``: a load with a ``txn`` makes a commit even if it has no rows, so that a retry finds it.
+    ``keeps_txn``: a load with a ``txn`` makes a commit even if it changes no rows, so that a retry finds it.
+    ``identity``: the columns by which a merge finds the stored rows of records without an id, by type.
     """
 
     mode: LoadMode = "append"
@@ -93,6 +95,7 @@ class LoadOptions:
     indexes: IndexPolicy = "auto"
     from_branch: Reference | None = None
     keeps_txn: bool = True
+    identity: Identity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,7 @@ def load(
 ) -> LoadResult:
     """Load everything as one commit, or nothing. Without ``reader``, this process reads the input."""
     _check_options(load_input, options, commit_options)
+    identity = resolve_identity(schema.catalog, options.identity, options.mode)
     commit_options = CommitOptions(
         commit_options.branch, schema.hash, commit_options.actor, commit_options.message, txn=commit_options.txn
     )
@@ -174,7 +178,14 @@ def load(
     with (reader or _read_locally)(context) as parsed:
         keeps_txn = options.keeps_txn and commit_options.txn is not None
         operation = LoadOperation(
-            schema.catalog, parsed.tables, options.mode, parsed.quarantine, options.check, parsed.engine, keeps_txn
+            schema.catalog,
+            parsed.tables,
+            options.mode,
+            parsed.quarantine,
+            options.check,
+            parsed.engine,
+            keeps_txn,
+            identity,
         )
         try:
             if parsed.collected.violations:
@@ -217,12 +228,16 @@ def _check_txn(txn: object) -> None:
 
 
 class FragmentTargets:
-    """Finds where a load may write fragments while it reads: only tables that its branch already owns."""
+    """Finds where a load may write fragments while it reads: only tables that its branch already owns.
+
+    Rows that are merged into a table with rows wait elsewhere: most of them may be there already.
+    """
 
     def __init__(self, manifest: Manifest, commit_options: CommitOptions, mode: LoadMode, *, closed: bool) -> None:
         self._manifest = manifest
         self._commit_options = commit_options
         self._mode: WriteMode = "overwrite" if mode == "overwrite" else "append"
+        self._is_matching = mode in MATCHING_MODES
         self._closed = closed
         self._begun_on: Snapshot | None = None
         self.incarnation: str | None = None
@@ -237,7 +252,7 @@ class FragmentTargets:
             self.incarnation = self._manifest.read_incarnation(branch)
             self._begun_on = take_basis(self._manifest, self._commit_options)
         pin = self._begun_on.pins.get(table_key)
-        if pin is None or (pin.branch or MAIN) != branch:
+        if pin is None or (pin.branch or MAIN) != branch or (self._is_matching and pin.row_count):
             return None
         return FragmentTarget(open_pin(self._manifest, pin), self._mode, branch_uri(pin.location, pin.branch))
 
@@ -376,7 +391,7 @@ def _build_indexes(
     outcome: LoadOutcome,
     executor: Executor | None,
 ) -> None:
-    is_large = sum(outcome.rows.values()) > INDEX_ABOVE_ROWS
+    is_large = outcome.changed > INDEX_ABOVE_ROWS
     if options.indexes == "never" or (options.indexes == "auto" and not is_large):
         return
     try:

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.errors import Json, Violation
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, compute, find_true, make_nulls, to_list
+from omnigraph.storage.columns import Values, column_of, compute, find_true, make_nulls, to_bool_array, to_list
 from omnigraph.storage.keys import make_ids
 from omnigraph.write.load.conversion import ConvertedColumn
 from omnigraph.write.row_values import generate_ids
@@ -60,13 +61,13 @@ class RejectedRecord:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedBatch:
-    """The accepted rows of a batch and the rejected records. ``has_generated_ids``: none can clash."""
+    """The accepted rows of a batch and the rejected records. The ids of the last ``generated`` rows were generated."""
 
     type: NodeType | EdgeType
     rows: pa.RecordBatch
     file: str | None
     lines: Values
-    has_generated_ids: bool
+    generated: int
     rejected: tuple[RejectedRecord, ...]
 
 
@@ -96,22 +97,25 @@ def format_value(value: object) -> str | None:
 
 def validate_batch(batch: RawBatch) -> ValidatedBatch:
     """Assign ids to the rows of a batch, check each row by itself, and separate accepted from rejected rows."""
-    rows, fresh, errors = _assign_ids(batch)
+    rows, is_generated, errors = _assign_ids(batch)
     errors = [*batch.errors, *errors]
     errors += _check_row_rules(batch.type, rows, errors)
     kept, lines = rows, batch.lines
-    if errors:
+    if errors or is_generated.any() != is_generated.all():
         valid = np.setdiff1d(np.arange(rows.num_rows), [error.row for error in errors])
-        kept, lines = rows.take(valid), batch.lines.take(valid)
+        # Rows with generated ids come last.
+        order = valid[np.argsort(is_generated[valid], kind="stable")]
+        kept, lines, is_generated = rows.take(order), batch.lines.take(order), is_generated[order]
     schema = arrow_schema(batch.type)
     # Cast after rejecting rows: a vector of a wrong length does not fit its column.
     columns = [column_of(kept, name).cast(type_) for name, type_ in zip(schema.names, schema.types, strict=True)]
     accepted = pa.RecordBatch.from_arrays(columns, schema=schema)
-    return ValidatedBatch(batch.type, accepted, batch.file, lines, fresh, _build_rejected(batch, rows, errors))
+    generated = int(is_generated.sum())
+    return ValidatedBatch(batch.type, accepted, batch.file, lines, generated, _build_rejected(batch, rows, errors))
 
 
-def _assign_ids(batch: RawBatch) -> tuple[pa.RecordBatch, bool, list[RowError]]:
-    """Return the rows with their ids, whether all ids were generated, and the errors of given ids."""
+def _assign_ids(batch: RawBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], list[RowError]]:
+    """Return the rows with their ids, for each row whether its id was generated, and the errors of given ids."""
     type_, count, schema = batch.type, len(batch.lines), arrow_schema(batch.type)
     columns = {
         name: batch.columns[name] if name in batch.columns else make_nulls(count, column_type)
@@ -120,12 +124,10 @@ def _assign_ids(batch: RawBatch) -> tuple[pa.RecordBatch, bool, list[RowError]]:
     given = columns["id"]
     if isinstance(type_, NodeType) and type_.key is not None:
         columns["id"] = cast("Values", make_ids(type_, pa.record_batch(columns)))
-        fresh, errors = False, _find_wrong_ids(type_, given, columns["id"])
-    else:
-        generated = cast("Values", generate_ids(count))
-        fresh, errors = given.null_count == count, list[RowError]()
-        columns["id"] = generated if fresh else compute("coalesce", given, generated)
-    return pa.record_batch(columns), fresh, errors
+        return pa.record_batch(columns), np.zeros(count, np.bool_), _find_wrong_ids(type_, given, columns["id"])
+    generated = cast("Values", generate_ids(count))
+    columns["id"] = generated if given.null_count == count else compute("coalesce", given, generated)
+    return pa.record_batch(columns), to_bool_array(compute("is_null", given)), []
 
 
 def _find_wrong_ids(type_: NodeType, given: Values, ids: Values) -> list[RowError]:

@@ -11,37 +11,29 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Final, cast
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.language.query import ComparisonOperator
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.language.values import ConstantValue
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import (
     Values,
     column_of,
-    compute,
     find_true,
     is_among,
     is_not_among,
     normalize_zero,
-    to_list,
 )
-from omnigraph.storage.filters import ValueCondition, list_filter
 from omnigraph.storage.fragments import have_same_layout
-from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag, has_declared_column, read_declared_column
-from omnigraph.storage.row_search import can_list_values, find_addresses, split_for_filters
+from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag, read_declared_column
+from omnigraph.storage.row_search import build_value_filters, can_look_up, find_addresses
 from omnigraph.storage.staging import Addresses
 from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.write.rules.set_rules import TablePart
 from omnigraph.write.spill import spill_rows
-
-_MOST_COMPARED: Final = 100
-"""Values other than strings are compared one by one, which pays only for a few of them."""
 
 
 class IncomingMode(StrEnum):
@@ -241,27 +233,13 @@ class ChangedTable:
     def _look_up(self, columns: Sequence[str], column: str, values: Values) -> _LookupResult:
         assert self._pinned is not None
         stored, pinned = self._list_stored(columns), self._pinned
-        filters = [self._build_filter(column, each) for each in split_for_filters(values)] or ["false"]
+        filters = build_value_filters(self._type, column, values)
         found = pa.concat_tables(pinned.scan(stored, filter=each, with_row_address=True).read_all() for each in filters)
         return _LookupResult(values, self._to_schema(found, columns), found[ROW_ADDRESS].to_numpy())
 
     def _can_look_up(self, column: str, values: Values) -> bool:
         """Whether the values are few enough for a filter, and the pinned version has the column as declared."""
-        if self._pinned is None or not has_declared_column(self._type, self._pinned.schema, column):
-            return False
-        if not pa.types.is_string(values.type):
-            return len(values) <= _MOST_COMPARED
-        return can_list_values(self._pinned, column, len(values))
-
-    def _build_filter(self, column: str, values: Values) -> str:
-        """Build the SQL filter for rows with one of the values."""
-        if pa.types.is_string(values.type):
-            return list_filter(column, cast("pa.StringArray", values))
-        type_ = self._type.properties[column].type
-        compared = (
-            ValueCondition(column, type_, ComparisonOperator.EQUAL, value).to_sql() for value in _to_constants(values)
-        )
-        return " OR ".join(compared) or "false"
+        return self._pinned is not None and can_look_up(self._pinned, self._type, column, values)
 
     def _list_stored(self, columns: Sequence[str]) -> list[str]:
         assert self._pinned is not None
@@ -339,14 +317,3 @@ def subtract_values(values: Values, others: Values) -> Values:
     if not len(values) or not len(others):
         return values
     return values.filter(is_not_among(values, others))
-
-
-def _to_constants(values: Values) -> list[ConstantValue]:
-    """Convert values to constants of a filter: dates to days, times to milliseconds; drop what is not finite."""
-    if pa.types.is_floating(values.type):
-        values = values.take(find_true(compute("is_finite", values)))
-    if pa.types.is_date32(values.type):
-        values = values.cast(pa.int32())
-    elif pa.types.is_date64(values.type):
-        values = values.cast(pa.int64())
-    return cast("list[ConstantValue]", to_list(values))

@@ -1,0 +1,196 @@
+"""Admit incoming rows to the graph: run the set rules, and reject the rows that break one, or fail with all of them.
+
+Violations are reported with the positions of their records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, TypeAlias, cast
+
+import pyarrow as pa
+
+from omnigraph.errors import KeyConflict, ValidationError, Violation
+from omnigraph.read.rows import PUBLIC_NAMES
+from omnigraph.storage.columns import Values, column_of, to_list
+from omnigraph.write.load.incoming_rows import IncomingRows
+from omnigraph.write.load.positions import RecordPosition, RowNumbers
+from omnigraph.write.load.quarantine import MAX_VIOLATIONS, build_load_error, format_records
+from omnigraph.write.load.validation import RejectedRecord
+from omnigraph.write.rules import IncomingMode, RuleCheckResult, ViolationCounts, format_key
+
+_MAX_FURTHER_VIOLATIONS: Final = 10_000
+"""A load that already fails checks at most so many further violations of set rules."""
+NO_IDS: Final = cast("Values", pa.array([], pa.string()))
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingTable:
+    """The incoming rows of one table without the excluded ids, and how they combine with the existing rows."""
+
+    rows: IncomingRows
+    mode: IncomingMode
+    excluded_ids: Values
+
+    @property
+    def table_key(self) -> str:
+        """The table the rows go to."""
+        return self.rows.type.table_key
+
+
+RuleCheck: TypeAlias = "Callable[[Sequence[IncomingTable], int | None], RuleCheckResult]"
+"""Runs the set rules that incoming rows could break; returns at most so many violations."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowAdmission:
+    """Decides which incoming rows a load may write, by table key.
+
+    ``is_check`` finds all violations. With ``rejects_rows`` the rows that break a rule are rejected, and the others
+    are admitted; without it they fail the load.
+    """
+
+    tables: Mapping[str, IncomingTable]
+    check: RuleCheck
+    is_check: bool
+    rejects_rows: bool
+
+    def reject_violating(self) -> tuple[Mapping[str, RejectedIds], frozenset[str]]:
+        """Return the ids that break set rules, and the tables that were read to know.
+
+        Rejecting one row may make others invalid, so the rules run until nothing more is rejected.
+        """
+        rejected = {key: RejectedIds(each.rows) for key, each in self.tables.items()}
+        reads: frozenset[str] = frozenset()
+        while True:
+            result = self.check(self.list_accepted(rejected), self._limit)
+            reads |= result.reads
+            if not result.violations:
+                return rejected, reads
+            if not self.rejects_rows:
+                raise self._build_error(result.violations, result.counts)
+            known = sum(len(each.ids) for each in rejected.values())
+            handled = set[int]().union(*(each.add(result.violations) for each in rejected.values()))
+            unhandled = [each for at, each in enumerate(result.violations) if at not in handled]
+            if unhandled or known == sum(len(each.ids) for each in rejected.values()):
+                raise self._build_error(unhandled or result.violations, {})
+
+    def find_violations(self, known: Sequence[Violation]) -> list[Violation]:
+        """Return the violations of set rules, except those that follow from ``known`` ones."""
+        missing = {each.id for each in known if each.id is not None}
+        result = self.check(list(self.tables.values()), None if self.is_check else _MAX_FURTHER_VIOLATIONS)
+        found = (each for each in result.violations if each.property not in PUBLIC_NAMES or each.value not in missing)
+        return [_add_position(each, positions) for each, positions in self._locate(list(islice(found, self._limit)))]
+
+    def list_accepted(self, rejected: Mapping[str, RejectedIds]) -> list[IncomingTable]:
+        """Return the rows of all tables without the rejected ones."""
+        return [replace(each, excluded_ids=rejected[key].ids) for key, each in self.tables.items()]
+
+    def _build_error(self, violations: Sequence[Violation], counts: ViolationCounts) -> ValidationError:
+        found = self._locate(violations)
+        incoming = [each.rows for each in self.tables.values()]
+        exist = all(len(at) == 1 and _is_id_conflict(incoming, violation) for violation, at in found)
+        placed = [_add_position(violation, positions) for violation, positions in found]
+        kind = KeyConflict if exist else ValidationError
+        more = self._limit is not None and len(placed) >= self._limit
+        return build_load_error(placed, kind, more=more, counts=counts)
+
+    def _locate(self, violations: Sequence[Violation]) -> list[tuple[Violation, list[RecordPosition]]]:
+        """Return each violation with the positions of its records; several if its id came in several times."""
+        by_table = [_locate_rows(each.rows, violations) for each in self.tables.values()]
+        return [
+            (each, [position for found in by_table for position in found.get((each.type, each.id), [])])
+            for each in violations
+        ]
+
+    @property
+    def _limit(self) -> int | None:
+        return None if self.is_check or self.rejects_rows else MAX_VIOLATIONS
+
+
+# --------------------------------------------------------------------------------------------- rejected ids
+
+
+class RejectedIds:
+    """The ids of one table whose incoming rows are rejected. All rows of an id are rejected together."""
+
+    def __init__(self, rows: IncomingRows) -> None:
+        self._rows = rows
+        self._reasons: dict[str, list[Violation]] = {}
+        self._counts: Counter[str] = Counter()
+
+    @property
+    def ids(self) -> Values:
+        """The rejected ids."""
+        return cast("Values", pa.array(list(self._reasons), pa.string()))
+
+    @property
+    def count(self) -> int:
+        """How many rows have a rejected id."""
+        return self._counts.total()
+
+    def add(self, violations: Sequence[Violation]) -> set[int]:
+        """Reject the rows involved in violations. Return the indexes of the violations that involve such rows."""
+        own = {at: each for at, each in enumerate(violations) if each.type == self._rows.type.name}
+        required = {id_ for each in own.values() for id_ in each.ids}.difference(self._counts)
+        for _, found in _find_incoming(self._rows, required, ["id"]):
+            self._counts.update(_to_texts(found, "id"))
+        handled: set[int] = set()
+        for at, violation in own.items():
+            for id_ in sorted(self._counts.keys() & set(violation.ids)):
+                self._reasons.setdefault(id_, []).append(violation)
+                handled.add(at)
+        return handled
+
+    def to_records(self) -> Iterator[RejectedRecord]:
+        """Yield each rejected row as a record with its violations."""
+        with_id = not self._rows.generated.count and getattr(self._rows.type, "key", None) is None
+        for numbers, found in _find_incoming(self._rows, self._reasons, None):
+            texts = format_records(self._rows.type, found, with_id=with_id)
+            positions = self._rows.positions.find(numbers)
+            for text, id_, (file, line) in zip(texts, _to_texts(found, "id"), positions, strict=True):
+                reasons = (replace(each, id=id_, file=file, line=line) for each in self._reasons[id_])
+                yield RejectedRecord(text, tuple(reasons))
+
+
+def _find_incoming(
+    rows: IncomingRows, ids: Iterable[str], columns: Sequence[str] | None
+) -> Iterator[tuple[RowNumbers, pa.Table]]:
+    """Find the incoming rows of some ids, with their row numbers."""
+    required = cast("Values", pa.array(sorted(ids), pa.string()))
+    return rows.storage.find_rows(required, columns) if len(required) and rows.count else iter(())
+
+
+def _locate_rows(
+    rows: IncomingRows, violations: Iterable[Violation]
+) -> Mapping[tuple[str, str | None], list[RecordPosition]]:
+    """Find the positions of the records of one table that violations name, by type and id."""
+    ids = {each.id for each in violations if each.id is not None and each.type == rows.type.name}
+    positions: dict[tuple[str, str | None], list[RecordPosition]] = {}
+    for numbers, found in _find_incoming(rows, ids, ["id"]):
+        for id_, position in zip(_to_texts(found, "id"), rows.positions.find(numbers), strict=True):
+            positions.setdefault((rows.type.name, id_), []).append(position)
+    return positions
+
+
+def _add_position(violation: Violation, found: Sequence[RecordPosition]) -> Violation:
+    """Add the file and line of the record to a violation; name the other records that have the same id."""
+    if not found:
+        return violation
+    file, line = found[-1]
+    before = ", ".join(f"{name or 'record'}{'' if number is None else f':{number}'}" for name, number in found[:-1])
+    message = f"{violation.message}, first in {before}" if before else violation.message
+    return replace(violation, file=file, line=line, message=message)
+
+
+def _is_id_conflict(incoming: Iterable[IncomingRows], violation: Violation) -> bool:
+    """Whether a violation says that an id exists already, or comes in twice."""
+    keys = {format_key(rows.type) for rows in incoming if rows.type.name == violation.type}
+    return violation.rule in keys and len(set(violation.ids)) == 1
+
+
+def _to_texts(rows: pa.Table, column: str) -> list[str]:
+    return cast("list[str]", to_list(column_of(rows, column)))
