@@ -190,9 +190,9 @@ def test_rows_that_are_in_the_way_are_named(omnigraph: Command) -> None:
 
 @pytest.mark.usefixtures("people")
 def test_a_hard_drop_says_who_holds_the_rows_and_the_way_out(omnigraph: Command) -> None:
-    Path("rows.jsonl").write_text('{"type": "Team", "data": {"name": "red"}}\n')
-    for _ in range(2):
-        assert omnigraph("load", "rows.jsonl", "--mode", "merge", "--quiet", *GRAPH).code == 0
+    for name in ("red", "blue"):
+        Path("rows.jsonl").write_text(f'{{"type": "Team", "data": {{"name": "{name}"}}}}\n')
+        assert omnigraph("load", "rows.jsonl", "--quiet", *GRAPH).code == 0
     Path("less.pg").write_text(OLD.split("node Team", maxsplit=1)[0])
     answer = omnigraph("schema", "apply", "less.pg", "--allow-data-loss", "--yes", *GRAPH)
     assert answer.code == 3

@@ -6,6 +6,7 @@ They pickle, so that a child process can do one and die. Nothing here needs Hypo
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -189,11 +190,20 @@ class Load:
         """The graph after it; the same object when there is nothing to commit."""
         if self.mode == "overwrite":
             return self._over(rows).checked()
+        if self.mode == "merge":
+            merged = self._merged(rows).checked()
+            return rows if merged == rows else merged
         if self.mode == "append" and any(nodes.keys() & rows.nodes[name].keys() for name, nodes in self.nodes.items()):
             raise Refused
         for name, nodes in self.nodes.items():
             rows = rows.with_nodes(name, {**rows.nodes[name], **nodes}) if nodes else rows
         return (rows.with_knows(*rows.knows, *self.knows) if self.knows else rows).checked()
+
+    def _merged(self, rows: Rows) -> Rows:
+        """The graph has what the load has; equal edges are a bag, with as many as the larger side had."""
+        nodes = {name: {**rows.nodes[name], **nodes} for name, nodes in self.nodes.items()}
+        knows = Counter(rows.knows) | Counter(self.knows or ())
+        return replace(rows, nodes={**rows.nodes, **nodes}).with_knows(*knows.elements())
 
     def _over(self, rows: Rows) -> Rows:
         new = replace(rows, nodes={**rows.nodes, **self.nodes})
