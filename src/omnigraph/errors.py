@@ -494,6 +494,6 @@ class EmbeddingError(OperatorError):
 
 
 class SparkUnavailable(OperatorError):
-    """Spark cannot start; the message says what to install."""
+    """Spark cannot start, or its executors cannot run OmniGraph; the message says what to install."""
 
     code = "spark_unavailable"

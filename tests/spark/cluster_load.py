@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 
 import omnigraph
-from omnigraph.spark.executor import translate_spark_errors
+from omnigraph.spark.diagnosis import translate_spark_errors
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load import run as spark_load
 from omnigraph.storage.failpoints import When, WriteStep, _arm

@@ -1,39 +1,40 @@
-"""Run Python tasks on Spark executors, one Spark task for each: pickled work items, or groups of table fragments.
+"""The one seam for distributed work: every job of this package is built and run here.
 
-Errors of Spark become errors of OmniGraph here.
+An item of work becomes one Spark task; what a task yields becomes a DataFrame, or returns to this process. Only the
+interface that a session over Spark Connect has too is used, and nothing is kept on executors: a lost executor costs the
+time to repeat its tasks.
 """
 
 from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
-from omnigraph.errors import NotFound, OmniGraphError, StorageError
+from omnigraph.spark.diagnosis import translate_spark_errors
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
-ROWS_PER_TASK: Final = 1_000_000
-"""The number of rows that a task over fragments reads, about."""
 _RANGE_ID: Final = "id"
 """The column of ``session.range``."""
 _NUMBER: Final = "number"
 _BODY: Final = "body"
-_MISSING: Final = "PATH_NOT_FOUND"
-_OWN_ERROR: Final = re.compile(r"^omnigraph\.errors\.\w+: (.+)$", re.MULTILINE)
 _ROWS: Final = pa.schema([pa.field(_NUMBER, pa.int32()), pa.field(_BODY, pa.binary())])
+_MAX_BYTES_WITH_TASKS: Final = 256 * 1024
+"""Items up to this size in total are sent with the code of every task. Larger ones are shuffled: each to its task."""
+_SPLITS: Final = re.compile(r"\bRange \(.*\bsplits=(\d+)\)")
 
 FragmentTask: TypeAlias = Callable[[Table, Sequence[int]], Iterable[pa.RecordBatch]]
 """Reads some fragments of a table and yields batches."""
@@ -46,81 +47,89 @@ class SparkExecutor:
     session: SparkSession
     activity: str
     """What the tasks do, for the error message if one fails."""
+    _cores: list[int] = field(default_factory=list[int], repr=False, compare=False)
+
+    def doing(self, activity: str) -> SparkExecutor:
+        """Return an executor for another activity."""
+        return replace(self, activity=activity)
 
     @property
     def parallelism(self) -> int:
-        """The number of tasks that the current executors can run at the same time."""
-        return self.session.sparkContext.defaultParallelism
+        """The number of tasks that the executors could run at the same time when it was first asked."""
+        if not self._cores:
+            self._cores.append(self._count_cores())
+        return self._cores[0]
+
+    def _count_cores(self) -> int:
+        # The plan of a range names them, also over Spark Connect, which has no other way to ask. No job runs.
+        ((plan,),) = cast("list[tuple[str]]", self.collect(self.session.sql("explain select id from range(1)")))
+        found = _SPLITS.search(plan)
+        assert found is not None, plan
+        return max(1, int(found[1]))
 
     def run(self, task: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
         """Run the task on each item and return the results in order."""
         if not items:
             return []
-        numbers = pa.array(range(len(items)), pa.int32())
-        bodies = pa.array([pickle.dumps(item) for item in items], pa.binary())
-        with translate_spark_errors(self.activity):
-            frame = self.session.createDataFrame(pa.Table.from_arrays([numbers, bodies], schema=_ROWS))
-            one_per_task = frame.repartitionById(len(items), _NUMBER)
-            # Collected once: tasks write files each time they run.
-            rows = one_per_task.mapInArrow(partial(_run_tasks, task), f"{_NUMBER} int, {_BODY} binary").collect()
+        numbered = list(enumerate(items))
+        rows = self.collect(self.map_items(partial(_run_task, task), numbered, f"{_NUMBER} int, {_BODY} binary"))
         outcomes = dict(cast("list[tuple[int, bytes]]", rows))
         # Pickled by our own tasks.
         return [cast("Outcome", pickle.loads(bytes(outcomes[number]))) for number in range(len(items))]  # noqa: S301
 
+    def map_items(
+        self, task: Callable[[Item], Iterable[pa.RecordBatch]], items: Sequence[Item], schema: str | StructType
+    ) -> DataFrame:
+        """Run a Spark task for each item, when the DataFrame is evaluated; the batches of all become its rows."""
+        bodies = [pickle.dumps(item) for item in items]
+        count = len(bodies)
+        with translate_spark_errors(self.activity):
+            if sum(map(len, bodies)) <= _MAX_BYTES_WITH_TASKS:
+                numbers = self.session.range(0, count, 1, count)
+                return numbers.mapInArrow(partial(_map_numbers, task, bodies), schema)
+            rows = [pa.array(range(count), pa.int32()), pa.array(bodies, pa.binary())]
+            given = self.session.createDataFrame(pa.Table.from_arrays(rows, schema=_ROWS))
+            return given.repartitionById(count, _NUMBER).mapInArrow(partial(_map_bodies, task), schema)
 
-def _run_tasks(task: Callable[[Item], object], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        numbers, bodies = (to_list(column_of(batch, name)) for name in (_NUMBER, _BODY))
-        for number, body in zip(cast("list[int]", numbers), cast("list[bytes]", bodies), strict=True):
-            item = cast("Item", pickle.loads(body))  # noqa: S301  pickled by our own driver
-            outcome = pickle.dumps(task(item))
-            yield pa.RecordBatch.from_arrays([pa.array([number], pa.int32()), pa.array([outcome])], schema=_ROWS)
+    def map_fragments(
+        self, table: Table, groups: Sequence[Sequence[int]], task: FragmentTask, schema: str | StructType
+    ) -> DataFrame:
+        """Run a task on each group of fragments of a table; the batches of all tasks become one DataFrame."""
+        return self.map_items(partial(task, table), list(groups), schema)
+
+    def collect(self, frame: DataFrame) -> list[tuple[object, ...]]:
+        """Evaluate a DataFrame once and return its rows. Tasks that write files write them each time they run."""
+        with translate_spark_errors(self.activity):
+            return cast("list[tuple[object, ...]]", frame.collect())
 
 
-def map_fragments(
-    session: SparkSession, table: Table, groups: Sequence[Sequence[int]], task: FragmentTask, schema: str
-) -> DataFrame:
-    """Run a task on each group of fragments of a table; the batches of all tasks become one DataFrame."""
-    count = len(groups)
-    return session.range(0, count, 1, count).mapInArrow(partial(_run_fragment_tasks, table, groups, task), schema)
+# --------------------------------------------------------------------------------------------- on executors
 
 
-def _run_fragment_tasks(
-    table: Table, groups: Sequence[Sequence[int]], task: FragmentTask, numbers: Iterable[pa.RecordBatch]
+def _map_numbers(
+    task: Callable[[Item], Iterable[pa.RecordBatch]], bodies: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in numbers:
-        for number in to_list(column_of(batch, _RANGE_ID)):
-            yield from task(table, groups[cast(int, number)])
+        for number in cast("list[int]", to_list(column_of(batch, _RANGE_ID))):
+            # Pickled by our own driver.
+            yield from task(cast("Item", pickle.loads(bodies[number])))  # noqa: S301
+
+
+def _map_bodies(
+    task: Callable[[Item], Iterable[pa.RecordBatch]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for body in cast("list[bytes]", to_list(column_of(batch, _BODY))):
+            # Pickled by our own driver.
+            yield from task(cast("Item", pickle.loads(body)))  # noqa: S301
+
+
+def _run_task(task: Callable[[Item], object], numbered: tuple[int, Item]) -> Iterator[pa.RecordBatch]:
+    number, item = numbered
+    outcome = pickle.dumps(task(item))
+    yield pa.RecordBatch.from_arrays([pa.array([number], pa.int32()), pa.array([outcome])], schema=_ROWS)
 
 
 def union_all(frames: Iterable[DataFrame]) -> DataFrame:
     """Concatenate DataFrames with the same columns."""
     return reduce(lambda some, others: some.unionByName(others), frames)
-
-
-# --------------------------------------------------------------------------------------------- errors of Spark
-
-
-@contextmanager
-def translate_spark_errors(activity: str) -> Generator[None]:
-    """Raise errors of Spark from the block as errors of OmniGraph. ``activity`` says what failed."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except PySparkException as error:
-        if error.getCondition() == _MISSING:
-            path = (error.getMessageParameters() or {}).get("path", "")
-            raise NotFound(f"there is no file '{path.removeprefix('file:')}'") from error
-        raise _to_storage_error(activity, error) from error
-    except Py4JError as error:
-        raise _to_storage_error(activity, error) from error
-
-
-def _to_storage_error(activity: str, error: Exception) -> OmniGraphError:
-    text = str(error)
-    own = _OWN_ERROR.findall(text)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    reason = own[-1] if own else (lines[0] if lines else type(error).__name__)
-    return StorageError(f"{activity} failed on Spark: {reason}", hint="see the log of Spark; nothing was changed")

@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,19 +17,18 @@ from hypothesis import strategies as st
 import omnigraph
 from omnigraph.errors import ValidationError
 from omnigraph.graph import Graph
+from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load import proofs as load_proofs
 from omnigraph.spark.load import set_rules
 from omnigraph.spark.load.changed_table import ChangedSparkTable
-from omnigraph.spark.load.proofs import assign_partitions, find_unproven_rules
+from omnigraph.spark.load.proofs import find_unproven_rules
+from omnigraph.spark.shuffle import assign_partitions
 from omnigraph.storage.columns import as_text, join_texts
 from omnigraph.write.load.load_operation import LoadMode
 from omnigraph.write.rules.set_rules import SetRule
 from tests.selection import daily
 from tests.spark.load.spark_loads import FIRST, content, file_of, new_graph, ship, tow
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +52,9 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
     def watched(
-        session: SparkSession, rules: Sequence[SetRule], changed: Mapping[str, ChangedSparkTable]
+        executor: SparkExecutor, rules: Sequence[SetRule], changed: Mapping[str, ChangedSparkTable]
     ) -> tuple[SetRule, ...]:
-        rest = find_unproven_rules(session, rules, changed)
+        rest = find_unproven_rules(executor, rules, changed)
         found.extend(f"{rule.type}: {rule.rule}" for rule in rest)
         return rest
 

@@ -11,7 +11,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import Json, NotFound
 from omnigraph.read.changes.diff import Diff
-from omnigraph.spark.merge import shuffle
+from omnigraph.spark.merge import candidate_rows
 from tests.write.merge.social_graph import edit, knows, make, person
 from tests.write.merge.test_merge_truth import truth_graph
 from tests.write.merge.test_merge_types import ONE, OTHER
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are handled like many: in several parts."""
-    monkeypatch.setattr(shuffle, "MIN_ROWS_PER_PARTITION", 1)
+    monkeypatch.setattr(candidate_rows, "MIN_ROWS_PER_PARTITION", 1)
 
 
 def shown(frame: DataFrame) -> list[dict[str, Json]]:
@@ -71,7 +71,7 @@ def test_values_of_every_type_are_shown_alike(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.slow
 def test_many_rows(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shuffle, "_ROWS_PER_TASK", 1_000)
+    monkeypatch.setattr(candidate_rows, "_ROWS_PER_TASK", 1_000)
     graph = make(tmp_path, {f"p{number}": person(number % 90) for number in range(5_000)})
     graph.create_branch("dev")
     edit(graph, "dev", people={f"p{number}": person(number % 80) for number in range(2_000)})

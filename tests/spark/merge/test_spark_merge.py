@@ -16,12 +16,13 @@ import omnigraph
 from omnigraph.errors import Conflict, MergeConflicts, ReadOnly, StorageError, ValidationError, Violation
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import MAIN
+from omnigraph.spark import shuffle
 from omnigraph.spark.graph import SparkGraph
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load import staging as load_staging
 from omnigraph.spark.load.set_rules import check_changes
+from omnigraph.spark.merge import candidate_rows
 from omnigraph.spark.merge import run as merge
-from omnigraph.spark.merge import shuffle
 from omnigraph.spark.merge.merge_task import MergeTask
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
 from omnigraph.write.merge import engine as merge_means
@@ -51,7 +52,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are handled like many: in several parts, and never by this process."""
     monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
     monkeypatch.setattr(merge, "LOCAL_MERGE_ROWS", 0)
-    monkeypatch.setattr(shuffle, "MIN_ROWS_PER_PARTITION", 1)
+    monkeypatch.setattr(candidate_rows, "MIN_ROWS_PER_PARTITION", 1)
     monkeypatch.setattr(merge, "LOCAL_MERGE_ENGINE", NOBODY)
 
 
@@ -328,7 +329,7 @@ class FailsWhenAllIsWritten(MergeTask):
 @pytest.mark.parametrize(
     ("module", "name", "failing", "doing"),
     [
-        (shuffle, "run_pack_tasks", fails_at_once, "merging"),
+        (shuffle, "_pack_input", fails_at_once, "merging"),
         (merge, "MergeTask", FailsWhenAllIsWritten, "merging"),
         pytest.param(load_staging, "_remove_rows", fails_at_once, "staging a merge", marks=pytest.mark.slow),
     ],

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
 from omnigraph.spark.load import incoming_rows as load_incoming
+from omnigraph.spark.merge import candidate_rows
 from omnigraph.spark.merge import run as merge
-from omnigraph.spark.merge import shuffle
 from tests.write.merge.social_graph import person
 from tests.write.merge.test_merge_histories import QUIET, Crosses, Edits, Merges, Reverts, Step, play, steps
 
@@ -30,7 +30,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are handled like many, in several parts."""
     monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
     monkeypatch.setattr(merge, "LOCAL_MERGE_ROWS", 0)
-    monkeypatch.setattr(shuffle, "MIN_ROWS_PER_PARTITION", 1)
+    monkeypatch.setattr(candidate_rows, "MIN_ROWS_PER_PARTITION", 1)
 
 
 def play_on(spark: SparkSession, happenings: list[Step]) -> None:

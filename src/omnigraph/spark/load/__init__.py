@@ -2,7 +2,6 @@
 
 from omnigraph.spark.load.changed_table import FragmentRows, RowReader
 from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces
-from omnigraph.spark.load.proofs import assign_partitions
 from omnigraph.spark.load.run import load
 from omnigraph.spark.load.scratch import create_scratch_table
 from omnigraph.spark.load.set_rules import check_changes
@@ -15,7 +14,6 @@ __all__ = [
     "RowReader",
     "SourceRun",
     "StagedPlaces",
-    "assign_partitions",
     "check_changes",
     "create_scratch_table",
     "load",

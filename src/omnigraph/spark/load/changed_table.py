@@ -11,18 +11,20 @@ import pyarrow as pa
 
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.spark.executor import ROWS_PER_TASK, FragmentTask, map_fragments, union_all
+from omnigraph.spark.executor import FragmentTask, SparkExecutor
 from omnigraph.spark.load.incoming_rows import DistributedRows
+from omnigraph.spark.shuffle import PACK_COLUMNS, Packer
+from omnigraph.spark.sized_frames import JoinKind, SizedFrame, divide_fragments, join_by_size, union_sized
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.storage.lagging_columns import ColumnLag, read_declared_column
+from omnigraph.storage.row_sizes import estimate_row_bytes, estimate_stored_row_bytes
 from omnigraph.storage.table import Table
-from omnigraph.write.executor import group_evenly
 from omnigraph.write.load import IncomingTable
 from omnigraph.write.rules import IncomingMode, Relation, TablePart, type_of_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _IDS: Final = Relation("incoming", "", TablePart.INCOMING, {"id": ("id",)})
 _NONE: Final[Values] = cast("Values", pa.array([], pa.string()))
@@ -76,16 +78,18 @@ class FragmentRows:
         """The number of rows, at most: some may be deleted or excluded."""
         return sum(self.fragments.values())
 
-    def map(self, session: SparkSession, task: FragmentTask, columns: str) -> DataFrame:
-        """Run a task over the fragments, in groups of about equal size."""
-        return map_fragments(session, self.table, group_evenly(self.fragments, ROWS_PER_TASK), task, columns)
+    def map(self, executor: SparkExecutor, task: FragmentTask, columns: Sequence[str], schema: str) -> DataFrame:
+        """Run a task that reads some columns over the fragments, in groups of about equal size."""
+        row_bytes = estimate_stored_row_bytes(self.table, columns)
+        groups = divide_fragments(self.fragments, row_bytes, executor.parallelism)
+        return executor.map_fragments(self.table, groups, task, schema)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedSparkTable:
     """One table before and after a change: the incoming rows, and the ids of rows that are only deleted, if any."""
 
-    session: SparkSession
+    executor: SparkExecutor
     catalog: Catalog
     snapshot: Snapshot
     table_key: str
@@ -97,21 +101,34 @@ class ChangedSparkTable:
         """How the incoming rows are written, if there are any."""
         return self.changes and self.changes.mode
 
-    def read_relation(self, relation: Relation) -> DataFrame:
-        """Read the relation of a rule: one part of the table, which is not known to be empty."""
-        if relation.part is TablePart.INCOMING:
-            return self._read_texts(self.incoming(), relation)
-        pinned = self._read_texts(self.pinned(), relation)
+    def pack_relation(self, relation: Relation, packer: Packer) -> DataFrame:
+        """Read and pack the relation of a rule: one part of the table, which is not known to be empty."""
         match relation.part, self.mode:
+            case TablePart.INCOMING, _:
+                return self._pack_rows(self.incoming(), relation, packer)
             case TablePart.DELETED, IncomingMode.UPSERT:
                 assert self.removed is not None
-                return pinned.join(self._read_texts(self.removed, _IDS), "id", "left_semi")
+                joined = self._join_ids(relation, self._read_texts(self.removed, _IDS), "left_semi")
             case (TablePart.KEPT, IncomingMode.UPSERT) | (TablePart.DELETED, _) if not self._replaces_nothing:
-                return pinned.join(self._replaced_ids(), "id", "left_anti")
+                joined = self._join_ids(relation, self._replaced_ids(), "left_anti")
             case TablePart.SUPERSEDED, IncomingMode.UPSERT:
-                return pinned.join(self._replaced_ids(), "id", "left_semi")
+                joined = self._join_ids(relation, self._replaced_ids(), "left_semi")
             case _:
-                return pinned
+                return self._pack_rows(self.pinned(), relation, packer)
+        return joined.mapInArrow(packer.pack_batches, PACK_COLUMNS)
+
+    def size_relation(self, relation: Relation) -> int:
+        """Return the size of a relation in bytes, at most."""
+        rows = self.incoming() if relation.part is TablePart.INCOMING else self.pinned()
+        return rows.count * self._row_bytes(relation)
+
+    def _pack_rows(self, rows: FragmentRows, relation: Relation, packer: Packer) -> DataFrame:
+        task = partial(_pack_relation, reader=rows.reader, relation=relation, packer=packer)
+        return rows.map(self.executor, task, relation.physical_columns, PACK_COLUMNS)
+
+    def _join_ids(self, relation: Relation, ids: SizedFrame, how: JoinKind) -> DataFrame:
+        pinned = self._read_texts(self.pinned(), relation)
+        return join_by_size(pinned, ids, ["id"], how, self.executor.parallelism)
 
     def is_empty(self, part: TablePart) -> bool:
         """Return whether a part is known to be empty without reading it."""
@@ -152,12 +169,12 @@ class ChangedSparkTable:
     def _replaces_nothing(self) -> bool:
         return self.is_empty(TablePart.INCOMING) and self.removed is None
 
-    def _replaced_ids(self) -> DataFrame:
+    def _replaced_ids(self) -> SizedFrame:
         """Read the ids of the rows that are replaced or deleted."""
         found = [] if self.is_empty(TablePart.INCOMING) else [self.incoming()]
         if self.removed is not None:
             found.append(self.removed)
-        return union_all(self._read_texts(each, _IDS) for each in found)
+        return union_sized(self._read_texts(each, _IDS) for each in found)
 
     @property
     def _schema(self) -> pa.Schema:
@@ -167,9 +184,14 @@ class ChangedSparkTable:
     def _type(self) -> NodeType | EdgeType:
         return type_of_table(self.catalog, self.table_key)
 
-    def _read_texts(self, rows: FragmentRows, relation: Relation) -> DataFrame:
-        columns = ", ".join(f"{name} string" for name in relation.columns)
-        return rows.map(self.session, partial(_map_relation, reader=rows.reader, relation=relation), columns)
+    def _read_texts(self, rows: FragmentRows, relation: Relation) -> SizedFrame:
+        schema = ", ".join(f"{name} string" for name in relation.columns)
+        task = partial(_map_relation, reader=rows.reader, relation=relation)
+        frame = rows.map(self.executor, task, relation.physical_columns, schema)
+        return SizedFrame(frame, rows.count, self._row_bytes(relation))
+
+    def _row_bytes(self, relation: Relation) -> int:
+        return sum(estimate_row_bytes(self._schema, columns) for columns in relation.columns.values())
 
 
 def _map_relation(
@@ -178,3 +200,10 @@ def _map_relation(
     """Task over fragments: convert their rows to the relation of a rule."""
     for rows in reader.read(table, fragments, relation.physical_columns):
         yield relation.encode(rows)
+
+
+def _pack_relation(
+    table: Table, fragments: Sequence[int], *, reader: RowReader, relation: Relation, packer: Packer
+) -> Iterator[pa.RecordBatch]:
+    """Task over fragments: convert their rows to the relation of a rule, and pack them."""
+    return packer.pack_batches(_map_relation(table, fragments, reader=reader, relation=relation))

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
-from omnigraph.spark.executor import map_fragments
+from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.load.load_task import PLACES
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
@@ -22,9 +22,6 @@ from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import WriteMode
 from omnigraph.write.load import RecordPosition, RowNumbers, StagedRows, attach_blobs, to_reader
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LOCAL_LOAD_ROWS: Final = 100
 """Up to this many rows are handled in this process, which takes less time than starting a job. More rows are not always
@@ -38,7 +35,7 @@ _WRITTEN: Final = pa.schema(
 class DistributedRows(StagedRows):
     """Rows in fragments that executors wrote, and rewrite if they are needed in another table's folder."""
 
-    session: SparkSession | None = field(default=None, repr=False)
+    executor: SparkExecutor | None = field(default=None, repr=False)
 
     @property
     def own_fragments(self) -> Mapping[int, int]:
@@ -52,7 +49,7 @@ class DistributedRows(StagedRows):
 
     def write_to(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
         """Write the rows but those ids to the folder of a table; keep fragments that are there and lose no row."""
-        if self.session is None or sum(self.own_fragments.values()) <= LOCAL_LOAD_ROWS:
+        if self.executor is None or sum(self.own_fragments.values()) <= LOCAL_LOAD_ROWS:
             return super().write_to(table, mode, excluded_ids)
         in_place = self.target.is_usable_by(table, mode)
         schema = arrow_schema(self.type)
@@ -61,8 +58,7 @@ class DistributedRows(StagedRows):
         )
         columns = "fragment long, kept boolean, fragments string"
         groups = [[fragment] for fragment in sorted(self.own_fragments)]
-        # Collected once: tasks write files each time they run.
-        reports = map_fragments(self.session, self.detached, groups, task, columns).collect()
+        reports = self.executor.collect(self.executor.map_fragments(self.detached, groups, task, columns))
         known = dict(zip(sorted(self.own_fragments), self.fragments, strict=True))
         return tuple(
             text

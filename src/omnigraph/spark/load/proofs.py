@@ -12,48 +12,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.spark.executor import union_all
+from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows, RowReader
-from omnigraph.storage.columns import Values, column_of, to_list
+from omnigraph.spark.shuffle import PACK_COLUMNS, assign_partitions, gather_packs, list_packs, make_pack, split_order
+from omnigraph.spark.sized_frames import MAX_PARTITIONS
+from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.keys import to_canonical_text
 from omnigraph.storage.table import Table
 from omnigraph.write.rules import IncomingMode, RuleKind, SetRule, TablePart
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _TEXTS_PER_PARTITION: Final = 1_000_000
-_MAX_PARTITIONS: Final = 4_096
 _TEXTS_AT_ONCE: Final = 524_288
 """A task partitions this many texts at a time. More would make larger packs, but need more memory."""
 
 _TEXT: Final = pa.schema([pa.field("text", pa.string())])
-_PACKS: Final = pa.schema(
-    [
-        pa.field("partition", pa.int32()),
-        pa.field("check", pa.int32()),
-        pa.field("role", pa.int32()),
-        pa.field("texts", pa.binary()),
-    ]
-)
 _FAILED: Final = pa.schema([pa.field("check", pa.int32())])
-
-_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
-_SHIFT: Final = np.uint64(32)
-_WORD: Final = 8
-_MASKS: Final = np.array([(1 << 8 * length) - 1 for length in range(_WORD + 1)], np.uint64)
-"""Masks that keep the first n bytes of a word, for the last word of a text."""
-
-_Words: TypeAlias = npt.NDArray[np.uint64]
-_PartitionNumbers: TypeAlias = npt.NDArray[np.uint16]
 
 
 class _Role(IntEnum):
@@ -97,11 +79,11 @@ class _ValueCheck:
 
 
 def find_unproven_rules(
-    session: SparkSession, rules: Sequence[SetRule], changed: Mapping[str, ChangedSparkTable]
+    executor: SparkExecutor, rules: Sequence[SetRule], changed: Mapping[str, ChangedSparkTable]
 ) -> tuple[SetRule, ...]:
     """Return the rules that could not be proven to hold; one job runs all checks."""
     checks = _plan_checks(rules, changed)
-    failed = _find_failed_checks(session, checks, changed) if checks else frozenset[int]()
+    failed = _find_failed_checks(executor, checks, changed) if checks else frozenset[int]()
     proven = {id(rule) for number, check in enumerate(checks) if number not in failed for rule in check.rules}
     return tuple(rule for rule in rules if id(rule) not in proven)
 
@@ -182,7 +164,7 @@ class _ColumnRead:
 
 
 def _find_failed_checks(
-    session: SparkSession, checks: Sequence[_ValueCheck], changed: Mapping[str, ChangedSparkTable]
+    executor: SparkExecutor, checks: Sequence[_ValueCheck], changed: Mapping[str, ChangedSparkTable]
 ) -> frozenset[int]:
     """Run the checks; return the numbers of those that fail."""
     reads: dict[tuple[str, TablePart], list[_ColumnRead]] = {}
@@ -191,14 +173,10 @@ def _find_failed_checks(
             reads.setdefault((table_key, part), []).append(_ColumnRead(number, role, columns))
     rows = {key: _rows_of(changed[key[0]], key[1]) for key in reads}
     texts = sum(rows[key].count * len(each) for key, each in reads.items())
-    partitions = max(1, min(_MAX_PARTITIONS, texts // _TEXTS_PER_PARTITION))
-    packs = union_all(_map_packs(session, rows[key], each, partitions) for key, each in reads.items())
+    partitions = max(1, min(MAX_PARTITIONS, texts // _TEXTS_PER_PARTITION))
+    packs = union_all(_map_packs(executor, rows[key], each, partitions) for key, each in reads.items())
     max_counts = [check.max_count for check in checks]
-    failed = (
-        packs.repartitionById(partitions, "partition")
-        .mapInArrow(partial(_run_checks, max_counts), "check int")
-        .collect()
-    )
+    failed = executor.collect(gather_packs(packs, partitions).mapInArrow(partial(_run_checks, max_counts), "check int"))
     return frozenset(check for (check,) in cast("list[tuple[int]]", failed))
 
 
@@ -206,16 +184,20 @@ def _rows_of(changed: ChangedSparkTable, part: TablePart) -> FragmentRows:
     return changed.incoming() if part is TablePart.INCOMING else changed.pinned()
 
 
-def _map_packs(session: SparkSession, rows: FragmentRows, reads: Sequence[_ColumnRead], partitions: int) -> DataFrame:
+def _map_packs(executor: SparkExecutor, rows: FragmentRows, reads: Sequence[_ColumnRead], partitions: int) -> DataFrame:
     task = partial(_partition_values, reader=rows.reader, reads=reads, partitions=partitions)
-    return rows.map(session, task, "partition int, check int, role int, texts binary")
+    return rows.map(executor, task, _list_columns(reads), PACK_COLUMNS)
+
+
+def _list_columns(reads: Iterable[_ColumnRead]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(column for each in reads for column in each.columns))
 
 
 def _partition_values(
     table: Table, fragments: Sequence[int], *, reader: RowReader, reads: Sequence[_ColumnRead], partitions: int
 ) -> Iterator[pa.RecordBatch]:
     """Task over fragments: read the values and pack them by hash partition."""
-    columns = tuple(dict.fromkeys(column for each in reads for column in each.columns))
+    columns = _list_columns(reads)
     buffered: dict[_ColumnRead, list[pa.StringArray]] = {each: [] for each in reads}
     count = 0
     for rows in reader.read(table, fragments, columns):
@@ -238,35 +220,9 @@ def _pack_values(buffered: Mapping[_ColumnRead, Sequence[pa.StringArray]], parti
         # NumPy uses a radix sort for 16-bit integers.
         order = np.argsort(numbers, kind="stable")
         texts = pa.chunked_array(pieces, pa.string()).combine_chunks().take(order)
-        bounds = [0, *np.cumsum(np.bincount(numbers, minlength=partitions)).tolist()]
-        for partition, (start, end) in enumerate(pairwise(bounds)):
-            if end > start:
-                pack = pa.RecordBatch.from_arrays([texts.slice(start, end - start)], schema=_TEXT).serialize()
-                row = ([partition], [read.check], [int(read.role)], [pack.to_pybytes()])
-                columns = [pa.array(value, type_) for value, type_ in zip(row, _PACKS.types, strict=True)]
-                yield pa.RecordBatch.from_arrays(columns, schema=_PACKS)
-
-
-def assign_partitions(texts: pa.StringArray, partitions: int) -> _PartitionNumbers:
-    """Return the hash partition of each text: equal texts share one, and partitions get about equally many texts."""
-    _, offsets, data = texts.buffers()
-    if partitions == 1 or offsets is None:
-        return np.zeros(len(texts), np.uint16)
-    bounds = np.frombuffer(memoryview(offsets), np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    first, size = int(bounds[0]), int(bounds[-1] - bounds[0])
-    # Words are read at any byte offset, so the last one may extend beyond the texts.
-    padded = np.zeros(size + _WORD, np.uint8)
-    if data is not None:
-        padded[:size] = np.frombuffer(memoryview(data), np.uint8)[first : first + size]
-    words: _Words = np.ndarray((size + 1,), np.dtype("<u8"), padded, strides=(1,))
-    starts, lengths = (bounds[:-1] - first).astype(np.int64), np.diff(bounds).astype(np.int64)
-    hashes: _Words = lengths.astype(np.uint64) * _MULTIPLIER
-    for at in range(0, int(lengths.max(initial=0)), _WORD):
-        longer = np.flatnonzero(lengths > at)
-        word = words[starts[longer] + at] & _MASKS[np.minimum(lengths[longer] - at, _WORD)]
-        step = (hashes[longer] ^ word) * _MULTIPLIER
-        hashes[longer] = step ^ (step >> _SHIFT)
-    return ((hashes >> _SHIFT) % np.uint64(partitions)).astype(np.uint16)
+        for partition, part in split_order(numbers, partitions):
+            pack = pa.RecordBatch.from_arrays([texts.slice(part.start, part.stop - part.start)], schema=_TEXT)
+            yield make_pack(partition, read.check, read.role, pack.serialize())
 
 
 # --------------------------------------------------------------------------------------------- in a partition
@@ -275,11 +231,9 @@ def assign_partitions(texts: pa.StringArray, partitions: int) -> _PartitionNumbe
 def _run_checks(max_counts: Sequence[int | None], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Task over one partition: yield the numbers of the checks that its values fail."""
     buffered: dict[tuple[int, int], list[Values]] = {}
-    for batch in batches:
-        checks, roles, packs = (to_list(column_of(batch, name)) for name in ("check", "role", "texts"))
-        for check, role, pack in zip(cast("list[int]", checks), cast("list[int]", roles), packs, strict=True):
-            texts = column_of(pa.ipc.read_record_batch(pa.py_buffer(cast(bytes, pack)), _TEXT), "text")
-            buffered.setdefault((check, role), []).append(texts)
+    for check, role, pack in list_packs(batches):
+        texts = column_of(pa.ipc.read_record_batch(pa.py_buffer(pack), _TEXT), "text")
+        buffered.setdefault((check, role), []).append(texts)
     failed = [check for check, limit in enumerate(max_counts) if not _check_holds(check, limit, buffered)]
     yield pa.RecordBatch.from_arrays([pa.array(failed, pa.int32())], schema=_FAILED)
 

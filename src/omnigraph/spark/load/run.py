@@ -21,7 +21,8 @@ from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, Schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.spark.executor import SparkExecutor, translate_spark_errors, union_all
+from omnigraph.spark.diagnosis import translate_spark_errors
+from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.inputs import list_paths
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces
@@ -78,7 +79,7 @@ def load(
 class _SparkLoadEngine:
     """Checks and stages rows on executors, or in this process if there are few."""
 
-    session: SparkSession
+    executor: SparkExecutor
 
     def check(
         self, catalog: Catalog, snapshot: Snapshot, incoming: Sequence[IncomingTable], limit: int | None
@@ -88,7 +89,7 @@ class _SparkLoadEngine:
             counts = Counter((each.type, each.rule) for each in found.violations)
             return replace(found, violations=found.violations[:limit], counts=counts)
         with translate_spark_errors("checking a load"):
-            return check_changes(self.session, catalog, snapshot, incoming, limit)
+            return check_changes(self.executor.doing("checking a load"), catalog, snapshot, incoming, limit)
 
     def match(self, table: Table, rows: IncomingRows, identity: RowIdentity | None) -> IncomingRows:  # noqa: ARG002
         return rows
@@ -97,7 +98,7 @@ class _SparkLoadEngine:
         if incoming.rows.count <= load_incoming.LOCAL_LOAD_ROWS:
             return LOCAL_LOAD_ENGINE.stage(table, incoming)
         with translate_spark_errors("staging a load"):
-            return stage_rows(self.session, table, incoming)
+            return stage_rows(self.executor.doing("staging a load"), table, incoming)
 
 
 def _is_small(snapshot: Snapshot, incoming: Sequence[IncomingTable]) -> bool:
@@ -116,9 +117,10 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
     options, manifest = context.options, context.manifest
     quarantined = options.on_error == "quarantine"
     target = choose_rejects_target(manifest.location, options.rejects, ".parquet") if quarantined else None
+    executor = SparkExecutor(session, "reading a load")
     with create_scratch_table(manifest) as scratch:
         targets = _choose_targets(context, scratch)
-        report = _run_read_job(session, context, targets, scratch)
+        report = _run_read_job(executor, context, targets, scratch)
         collected = ViolationCollector(None if options.check else MAX_VIOLATIONS)
         collected.violations = report.violations(None if options.check else MAX_VIOLATIONS)
         collected.counts = report.counts
@@ -126,15 +128,14 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
         if target is not None:
             rejected = tuple(report.rejected)
             quarantine = ParquetQuarantine(scratch, rejected, report.blocks, report.rejected_count, target)
-        tables = _incoming_tables(session, context, targets, scratch, report)
-        executor = SparkExecutor(session, "building indexes")
+        tables = _incoming_tables(executor, context, targets, scratch, report)
         yield ParsedInput(
             tables,
             collected,
             quarantine,
-            _SparkLoadEngine(session),
+            _SparkLoadEngine(executor),
             partial(_discard_fragments, manifest, tables),
-            executor,
+            executor.doing("building indexes"),
         )
 
 
@@ -149,7 +150,7 @@ def _choose_targets(context: LoadContext, scratch: Table) -> Mapping[str, Fragme
 
 
 def _run_read_job(
-    session: SparkSession, context: LoadContext, targets: Mapping[str, FragmentTarget], scratch: Table
+    executor: SparkExecutor, context: LoadContext, targets: Mapping[str, FragmentTarget], scratch: Table
 ) -> _LoadReport:
     """Read the input in one job. It is collected once: tasks write files each time they run."""
     given, options = context.input, context.options
@@ -163,9 +164,9 @@ def _run_read_job(
         names_by_path(paths),
     )
     with translate_spark_errors("reading a load"):
-        parts = [read_lines(session, paths).mapInArrow(task.read_records, REPORT_COLUMNS)] if paths else []
-        parts += _map_frames(session, context, task)
-        rows = union_all(parts).collect() if parts else []
+        parts = [read_lines(executor.session, paths).mapInArrow(task.read_records, REPORT_COLUMNS)] if paths else []
+        parts += _map_frames(executor.session, context, task)
+        rows = executor.collect(union_all(parts)) if parts else []
     report = _LoadReport()
     for _, kind, body in sorted(cast("list[tuple[int, str, str]]", rows), key=lambda each: each[0]):
         report.add(ReportKind(kind), orjson.loads(body))
@@ -252,7 +253,7 @@ class _LoadReport:
 
 
 def _incoming_tables(
-    session: SparkSession,
+    executor: SparkExecutor,
     context: LoadContext,
     targets: Mapping[str, FragmentTarget],
     scratch: Table,
@@ -266,7 +267,9 @@ def _incoming_tables(
         type_, rows = type_of_table(context.catalog, key), report.rows.get(key, _TableReport())
         places = StagedPlaces(scratch, rows.runs, tuple(rows.places), report.blocks)
         if rows.count:
-            source = DistributedRows(type_, targets[key], tuple(rows.fragments), session=session)
+            source = DistributedRows(
+                type_, targets[key], tuple(rows.fragments), executor=executor.doing("staging a load")
+            )
         else:
             source = InMemoryRows(arrow_schema(type_).empty_table())
         found[key] = IncomingRows(type_, rows.generated, places, source)

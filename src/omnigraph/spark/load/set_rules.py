@@ -1,21 +1,29 @@
-"""Check set rules on Spark: rules that are not proven run as SQL, the same SQL as in one process.
+"""Check set rules on Spark: the SQL of rules that are not proven runs in partitions, the same SQL as in one process.
 
-Executors read the columns that a rule needs; staged rows are read through their detached version. One job runs all
-rules that are left. It returns only violations: their number for each rule, and a limited number of examples.
+Executors read the columns that a rule needs; staged rows are read through their detached version. A rule compares rows
+by one value only, so the rows are shuffled by it, and each partition is checked by itself. One job runs all rules that
+are left. It returns only violations: their number for each rule, and a limited number of examples.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+import pyarrow as pa
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.spark.executor import union_all
+from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows
 from omnigraph.spark.load.proofs import find_unproven_rules
+from omnigraph.spark.shuffle import Packer, ReceivedRows, gather_packs, receive_rows
+from omnigraph.spark.sized_frames import count_partitions
 from omnigraph.write.load import IncomingTable
 from omnigraph.write.rules import (
     SET_VIOLATIONS,
@@ -25,17 +33,27 @@ from omnigraph.write.rules import (
     ViolationCounts,
     decode_set_violations,
     describe_violation,
+    query_violations,
     select_set_rules,
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-_RULE: Final = "rule"
+_FOUND: Final = pa.schema(
+    [
+        pa.field("rule", pa.int32()),
+        pa.field("count", pa.int64()),
+        *cast("Iterable[pa.Field[pa.DataType]]", SET_VIOLATIONS),
+    ]
+)
+"""A violation of a rule, or, with a count, the number of its violations in a partition."""
+_FoundRow: TypeAlias = tuple[int, int | None, str, str | None, list[str], int]
+_FOUND_COLUMNS: Final = "rule int, count long, value string, id string, ids array<string>, found long"
 
 
 def check_changes(
-    session: SparkSession,
+    executor: SparkExecutor,
     catalog: Catalog,
     snapshot: Snapshot,
     incoming: Sequence[IncomingTable],
@@ -51,7 +69,7 @@ def check_changes(
     rules = tuple(select_set_rules(catalog, {key: each.mode for key, each in by_key.items()}))
     keys = {relation.table_key for rule in rules for relation in rule.relations}
     changed = {
-        key: ChangedSparkTable(session, catalog, snapshot, key, by_key.get(key), deleted.get(key)) for key in keys
+        key: ChangedSparkTable(executor, catalog, snapshot, key, by_key.get(key), deleted.get(key)) for key in keys
     }
     triggered = [rule for rule in rules if any(not _is_empty(rule, name, changed) for name in rule.triggers)]
     reads = frozenset(
@@ -60,7 +78,7 @@ def check_changes(
         for relation in rule.relations
         if changed[relation.table_key].depends_on_pin(relation.part)
     )
-    found, counts = _find_violations(session, find_unproven_rules(session, triggered, changed), changed, limit)
+    found, counts = _find_violations(executor, find_unproven_rules(executor, triggered, changed), changed, limit)
     return RuleCheckResult(tuple(found), reads, counts=counts)
 
 
@@ -70,49 +88,78 @@ def _is_empty(rule: SetRule, name: str, changed: Mapping[str, ChangedSparkTable]
 
 
 def _find_violations(
-    session: SparkSession, rules: Sequence[SetRule], changed: Mapping[str, ChangedSparkTable], limit: int | None
+    executor: SparkExecutor, rules: Sequence[SetRule], changed: Mapping[str, ChangedSparkTable], limit: int | None
 ) -> tuple[list[Violation], ViolationCounts]:
     """Return examples of violations, in the order of the rules, and the number of violations of each rule."""
     if not rules:
         return [], {}
-    each_rule = (_query_rule(session, number, rule, changed) for number, rule in enumerate(rules))
-    found = union_all(each_rule).persist()
-    try:
-        counted = cast("list[tuple[int, int]]", found.groupBy(_RULE).count().collect())
-        if not counted:
-            return [], {}
-        ordered = found.orderBy(_RULE, "value", "id")
-        examples = (ordered if limit is None else ordered.limit(limit)).toArrow()
-    finally:
-        found.unpersist()
-    numbers = cast("list[int]", examples[_RULE].to_pylist())
-    decoded = decode_set_violations(examples.select(SET_VIOLATIONS.names).cast(SET_VIOLATIONS))
-    violations = [
-        describe_violation(rules[number], violation) for number, violation in zip(numbers, decoded, strict=True)
-    ]
+    frame = _query_partitions(executor, rules, changed, limit)
+    found = [cast("_FoundRow", row) for row in executor.collect(frame)]
     counts: Counter[tuple[str, str]] = Counter()
-    for number, count in counted:
-        counts[rules[number].type, rules[number].rule] += count
-    return violations, counts
+    for number, count, *_ in found:
+        counts[rules[number].type, rules[number].rule] += count or 0
+    examples = sorted((row for row in found if row[1] is None), key=lambda row: (row[0], row[2], row[3] or ""))[:limit]
+    texts = pa.Table.from_pylist(
+        [dict(zip(SET_VIOLATIONS.names, row[2:], strict=True)) for row in examples], SET_VIOLATIONS
+    )
+    decoded = zip(examples, decode_set_violations(texts), strict=True)
+    return [describe_violation(rules[row[0]], violation) for row, violation in decoded], counts
 
 
-def _query_rule(
-    session: SparkSession, number: int, rule: SetRule, changed: Mapping[str, ChangedSparkTable]
+def _query_partitions(
+    executor: SparkExecutor, rules: Sequence[SetRule], changed: Mapping[str, ChangedSparkTable], limit: int | None
 ) -> DataFrame:
-    """Query the violations of one rule. Its relations are defined in the query, so they hide no view of the session."""
+    """Shuffle the relations of the rules by the values that they compare, and query each partition."""
     from pyspark.sql import functions
 
-    present = {each.name: each for each in rule.relations if not changed[each.table_key].is_empty(each.part)}
-    named = ", ".join(f"{each.name} as ({_relation_sql(each, present)})" for each in rule.relations)
-    query = rule.sql.replace("with ", f"with {named}, ", 1)
-    # Spark declares these arguments as Any.
-    rows: dict[str, Any] = {name: changed[each.table_key].read_relation(each) for name, each in present.items()}
-    return session.sql(query, **rows).select(functions.lit(number).alias(_RULE), *SET_VIOLATIONS.names)
+    present = [
+        (section, stream, relation)
+        for section, rule in enumerate(rules)
+        for stream, relation in enumerate(rule.relations)
+        if not changed[relation.table_key].is_empty(relation.part)
+    ]
+    size = sum(changed[relation.table_key].size_relation(relation) for _, _, relation in present)
+    partitions = count_partitions(size, executor.parallelism)
+    packs = union_all(
+        changed[relation.table_key].pack_relation(relation, Packer(section, stream, relation.join_column, partitions))
+        for section, stream, relation in present
+    )
+    found = gather_packs(packs, partitions).mapInArrow(partial(_check_partition, rules, limit), _FOUND_COLUMNS)
+    if limit is None:
+        return found
+    # Counts come first, one for each rule and partition.
+    first = found.orderBy(functions.col("count").isNull(), "rule", "value", "id")
+    return first.limit(partitions * len(rules) + limit)
 
 
-def _relation_sql(relation: Relation, present: Mapping[str, Relation]) -> str:
-    """Return the SQL of a relation. If it is empty, Spark drops it and everything that is joined with it."""
-    if relation.name in present:
-        return f"select * from {{{relation.name}}}"  # noqa: S608  the names of relations are ours
-    columns = ", ".join(f"cast(null as string) as {name}" for name in relation.columns)
-    return f"select {columns} where false"
+# --------------------------------------------------------------------------------------------- in a partition
+
+
+def _check_partition(
+    rules: Sequence[SetRule], limit: int | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Task over one partition: yield the number of violations of each rule, and examples of them."""
+    with TemporaryDirectory(prefix="omnigraph-rules-") as folder:
+        received = receive_rows(Path(folder), batches)
+        for section, rule in enumerate(rules):
+            relations = {
+                relation.name: _to_relation(relation, received.get((section, stream)))
+                for stream, relation in enumerate(rule.relations)
+            }
+            if any(relations[name].num_rows for name in rule.triggers):
+                yield from _to_found(section, query_violations(rule, relations), limit)
+
+
+def _to_relation(relation: Relation, received: ReceivedRows | None) -> pa.Table:
+    schema = pa.schema([pa.field(name, pa.string()) for name in relation.columns])
+    return schema.empty_table() if received is None else pa.Table.from_batches(received.batches()).cast(schema)
+
+
+def _to_found(section: int, violations: pa.Table, limit: int | None) -> Iterator[pa.RecordBatch]:
+    count = violations.num_rows
+    if count:
+        yield pa.RecordBatch.from_pylist([{"rule": section, "count": count}], _FOUND)
+    for batch in violations.slice(0, limit).to_batches():
+        rows = batch.num_rows
+        numbers, counts = pa.array([section] * rows, pa.int32()), pa.nulls(rows, pa.int64())
+        yield pa.RecordBatch.from_arrays([numbers, counts, *batch.columns], schema=_FOUND)

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.spark.executor import ROWS_PER_TASK, map_fragments, union_all
+from omnigraph.spark.executor import FragmentTask, SparkExecutor
 from omnigraph.spark.load.changed_table import FragmentRows
 from omnigraph.spark.load.incoming_rows import DistributedRows
+from omnigraph.spark.sized_frames import MAX_PARTITIONS, SizedFrame, divide_fragments, join_by_size, union_sized
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.columns import Values, column_of, is_not_among
+from omnigraph.storage.row_sizes import estimate_row_bytes
 from omnigraph.storage.staging import FragmentText, StagedChange
 from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.write import load as loads
-from omnigraph.write.executor import group_evenly
 from omnigraph.write.load import IncomingTable
 from omnigraph.write.rules import IncomingMode
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame
 
 _REMAINING: Final = pa.schema([pa.field("fragment", pa.int64()), pa.field("left", pa.string())])
 
 
 def stage_rows(
-    session: SparkSession, table: Table, incoming: IncomingTable, removed: FragmentRows | None = None
+    executor: SparkExecutor, table: Table, incoming: IncomingTable, removed: FragmentRows | None = None
 ) -> StagedChange | None:
     """Stage incoming rows on a pinned table. On a later pin only the deletions are repeated.
 
@@ -38,7 +39,7 @@ def stage_rows(
     if not upserts or not (incoming.rows.count or removed):
         return loads.stage_rows(table, incoming)
     fragments = incoming.rows.write_new_rows(table, "append", incoming.excluded_ids) if incoming.rows.count else ()
-    changed = _remove_replaced(session, table, incoming, removed)
+    changed = _remove_replaced(executor, table, incoming, removed)
     if not changed:
         return tables.append_fragments(table, fragments)
     emptied = [fragment for fragment, text in changed.items() if text is None]
@@ -47,32 +48,46 @@ def stage_rows(
 
 
 def _remove_replaced(
-    session: SparkSession, table: Table, incoming: IncomingTable, removed: FragmentRows | None
+    executor: SparkExecutor, table: Table, incoming: IncomingTable, removed: FragmentRows | None
 ) -> dict[int, FragmentText | None]:
     """Delete the rows that are replaced or removed; return the fragments that lose rows, None if they lose all."""
     from pyspark.sql import functions
 
-    task = partial(_scan_ids, excluded_ids=incoming.excluded_ids)
+    replaced = find_replaced_rows(executor, table, incoming, removed)
+    # All rows of a fragment come to one task.
+    fragments = max(1, min(len(table.fragment_rows()), MAX_PARTITIONS))
+    deleted = (
+        replaced.repartition(fragments, "fragment")
+        .groupBy("fragment")
+        .agg(functions.collect_list("offset").alias("offsets"))
+    )
+    reports = executor.collect(deleted.mapInArrow(partial(_remove_rows, table), "fragment long, left string"))
+    return dict(cast("list[tuple[int, FragmentText | None]]", reports))
+
+
+def find_replaced_rows(
+    executor: SparkExecutor, table: Table, incoming: IncomingTable, removed: FragmentRows | None
+) -> DataFrame:
+    """Return the fragment and the offset of each row of a table that is replaced or removed."""
     parts = [(each.table, each.fragments) for each in (removed,) if each is not None]
     if incoming.rows.count:
         rows = cast("DistributedRows", incoming.rows.storage)
         parts.append((rows.detached, rows.own_fragments))
-    ids = union_all(
-        map_fragments(session, each, group_evenly(own, ROWS_PER_TASK), task, "id string") for each, own in parts
+    task = partial(_scan_ids, excluded_ids=incoming.excluded_ids)
+    ids = union_sized(_map_ids(executor, each, own, task, "id string") for each, own in parts)
+    existing = _map_ids(
+        executor, table, table.fragment_rows(), _scan_addresses, "id string, fragment long, offset long"
     )
-    existing = map_fragments(
-        session,
-        table,
-        group_evenly(table.fragment_rows(), ROWS_PER_TASK),
-        _scan_addresses,
-        "id string, fragment long, offset long",
-    )
-    deleted = (
-        existing.join(ids, "id", "left_semi").groupBy("fragment").agg(functions.collect_list("offset").alias("offsets"))
-    )
-    # Collected once: tasks write files each time they run.
-    reports = deleted.mapInArrow(partial(_remove_rows, table), "fragment long, left string").collect()
-    return dict(cast("list[tuple[int, FragmentText | None]]", reports))
+    return join_by_size(existing, ids, ["id"], "left_semi", executor.parallelism)
+
+
+def _map_ids(
+    executor: SparkExecutor, table: Table, fragments: Mapping[int, int], task: FragmentTask, schema: str
+) -> SizedFrame:
+    row_bytes = estimate_row_bytes(table.schema, ["id"]) + 16
+    groups = divide_fragments(fragments, row_bytes, executor.parallelism)
+    frame = executor.map_fragments(table, groups, task, schema)
+    return SizedFrame(frame, sum(fragments.values()), row_bytes)
 
 
 def _scan_ids(table: Table, fragments: Sequence[int], *, excluded_ids: Values) -> Iterator[pa.RecordBatch]:

@@ -14,15 +14,14 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from omnigraph.read.changes import Diff, DiffSide, find_table_candidates, read_diff_records
-from omnigraph.spark.merge.shuffle import (
+from omnigraph.spark.executor import SparkExecutor
+from omnigraph.spark.merge.candidate_rows import (
     CandidateInput,
-    ReceivedRows,
     StreamSource,
     choose_partition_count,
-    receive_rows,
-    shuffle_rows,
     split_candidates,
 )
+from omnigraph.spark.shuffle import ReceivedRows, receive_rows, shuffle_rows
 from omnigraph.spark.source import CHANGE_ARROW_SCHEMA, CHANGE_FIELDS, to_change_row
 
 if TYPE_CHECKING:
@@ -61,8 +60,9 @@ def diff_to_dataframe(session: SparkSession, diff: Diff) -> DataFrame:
         tables.append(_ComparedTable(key, sources))
     if not rows:
         return session.createDataFrame([], DIFF_SCHEMA)
-    partitions = choose_partition_count(sides, session.sparkContext.defaultParallelism)
-    return shuffle_rows(session, rows, partitions).mapInArrow(partial(_compare_partition, tables), DIFF_SCHEMA)
+    executor = SparkExecutor(session, "comparing")
+    partitions = choose_partition_count(sides, executor.parallelism)
+    return shuffle_rows(executor, rows, partitions).mapInArrow(partial(_compare_partition, tables), DIFF_SCHEMA)
 
 
 def _compare_partition(tables: Sequence[_ComparedTable], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

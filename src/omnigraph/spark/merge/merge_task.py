@@ -1,7 +1,8 @@
 """The task of a merge on an executor: merge the rows of one partition and write the result.
 
-A partition holds all candidate rows of its ids, of the three sides and of every table (see ``shuffle.py``). The merged
-rows are written to fragments beside the graph that nobody sees; only a report with the conflicts goes to the driver.
+A partition holds all candidate rows of its ids, of the three sides and of every table (see ``candidate_rows.py``). The
+merged rows are written to fragments beside the graph that nobody sees; only a report with the conflicts goes to the
+driver.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import pyarrow as pa
 from omnigraph.errors import Conflict
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.changes import compare_sides
-from omnigraph.spark.merge.shuffle import ReceivedRows, StreamSource, pack_rows, receive_rows
+from omnigraph.spark.merge.candidate_rows import StreamSource
+from omnigraph.spark.shuffle import Packer, ReceivedRows, receive_rows
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of
@@ -70,7 +72,7 @@ class OverlayInput:
             (MergeStream.BEFORE_OVERLAY, self.overlay.before),
             (MergeStream.OVERLAY, self.overlay.after),
         ):
-            yield from pack_rows(self.table, stream, rows, partitions)
+            yield from Packer(self.table, stream, "id", partitions).pack(rows)
 
 
 # --------------------------------------------------------------------------------------------- in a partition

@@ -24,7 +24,8 @@ from omnigraph.errors import Conflict
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.manifest.handle import Manifest
 from omnigraph.read.changes import CandidateRows, DiffSide, find_table_candidates
-from omnigraph.spark.executor import translate_spark_errors
+from omnigraph.spark.diagnosis import translate_spark_errors
+from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.load import (
     BlockLines,
     DistributedRows,
@@ -36,6 +37,12 @@ from omnigraph.spark.load import (
     create_scratch_table,
     stage_rows,
 )
+from omnigraph.spark.merge.candidate_rows import (
+    CandidateInput,
+    StreamSource,
+    choose_partition_count,
+    split_candidates,
+)
 from omnigraph.spark.merge.merge_task import (
     IDS,
     MERGE_REPORT_COLUMNS,
@@ -46,13 +53,7 @@ from omnigraph.spark.merge.merge_task import (
     OverlayInput,
     TableMergeReport,
 )
-from omnigraph.spark.merge.shuffle import (
-    CandidateInput,
-    StreamSource,
-    choose_partition_count,
-    shuffle_rows,
-    split_candidates,
-)
+from omnigraph.spark.shuffle import shuffle_rows
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values
@@ -88,14 +89,16 @@ _NONE: Final[Values] = cast("Values", pa.array([], pa.string()))
 def open_merge_engine(session: SparkSession, manifest: Manifest) -> Generator[MergeEngine]:
     """Open the Spark engine of one merge; its temporary files are deleted after the block."""
     with ExitStack() as stack:
-        yield _SparkMergeEngine(session, cache(lambda: stack.enter_context(create_scratch_table(manifest))))
+        yield _SparkMergeEngine(
+            SparkExecutor(session, "merging"), cache(lambda: stack.enter_context(create_scratch_table(manifest)))
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _SparkMergeEngine:
     """Merges rows on executors, or in this process if there are few."""
 
-    session: SparkSession
+    executor: SparkExecutor
     scratch: Callable[[], Table]
     """Returns the scratch table, which the first call creates."""
 
@@ -111,7 +114,9 @@ class _SparkMergeEngine:
         changed: dict[str, _MergedTable] = {}
         for number, key in enumerate(candidates.keys):
             own = tuple(each for each in reports if each.table == number)
-            table = _MergedTable(self.session, self.scratch(), type_of_table(sides.catalog, key), own)
+            table = _MergedTable(
+                self.executor.doing("staging a merge"), self.scratch(), type_of_table(sides.catalog, key), own
+            )
             if table.changes_anything:
                 _refuse_legacy_ids(sides, table.type)
                 changed[key] = table
@@ -123,7 +128,7 @@ class _SparkMergeEngine:
             key: TableMergePlan(
                 table.counts,
                 table.is_decided,
-                TableChange(key, partial(_stage_table, self.session, table), is_long=is_long_staging(table.num_rows)),
+                TableChange(key, partial(_stage_table, table), is_long=is_long_staging(table.num_rows)),
             )
             for key, table in changed.items()
         }
@@ -133,13 +138,10 @@ class _SparkMergeEngine:
         self, candidates: _MergeCandidates, by: MergeBy, resolver: ConflictResolver
     ) -> list[TableMergeReport]:
         """Merge all candidate rows in one job. It is collected once: tasks write files each time they run."""
-        partitions = choose_partition_count(candidates.sides, self.session.sparkContext.defaultParallelism)
+        partitions = choose_partition_count(candidates.sides, self.executor.parallelism)
         task = MergeTask(tuple(candidates.task_tables()), by, resolver, self.scratch())
-        rows = (
-            shuffle_rows(self.session, list(candidates.shuffle_inputs()), partitions)
-            .mapInArrow(task.merge_partition, MERGE_REPORT_COLUMNS)
-            .collect()
-        )
+        shuffled = shuffle_rows(self.executor, list(candidates.shuffle_inputs()), partitions)
+        rows = self.executor.collect(shuffled.mapInArrow(task.merge_partition, MERGE_REPORT_COLUMNS))
         tables: list[TableMergeReport] = []
         for (body,) in cast("list[tuple[bytes]]", rows):
             report = cast("MergeReport", pickle.loads(bytes(body)))  # noqa: S301  pickled by our own tasks
@@ -153,7 +155,9 @@ class _SparkMergeEngine:
             return None
         incoming = [table.incoming for table in changed.values()]
         removed = {key: table.removed for key, table in changed.items() if table.removed is not None}
-        checked = check_changes(self.session, sides.catalog, sides.ours, incoming, 1, removed)
+        checked = check_changes(
+            self.executor.doing("checking a merge"), sides.catalog, sides.ours, incoming, 1, removed
+        )
         return None if checked.violations else checked.reads
 
 
@@ -168,9 +172,9 @@ def _refuse_legacy_ids(sides: MergeSnapshots, type_: NodeType | EdgeType) -> Non
         refuse_legacy_ids(type_, sides.ours.table(type_.table_key))
 
 
-def _stage_table(session: SparkSession, changed: _MergedTable, table: Table) -> StagedChange | None:
+def _stage_table(changed: _MergedTable, table: Table) -> StagedChange | None:
     with translate_spark_errors("staging a merge"):
-        return stage_rows(session, table, changed.incoming, changed.removed)
+        return stage_rows(changed.executor, table, changed.incoming, changed.removed)
 
 
 # --------------------------------------------------------------------------------------------- rows to merge
@@ -232,7 +236,7 @@ class _MergeCandidates:
 class _MergedTable:
     """The changes of one table, from the reports of all tasks."""
 
-    session: SparkSession
+    executor: SparkExecutor
     scratch: Table
     type: NodeType | EdgeType
     reports: tuple[TableMergeReport, ...]
@@ -267,7 +271,7 @@ class _MergedTable:
         """The inserted and updated rows, like those of a load."""
         fragments = tuple(text for each in self.reports for text in each.rows)
         source = (
-            DistributedRows(self.type, FragmentTarget(self.scratch, "overwrite"), fragments, session=self.session)
+            DistributedRows(self.type, FragmentTarget(self.scratch, "overwrite"), fragments, executor=self.executor)
             if fragments
             else InMemoryRows(arrow_schema(self.type).empty_table())
         )

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph.errors import Json, ParameterError
 from omnigraph.manifest.handle import Manifest
-from omnigraph.spark.executor import translate_spark_errors
+from omnigraph.spark.diagnosis import translate_spark_errors
 from omnigraph.storage.location import Location
 
 _BINDING_FILE: Final = "omnigraph.json"

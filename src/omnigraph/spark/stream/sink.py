@@ -23,7 +23,7 @@ from omnigraph.errors import OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
-from omnigraph.spark.executor import translate_spark_errors
+from omnigraph.spark.diagnosis import translate_spark_errors
 from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load import load
 from omnigraph.spark.stream.checkpoint import StreamBinding, bind_checkpoint, resolve_checkpoint

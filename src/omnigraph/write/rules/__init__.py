@@ -1,7 +1,13 @@
 """The rules of a schema, checked on a change before it is committed: row rules and set rules."""
 
 from omnigraph.write.rules.changed_table import IncomingMode, RowChanges, RowLocations, empty_ids
-from omnigraph.write.rules.check import RuleCheckResult, check_changes, check_rows, select_set_rules
+from omnigraph.write.rules.check import (
+    RuleCheckResult,
+    check_changes,
+    check_rows,
+    query_violations,
+    select_set_rules,
+)
 from omnigraph.write.rules.row_rules import find_row_violations
 from omnigraph.write.rules.rule_texts import (
     REQUIRED,
@@ -49,6 +55,7 @@ __all__ = [
     "format_unique",
     "list_rule_columns",
     "list_set_rules",
+    "query_violations",
     "select_set_rules",
     "shorten",
     "type_of_table",

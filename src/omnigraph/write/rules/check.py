@@ -232,14 +232,18 @@ def _collect_required(
 
 
 def _execute_rule(context: SessionContext, rule: SetRule, relations: Mapping[str, pa.Table]) -> Iterator[SetViolation]:
+    for batch in _query_violations(context, rule, relations).to_batches(max_chunksize=1_000):
+        yield from decode_set_violations(batch)
+
+
+def query_violations(rule: SetRule, relations: Mapping[str, pa.Table]) -> pa.Table:
+    """Run the SQL of one rule on its relations, in the columns of the SQL; return :data:`SET_VIOLATIONS`, sorted."""
+    return _query_violations(_create_context(is_small=True), rule, relations)
+
+
+def _query_violations(context: SessionContext, rule: SetRule, relations: Mapping[str, pa.Table]) -> pa.Table:
     for name, rows in relations.items():
         context.deregister_table(name)
         context.register_record_batches(name, [rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]])
-    found = (
-        context.sql(rule.sql)
-        .to_arrow_table()
-        .cast(SET_VIOLATIONS)
-        .sort_by([("value", "ascending"), ("id", "ascending")])
-    )
-    for batch in found.to_batches(max_chunksize=1_000):
-        yield from decode_set_violations(batch)
+    found = context.sql(rule.sql).to_arrow_table().cast(SET_VIOLATIONS)
+    return found.sort_by([("value", "ascending"), ("id", "ascending")])

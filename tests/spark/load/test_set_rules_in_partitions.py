@@ -1,20 +1,19 @@
-"""The rules give the same violations on Spark; set rules there see whole tables instead of narrowed ones."""
+"""Set rules in the partitions of a shuffle find what they find in one process; there they see whole tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import cast
 
 import pyarrow as pa
 import pytest
 
 from omnigraph.errors import Violation
 from omnigraph.graph import Graph
-from omnigraph.language.schema import parse_schema
+from omnigraph.spark.load.set_rules import _check_partition
+from omnigraph.spark.shuffle import Packer
 from omnigraph.storage.location import Location
 from omnigraph.write.rules.changed_table import ChangedTable
 from omnigraph.write.rules.check import IncomingMode, RowChanges
-from omnigraph.write.rules.row_rules import find_row_violations
 from omnigraph.write.rules.set_rules import (
     SET_VIOLATIONS,
     SetRule,
@@ -23,9 +22,6 @@ from omnigraph.write.rules.set_rules import (
     list_set_rules,
 )
 from tests.write.rules.rule_graphs import check_graph, make_changes, make_ship_graph
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -77,46 +73,41 @@ def changes(graph: Graph) -> list[RowChanges]:
     ]
 
 
-def on_spark(spark: SparkSession, graph: Graph, rule: SetRule, images: list[RowChanges]) -> list[Violation]:
+def in_partitions(graph: Graph, rules: list[SetRule], images: list[RowChanges], count: int) -> list[Violation]:
+    """What the partitions of a shuffle find, each by itself."""
     by_key = {image.table_key: image for image in images}
     tables: dict[str, ChangedTable] = {
         type_.table_key: ChangedTable(type_, graph.snapshot(), by_key.get(type_.table_key))
         for type_ in graph.schema.catalog.types()
     }
-    for relation in rule.relations:
-        rows = tables[relation.table_key].read_part(relation.part, relation.physical_columns)
-        texts = pa.Table.from_batches([relation.encode(rows)])
-        spark.createDataFrame(texts).createOrReplaceTempView(relation.name)
-    answers = spark.sql(rule.sql).toArrow().cast(SET_VIOLATIONS)
-    return [describe_violation(rule, answer) for answer in decode_set_violations(answers)]
+    parts: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+    for section, rule in enumerate(rules):
+        for stream, relation in enumerate(rule.relations):
+            rows = tables[relation.table_key].read_part(relation.part, relation.physical_columns)
+            for pack in Packer(section, stream, relation.join_column, count).pack_batches([relation.encode(rows)]):
+                parts[pack["partition"][0].as_py()].append(pack)
+    found = [row for part in parts for batch in _check_partition(rules, None, part) for row in batch.to_pylist()]
+    counted = sum(row["count"] or 0 for row in found)
+    told = [row for row in found if row["count"] is None]
+    assert counted == len(told)
+    rows = pa.Table.from_pylist(told).select(SET_VIOLATIONS.names).cast(SET_VIOLATIONS)
+    return [
+        describe_violation(rules[cast(int, row["rule"])], each)
+        for row, each in zip(told, decode_set_violations(rows), strict=True)
+    ]
 
 
-def test_both_engines_find_the_same(spark: SparkSession, graph: Graph) -> None:
+@pytest.mark.parametrize("count", [1, 3, 16])
+def test_partitions_find_what_the_whole_finds(graph: Graph, count: int) -> None:
     catalog, images = graph.schema.catalog, changes(graph)
     rules = [
         *list_set_rules(catalog, "node:Ship"),
         *list_set_rules(catalog, "edge:CallsAt"),
         list_set_rules(catalog, "edge:HomePort")[-1],
     ]
-    there = [violation for rule in rules for violation in on_spark(spark, graph, rule, images)]
+    there = in_partitions(graph, rules, images, count)
     texts = {(rule.type, rule.rule) for rule in rules}
     here = [each for each in check_graph(graph, *images).violations if (each.type, each.rule) in texts]
     assert sorted(each.message for each in there) == sorted(each.message for each in here)
     assert set(there) == set(here)
     assert {(each.type, each.rule) for each in here} == texts - {("CallsAt", "id")}
-
-
-def test_row_rules_run_in_the_workers(spark: SparkSession) -> None:
-    port = parse_schema(
-        "node Port { code: String @key  depth: F64?  tags: [String]?  @range(depth, ..30.0) }"
-    ).catalog.nodes["Port"]
-    rows = pa.table({"id": ["a", "b"], "code": ["a", None], "depth": [31.0, None], "tags": [["x", None], None]})
-
-    def broken(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield from find_row_violations(port, batch).to_batches()
-
-    columns = "row long, property string, rule string, value string, message string"
-    there = spark.createDataFrame(rows).coalesce(1).mapInArrow(broken, columns).toArrow()
-    assert there.to_pylist() == find_row_violations(port, rows).to_pylist()
-    assert there["rule"].to_pylist() == ["@range(depth, ..30.0)", "no null items", "required"]
