@@ -28,6 +28,7 @@ from omnigraph.language.query.typed_tree import (
     Compare,
     Constant,
     Distance,
+    EndIdentity,
     Expression,
     Identity,
     IsNull,
@@ -371,7 +372,7 @@ def _names(part: Clause | Expression) -> set[str]:
             return _names(part.operand)
         case TextMatch() | Distance():
             return _names(part.target)
-        case PropertyValue() | Identity():
+        case PropertyValue() | Identity() | EndIdentity():
             return {part.variable}
         case _:
             return set()
@@ -439,6 +440,9 @@ def _value(expression: Expression, row: Row, asked: Asked) -> Value:
             return row[expression.variable].properties.get(expression.name)
         case Identity():
             return row[expression.variable].id
+        case EndIdentity():
+            edge = row[expression.variable]
+            return edge.source if expression.end == "from" else edge.destination
         case Distance():
             vector, to = _value(expression.target, row, asked), _value(expression.query, row, asked)
             return None if vector is None or to is None else dist(vector, to)

@@ -73,15 +73,13 @@ class _Scope:
     def properties(self, fits: Callable[[ValueType], bool]) -> list[tuple[str, ValueType]]:
         """Properties of bound variables, each as it is written."""
         bound = [*self.nodes.items(), *self.edges.items()]
-        return sorted(
-            (
-                (f"${variable}.{name}", declared.type)
-                for variable, of in bound
-                for name, declared in of.properties.items()
-                if fits(declared.type)
-            ),
-            key=lambda found: found[0],
-        )
+        found = [
+            (f"${variable}.{name}", declared.type) for variable, of in bound for name, declared in of.properties.items()
+        ]
+        text = ValueType(Scalar.STRING)
+        found += [(f"${variable}.id", text) for variable, _ in bound]
+        found += [(f"${variable}.{end}", text) for variable in self.edges for end in ("from", "to")]
+        return sorted(((name, type_) for name, type_ in found if fits(type_)), key=lambda each: each[0])
 
 
 def literal(value: ConstantValue, type_: ValueType) -> str:
@@ -130,6 +128,14 @@ def _compared(scope: _Scope) -> str:
         case _:
             right = _value(scope, type_)
     return f"{right} {operator} {left}" if scope.is_so(3) else f"{left} {operator} {right}"
+
+
+def _identity(scope: _Scope) -> str:
+    """Whether two variables of one type are the same; of one alone, whether it is itself."""
+    bound = {**scope.nodes, **scope.edges}
+    left = scope.chosen(sorted(bound))
+    right = scope.chosen(sorted(name for name, type_ in bound.items() if type_ is bound[left]))
+    return f"${left} {scope.chosen(['=', '!='])} ${right}"
 
 
 def _null_test(scope: _Scope) -> str:
@@ -181,7 +187,7 @@ def _search(scope: _Scope) -> str:
 
 def _condition(scope: _Scope, depth: int = 0) -> str:
     """A test, or several joined; with a block among them, if there is something to follow from."""
-    tests = [_compared] * 4 + [_membership] * 2 + [_text_test, _pattern_test, _null_test]
+    tests = [_compared] * 4 + [_membership] * 2 + [_text_test, _pattern_test, _null_test, _identity]
     if depth > 2 or not scope.is_so(4):
         return scope.draw(st.sampled_from(tests))(scope)
     match scope.chosen(["or", "or", "and", "not", "truth", "block"]):

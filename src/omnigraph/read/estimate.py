@@ -14,6 +14,7 @@ from omnigraph.language.query import (
     Compare,
     ComparisonOperator,
     Constant,
+    Identity,
     IsNull,
     Marked,
     Not,
@@ -85,6 +86,8 @@ class TableSizes:
                 return 1 - _IS_NULL if predicate.negated else _IS_NULL
             case Compare(PropertyValue() as value, operator, _) | Compare(_, operator, PropertyValue() as value):
                 return self._selectivity_of_comparison(value, operator, type_)
+            case Compare(Identity(), ComparisonOperator.EQUAL, _) | Compare(_, ComparisonOperator.EQUAL, Identity()):
+                return 1 / max(1, self.rows.get(type_.table_key, 0))
             case Compare():
                 return _RANGE
             case And():

@@ -184,12 +184,13 @@ _sort_keys = (expressions | conditions).filter(
 order_keys = st.builds(ast.OrderKey, _sort_keys) | st.builds(
     ast.OrderKey, _sort_keys.filter(lambda key: not isinstance(key, ast.NearestCall)), st.just(True)
 )
+_projections = st.builds(ast.Projection, expressions | conditions, st.none() | names()) | st.builds(
+    ast.Projection, st.builds(ast.PropertyAccess, names(), st.just(ast.ALL_PROPERTIES))
+)
 reads = st.builds(
     ast.ReadBody,
     clauses=st.lists(clauses, min_size=1, max_size=4).map(tuple),
-    projections=st.lists(
-        st.builds(ast.Projection, expressions | conditions, st.none() | names()), min_size=1, max_size=3
-    ).map(tuple),
+    projections=st.lists(_projections, min_size=1, max_size=3).map(tuple),
     order=st.lists(order_keys, max_size=2).map(tuple),
     limit=st.none() | variables | st.builds(ast.ScalarLiteral, st.integers(0, MAX_LIMIT)),
 )

@@ -11,6 +11,8 @@ from omnigraph.language.source import Span, span_field
 from omnigraph.language.types import ValueType
 
 ANONYMOUS = "_"
+ALL_PROPERTIES = "*"
+"""The name in ``$x.*``, which only a projection has."""
 
 
 # ------------------------------------------------------------------------------------------------ expressions

@@ -186,6 +186,12 @@ class _QueryTreeBuilder(Transformer[Token, object]):
             return ast.Projection(expression, None, expression.span)
         return ast.Projection(expression, str(alias), expression.span.to(span_of(alias)))
 
+    def spread(self, variable: Token, star: Token, word: Token | None, _alias: Token | None) -> ast.Projection:
+        if word is not None:
+            raise SyntaxRejection("$x.* takes no alias", span_of(word), "leave it out: each property names its column")
+        everything = _build_property_access(variable, star)
+        return ast.Projection(everything, None, everything.span)
+
     def order(self, *keys: ast.OrderKey) -> tuple[ast.OrderKey, ...]:
         return keys
 

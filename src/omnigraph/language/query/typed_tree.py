@@ -65,9 +65,18 @@ class PropertyValue:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The id of a bound node: the value of a bare ``$v``."""
+    """The id of a bound node or edge: the value of a bare ``$v``, and of ``$v.id``."""
 
     variable: UsedVariable
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class EndIdentity:
+    """The id of the node at a stored end of a bound edge, ``from`` or ``to``, whichever way the edge was walked."""
+
+    variable: UsedVariable
+    end: str
     type: ValueType
 
 
@@ -142,6 +151,7 @@ Expression: TypeAlias = (
     | Now
     | PropertyValue
     | Identity
+    | EndIdentity
     | ColumnValue
     | Distance
     | TextMatch

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,10 @@ from omnigraph.language.query import (
     And,
     ColumnValue,
     Compare,
+    ComparisonOperator,
     Constant,
     Distance,
+    EndIdentity,
     Expression,
     FusedScore,
     Identity,
@@ -53,6 +55,10 @@ QueryConstant: TypeAlias = Constant | ParameterValue | Now
 """Expressions with the same value in every row of a query."""
 SearchExpression: TypeAlias = Distance | TextMatch | TextScore | FusedScore
 """Expressions that a search evaluates."""
+
+
+_STORED_ENDS: Final = {"from": "src", "to": "dst"}
+"""The columns of an edge table that hold the ends."""
 
 
 class SearchScorer(Protocol):
@@ -94,6 +100,9 @@ def evaluate(expression: Expression, frame: Frame, evaluation: EvaluationContext
         case Identity(variable):
             binding = frame.bindings[variable]
             return cast("Values", binding.entities.take_ids(binding.positions))
+        case EndIdentity(variable, end):
+            binding = frame.bindings[variable]
+            return binding.entities.take_values(_STORED_ENDS[end], binding.positions)
         case Distance() | TextMatch() | TextScore() | FusedScore():
             return _cast_to_declared(evaluation.scorer.score(expression, frame), expression)
         case Truth(predicate):
@@ -177,6 +186,10 @@ def _decide_by_row(predicate: Predicate, frame: Frame, evaluation: EvaluationCon
 
 def _compare(compare: Compare, frame: Frame, evaluation: EvaluationContext) -> Mask:
     left, operator, right = compare.left, compare.operator, compare.right
+    if isinstance(left, Identity) and isinstance(right, Identity):
+        same = _find_same_entities(frame.bindings[left.variable], frame.bindings[right.variable])
+        if same is not None:
+            return same == (operator is ComparisonOperator.EQUAL)
     if isinstance(left, QueryConstant) and isinstance(right, QueryConstant):
         found = compare_constants(evaluate_constant(left, evaluation), operator, evaluate_constant(right, evaluation))
         return np.full(frame.num_rows, found)
@@ -188,6 +201,11 @@ def _compare(compare: Compare, frame: Frame, evaluation: EvaluationContext) -> M
         return compare_value_with_column(evaluate_constant(left, evaluation), operator, values, right.type)
     columns = (evaluate(left, frame, evaluation), evaluate(right, frame, evaluation))
     return compare_columns(columns[0], left.type, operator, columns[1])
+
+
+def _find_same_entities(one: EntityColumn, other: EntityColumn) -> Mask | None:
+    """Return for each row whether two variables are the same entity; None if only their ids can tell."""
+    return one.positions == other.positions if one.entities == other.entities else None
 
 
 def _is_comparable(compare: Compare, frame: Frame, evaluation: EvaluationContext) -> Mask:

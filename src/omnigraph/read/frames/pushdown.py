@@ -10,6 +10,7 @@ from omnigraph.language.query import (
     And,
     Compare,
     ComparisonOperator,
+    Identity,
     IsNull,
     LogicalOperator,
     Not,
@@ -31,6 +32,9 @@ from omnigraph.storage.filters import (
     compare_column,
 )
 
+ID: Final = "id"
+"""The column of every table that holds the ids."""
+
 
 def to_condition(predicate: Predicate, variable: str, evaluation: EvaluationContext) -> Condition | None:
     """Convert a predicate to a condition for a scan of the variable's table, or None if a scan cannot decide it."""
@@ -42,6 +46,10 @@ def _convert(predicate: Predicate, variable: str, evaluation: EvaluationContext)
     match predicate:
         case IsNull(PropertyValue(of, name, type_), negated) if of == variable:
             return ValueCondition(name, type_, None) if negated else NullCondition(name)
+        case Compare(Identity(of, type_), operator, right) if of == variable:
+            return _convert(Compare(PropertyValue(of, ID, type_), operator, right), variable, evaluation)
+        case Compare(left, operator, Identity(of, type_)) if of == variable:
+            return _convert(Compare(left, operator, PropertyValue(of, ID, type_)), variable, evaluation)
         case And() | Or():
             return _convert_all(predicate, variable, evaluation)
         case Not(part):

@@ -95,7 +95,8 @@ def _to_id_condition(condition: Condition, type_: NodeType) -> list[Condition]:
         return [ValueIn(("id",), condition.values)]
     if not isinstance(condition, ValueCondition) or condition.operator is not ComparisonOperator.EQUAL:
         return []
-    if type_.key != (condition.column,) or condition.type.scalar not in _KEY_IS_ID:
+    is_key = type_.key == (condition.column,) and condition.type.scalar in _KEY_IS_ID
+    if condition.column != "id" and not is_key:
         return []
     value = condition.value
     text = value if isinstance(value, str) else str(value).lower()

@@ -24,6 +24,7 @@ from omnigraph.language.query import (
     ComparisonOperator,
     Constant,
     Distance,
+    EndIdentity,
     Expression,
     FusedScore,
     Identity,
@@ -61,6 +62,8 @@ def evaluate(expression: Expression, rows: MatchRows, context: QueryContext) -> 
             return fn.col(rows.slots[variable, name])
         case Identity(variable):
             return fn.col(rows.id_of(variable))
+        case EndIdentity(variable, end):
+            return fn.col(rows.slots[variable, end])
         case Distance(target, query) if query.type.scalar is not Scalar.STRING:
             assert isinstance(query, QueryConstant), "the query vector is the same for every row"
             numbers = evaluate_constant(query, context.evaluation)

@@ -115,8 +115,11 @@ def _scan_edges(
     bound = (ID, *(attribute for attribute in required.get(plan.edge_variable, ()) if isinstance(attribute, str)))
     begin, end, *columns = (context.new_column() for _ in ("from", "to", *bound))
     slots: dict[Slot, str] = {(plan.edge_variable, name): column for name, column in zip(bound, columns, strict=True)}
-    found = context.tables.edges(plan.edge_type, ["from", "to", *bound])
-    walked = orient_edges(found, plan.direction).toDF(begin, end, *columns)
+    found = context.tables.edges(plan.edge_type, dict.fromkeys(("from", "to", *bound)))
+    # An end that is an attribute of the edge stays what it is when the edge is walked against its direction.
+    names = zip(("from", "to", *bound), (begin, end, *columns), strict=True)
+    renamed = found.select(*(fn.col(name).alias(column) for name, column in names))
+    walked = orient_edges(renamed, plan.direction).toDF(begin, end, *columns)
     return NodePairs(_filter_rows(MatchRows(walked, slots), plan.edge_predicates, context).frame, begin, end, slots)
 
 

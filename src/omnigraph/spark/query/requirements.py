@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from omnigraph.language.query import (
     Distance,
+    EndIdentity,
     Expression,
     FusedScore,
     Predicate,
@@ -72,6 +73,8 @@ def slots_of(part: Expression | Predicate) -> Iterator[Slot]:
     match part:
         case PropertyValue():
             yield part.variable, part.name
+        case EndIdentity():
+            yield part.variable, part.end
         case TextMatch() | TextScore():
             yield part.target.variable, part
         case FusedScore():

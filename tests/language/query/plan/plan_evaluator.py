@@ -43,6 +43,7 @@ from omnigraph.language.query.typed_tree import (
     Compare,
     Constant,
     Distance,
+    EndIdentity,
     Expression,
     Identity,
     IsNull,
@@ -305,6 +306,9 @@ def value(expression: Expression, row: Row, graph: Graph) -> Value:
             return row[expression.variable].properties.get(expression.name)
         case Identity():
             return row[expression.variable].id
+        case EndIdentity():
+            edge = row[expression.variable]
+            return edge.source if expression.end == "from" else edge.destination
         case ColumnValue():
             return row[expression.name]
         case Distance():

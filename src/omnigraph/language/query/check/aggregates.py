@@ -12,9 +12,11 @@ from omnigraph.language.types import NUMBERS, Scalar, ValueType
 def apply_aggregate(call: ast.AggregateCall, argument: Expression, scope: QueryScope) -> Aggregate | None:
     """Check an aggregate of a checked argument."""
     name = call.function
-    if not _can_aggregate(name, argument):
+    # The id of a node is a text like others, but $v alone is the node.
+    is_node = isinstance(argument, Identity) and isinstance(call.argument, ast.Variable)
+    if name is not ast.AggregateFunction.COUNT and (is_node or not _can_aggregate(name, argument)):
         allowed = "numbers and texts" if Scalar.STRING in _scalars_for(name) else "numbers"
-        found = "a node" if isinstance(argument, Identity) else str(argument.type)
+        found = "a node" if is_node else str(argument.type)
         return scope.reject(
             "T8", f"{name} works on {allowed}, not on {found}", call.argument.span, "count works on anything"
         )
@@ -22,9 +24,7 @@ def apply_aggregate(call: ast.AggregateCall, argument: Expression, scope: QueryS
 
 
 def _can_aggregate(function: ast.AggregateFunction, argument: Expression) -> bool:
-    if function is ast.AggregateFunction.COUNT:
-        return True
-    if argument.type.is_list or isinstance(argument, Identity) or is_null(argument):
+    if argument.type.is_list or is_null(argument):
         return False
     return argument.type.scalar in _scalars_for(function)
 

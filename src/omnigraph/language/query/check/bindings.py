@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.literals import are_comparable, fit_literal
-from omnigraph.language.query.check.names import DATETIME, reject_property, reject_unbound
+from omnigraph.language.query.check.names import DATETIME, ID, STRING, reject_property, reject_unbound
 from omnigraph.language.query.check.report import list_names, suggest_name
 from omnigraph.language.query.check.scope import UNKNOWN, Entity, QueryScope
 from omnigraph.language.query.check.traversal import to_edge_word
 from omnigraph.language.query.typed_tree import (
     Compare,
     Expression,
+    Identity,
     Now,
     ParameterValue,
     PropertyValue,
     TypedBinding,
 )
-from omnigraph.language.schema import EdgeType, NodeType, Property
-from omnigraph.language.types import Scalar
+from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.language.types import Scalar, ValueType
 
 
 def check_binding(binding: ast.BindingClause, scope: QueryScope) -> TypedBinding | None:
@@ -63,13 +64,16 @@ def _suggest_node_type(name: str, scope: QueryScope) -> str:
 def _check_match(match: ast.PropertyMatch, variable: str, node_type: NodeType, scope: QueryScope) -> Compare | None:
     """Check ``property: value`` in braces: equality, or membership if the property is a list."""
     declared = node_type.properties.get(match.name)
+    if declared is None and match.name == ID:
+        value = _check_match_value(match, variable, STRING, scope)
+        return None if value is None else Compare(Identity(variable, STRING), ast.ComparisonOperator.EQUAL, value)
     if declared is None:
         return reject_property("T2", node_type, match.name, match.name_span, scope.report)
     if declared.type.scalar in {Scalar.BLOB, Scalar.VECTOR}:
         kind = declared.type.scalar
         hint = f"order by nearest(${variable}.{match.name}, ...)" if kind is Scalar.VECTOR else "match another property"
         return scope.reject("T3", f"a {kind} cannot be compared", match.span, hint)
-    value = _check_match_value(match, variable, declared, scope)
+    value = _check_match_value(match, variable, declared.type, scope)
     if value is None:
         return None
     operator = ast.ComparisonOperator.CONTAINS if declared.type.is_list else ast.ComparisonOperator.EQUAL
@@ -77,21 +81,21 @@ def _check_match(match: ast.PropertyMatch, variable: str, node_type: NodeType, s
 
 
 def _check_match_value(
-    match: ast.PropertyMatch, variable: str, declared: Property, scope: QueryScope
+    match: ast.PropertyMatch, variable: str, declared: ValueType, scope: QueryScope
 ) -> Expression | None:
-    value, element = match.value, declared.type.item
+    value, element = match.value, declared.item
     match value:
         case ast.NowCall():
-            if declared.type.scalar is Scalar.DATETIME:
+            if declared.scalar is Scalar.DATETIME:
                 return Now(DATETIME)
-            message = f"now() is a DateTime; '{match.name}' is {declared.type}"
+            message = f"now() is a DateTime; '{match.name}' is {declared}"
             return scope.reject("T7", message, value.span, "write a literal or a parameter")
         case ast.Variable():
             return _check_match_variable(value, match, variable, declared, scope)
         case ast.ScalarLiteral(None):
             hint = f"write ${variable}.{match.name} is null after the binding"
             return scope.reject("T3", "nothing equals null", value.span, hint)
-        case ast.ListLiteral() if declared.type.is_list:
+        case ast.ListLiteral() if declared.is_list:
             hint = f"name one element, or write ${variable}.{match.name} contains ... after the binding"
             return scope.reject("T3", "lists cannot be compared as a whole", value.span, hint)
         case _:
@@ -99,7 +103,7 @@ def _check_match_value(
 
 
 def _check_match_variable(
-    value: ast.Variable, match: ast.PropertyMatch, variable: str, declared: Property, scope: QueryScope
+    value: ast.Variable, match: ast.PropertyMatch, variable: str, declared: ValueType, scope: QueryScope
 ) -> ParameterValue | None:
     given = scope.parameters.get(value.name)
     if given is None:
@@ -107,7 +111,7 @@ def _check_match_variable(
             return reject_unbound("Q002", value.name, value.span, scope)
         hint = f"compare properties after the binding: ${variable}.{match.name} = ${value.name}.property"
         return scope.reject("T7", f"'${value.name}' is a bound variable, not a value", value.span, hint)
-    if given.is_list or not are_comparable(given, declared.type):
-        message = f"'{match.name}' is {declared.type}; '${value.name}' is {given}"
-        return scope.reject("T7", message, value.span, f"declare ${value.name}: {declared.type.item.scalar}")
+    if given.is_list or not are_comparable(given, declared):
+        message = f"'{match.name}' is {declared}; '${value.name}' is {given}"
+        return scope.reject("T7", message, value.span, f"declare ${value.name}: {declared.item.scalar}")
     return ParameterValue(value.name, given)

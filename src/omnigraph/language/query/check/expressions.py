@@ -13,7 +13,7 @@ from omnigraph.language.query.check.aggregates import apply_aggregate
 from omnigraph.language.query.check.bindings import check_binding
 from omnigraph.language.query.check.comparisons import WORD_OPERATORS, compare
 from omnigraph.language.query.check.literals import type_literal
-from omnigraph.language.query.check.names import BOOL, DATETIME, check_property, check_variable, refuse_blob
+from omnigraph.language.query.check.names import BOOL, DATETIME, STRING, check_property, check_variable, refuse_blob
 from omnigraph.language.query.check.scope import Place, QueryScope
 from omnigraph.language.query.check.searches import check_ranking, check_text_match
 from omnigraph.language.query.check.traversal import check_traversal
@@ -24,6 +24,7 @@ from omnigraph.language.query.typed_tree import (
     Clause,
     Compare,
     Expression,
+    Identity,
     IsNull,
     Not,
     Now,
@@ -33,7 +34,7 @@ from omnigraph.language.query.typed_tree import (
     TypedExistence,
     TypedNegation,
 )
-from omnigraph.language.schema import NodeType
+from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar
 
 LITERALS = (ast.ScalarLiteral, ast.DateLiteral, ast.DateTimeLiteral, ast.ListLiteral)
@@ -131,10 +132,33 @@ def _check_block(block: ast.Negation | ast.Existence, scope: QueryScope) -> Bloc
 
 
 def _check_comparison(comparison: ast.Comparison, scope: QueryScope) -> Compare | None:
+    if _is_entity(comparison.left, scope) and _is_entity(comparison.right, scope):
+        return _compare_entities(comparison, scope)
     left, right = _check_operand(comparison.left, scope), _check_operand(comparison.right, scope)
     if left is None or right is None:
         return None
     return compare(left, comparison.operator, right, comparison.span, scope)
+
+
+def _is_entity(operand: ast.ExpressionSyntax, scope: QueryScope) -> bool:
+    if not isinstance(operand, ast.Variable) or operand.name in scope.parameters:
+        return False
+    return isinstance(scope.look_up(operand.name), NodeType | EdgeType)
+
+
+def _compare_entities(comparison: ast.Comparison, scope: QueryScope) -> Compare | None:
+    """Check ``$a = $b`` and ``$a != $b`` of two nodes or edges: whether they are the same."""
+    sides = [side for side in (comparison.left, comparison.right) if isinstance(side, ast.Variable)]
+    entities = [scope.variables[side.name] for side in sides]
+    if comparison.operator not in {ast.ComparisonOperator.EQUAL, ast.ComparisonOperator.NOT_EQUAL}:
+        hint = "compare their properties or ids, as in $a.id < $b.id"
+        return scope.reject("T7", f"{comparison.operator} cannot take two entities", comparison.span, hint)
+    if entities[0] is not entities[1]:
+        kinds = " and ".join(entity.name for entity in entities if isinstance(entity, NodeType | EdgeType))
+        hint = "compare their properties or ids, as in $a.id = $b.id"
+        return scope.reject("T7", f"{kinds} are different types: no two of them are the same", comparison.span, hint)
+    left, right = (Identity(side.name, STRING) for side in sides)
+    return Compare(left, comparison.operator, right)
 
 
 def _check_null_test(test: ast.NullTest, scope: QueryScope) -> IsNull | None:
@@ -164,7 +188,7 @@ def _check_operand(operand: ast.ExpressionSyntax, scope: QueryScope) -> Expressi
             hint = f'write "{operand.name}" for a text, ${operand.name} for a variable'
             return scope.reject("T7", f"'{operand.name}' is not a value here", operand.span, hint)
         case ast.Variable() if _is_node(operand, scope):
-            hint = f"compare a property: ${operand.name}.property"
+            hint = f"compare a property or the id: ${operand.name}.property, ${operand.name}.id"
             return scope.reject("T7", f"'${operand.name}' is a node, not a value", operand.span, hint)
         case ast.ScalarLiteral(None):
             return scope.reject("T7", "nothing equals null", operand.span, "write is null or is not null")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.literals import align_literal, are_comparable, can_assign, fit_literal, type_literal
-from omnigraph.language.query.check.names import DATETIME, STRING, reject_property
+from omnigraph.language.query.check.names import DATETIME, ID, STRING, reject_property
 from omnigraph.language.query.check.report import ProblemReport, suggest_name
 from omnigraph.language.query.typed_tree import (
     AssignedValue,
@@ -252,7 +252,8 @@ def _print_parameter_type(declared: ValueType) -> str:
 
 
 def _check_where(predicate: ast.WhereCondition, target: NodeType | EdgeType, scope: MutationScope) -> Compare | None:
-    declared = _resolve_type(predicate.name, predicate.name_span, target, scope)
+    is_id = predicate.name == ID and ID not in target.properties
+    declared = STRING if is_id else _resolve_type(predicate.name, predicate.name_span, target, scope)
     if declared is None:
         return None
     if declared.scalar is Scalar.BLOB:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.report import ProblemReport, suggest_name
 from omnigraph.language.query.check.scope import UNKNOWN, QueryScope
-from omnigraph.language.query.typed_tree import Constant, Expression, Identity, ParameterValue, PropertyValue
+from omnigraph.language.query.typed_tree import (
+    Constant,
+    EndIdentity,
+    Expression,
+    Identity,
+    ParameterValue,
+    PropertyValue,
+)
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import Span, suggest_similar
 from omnigraph.language.types import Scalar, ValueType
@@ -14,6 +21,8 @@ BOOL = ValueType(Scalar.BOOL)
 DATETIME = ValueType(Scalar.DATETIME)
 INTEGER = ValueType(Scalar.I64)
 STRING = ValueType(Scalar.STRING)
+ID = "id"
+ENDS = ("from", "to")
 
 
 def check_variable(variable: ast.Variable, scope: QueryScope) -> ParameterValue | Identity | None:
@@ -37,14 +46,20 @@ def check_variable(variable: ast.Variable, scope: QueryScope) -> ParameterValue 
             return None
 
 
-def check_property(access: ast.PropertyAccess, scope: QueryScope, unbound: str = "T6") -> PropertyValue | None:
-    """Check ``$x.p``. ``unbound`` is the code for an unknown variable or property."""
+def check_property(
+    access: ast.PropertyAccess, scope: QueryScope, unbound: str = "T6"
+) -> PropertyValue | Identity | EndIdentity | None:
+    """Check ``$x.p``; p may also be the id or an end. ``unbound`` is the code for an unknown variable or property."""
     entity = scope.look_up(access.variable)
     if entity is None:
         return reject_unbound(unbound, access.variable, access.span, scope)
     if entity is UNKNOWN:
         return None
     found = entity.properties.get(access.name)
+    if found is None and access.name == ID:
+        return Identity(access.variable, STRING)
+    if found is None and isinstance(entity, EdgeType) and access.name in ENDS:
+        return EndIdentity(access.variable, access.name, STRING)
     if found is None:
         return reject_property(unbound, entity, access.name, access.name_span, scope.report)
     return PropertyValue(access.variable, access.name, found.type)

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.advice import GROUP_INSTEAD
 from omnigraph.language.query.check.expressions import LITERALS, check_aggregate, check_expression
-from omnigraph.language.query.check.names import refuse_blob
+from omnigraph.language.query.check.names import ENDS, ID, refuse_blob, reject_unbound
 from omnigraph.language.query.check.report import suggest_name
 from omnigraph.language.query.check.scope import Place, QueryScope
 from omnigraph.language.query.check.searches import check_ranking, is_count
 from omnigraph.language.query.plan import variables_of, walk_expression
 from omnigraph.language.query.typed_tree import (
-    Aggregate,
     ColumnValue,
     Constant,
     Distance,
     Expression,
     FusedScore,
-    Identity,
-    Now,
     ParameterValue,
-    PropertyValue,
     RankingExpression,
     ResultColumn,
-    TextMatch,
     TextScore,
-    Truth,
     TypedOrderKey,
 )
+from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 
@@ -44,11 +39,11 @@ def check_columns(projections: Sequence[ast.Projection], scope: QueryScope) -> t
     """Return the columns that can be resolved. Their names are unique."""
     grouped = has_aggregate(projections)
     columns: dict[str, ResultColumn] = {}
-    for projection in projections:
+    for projection in (each for written in projections for each in _spread(written, scope)):
         expression = _check_projection(projection, scope, grouped=grouped)
         if expression is None:
             continue
-        name = projection.alias or _name_column(expression)
+        name = projection.alias or _name_column(projection.expression)
         if name is None:
             scope.reject("Q014", "a computed column needs a name", projection.span, "add one: as found")
             continue
@@ -57,6 +52,21 @@ def check_columns(projections: Sequence[ast.Projection], scope: QueryScope) -> t
             scope.reject("Q007", f"two columns are called '{name}'", projection.span, hint)
         columns.setdefault(name, ResultColumn(name, expression))
     return tuple(columns.values())
+
+
+def _spread(projection: ast.Projection, scope: QueryScope) -> list[ast.Projection]:
+    """Replace ``$x.*`` by a column for the id, the ends of an edge, and each property that can be read, by name."""
+    access = projection.expression
+    if not isinstance(access, ast.PropertyAccess) or access.name != ast.ALL_PROPERTIES:
+        return [projection]
+    entity = scope.look_up(access.variable)
+    if entity is None:
+        reject_unbound("T6", access.variable, access.span, scope)
+    if not isinstance(entity, NodeType | EdgeType):
+        return []
+    readable = [name for name, declared in entity.properties.items() if declared.type.scalar is not Scalar.BLOB]
+    ends = ENDS if isinstance(entity, EdgeType) else ()
+    return [replace(projection, expression=replace(access, name=name)) for name in (ID, *ends, *sorted(readable))]
 
 
 def has_aggregate(projections: Sequence[ast.Projection]) -> bool:
@@ -93,31 +103,29 @@ def _free_alias(name: str, columns: dict[str, ResultColumn]) -> str:
     return f"{stem}_{number}"
 
 
-def _name_column(expression: Expression) -> str | None:
-    """Name a column without an alias: ``v.p``, ``v``, ``count(v)``, the name of a parameter, ``literal``."""
-    match expression:
-        case Constant():
+def _name_column(written: ast.ExpressionSyntax) -> str | None:
+    """Name a column without an alias: ``v.p``, ``v``, ``count(v)``, ``literal``; None if it needs one."""
+    match written:
+        case ast.ScalarLiteral() | ast.DateLiteral() | ast.DateTimeLiteral() | ast.ListLiteral():
             return "literal"
-        case ParameterValue() | ColumnValue():
-            return expression.name
-        case Now():
+        case ast.NowCall():
             return "now()"
-        case PropertyValue():
-            return f"{expression.variable}.{expression.name}"
-        case Identity():
-            return expression.variable
-        case Distance():
-            return f"nearest({_name_column(expression.target)})"
-        case TextMatch():
-            return f"{expression.function}({_name_column(expression.target)})"
-        case TextScore():
-            return f"bm25({_name_column(expression.target)})"
-        case FusedScore():
-            return f"rrf({_name_column(expression.first)}, {_name_column(expression.second)})"
-        case Aggregate():
-            distinct = "distinct " if expression.distinct else ""
-            return f"{expression.function}({distinct}{_name_column(expression.argument)})"
-        case Truth():
+        case ast.PropertyAccess():
+            return f"{written.variable}.{written.name}"
+        case ast.Variable():
+            return written.name
+        case ast.NearestCall():
+            return f"nearest({_name_column(written.target)})"
+        case ast.TextMatchCall():
+            return f"{written.function}({_name_column(written.target)})"
+        case ast.Bm25Call():
+            return f"bm25({_name_column(written.target)})"
+        case ast.RrfCall():
+            return f"rrf({_name_column(written.first)}, {_name_column(written.second)})"
+        case ast.AggregateCall():
+            argument = _name_column(written.argument)
+            return None if argument is None else f"{written.function}({'distinct ' * written.distinct}{argument})"
+        case _:
             return None
 
 

@@ -83,7 +83,7 @@ def _check_bm25(call: ast.Bm25Call, scope: QueryScope) -> TextScore | None:
 
 
 def _check_nearest(call: ast.NearestCall, scope: QueryScope) -> Distance | None:
-    target = _check_searched_property(call.target, scope, unbound="T15")
+    target = _check_searched_property(call.target, scope, unbound="T15", code="T15")
     if target is None:
         return None
     if target.type.scalar is not Scalar.VECTOR:
@@ -117,18 +117,23 @@ def _check_vector_query(query: ast.ExpressionSyntax, target: ValueType, scope: Q
 def _check_text_target(target: ast.ExpressionSyntax, code: str, scope: QueryScope) -> PropertyValue | None:
     if not isinstance(target, ast.PropertyAccess):
         return scope.reject(code, "only a property can be searched", target.span, "write $variable.property")
-    found = _check_searched_property(target, scope, unbound="T6")
+    found = _check_searched_property(target, scope, unbound="T6", code=code)
     if found is None or is_text(found.type):
         return found
     message = f"only a String property can be searched; {target.name} is {found.type}"
     return scope.reject(code, message, target.name_span, "name another property")
 
 
-def _check_searched_property(target: ast.PropertyAccess, scope: QueryScope, unbound: str) -> PropertyValue | None:
+def _check_searched_property(
+    target: ast.PropertyAccess, scope: QueryScope, unbound: str, code: str
+) -> PropertyValue | None:
     if isinstance(scope.look_up(target.variable), EdgeType):
         hint = "search the nodes at its ends"
         return scope.reject("T23", f"'${target.variable}' is an edge; only nodes are searched", target.span, hint)
-    return check_property(target, scope, unbound)
+    found = check_property(target, scope, unbound)
+    if found is None or isinstance(found, PropertyValue):
+        return found
+    return scope.reject(code, "an id cannot be searched", target.name_span, "name a property")
 
 
 def _check_text_query(query: ast.ExpressionSyntax, code: str, scope: QueryScope) -> Expression | None:

@@ -42,6 +42,7 @@ from omnigraph.language.query.typed_tree import (
     DeleteEdges,
     DeleteNodes,
     Distance,
+    EndIdentity,
     Expression,
     FusedScore,
     Identity,
@@ -223,6 +224,8 @@ def print_expression(part: Expression | Predicate) -> str:
             return part.name if part.variable == ANONYMOUS else f"${part.variable}.{part.name}"
         case Identity():
             return f"${part.variable}"
+        case EndIdentity():
+            return f"${part.variable}.{part.end}"
         case ColumnValue():
             return part.name
         case Aggregate():
@@ -236,7 +239,7 @@ def print_expression(part: Expression | Predicate) -> str:
 def _print_predicate(part: Compare | IsNull | And | Or | Not | Marked | Block) -> str:
     match part:
         case Compare():
-            return f"{_print_operand(part.left)} {part.operator} {_print_operand(part.right)}"
+            return f"{_print_side(part.left, part.right)} {part.operator} {_print_side(part.right, part.left)}"
         case IsNull():
             return f"{_print_operand(part.operand)} is {'not ' if part.negated else ''}null"
         case And():
@@ -254,6 +257,12 @@ def _print_predicate(part: Compare | IsNull | And | Or | Not | Marked | Block) -
 def _print_part(part: Predicate) -> str:
     """Print a condition among others that are joined."""
     return f"({print_expression(part)})" if isinstance(part, And | Or) else print_expression(part)
+
+
+def _print_side(part: Expression, other: Expression) -> str:
+    """Print one side of a comparison. Two entities are compared by their names, an id and a value are not."""
+    is_id = isinstance(part, Identity) and not isinstance(other, Identity)
+    return f"{_print_operand(part)}.id" if is_id else _print_operand(part)
 
 
 def _print_operand(part: Expression) -> str:
