@@ -44,7 +44,7 @@ from omnigraph.write.embed import EmbedResult
 from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.indexes import IndexReport
-from omnigraph.write.load import ArrowStream, Engine, Identity, IndexPolicy, LoadResult, OnError
+from omnigraph.write.load import ColumnNames, Engine, Identity, IndexPolicy, LoadResult, OnError, TableInput
 from omnigraph.write.load import LoadMode as LoadMode
 from omnigraph.write.load import RecordSource as RecordSource
 from omnigraph.write.merge import MergeBy, MergeResult, PreferredSide
@@ -209,8 +209,11 @@ class Graph:
         self,
         source: RecordSource | None = None,
         *,
-        nodes: Mapping[str, ArrowStream] | None = None,
-        edges: Mapping[str, ArrowStream] | None = None,
+        nodes: Mapping[str, TableInput] | None = None,
+        edges: Mapping[str, TableInput] | None = None,
+        columns: Mapping[str, ColumnNames] | None = None,
+        ignore: Mapping[str, Iterable[str]] | None = None,
+        options: Mapping[str, object] | None = None,
         mode: LoadMode = "append",
         branch: str = MAIN,
         from_branch: Reference | None = None,
@@ -225,19 +228,25 @@ class Graph:
         identity: Identity | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> LoadResult:
-        """Load records, or frames per type, as one commit. With ``check``, report every problem and write nothing.
+        """Load records, or frames and files of each type, as one commit. With ``check``, report and write nothing.
 
         With mode "merge" the graph has what the input has: a second load of the same input changes nothing.
         ``identity`` names the columns that identify records without an id, such as
-        ``{"CallsAt": ["from", "to", "at"]}``. ``progress`` is called with the number of bytes each time that this
-        process has read some.
+        ``{"CallsAt": ["from", "to", "at"]}``.
+
+        ``columns={"Person": {"name": "full_name"}}`` says which columns are read as what, ``ignore={"Person": ["x"]}``
+        which are not read, and ``options={"sep": ";"}`` how files are read. ``progress`` is called with the number of
+        bytes each time that this process has read some.
         """
         if not check:
             self._check_writable()
-        given = load.LoadInput(source, nodes or {}, edges or {}, progress or load.ignore_bytes)
+        count_bytes = progress or load.ignore_bytes
+        given = load.LoadInput(
+            source, nodes or {}, edges or {}, columns or {}, ignore or {}, options or {}, count_bytes
+        )
         load_options = load.LoadOptions(mode, on_error, rejects, engine, check, indexes, from_branch, identity=identity)
-        options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
-        return engine_choice.run_load(self._manifest, self.schema, given, load_options, options)
+        commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
+        return engine_choice.run_load(self._manifest, self.schema, given, load_options, commit_options)
 
     def ensure_indexes(
         self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None

@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 import omnigraph as og
-from omnigraph.cli.load import read_txn
+from omnigraph.cli.load import read_column_names, read_txn
 from omnigraph.cli.render.output import TextOutput
 from omnigraph.errors import ExpectedVersionMismatch, Json, ValidationError, Violation
 from tests.cli.conftest import BRANCH, Answer, Command, Stocked, error_of
@@ -203,7 +203,7 @@ def test_an_empty_file_makes_no_commit(omnigraph: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "exit_code", "complaint"),
     [
-        ([], 2, "Missing argument"),
+        ([], 2, "'load' takes files of records, or tables"),
         (["-", "-"], 2, "'-' (stdin) can be read only once"),
         (["a.jsonl", "good.jsonl", "b.jsonl"], 1, "no such file: a.jsonl, b.jsonl"),
         (["brain.og"], 1, "'brain.og' is a folder"),
@@ -265,3 +265,79 @@ def test_a_bar_appears_on_a_terminal_while_a_load_waits_for_its_input() -> None:
     os.close(primary)
     assert child.returncode == 0
     assert people() == ["ann", "bob", "eve"]
+
+
+# --------------------------------------------------------------------------------------------- tables
+
+
+@pytest.fixture
+def tables(stocked: Stocked) -> Path:
+    """A table of people and one of their acquaintances beside the graph."""
+    folder = stocked.path.parent
+    (folder / "people.csv").write_text("full;notes\neve;x\ngus;\n")
+    (folder / "knows.csv").write_text("a;b\neve;gus\nann;eve\n")
+    return folder
+
+
+TABLES = ("--node", "Person=people.csv", "--edge", "Knows=knows.csv", "--option", "sep=;")
+MAPPED = (*TABLES, "--map", "Person.name=full", "--map", "Knows.from=a", "--map", "Knows.to=b")
+
+
+@pytest.mark.usefixtures("tables")
+def test_tables_are_loaded_beside_records(omnigraph: Command) -> None:
+    words = ("load", "-", *MAPPED, "--ignore", "Person.notes", *GRAPH)
+    answer = omnigraph(*words, "--json", stdin=b'{"type": "City", "data": {"name": "bonn"}}')
+    assert (answer.json["nodes"], answer.json["edges"]) == ({"City": 1, "Person": 2}, {"Knows": 2})
+    assert people() == ["ann", "bob", "eve", "gus"]
+    checked = omnigraph("load", *MAPPED, "--ignore", "Person.*", "--check", "--mode", "merge", *GRAPH)
+    assert checked.err == "checking 2 files for branch main in brain.og\n"
+    assert checked.out.startswith("main: 2 nodes, 2 edges can be loaded; nothing was written\n")
+
+
+@pytest.mark.usefixtures("tables")
+def test_columns_of_tables_are_complained_about_together(omnigraph: Command) -> None:
+    answer = omnigraph("load", *TABLES, *GRAPH)
+    assert (answer.code, answer.out) == (1, "")
+    for complaint in ("people.csv: no property 'full'", "people.csv: column 'name' is missing", "knows.csv: column"):
+        assert complaint in answer.err
+    assert people() == ["ann", "bob"]
+
+
+def test_wrong_values_of_tables_have_file_and_line(omnigraph: Command, tables: Path) -> None:
+    (tables / "knows.csv").write_text("a;b\neve;gus\nann;nobody\n")
+    answer = omnigraph("load", *MAPPED, "--ignore", "Person.notes", "--quiet", *GRAPH)
+    assert answer.err.splitlines()[0].startswith("knows.csv:3  edge Knows: Person -> Person")
+    assert people() == ["ann", "bob"]
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize(
+    ("words", "exit_code", "complaint"),
+    [
+        (["people.csv"], 1, "--node Person=people.csv"),
+        (["--node", "people.csv"], 2, "--node takes TYPE=FILE"),
+        (["--edge", "Knows="], 2, "--edge takes TYPE=FILE"),
+        (["--node", "Person=-"], 2, "cannot be read from '-'"),
+        (["--node", "Person=none/*.csv"], 1, "no file 'none/*.csv'"),
+        (["--node", "Persn=people.csv"], 1, "did you mean 'Person'?"),
+        (["--node", "Person=people.csv", "--map", "name=full"], 2, "--map takes TYPE.NAME=COLUMN"),
+        (["--node", "Person=people.csv", "--map", "Person.a=x", "--map", "Person.a=y"], 2, "gives Person.a twice"),
+        (["--node", "Person=people.csv", "--ignore", "notes"], 2, "--ignore takes TYPE.COLUMN"),
+        (["--node", "Person=people.csv", "--option", "header"], 2, "--option takes NAME=VALUE"),
+        (["--node", "Person=people.csv", "--option", "separator=;"], 1, "option 'separator'"),
+    ],
+    ids=str,
+)
+def test_bad_tables_change_nothing_and_are_said(
+    omnigraph: Command, words: list[str], exit_code: int, complaint: str
+) -> None:
+    answer = omnigraph("load", *words, *GRAPH)
+    assert (answer.code, answer.out) == (exit_code, "")
+    assert complaint in answer.err
+    assert people() == ["ann", "bob"]
+
+
+def test_several_columns_are_the_parts_of_a_key() -> None:
+    assert read_column_names(["At.to=line,seq", "At.from.name=n,m", "At.name=a,b"]) == {
+        "At": {"to": ["line", "seq"], "from.name": "n,m", "name": "a,b"}
+    }

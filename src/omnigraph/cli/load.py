@@ -20,15 +20,61 @@ from omnigraph.errors import NotFound
 Mode: TypeAlias = Literal["append", "merge", "overwrite"]
 OnError: TypeAlias = Literal["fail", "quarantine"]
 Engine: TypeAlias = Literal["auto", "local", "spark"]
+ENDS = ("from", "to")
 
 
 def load(
     context: typer.Context,
     files: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(help="Files of records (JSONL, also gzip or zstd); - is stdin.", show_default=False),
-    ],
+    ] = None,
     *,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--node",
+            metavar="TYPE=FILE",
+            help="A table of nodes: CSV, Parquet, Arrow or JSON lines; also a pattern or a folder. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    edge: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--edge",
+            metavar="TYPE=FILE",
+            help="A table of edges, with the columns from and to. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="TYPE.NAME=COLUMN",
+            help="Read a property, id, from or to from a column of another name. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ignore",
+            metavar="TYPE.COLUMN",
+            help="Do not read this column; TYPE.* stands for all that are no property. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="How tables are written: format, header, sep, quote, escape, nullValue, encoding or multiLine.",
+            show_default=False,
+        ),
+    ] = None,
     mode: Annotated[
         Mode,
         typer.Option(
@@ -70,26 +116,36 @@ def load(
         str | None, typer.Option("-m", metavar="MESSAGE", help="The commit message.", show_default=False)
     ] = None,
 ) -> int:
-    """Load files of records as one commit, all or nothing.
+    """Load files of records, or tables of nodes and edges, as one commit, all or nothing.
 
     Exits with 1 if a record breaks a rule of the schema, and lists up to a hundred problems.
 
     \b
-    Example:
+    Examples:
       omnigraph load evidence.jsonl --mode merge --branch import/june --from main
+      omnigraph load --node Person=people.csv --edge Knows=knows.parquet --map Person.name=full_name
     """
     session = session_of(context)
     if rejects is not None and on_error != "quarantine":
         raise typer.TyperException("--rejects goes with --on-error quarantine")
     transaction = None if txn is None else read_txn(txn)
-    _check_files_exist(files)
+    records, nodes, edges = files or [], read_tables("--node", node or ()), read_tables("--edge", edge or ())
+    given = [*records, *(path for paths in (*nodes.values(), *edges.values()) for path in paths)]
+    if not given:
+        raise typer.TyperException("'load' takes files of records, or tables: --node TYPE=FILE and --edge TYPE=FILE")
+    _check_files_exist(records)
     doing = "checking {} for" if check else "loading {} into"
-    session.output.say(f"{doing.format(pluralize(len(files), 'file'))} branch {branch} in {session.target()}")
+    session.output.say(f"{doing.format(pluralize(len(given), 'file'))} branch {branch} in {session.target()}")
     with ExitStack() as stack:
         graph = stack.enter_context(session.open("ro" if check else "rw"))
-        advance = stack.enter_context(session.output.progress(_total_bytes(files)))
+        advance = stack.enter_context(session.output.progress(None if engine == "spark" else _total_bytes(given)))
         result = graph.load(
-            [_StandardInput() if name == STDIN else name for name in files],
+            [_StandardInput() if name == STDIN else name for name in records] or None,
+            nodes=nodes,
+            edges=edges,
+            columns=read_column_names(columns or ()),
+            ignore=read_ignored_columns(ignore or ()),
+            options=read_options(option or ()),
             mode=mode,
             branch=branch,
             from_branch=origin,
@@ -113,6 +169,55 @@ def read_txn(text: str) -> tuple[str, int]:
     return app, int(number)
 
 
+def read_tables(option: str, pairs: Sequence[str]) -> dict[str, list[str]]:
+    """Parse ``TYPE=FILE`` into the files of each type."""
+    found: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, _, path = pair.partition("=")
+        if not (name and path):
+            raise typer.TyperException(f"{option} takes TYPE=FILE, for example Person=people.csv, not '{pair}'")
+        if path == STDIN:
+            raise typer.TyperException(f"{option} takes a file: a table cannot be read from '-'")
+        found.setdefault(name, []).append(path)
+    return found
+
+
+def read_column_names(pairs: Sequence[str]) -> dict[str, dict[str, str | list[str]]]:
+    """Parse ``TYPE.NAME=COLUMN`` into the columns of each type. An end may have several columns, with commas."""
+    found: dict[str, dict[str, str | list[str]]] = {}
+    for pair in pairs:
+        place, _, column = pair.partition("=")
+        type_, _, name = place.partition(".")
+        if not (type_ and name and column):
+            raise typer.TyperException(f"--map takes TYPE.NAME=COLUMN, for example Person.name=full_name, not '{pair}'")
+        if name in found.setdefault(type_, {}):
+            raise typer.TyperException(f"--map gives {type_}.{name} twice")
+        found[type_][name] = column.split(",") if name in ENDS and "," in column else column
+    return found
+
+
+def read_ignored_columns(places: Sequence[str]) -> dict[str, list[str]]:
+    """Parse ``TYPE.COLUMN`` into the ignored columns of each type."""
+    found: dict[str, list[str]] = {}
+    for place in places:
+        type_, _, column = place.partition(".")
+        if not (type_ and column):
+            raise typer.TyperException(f"--ignore takes TYPE.COLUMN, for example Person.notes, not '{place}'")
+        found.setdefault(type_, []).append(column)
+    return found
+
+
+def read_options(pairs: Sequence[str]) -> dict[str, str]:
+    """Parse ``NAME=VALUE``. A value may be empty."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals):
+            raise typer.TyperException(f"--option takes NAME=VALUE, for example sep=;, not '{pair}'")
+        found[name] = value
+    return found
+
+
 def _check_files_exist(files: Sequence[str]) -> None:
     if files.count(STDIN) > 1:
         raise typer.TyperException("'-' (stdin) can be read only once")
@@ -123,9 +228,13 @@ def _check_files_exist(files: Sequence[str]) -> None:
 
 def _total_bytes(files: Sequence[str]) -> int | None:
     """How much there is to read, where that is known beforehand."""
-    if all(name != STDIN and Path(name).is_file() for name in files):
-        return sum(Path(name).stat().st_size for name in files)
-    return None
+    # A late import: it brings Lance along, which the graph has loaded by now.
+    from omnigraph.write.load import expand_path
+
+    if STDIN in files:
+        return None
+    found = [Path(path) for name in files for path in expand_path(name)]
+    return sum(path.stat().st_size for path in found) if all(path.is_file() for path in found) else None
 
 
 class _StandardInput:

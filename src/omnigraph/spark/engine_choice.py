@@ -44,7 +44,7 @@ def _choose_session(given: LoadInput, options: LoadOptions) -> SparkSession | No
         # Fail before Java starts if the source cannot be read by Spark.
         list_paths(given.source)
     is_required = options.engine == "spark" or any(map(is_spark_frame, (*given.nodes.values(), *given.edges.values())))
-    if not is_required and total_size(given.source) <= SPARK_MIN_BYTES:
+    if not is_required and total_size(given) <= SPARK_MIN_BYTES:
         return None
     from omnigraph.spark.session import get_session
 

@@ -28,7 +28,16 @@ from omnigraph.write import merge as merges
 from omnigraph.write.commit import CommitOptions
 from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.indexes import IndexReport, ensure_indexes
-from omnigraph.write.load import ArrowStream, IndexPolicy, LoadInput, LoadMode, LoadOptions, LoadResult, OnError
+from omnigraph.write.load import (
+    ColumnNames,
+    IndexPolicy,
+    LoadInput,
+    LoadMode,
+    LoadOptions,
+    LoadResult,
+    OnError,
+    TableInput,
+)
 from omnigraph.write.load import RecordSource as RecordSource
 from omnigraph.write.merge import MergeBy, MergeResult, PreferredSide
 
@@ -114,8 +123,11 @@ class SparkGraph:
         self,
         source: RecordSource | None = None,
         *,
-        nodes: Mapping[str, ArrowStream] | None = None,
-        edges: Mapping[str, ArrowStream] | None = None,
+        nodes: Mapping[str, TableInput] | None = None,
+        edges: Mapping[str, TableInput] | None = None,
+        columns: Mapping[str, ColumnNames] | None = None,
+        ignore: Mapping[str, Iterable[str]] | None = None,
+        options: Mapping[str, object] | None = None,
         mode: LoadMode = "append",
         branch: str = MAIN,
         from_branch: Reference | None = None,
@@ -127,16 +139,21 @@ class SparkGraph:
         check: bool = False,
         indexes: IndexPolicy = "auto",
     ) -> LoadResult:
-        """Load records, or one DataFrame per type, as one commit; executors read, check and write the rows."""
+        """Load records, DataFrames or files of each type as one commit; executors read, check and write the rows."""
         from omnigraph.spark.load import load
 
         if not check:
             self._check_writable()
-        given = LoadInput(source, nodes or {}, edges or {})
-        options = LoadOptions(mode, on_error, rejects, "spark", check, indexes, from_branch)
+        given = LoadInput(source, nodes or {}, edges or {}, columns or {}, ignore or {}, options or {})
+        load_options = LoadOptions(mode, on_error, rejects, "spark", check, indexes, from_branch)
         commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
         return load(
-            self.session, self.manifest, contract.load_current_schema(self.manifest), given, options, commit_options
+            self.session,
+            self.manifest,
+            contract.load_current_schema(self.manifest),
+            given,
+            load_options,
+            commit_options,
         )
 
     def diff(

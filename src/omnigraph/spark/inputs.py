@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeGuard, cast
 
 from omnigraph.errors import ParameterError
-from omnigraph.write.load import RecordSource
+from omnigraph.write.load import LoadInput, RecordSource, list_table_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,13 +27,20 @@ def list_paths(source: RecordSource) -> list[str]:
     raise ParameterError("Spark reads records only from files", hint='give paths, or use engine="local"')
 
 
-def total_size(source: RecordSource | None) -> int:
-    """Return the total size in bytes of the files of a source; files that this machine cannot see count as 0."""
+def total_size(given: LoadInput) -> int:
+    """Return the total size in bytes of the files of a load; files that this machine cannot see count as 0."""
+    return sum(_size_of(path) for path in (*_list_record_paths(given.source), *list_table_files(given)))
+
+
+def _list_record_paths(source: RecordSource | None) -> list[str]:
     try:
-        paths = [] if source is None else list_paths(source)
+        return [] if source is None else list_paths(source)
     except ParameterError:
-        return 0
-    return sum(os.path.getsize(path) for path in paths if os.path.isfile(path))  # noqa: PTH113, PTH202  it may be a URI
+        return []
+
+
+def _size_of(path: str) -> int:
+    return os.path.getsize(path) if os.path.isfile(path) else 0  # noqa: PTH113, PTH202  it may be a URI
 
 
 def is_spark_frame(frame: object) -> TypeGuard[DataFrame]:

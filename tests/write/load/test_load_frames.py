@@ -23,8 +23,10 @@ from omnigraph.language.schema import parse_schema
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.write.load.conversion import convert_arrow, convert_values
-from omnigraph.write.load.data_frames import read_frame
+from omnigraph.write.load.load_input import LoadInput, resolve_tables
 from omnigraph.write.load.records import read_records
+from omnigraph.write.load.sources import ignore_bytes
+from omnigraph.write.load.table_reader import open_tables
 from omnigraph.write.load.validation import RawBatch, validate_batch
 from tests.graphs import rows_of, written
 
@@ -34,12 +36,19 @@ WIDE = parse_schema(
 ).catalog
 
 
+def read_wide(table: pa.Table) -> RawBatch:
+    """Read the rows of the wide type from a frame."""
+    (opened,) = open_tables(WIDE, resolve_tables(WIDE, LoadInput(nodes={"Wide": table})))
+    (draft,) = opened.read(ignore_bytes)
+    assert isinstance(draft, RawBatch)
+    return draft
+
+
 def wide(**columns: Values | Sequence[object]) -> pa.Table:
     """Read rows of the wide type from the columns of a frame; fail on any error."""
     count = len(next(iter(columns.values())))
     table = pa.table({"key": list(range(count)), **columns})
-    (draft,) = read_frame(WIDE, WIDE.nodes["Wide"], "nodes['Wide']", table)
-    admitted = validate_batch(draft)
+    admitted = validate_batch(read_wide(table))
     assert [each.violations for each in admitted.rejected] == []
     return pa.Table.from_batches([admitted.rows])
 
@@ -144,8 +153,7 @@ def test_values_that_do_not_fit_name_column_and_row(
     column: dict[str, pa.Array[pa.Scalar[pa.DataType]]], rule: str
 ) -> None:
     table = pa.table({"key": [0, 1], **column})
-    (draft,) = read_frame(WIDE, WIDE.nodes["Wide"], "nodes['Wide']", table)
-    admitted = validate_batch(draft)
+    admitted = validate_batch(read_wide(table))
     ((found,),) = [each.violations for each in admitted.rejected]
     assert (found.file, found.line, found.id, found.property, found.rule) == (
         "nodes['Wide']", 2, "1", next(iter(column)), rule,
@@ -158,8 +166,8 @@ def test_columns_that_cannot_be_are_refused_together(fleet: Graph) -> None:
     with pytest.raises(ParameterError) as caught:
         fleet.load(nodes={"Port": pa.table({"code": [1], "nam": ["x"], "depth": ["9"]})})
     assert caught.value.details["problems"] == [
-        "nodes['Port']: column 'code' is int64, which is no String",
         "nodes['Port']: no property 'nam', did you mean 'name'?",
+        "nodes['Port']: column 'code' is int64, which is no String",
         "nodes['Port']: column 'depth' is string, which is no F64?",
         "nodes['Port']: column 'name' is missing",
     ]
@@ -238,5 +246,4 @@ def test_a_record_and_a_frame_give_the_same_row() -> None:
     (draft,) = read_records(WIDE, io.StringIO(json.dumps({"type": "Wide", "data": data}) + "\n"))
     assert isinstance(draft, RawBatch)
     frame = pa.Table.from_pylist([data])
-    (other,) = read_frame(WIDE, WIDE.nodes["Wide"], "frame", frame)
-    assert validate_batch(draft).rows == validate_batch(other).rows
+    assert validate_batch(draft).rows == validate_batch(read_wide(frame)).rows

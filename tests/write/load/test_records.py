@@ -233,7 +233,7 @@ def test_everything_wrong_with_a_file_comes_together_and_in_order(fleet: Graph, 
 
 
 def test_a_hundred_problems_are_enough(fleet: Graph, tmp_path: Path) -> None:
-    path = tmp_path / "table.csv"
+    path = tmp_path / "table.txt"
     path.write_text("".join(f"{number},name\n" for number in range(1000)))
     found = problems(fleet, path)
     assert len(found) == 100

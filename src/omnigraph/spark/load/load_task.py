@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final, cast
@@ -32,6 +32,7 @@ from omnigraph.write.load import (
     ColumnMapping,
     GeneratedIds,
     LineBlock,
+    ObjectReader,
     RawBatch,
     RejectedRecord,
     ValidatedBatch,
@@ -45,6 +46,10 @@ LINE: Final = "__omnigraph_line"
 FILE: Final = "__omnigraph_file"
 BLOCK: Final = "__omnigraph_block"
 """The columns of a source with the position of a row. A block is the byte offset at which a split of a file starts."""
+
+PATH: Final = "path"
+CONTENT: Final = "content"
+"""The columns of a whole file, as Spark's ``binaryFile`` has them."""
 
 REPORT_COLUMNS: Final = "partition long, kind string, body string"
 
@@ -116,17 +121,19 @@ class LoadTask:
     names: Mapping[str, str]
     """The names of files as the user gave them, by path."""
 
-    def read_records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read one partition of lines of graph records; yield the reports."""
-        writer = _PartitionWriter(self)
-        for run in _split_by_block(batches):
+    def read_records(
+        self, to_record: ObjectReader | None, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read one partition of lines of graph records, or of objects that become records; yield the reports."""
+        writer = PartitionWriter(self)
+        for run in split_by_block(batches):
             lines = cast("list[bytes]", to_list(column_of(run.rows, LINE)))
             block = LineBlock(
                 self.display_name(run.file),
                 writer.count_lines(run, len(lines)),
                 _strip_byte_order_mark(run, lines, writer),
             )
-            for found in parse_block(self.catalog, block):
+            for found in parse_block(self.catalog, block, to_record):
                 writer.add(found, run.block)
         yield writer.finish()
 
@@ -134,12 +141,12 @@ class LoadTask:
         self, table_key: str, name: str, files: Mapping[int, str], batches: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
         """Read one partition of a frame whose columns were checked; yield the reports. ``files`` are by number."""
-        writer, type_ = _PartitionWriter(self), type_of_table(self.catalog, table_key)
+        writer, type_ = PartitionWriter(self), type_of_table(self.catalog, table_key)
         for number, rows in _split_by_file(batches):
-            batch = ColumnMapping(self.catalog, type_, rows.schema).to_raw_batch(name, 1, rows)
             file = None if number is None else self.display_name(files.get(number))
             # Rows of a distributed frame have no row numbers.
-            writer.add(replace(batch, file=file or name, lines=make_nulls(rows.num_rows, pa.int64())), None)
+            lines = make_nulls(rows.num_rows, pa.int64())
+            writer.add(ColumnMapping(self.catalog, type_, rows.schema).to_raw_batch(file or name, lines, rows), None)
         yield writer.finish()
 
     def display_name(self, file: str | None) -> str | None:
@@ -155,7 +162,7 @@ class LoadTask:
 
 
 @dataclass(frozen=True, slots=True)
-class _BlockRows:
+class BlockRows:
     """Consecutive rows of one block of one file."""
 
     file: str | None
@@ -163,7 +170,8 @@ class _BlockRows:
     rows: pa.RecordBatch
 
 
-def _split_by_block(batches: Iterable[pa.RecordBatch]) -> Iterator[_BlockRows]:
+def split_by_block(batches: Iterable[pa.RecordBatch]) -> Iterator[BlockRows]:
+    """Yield consecutive rows of one block."""
     for batch in batches:
         files = column_of(batch, FILE)
         blocks = column_of(batch, BLOCK) if BLOCK in batch.schema.names else make_nulls(batch.num_rows, pa.int64())
@@ -171,7 +179,7 @@ def _split_by_block(batches: Iterable[pa.RecordBatch]) -> Iterator[_BlockRows]:
         bounds = [0, *(np.flatnonzero(changed) + 1).tolist(), batch.num_rows] if batch.num_rows else []
         for start, end in pairwise(bounds):
             file, block = (to_list(each.slice(start, 1))[0] for each in (files, blocks))
-            yield _BlockRows(cast("str | None", file), cast("int | None", block), batch.slice(start, end - start))
+            yield BlockRows(cast("str | None", file), cast("int | None", block), batch.slice(start, end - start))
 
 
 def _split_by_file(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.RecordBatch]]:
@@ -197,10 +205,14 @@ def _combine_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([column_of(rows, name) for name in rows.schema.names], schema=rows.schema)
 
 
-def _strip_byte_order_mark(run: _BlockRows, lines: list[bytes], writer: _PartitionWriter) -> list[bytes]:
+def _strip_byte_order_mark(run: BlockRows, lines: list[bytes], writer: PartitionWriter) -> list[bytes]:
     """Remove the byte order mark from the first line of a file."""
-    starts_file = run.block == 0 and writer.lines[run.file or "", 0] == len(lines)
-    return [lines[0].removeprefix(_BOM), *lines[1:]] if starts_file else lines
+    return [lines[0].removeprefix(_BOM), *lines[1:]] if starts_file(run, len(lines), writer) else lines
+
+
+def starts_file(run: BlockRows, count: int, writer: PartitionWriter) -> bool:
+    """Whether a run of lines, which the writer has counted, begins with the first line of its file."""
+    return run.block == 0 and writer.lines[run.file or "", 0] == count
 
 
 # --------------------------------------------------------------------------------------------- one partition
@@ -227,7 +239,7 @@ class _TableBuffer:
         self.runs.append((file, count))
 
 
-class _PartitionWriter:
+class PartitionWriter:
     """Checks, buffers and writes the rows of one partition."""
 
     def __init__(self, task: LoadTask) -> None:
@@ -241,7 +253,7 @@ class _PartitionWriter:
         self._rejected_fragments: list[FragmentText] = []
         self._opened: dict[str, Table] = {}
 
-    def count_lines(self, run: _BlockRows, count: int) -> int:
+    def count_lines(self, run: BlockRows, count: int) -> int:
         """Count the lines of a run; return the number of its first line in the block, from 1."""
         key = (run.file or "", run.block or 0)
         self.lines[key] += count

@@ -9,7 +9,7 @@ memory of this process does not grow with the rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,8 +30,9 @@ from omnigraph.spark.load.load_task import REPORT_COLUMNS, LoadTask, ReportKind,
 from omnigraph.spark.load.quarantine import ParquetQuarantine
 from omnigraph.spark.load.scratch import create_scratch_table
 from omnigraph.spark.load.set_rules import check_changes
-from omnigraph.spark.load.sources import names_by_path, read_lines, to_dataframe, with_file_numbers
+from omnigraph.spark.load.sources import names_by_path, read_lines
 from omnigraph.spark.load.staging import stage_rows
+from omnigraph.spark.load.tables import map_tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.staging import FragmentText, StagedChange
 from omnigraph.storage.table import Table
@@ -40,6 +41,7 @@ from omnigraph.write.commit import CommitOptions
 from omnigraph.write.load import (
     LOCAL_LOAD_ENGINE,
     MAX_VIOLATIONS,
+    DataFile,
     FragmentTarget,
     GeneratedIds,
     IncomingRows,
@@ -51,15 +53,15 @@ from omnigraph.write.load import (
     LoadResult,
     ParsedInput,
     RowIdentity,
+    TypedTable,
     ViolationCollector,
     choose_rejects_target,
-    map_columns,
-    resolve_frame_types,
+    resolve_tables,
 )
 from omnigraph.write.rules import IncomingMode, RuleCheckResult, ViolationCounts, type_of_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 def load(
@@ -118,9 +120,10 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
     quarantined = options.on_error == "quarantine"
     target = choose_rejects_target(manifest.location, options.rejects, ".parquet") if quarantined else None
     executor = SparkExecutor(session, "reading a load")
+    typed = resolve_tables(context.catalog, context.input)
     with create_scratch_table(manifest) as scratch:
-        targets = _choose_targets(context, scratch)
-        report = _run_read_job(executor, context, targets, scratch)
+        targets = _choose_targets(context, typed, scratch)
+        report = _run_read_job(executor, context, typed, targets, scratch)
         collected = ViolationCollector(None if options.check else MAX_VIOLATIONS)
         collected.violations = report.violations(None if options.check else MAX_VIOLATIONS)
         collected.counts = report.counts
@@ -128,7 +131,7 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
         if target is not None:
             rejected = tuple(report.rejected)
             quarantine = ParquetQuarantine(scratch, rejected, report.blocks, report.rejected_count, target)
-        tables = _incoming_tables(executor, context, targets, scratch, report)
+        tables = _incoming_tables(executor, context, typed, targets, scratch, report)
         yield ParsedInput(
             tables,
             collected,
@@ -139,18 +142,21 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
         )
 
 
-def _choose_targets(context: LoadContext, scratch: Table) -> Mapping[str, FragmentTarget]:
+def _choose_targets(context: LoadContext, typed: Iterable[TypedTable], scratch: Table) -> Mapping[str, FragmentTarget]:
     """Choose where the rows of each type that the input may have are written."""
     if context.input.source is None:
-        frames = resolve_frame_types(context.catalog, context.input.nodes, context.input.edges)
-        keys = [type_.table_key for type_, _, _ in frames]
+        keys = [each.type.table_key for each in typed]
     else:
         keys = [type_.table_key for type_ in context.catalog.types()]
     return {key: context.targets.find(key) or FragmentTarget(scratch, "overwrite") for key in keys}
 
 
 def _run_read_job(
-    executor: SparkExecutor, context: LoadContext, targets: Mapping[str, FragmentTarget], scratch: Table
+    executor: SparkExecutor,
+    context: LoadContext,
+    typed: Sequence[TypedTable],
+    targets: Mapping[str, FragmentTarget],
+    scratch: Table,
 ) -> _LoadReport:
     """Read the input in one job. It is collected once: tasks write files each time they run."""
     given, options = context.input, context.options
@@ -161,28 +167,17 @@ def _run_read_job(
         address_of(scratch, "overwrite"),
         options.on_error == "quarantine",
         None if options.check else MAX_VIOLATIONS,
-        names_by_path(paths),
+        names_by_path([*paths, *(each.name for each in typed if isinstance(each.rows, DataFile))]),
     )
     with translate_spark_errors("reading a load"):
-        parts = [read_lines(executor.session, paths).mapInArrow(task.read_records, REPORT_COLUMNS)] if paths else []
-        parts += _map_frames(executor.session, context, task)
+        records = partial(task.read_records, None)
+        parts = [read_lines(executor.session, paths).mapInArrow(records, REPORT_COLUMNS)] if paths else []
+        parts += map_tables(executor.session, context.catalog, typed, task)
         rows = executor.collect(union_all(parts)) if parts else []
     report = _LoadReport()
     for _, kind, body in sorted(cast("list[tuple[int, str, str]]", rows), key=lambda each: each[0]):
         report.add(ReportKind(kind), orjson.loads(body))
     return report
-
-
-def _map_frames(session: SparkSession, context: LoadContext, task: LoadTask) -> list[DataFrame]:
-    from omnigraph.spark.source import arrow_schema_of
-
-    found: list[DataFrame] = []
-    for type_, name, frame in resolve_frame_types(context.catalog, context.input.nodes, context.input.edges):
-        rows = to_dataframe(session, name, frame)
-        map_columns(context.catalog, type_, name, arrow_schema_of(rows.schema))
-        numbered, files = with_file_numbers(rows)
-        found.append(numbered.mapInArrow(partial(task.read_frame, type_.table_key, name, files), REPORT_COLUMNS))
-    return found
 
 
 # --------------------------------------------------------------------------------------------- reports of tasks
@@ -255,13 +250,13 @@ class _LoadReport:
 def _incoming_tables(
     executor: SparkExecutor,
     context: LoadContext,
+    typed: Iterable[TypedTable],
     targets: Mapping[str, FragmentTarget],
     scratch: Table,
     report: _LoadReport,
 ) -> Mapping[str, IncomingRows]:
     """Return the rows of each table that the input touches; a frame touches its table even if it is empty."""
-    frames = resolve_frame_types(context.catalog, context.input.nodes, context.input.edges)
-    keys = sorted({*report.rows, *(type_.table_key for type_, _, _ in frames)})
+    keys = sorted({*report.rows, *(each.type.table_key for each in typed)})
     found: dict[str, IncomingRows] = {}
     for key in keys:
         type_, rows = type_of_table(context.catalog, key), report.rows.get(key, _TableReport())

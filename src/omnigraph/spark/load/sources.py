@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.errors import ParameterError
 from omnigraph.spark.inputs import is_spark_frame
-from omnigraph.spark.load.load_task import BLOCK, FILE, LINE
+from omnigraph.spark.load.load_task import BLOCK, CONTENT, FILE, LINE, PATH
 from omnigraph.write.load import ArrowStream, open_frame
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def read_lines(session: SparkSession, paths: Iterable[str]) -> DataFrame:
     """Read the raw lines of files, each with its file and the block that it belongs to."""
     from pyspark.sql import functions
 
-    read = session.read.option("lineSep", "\n").text([_to_spark_path(path) for path in paths])
+    read = session.read.option("lineSep", "\n").text([to_spark_path(path) for path in paths])
     return read.select(
         functions.col("value").cast("binary").alias(LINE),
         functions.col("_metadata.file_path").alias(FILE),
@@ -42,7 +42,7 @@ def read_lines(session: SparkSession, paths: Iterable[str]) -> DataFrame:
     )
 
 
-def _to_spark_path(path: str) -> str:
+def to_spark_path(path: str) -> str:
     """Return a path for Spark; special characters in the name of a local file are escaped."""
     if _SCHEME.match(path) or not os.path.lexists(path):
         return path
@@ -51,6 +51,18 @@ def _to_spark_path(path: str) -> str:
         # Spark would silently read nothing.
         raise ParameterError(f"'{name}' begins with '{name[0]}'", hint='Spark skips such files; use engine="local"')
     return "file://" + _PATTERN.sub(r"\\\1", os.path.abspath(path))  # noqa: PTH100  as above
+
+
+def read_first_line(session: SparkSession, path: str) -> bytes:
+    """Read the first line of the first of some files; nothing if they are empty."""
+    lines = read_lines(session, [path])
+    found = lines.where(lines[BLOCK] == 0).select(LINE).head(1)
+    return bytes(cast("bytes", found[0][0])) if found else b""
+
+
+def read_whole_files(session: SparkSession, paths: Iterable[str]) -> DataFrame:
+    """Read files as their path and their content."""
+    return session.read.format("binaryFile").load([to_spark_path(path) for path in paths]).select(PATH, CONTENT)
 
 
 # --------------------------------------------------------------------------------------------- frames

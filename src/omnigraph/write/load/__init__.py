@@ -1,15 +1,9 @@
 """Loads: read records and frames of any size once, check them against every rule, and commit them as one commit."""
 
+from omnigraph.write.load.column_selection import ColumnNames
 from omnigraph.write.load.conversion import can_convert
-from omnigraph.write.load.data_frames import (
-    BATCH_ROWS,
-    ArrowStream,
-    ColumnMapping,
-    can_be_end,
-    map_columns,
-    open_frame,
-    resolve_frame_types,
-)
+from omnigraph.write.load.data_frames import BATCH_ROWS, ArrowStream, ColumnMapping, can_be_end, open_frame
+from omnigraph.write.load.delimited_text import find_record_end
 from omnigraph.write.load.identity import Identity, RowIdentity
 from omnigraph.write.load.incoming_rows import (
     FragmentTarget,
@@ -18,6 +12,14 @@ from omnigraph.write.load.incoming_rows import (
     StagedRows,
     attach_blobs,
     to_reader,
+)
+from omnigraph.write.load.load_input import (
+    LoadInput,
+    TableInput,
+    TypedTable,
+    list_table_files,
+    refuse_problems,
+    resolve_tables,
 )
 from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, LoadMode, stage_rows
 from omnigraph.write.load.positions import GeneratedIds, RecordPosition, RowNumbers
@@ -29,14 +31,13 @@ from omnigraph.write.load.quarantine import (
     choose_rejects_target,
     to_rejects_line,
 )
-from omnigraph.write.load.records import parse_block
+from omnigraph.write.load.records import ObjectReader, parse_block
 from omnigraph.write.load.row_admission import IncomingTable
 from omnigraph.write.load.row_buffer import MAX_BUFFERED_BYTES
 from omnigraph.write.load.run import (
     Engine,
     IndexPolicy,
     LoadContext,
-    LoadInput,
     LoadOptions,
     LoadResult,
     OnError,
@@ -44,6 +45,8 @@ from omnigraph.write.load.run import (
     load,
 )
 from omnigraph.write.load.sources import LineBlock, RecordSource, ignore_bytes
+from omnigraph.write.load.table_files import DataFile, expand_path, read_file_schema
+from omnigraph.write.load.table_reader import CsvParser, map_columns, open_csv, open_csv_file, read_table_content
 from omnigraph.write.load.validation import RawBatch, RejectedRecord, ValidatedBatch, validate_batch
 
 __all__ = [
@@ -53,6 +56,9 @@ __all__ = [
     "MAX_VIOLATIONS",
     "ArrowStream",
     "ColumnMapping",
+    "ColumnNames",
+    "CsvParser",
+    "DataFile",
     "Engine",
     "FragmentTarget",
     "GeneratedIds",
@@ -67,6 +73,7 @@ __all__ = [
     "LoadMode",
     "LoadOptions",
     "LoadResult",
+    "ObjectReader",
     "OnError",
     "ParsedInput",
     "RawBatch",
@@ -78,18 +85,28 @@ __all__ = [
     "RowIdentity",
     "RowNumbers",
     "StagedRows",
+    "TableInput",
+    "TypedTable",
     "ValidatedBatch",
     "ViolationCollector",
     "attach_blobs",
     "can_be_end",
     "can_convert",
     "choose_rejects_target",
+    "expand_path",
+    "find_record_end",
     "ignore_bytes",
+    "list_table_files",
     "load",
     "map_columns",
+    "open_csv",
+    "open_csv_file",
     "open_frame",
     "parse_block",
-    "resolve_frame_types",
+    "read_file_schema",
+    "read_table_content",
+    "refuse_problems",
+    "resolve_tables",
     "stage_rows",
     "to_reader",
     "to_rejects_line",

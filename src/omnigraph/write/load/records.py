@@ -19,6 +19,7 @@ from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, compute, to_list
+from omnigraph.write.load.column_selection import ColumnSelection, list_ends
 from omnigraph.write.load.conversion import convert_values
 from omnigraph.write.load.sources import (
     Block,
@@ -47,6 +48,7 @@ KNOWN_PROPERTIES: Final = "known properties"
 _NODE_FIELDS: Final = frozenset({"type", "edge", "data"})
 _EDGE_FIELDS: Final = frozenset({"edge", "from", "to", "data"})
 _RECORD_FORM: Final = 'write {"type": "T", "data": {...}} or {"edge": "E", "from": "id", "to": "id", "data": {...}}'
+_OBJECT_FORM: Final = ', or name the type of the objects in a file: load(nodes={"T": file}), --node T=FILE'
 _TEXT: Final = ValueType(Scalar.STRING)
 _NO_DATA: Final[Record] = {}
 
@@ -83,20 +85,71 @@ def read_records(
         yield from parse_block(catalog, block)
 
 
-def parse_block(catalog: Catalog, block: Block) -> Iterator[ParsedRecords]:
-    """Yield the rows of one block, in batches of one type, and its invalid records."""
+def parse_block(
+    catalog: Catalog, block: Block, to_record: Callable[[Record], Record] | None = None
+) -> Iterator[ParsedRecords]:
+    """Yield the rows of one block, in batches of one type, and its invalid records.
+
+    ``to_record`` makes graph records of other objects.
+    """
     groups = _RecordGroups(catalog)
     file, read = (block.file, block.lines) if isinstance(block, LineBlock) else (None, block.records)
     for number, each in enumerate(read):
         try:
             record = _parse_line(each) if isinstance(each, bytes) else each
             if record is not None:
-                groups.add(number, record)
+                groups.add(number, record if to_record is None else to_record(record))
         except _InvalidRecord as error:
             violation = Violation(error.type, error.rule, error.message, file, block.first + number)
             yield RejectedRecord(_format_record(each), (violation,))
     for group in groups.list_groups():
         yield _to_raw_batch(catalog, block, file, group)
+
+
+class ObjectReader:
+    """Makes graph records of plain objects, which hold the properties of one type and the ends of edges."""
+
+    def __init__(self, catalog: Catalog, selection: ColumnSelection) -> None:
+        self._selection = selection
+        self._type = selection.type
+        self._chosen: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
+        ends = list_ends(catalog, selection.type)
+        self._keys = {end: node.key[0] for end, node in ends.items() if node.key is not None and len(node.key) == 1}
+
+    def __call__(self, given: Record) -> Record:
+        """Return the graph record of an object."""
+        names = tuple(given)
+        chosen = self._chosen.get(names) or self._chosen.setdefault(names, self._choose(names))
+        values = {target: given[name] for target, name in chosen}
+        if isinstance(values.get("data"), Mapping) and ("type" in values or "edge" in values):
+            raise _InvalidRecord("this is a graph record; load its file without the name of a type", self._type.name)
+        if isinstance(self._type, NodeType):
+            return {"type": self._type.name, "data": values}
+        return {"edge": self._type.name, **self._take_ends(values), "data": values}
+
+    def _choose(self, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Choose the fields to read. What is neither a target nor ignored is read too, so that it is reported."""
+        selection = self._selection
+        chosen, _ = selection.choose(names)
+        known = {*chosen.values(), *selection.targets, *selection.ignored}
+        others = () if selection.ignores_others else (name for name in names if name not in known)
+        return (*chosen.items(), *((name, name) for name in others))
+
+    def _take_ends(self, values: dict[str, object]) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for end in PUBLIC_NAMES.values():
+            parts = {name.removeprefix(f"{end}."): name for name in values if name.startswith(f"{end}.")}
+            if end in values:
+                found[end] = self._to_end(end, values.pop(end))
+            elif parts:
+                found[end] = {part: values.pop(name) for part, name in parts.items()}
+        return found
+
+    def _to_end(self, end: str, value: object) -> object:
+        """Return an end; a number is the value of the only key of the node."""
+        if end not in self._keys or value is None or isinstance(value, str | Mapping):
+            return cast(object, value)
+        return {self._keys[end]: value}
 
 
 def _format_record(read: bytes | Record) -> str:
@@ -190,7 +243,7 @@ class _RecordGroups:
 
     def _find_edge_group(self, name: object) -> _RecordGroup:
         if name is None:
-            raise _InvalidRecord(f"neither 'type' nor 'edge'; {_RECORD_FORM}")
+            raise _InvalidRecord(f"neither 'type' nor 'edge'; {_RECORD_FORM}{_OBJECT_FORM}")
         found = self._catalog.find_edge(name) if isinstance(name, str) else None
         if found is None:
             raise _build_unknown_type_error("edge", name, self._catalog.edges)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias, cast, get_args
@@ -40,9 +40,9 @@ from omnigraph.write.commit import (
 )
 from omnigraph.write.executor import Executor
 from omnigraph.write.indexes import ensure_id_indexes, ensure_loaded_indexes
-from omnigraph.write.load.data_frames import ArrowStream, TypedFrame, read_frame, resolve_frame_types
 from omnigraph.write.load.identity import MATCHING_MODES, Identity, resolve_identity
 from omnigraph.write.load.incoming_rows import FragmentTarget, IncomingRows
+from omnigraph.write.load.load_input import LoadInput, refuse_tables_as_records, resolve_tables
 from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, LoadEngine, LoadMode, LoadOperation, LoadOutcome
 from omnigraph.write.load.quarantine import (
     MAX_VIOLATIONS,
@@ -54,7 +54,7 @@ from omnigraph.write.load.quarantine import (
 )
 from omnigraph.write.load.records import read_records
 from omnigraph.write.load.row_buffer import RowBuffer
-from omnigraph.write.load.sources import ByteCounter, RecordSource, ignore_bytes
+from omnigraph.write.load.table_reader import OpenedTable, open_tables
 from omnigraph.write.load.validation import RawBatch, RejectedRecord, validate_batch
 
 OnError: TypeAlias = Literal["fail", "quarantine"]
@@ -64,19 +64,6 @@ IndexPolicy: TypeAlias = Literal["auto", "always", "never"]
 INDEX_ABOVE_ROWS: Final = 100_000
 """Loads of more rows than this also build the indexes that save later writes a scan."""
 _log = logging.getLogger("omnigraph")
-
-
-@dataclass(frozen=True, slots=True)
-class LoadInput:
-    """The data to load: records, and frames by type name.
-
-    ``count_bytes`` is told how much was read, if this process reads the files.
-    """
-
-    source: RecordSource | None = None
-    nodes: Mapping[str, ArrowStream] = field(default_factory=dict[str, ArrowStream])
-    edges: Mapping[str, ArrowStream] = field(default_factory=dict[str, ArrowStream])
-    count_bytes: ByteCounter = ignore_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +197,7 @@ def _check_options(load_input: LoadInput, options: LoadOptions, commit_options: 
             raise ParameterError(f"{name} is {value!r}", hint=f"use {', '.join(words)}")
     if load_input.source is None and not load_input.nodes and not load_input.edges:
         raise ParameterError("there is nothing to load", hint="give a source, or nodes= and edges=")
+    refuse_tables_as_records(load_input.source)
     if options.rejects is not None and options.on_error != "quarantine":
         raise ParameterError("rejects is given without a quarantine", hint='add on_error="quarantine"')
     if commit_options.txn is not None:
@@ -284,11 +272,12 @@ def _read_locally(context: LoadContext) -> Generator[ParsedInput]:
 
 def _fill_buffer(catalog: Catalog, load_input: LoadInput, buffer: RowBuffer, rejects: RejectSink) -> None:
     """Read the input once: buffer the rows that pass the row rules, reject the others."""
-    frames = resolve_frame_types(catalog, load_input.nodes, load_input.edges)
+    tables = resolve_tables(catalog, load_input)
+    opened = open_tables(catalog, tables)
     with buffer:
-        for type_, _, _ in frames:
-            buffer.buffer_of(type_)
-        for item in _read_input(catalog, load_input, frames):
+        for table in tables:
+            buffer.buffer_of(table.type)
+        for item in _read_input(catalog, load_input, opened):
             if isinstance(item, RejectedRecord):
                 rejects.take(item)
                 continue
@@ -299,12 +288,12 @@ def _fill_buffer(catalog: Catalog, load_input: LoadInput, buffer: RowBuffer, rej
 
 
 def _read_input(
-    catalog: Catalog, load_input: LoadInput, frames: Iterable[TypedFrame]
+    catalog: Catalog, load_input: LoadInput, tables: Iterable[OpenedTable]
 ) -> Iterator[RawBatch | RejectedRecord]:
     if load_input.source is not None:
         yield from read_records(catalog, load_input.source, load_input.count_bytes)
-    for type_, name, frame in frames:
-        yield from read_frame(catalog, type_, name, frame)
+    for table in tables:
+        yield from table.read(load_input.count_bytes)
 
 
 # --------------------------------------------------------------------------------------------- committing

@@ -116,17 +116,26 @@ def _batch_records(records: Iterable[Record]) -> Iterator[list[Record]]:
 def _read_file(part: object, count_bytes: ByteCounter) -> Iterator[LineBlock]:
     if isinstance(part, str | os.PathLike):
         path = Path(cast("str | os.PathLike[str]", part))
-        with _translate_read_errors(str(path)), path.open("rb") as file:
-            yield from _split_lines(str(path), _read_chunks(str(path), _CountedStream(file, count_bytes)))
+        with open_chunks(path, count_bytes) as chunks:
+            yield from _split_lines(str(path), strip_byte_order_mark(str(path), chunks))
     elif isinstance(part, Readable):
         name = getattr(part, "name", None)
         named = name if isinstance(name, str) else None
         with _translate_read_errors(named or "the stream"):
-            yield from _split_lines(named, _read_chunks(named or "the stream", _CountedStream(part, count_bytes)))
+            shown = named or "the stream"
+            chunks = read_chunks(_CountedStream(part, count_bytes))
+            yield from _split_lines(named, strip_byte_order_mark(shown, chunks))
     else:
         raise ParameterError(
             f"a source holds {type(part).__name__}", hint="give paths, open files, or records as dictionaries"
         )
+
+
+@contextmanager
+def open_chunks(path: Path, count_bytes: ByteCounter) -> Generator[Iterator[bytes]]:
+    """Open a file; the context gives its bytes in chunks, decompressed."""
+    with _translate_read_errors(str(path)), path.open("rb") as file:
+        yield read_chunks(_CountedStream(file, count_bytes))
 
 
 @contextmanager
@@ -143,20 +152,27 @@ def _translate_read_errors(name: str) -> Generator[None]:
         raise StorageError(f"{name} cannot be read: {error}", hint="it may be cut off or damaged") from error
 
 
-def _read_chunks(name: str, stream: Readable) -> Iterator[bytes]:
-    """Yield the bytes of a stream, decompressed, without the byte order mark."""
+def read_chunks(stream: Readable) -> Iterator[bytes]:
+    """Yield the bytes of a stream, decompressed."""
     head = _to_bytes(stream.read(BLOCK_BYTES))
-    if head.startswith(_UTF_16):
-        raise ParameterError(f"{name} is UTF-16", hint="save it as UTF-8")
     for magic, codec in _CODECS.items():
         if head.startswith(magic):
             inner = pa.CompressedInputStream(pa.PythonFile(_ResumedStream(head, stream)), codec)
-            yield from _read_chunks(name, cast(Readable, inner))
+            yield from read_chunks(cast(Readable, inner))
             return
-    head = head.removeprefix(_BOM)
     while head:
         yield head
         head = _to_bytes(stream.read(BLOCK_BYTES))
+
+
+def strip_byte_order_mark(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield a text in UTF-8 without the byte order mark; refuse UTF-16."""
+    head = next(chunks, b"")
+    if head.startswith(_UTF_16):
+        raise ParameterError(f"{name} is UTF-16", hint="save it as UTF-8")
+    if head:
+        yield head.removeprefix(_BOM)
+    yield from chunks
 
 
 def _to_bytes(chunk: bytes | str) -> bytes:

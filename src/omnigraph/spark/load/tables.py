@@ -1,0 +1,183 @@
+"""Read frames and files of rows of one type as DataFrames. Files with the same columns are read together.
+
+Spark reads Parquet files, and the lines of CSV and JSON files, from any file system that it knows. What it cannot read
+comes to a task as a whole file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from omnigraph.language.schema import Catalog
+from omnigraph.spark.load.load_task import FILE, REPORT_COLUMNS, LoadTask
+from omnigraph.spark.load.sources import (
+    read_first_line,
+    read_lines,
+    read_whole_files,
+    to_dataframe,
+    to_spark_path,
+    with_file_numbers,
+)
+from omnigraph.spark.load.table_task import WholeFileTask, read_csv_lines
+from omnigraph.write.load import (
+    CsvParser,
+    DataFile,
+    ObjectReader,
+    TypedTable,
+    map_columns,
+    open_csv,
+    open_csv_file,
+    read_file_schema,
+    refuse_problems,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+Item = TypeVar("Item")
+
+_WIDE_ENCODINGS: Final = ("utf-16", "utf-32")
+"""Encodings in which the bytes of a line end are not those of ASCII: Spark cannot split such a text into lines."""
+
+
+def map_tables(
+    session: SparkSession, catalog: Catalog, tables: Sequence[TypedTable], task: LoadTask
+) -> list[DataFrame]:
+    """Return the DataFrames whose rows are the reports of all tables. All problems of columns are reported together."""
+    mapper = _TableMapper(session, catalog, task)
+    found = [frame for group in _group(tables, _table_group).values() for frame in mapper.map_group(group[0], group)]
+    refuse_problems(mapper.problems)
+    return found
+
+
+def _table_group(table: TypedTable) -> Hashable:
+    """Files of one type and format are read together; a frame is a group of its own."""
+    if not isinstance(table.rows, DataFile):
+        return id(table)
+    file = table.rows
+    return table.type.table_key, file.format, file.csv, file.is_local, _is_read_whole(file)
+
+
+def _is_read_whole(file: DataFile) -> bool:
+    if file.format == "csv" and file.csv.spans_lines:
+        return True
+    # Spark has no reader for Arrow files, and none for zstd without a native library.
+    return file.format == "arrow" or (file.format != "parquet" and file.path.lower().endswith(".zst"))
+
+
+def _group(items: Iterable[Item], key: Callable[[Item], Hashable]) -> dict[Hashable, list[Item]]:
+    found: dict[Hashable, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
+
+class _TableMapper:
+    """Maps tables to DataFrames of reports, and collects the problems of their columns."""
+
+    def __init__(self, session: SparkSession, catalog: Catalog, task: LoadTask) -> None:
+        self.problems: list[str] = []
+        self._session = session
+        self._catalog = catalog
+        self._task = task
+
+    def map_group(self, first: TypedTable, tables: Sequence[TypedTable]) -> Iterator[DataFrame]:
+        """Yield the DataFrames of one group."""
+        file = first.rows
+        paths = [table.name for table in tables]
+        if not isinstance(file, DataFile):
+            yield from self._map_frame(first, to_dataframe(self._session, first.name, file))
+        elif _is_read_whole(file):
+            self._check_whole_files(tables)
+            rows = read_whole_files(self._session, paths)
+            yield rows.mapInArrow(WholeFileTask(self._task, first).read, REPORT_COLUMNS)
+        elif file.format == "jsonl":
+            to_record = ObjectReader(self._catalog, first.selection)
+            lines = read_lines(self._session, paths)
+            yield lines.mapInArrow(partial(self._task.read_records, to_record), REPORT_COLUMNS)
+        elif file.format == "csv":
+            yield from self._map_csv(tables)
+        else:
+            yield from self._map_parquet(tables)
+
+    def _map_frame(self, table: TypedTable, rows: DataFrame) -> Iterator[DataFrame]:
+        from omnigraph.spark.source import arrow_schema_of
+
+        columns, problems = map_columns(self._catalog, table.selection, arrow_schema_of(rows.schema))
+        if problems:
+            self._add_problems(table.name, problems)
+            return
+        numbered, files = with_file_numbers(rows)
+        selected = numbered.select(*_select_targets(columns.chosen), FILE)
+        read = partial(self._task.read_frame, table.type.table_key, table.name, files)
+        yield selected.mapInArrow(read, REPORT_COLUMNS)
+
+    def _map_parquet(self, tables: Sequence[TypedTable]) -> Iterator[DataFrame]:
+        for group in _group(tables, _parquet_group).values():
+            rows = self._session.read.parquet(*(to_spark_path(table.name) for table in group))
+            yield from self._map_frame(group[0], rows)
+
+    # ------------------------------------------------------------------------------------- CSV
+
+    def _map_csv(self, tables: Sequence[TypedTable]) -> Iterator[DataFrame]:
+        opened = [(table, parser) for table in tables for parser in self._open_csv(table)]
+        for group in _group(opened, lambda each: (each[1].names, each[1].header_lines)).values():
+            lines = read_lines(self._session, [table.name for table, _ in group])
+            yield lines.mapInArrow(partial(read_csv_lines, self._task, group[0][1]), REPORT_COLUMNS)
+
+    def _open_csv(self, table: TypedTable) -> Iterator[CsvParser]:
+        """Yield the parser of a file if its header can be read, and nothing is wrong with its columns."""
+        file = cast("DataFile", table.rows)
+        if file.csv.encoding.startswith(_WIDE_ENCODINGS):
+            message = f"Spark cannot split {file.csv.encoding} into lines; give the option multiLine"
+            self._add_problems(table.name, [message])
+            return
+        parser, problems = (
+            open_csv_file(self._catalog, table.selection, file)
+            if file.is_local
+            else open_csv(self._catalog, table.selection, file, iter([read_first_line(self._session, file.path)]))
+        )
+        if parser.header_lines > 1:
+            problems = [*problems, "its header spans lines; give the option multiLine"]
+        self._add_problems(table.name, problems)
+        if not problems:
+            yield parser
+
+    def _check_whole_files(self, tables: Sequence[TypedTable]) -> None:
+        """Check the columns of local files; those of remote files are checked when they are read."""
+        for table in tables:
+            file = cast("DataFile", table.rows)
+            if file.is_local and file.format == "csv":
+                self._add_problems(table.name, open_csv_file(self._catalog, table.selection, file)[1])
+            elif file.is_local and file.format == "arrow":
+                self._add_problems(table.name, map_columns(self._catalog, table.selection, read_file_schema(file))[1])
+
+    def _add_problems(self, name: str, problems: Iterable[str]) -> None:
+        self.problems += [f"{name}: {problem}" for problem in problems]
+
+
+def _parquet_group(table: TypedTable) -> Hashable:
+    """Files are read together if they have the same columns; of remote files, Spark reads the columns of the first."""
+    file = cast("DataFile", table.rows)
+    return str(read_file_schema(file).remove_metadata()) if file.is_local else None
+
+
+def _select_targets(chosen: Mapping[str, str]) -> Iterator[Column]:
+    """Yield the column of each target. The parts of a key become a struct: Spark does not map columns with a dot."""
+    from pyspark.sql import functions
+
+    ends: dict[str, list[Column]] = {}
+    for target, column in chosen.items():
+        end, dot, part = target.partition(".")
+        value = functions.col(_quote(column))
+        if dot:
+            ends.setdefault(end, []).append(value.alias(part))
+        else:
+            yield value.alias(target)
+    yield from (functions.struct(*parts).alias(end) for end, parts in ends.items())
+
+
+def _quote(column: str) -> str:
+    return f"`{column.replace('`', '``')}`"

@@ -1,0 +1,213 @@
+"""Tables on Spark: the same graphs and the same problems, with file and line, as in this process."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.ipc as ipc
+import pyarrow.parquet as pq
+import pytest
+
+import omnigraph
+from omnigraph.errors import OmniGraphError, ParameterError, StorageError, ValidationError
+from omnigraph.graph import Graph
+from omnigraph.spark import engine_choice
+from omnigraph.write.load.run import Engine
+from tests.graphs import rows_of
+from tests.spark.load.spark_loads import content, problems
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = """
+node Person { name: String @key  age: I32?  born: Date?  tags: [String]? }
+node Stop { line: String  seq: I32  name: String?  @key(line, seq) }
+edge Knows: Person -> Person { since: Date? }
+edge Visits: Person -> Stop
+"""
+PEOPLE = [
+    {"name": f"p{number}", "age": number, "born": "1983-02-28", "tags": json.dumps([f"t{number}"])}
+    for number in range(300)
+]
+
+
+def both(tmp_path: Path) -> tuple[Graph, Graph]:
+    """Two empty graphs: one for this process, one for Spark."""
+    here, there = (omnigraph.init(tmp_path / name, SCHEMA) for name in ("local.og", "spark.og"))
+    return here, there
+
+
+def load_both(tmp_path: Path, **given: Any) -> tuple[dict[str, list[dict[str, object]]], ...]:
+    """Load the same into two graphs, and return what they hold."""
+    here, there = both(tmp_path)
+    assert here.load(**given, engine="local").engine == "local"
+    assert there.load(**given, engine="spark").engine == "spark"
+    return content(here), content(there)  # pyright: ignore[reportReturnType]  JSON values are objects
+
+
+def fail_both(tmp_path: Path, **given: Any) -> tuple[OmniGraphError, OmniGraphError]:
+    here, there = both(tmp_path)
+    found: list[OmniGraphError] = []
+    runs: tuple[tuple[Graph, Engine], ...] = ((here, "local"), (there, "spark"))
+    for graph, engine in runs:
+        with pytest.raises(OmniGraphError) as caught:
+            graph.load(**given, engine=engine)
+        assert rows_of(graph, "Person") == []
+        found.append(caught.value)
+    return found[0], found[1]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> Path:  # noqa: ARG001  it must run
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_csv(path: str, rows: Sequence[Mapping[str, object]]) -> str:
+    lines = [",".join(rows[0]), *(",".join(map(_quote, row.values())) for row in rows)]
+    Path(path).write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _quote(value: object) -> str:
+    text = "" if value is None else str(value)
+    return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text or "\n" in text else text
+
+
+def write_tables(kind: str) -> dict[str, str]:
+    """The same people and stops in one format."""
+    stops = pa.table({"line": ["N"] * 5, "seq": range(5), "label": [None, "a", "b", "c", "d"]})
+    visits = pa.table({"who": ["p1", "p2"], "line": ["N", "N"], "number": [1, 4]})
+    names = {"Stop": f"stops.{kind}", "Visits": f"visits.{kind}"}
+    for table, name in ((stops, names["Stop"]), (visits, names["Visits"])):
+        rows = table.to_pylist()
+        match kind:
+            case "parquet":
+                pq.write_table(table, name)
+            case "arrow":
+                with ipc.new_file(name, table.schema) as writer:
+                    writer.write_table(table, max_chunksize=2)
+            case "jsonl":
+                Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+            case "csv.gz":
+                write_csv("plain.csv", rows)
+                Path(name).write_bytes(gzip.compress(Path("plain.csv").read_bytes()))
+            case _:
+                write_csv(name, rows)
+    return names
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "jsonl", "parquet", "arrow"])
+def test_every_format_gives_the_same_graph_on_spark(folder: Path, kind: str) -> None:
+    names = write_tables(kind)
+    write_csv("people.csv", PEOPLE)
+    here, there = load_both(
+        folder,
+        nodes={"Person": "people.csv", "Stop": names["Stop"]},
+        edges={"Visits": names["Visits"]},
+        columns={"Stop": {"name": "label"}, "Visits": {"from": "who", "to": ["line", "number"]}},
+    )
+    assert here == there
+    assert (len(here["Person"]), len(here["Stop"]), len(here["Visits"])) == (300, 5, 2)
+
+
+def test_values_that_span_lines_and_blocks_keep_their_lines_on_spark(folder: Path, spark: SparkSession) -> None:
+    many = "".join(f"p{number},{number}\n" for number in range(500))
+    Path("people.csv").write_text(f'name,age\n"a\n1",1\n\n"b, ""c""",2\nwrong\nd,x\n{many}last,y\n')
+    before = spark.conf.get("spark.sql.files.maxPartitionBytes")
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "1000")
+    try:
+        here, there = fail_both(folder, nodes={"Person": "people.csv"})
+    finally:
+        spark.conf.set("spark.sql.files.maxPartitionBytes", str(before))
+    assert isinstance(here, ValidationError)
+    assert isinstance(there, ValidationError)
+    assert problems(here) == problems(there)
+    assert [line for _, line, _, _ in problems(there)] == [6, 7, 508]
+
+
+def test_a_quoted_value_across_parts_of_a_file_is_refused_on_spark_and_multi_line_reads_it(
+    folder: Path, spark: SparkSession
+) -> None:
+    write_csv("people.csv", [{"name": "a", "age": 1}, {"name": "long\n" * 1000, "age": 2}, {"name": "b", "age": 3}])
+    before = spark.conf.get("spark.sql.files.maxPartitionBytes")
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "1000")
+    try:
+        graph = omnigraph.init(folder / "g.og", SCHEMA)
+        with pytest.raises(StorageError, match="a quoted value does not end"):
+            graph.load(nodes={"Person": "people.csv"}, engine="spark")
+        here, there = load_both(folder, nodes={"Person": "people.csv"}, options={"multiLine": True})
+    finally:
+        spark.conf.set("spark.sql.files.maxPartitionBytes", str(before))
+    assert here == there
+    assert len(there["Person"]) == 3
+
+
+def test_files_with_other_columns_are_read_by_their_own_names_on_spark(folder: Path) -> None:
+    Path("a.csv").write_text("name,age\na,1\n")
+    Path("b.csv").write_text("\ufeffage,name,born\n2,b,2020-01-01\n")
+    pq.write_table(pa.table({"name": ["c"], "tags": [["x"]]}), "c.parquet")
+    pq.write_table(pa.table({"born": [7], "name": ["d"]}), "d.parquet")
+    Path("e.jsonl").write_text('{"name": "e", "tags": ["y"], "extra": 1}\n')
+    files = ["a.csv", "b.csv", "c.parquet", "d.parquet", "e.jsonl"]
+    here, there = load_both(folder, nodes={"Person": files}, ignore={"Person": ["extra"]})
+    assert here == there
+    assert len(there["Person"]) == 5
+
+
+def test_all_problems_of_columns_are_the_same_on_spark(folder: Path) -> None:
+    Path("a.csv").write_text("nme,age\n")
+    pq.write_table(pa.table({"name": ["c"], "age": ["x"]}), "c.parquet")
+    Path("k.csv").write_text("frm,to\n")
+    here, there = fail_both(folder, nodes={"Person": ["a.csv", "c.parquet"]}, edges={"Knows": "k.csv"})
+    assert isinstance(there, ParameterError)
+    assert there.details["problems"] == here.details["problems"]
+    assert len(there.details["problems"]) == 5  # pyright: ignore[reportArgumentType]  a list
+
+
+def test_rejected_rows_of_tables_have_their_places_on_spark(folder: Path) -> None:
+    Path("people.csv").write_text("name,age\nann,4\nbob,x\neve\n")
+    Path("knows.csv").write_text("from,to\nann,ann\nann,bob\n")
+    graph = omnigraph.init(folder / "g.og", SCHEMA)
+    result = graph.load(
+        nodes={"Person": "people.csv"}, edges={"Knows": "knows.csv"}, on_error="quarantine", engine="spark"
+    )
+    assert (result.nodes, result.edges, result.rejected) == ({"Person": 1}, {"Knows": 1}, 3)
+    rows = pq.read_table(str(result.rejects_path)).sort_by("file").to_pylist()
+    assert sorted((row["file"], row["line"], row["rule"]) for row in rows) == [
+        ("knows.csv", 3, "edge Knows: Person -> Person"), ("people.csv", 3, "I32?"), ("people.csv", 4, "record"),
+    ]  # fmt: skip
+
+
+def test_a_uri_and_an_encoding_are_read_on_spark(folder: Path) -> None:
+    Path("a.csv").write_bytes("name;age\nåke;1\n".encode("latin-1"))
+    Path("b.csv").write_bytes("name;age\nødis;2\n".encode("latin-1"))
+    graph = omnigraph.init(folder / "g.og", SCHEMA)
+    uris = [f"file://{folder}/[ab].csv"]
+    graph.load(nodes={"Person": uris}, options={"sep": ";", "encoding": "latin-1"}, engine="spark")
+    assert {row["name"]: row["age"] for row in rows_of(graph, "Person")} == {"åke": 1, "ødis": 2}
+    Path("b.csv").write_bytes(b"nam;age\nx;2\n")
+    with pytest.raises(StorageError, match="has other columns than the first file"):
+        graph.load(nodes={"Person": uris}, options={"sep": ";"}, engine="spark", mode="merge")
+
+
+def test_large_tables_are_loaded_on_spark_by_themselves(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_choice, "SPARK_MIN_BYTES", 10)
+    write_csv("people.csv", PEOPLE)
+    graph = omnigraph.init(folder / "g.og", SCHEMA)
+    assert graph.load(nodes={"Person": "people*.csv"}).engine == "spark"
+
+
+def test_columns_of_a_dataframe_are_chosen_too_on_spark(folder: Path, spark: SparkSession) -> None:
+    graph = omnigraph.init(folder / "g.og", SCHEMA)
+    frame = spark.createDataFrame([("ann", 4, 0)], "`full.name` string, age int, x int")
+    sg = graph.spark(spark)
+    with pytest.raises(ParameterError, match="no property 'x'"):
+        sg.load(nodes={"Person": frame}, columns={"Person": {"name": "full.name"}})  # pyright: ignore[reportArgumentType]  as Arrow
+    sg.load(nodes={"Person": frame}, columns={"Person": {"name": "full.name"}}, ignore={"Person": ["x"]})  # pyright: ignore[reportArgumentType]  as Arrow
+    assert [(row["name"], row["age"]) for row in rows_of(graph, "Person")] == [("ann", 4)]
