@@ -51,7 +51,7 @@ STANDARD_CSV: Final = CsvFormat()
 
 
 @dataclass(frozen=True, slots=True)
-class MalformedRecord:
+class MalformedRow:
     """A record with too few or too many values. ``line`` counts from 0, within the block."""
 
     line: int
@@ -65,7 +65,7 @@ class ParsedBlock:
 
     rows: pa.RecordBatch
     lines: LineNumbers
-    malformed: tuple[MalformedRecord, ...]
+    malformed: tuple[MalformedRow, ...]
 
 
 class NotUtf8(Exception):
@@ -243,7 +243,7 @@ def _parse_with_arrow(
 
 def _number_lines(
     data: bytes, arrays: Sequence[Values], invalid: Sequence[arrow_csv.InvalidRow]
-) -> tuple[LineNumbers, tuple[MalformedRecord, ...]]:
+) -> tuple[LineNumbers, tuple[MalformedRow, ...]]:
     """Return the line of each record: its number, and the line breaks inside the records before it."""
     count = len(arrays[0])
     wrong = np.array([cast(int, each.number) - 1 for each in invalid], np.int64)
@@ -256,7 +256,7 @@ def _number_lines(
         breaks[wrong] = [each.text.count("\n") for each in invalid]
     lines = np.arange(len(breaks)) + np.cumsum(breaks) - breaks
     malformed = (
-        MalformedRecord(int(line), each.text, each.actual_columns)
+        MalformedRow(int(line), each.text, each.actual_columns)
         for line, each in zip(lines[wrong], invalid, strict=True)
     )
     return lines[right], tuple(malformed)

@@ -28,7 +28,7 @@ from omnigraph.write.load.data_frames import (
 )
 from omnigraph.write.load.delimited_text import (
     CsvFormat,
-    MalformedRecord,
+    MalformedRow,
     NotUtf8,
     parse_header,
     parse_records,
@@ -190,7 +190,7 @@ class CsvParser:
         """Return the names of the columns in the header of another file."""
         return tuple(parse_header(file, header, self.format)[0])
 
-    def _describe(self, record: MalformedRecord) -> str:
+    def _describe(self, record: MalformedRow) -> str:
         quote = self.format.quote
         is_open = quote is not None and record.text.count(quote) % 2 == 1
         hint = "; a quote is not closed" if is_open else ""
