@@ -30,6 +30,7 @@ from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.indexes import IndexReport, ensure_indexes
 from omnigraph.write.load import (
     ColumnNames,
+    Identity,
     IndexPolicy,
     LoadInput,
     LoadMode,
@@ -138,6 +139,7 @@ class SparkGraph:
         actor: str | None = None,
         check: bool = False,
         indexes: IndexPolicy = "auto",
+        identity: Identity | None = None,
     ) -> LoadResult:
         """Load records, DataFrames or files of each type as one commit; executors read, check and write the rows."""
         from omnigraph.spark.load import load
@@ -145,7 +147,7 @@ class SparkGraph:
         if not check:
             self._check_writable()
         given = LoadInput(source, nodes or {}, edges or {}, columns or {}, ignore or {}, options or {})
-        load_options = LoadOptions(mode, on_error, rejects, "spark", check, indexes, from_branch)
+        load_options = LoadOptions(mode, on_error, rejects, "spark", check, indexes, from_branch, identity=identity)
         commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
         return load(
             self.session,

@@ -25,6 +25,7 @@ from omnigraph.spark.diagnosis import translate_spark_errors
 from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.inputs import list_paths
 from omnigraph.spark.load import incoming_rows as load_incoming
+from omnigraph.spark.load.identity_matching import match_stored_rows
 from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces
 from omnigraph.spark.load.load_task import REPORT_COLUMNS, LoadTask, ReportKind, address_of, decode_violation
 from omnigraph.spark.load.quarantine import ParquetQuarantine
@@ -82,6 +83,7 @@ class _SparkLoadEngine:
     """Checks and stages rows on executors, or in this process if there are few."""
 
     executor: SparkExecutor
+    scratch: Table
 
     def check(
         self, catalog: Catalog, snapshot: Snapshot, incoming: Sequence[IncomingTable], limit: int | None
@@ -93,8 +95,10 @@ class _SparkLoadEngine:
         with translate_spark_errors("checking a load"):
             return check_changes(self.executor.doing("checking a load"), catalog, snapshot, incoming, limit)
 
-    def match(self, table: Table, rows: IncomingRows, identity: RowIdentity | None) -> IncomingRows:  # noqa: ARG002
-        return rows
+    def match(self, table: Table, rows: IncomingRows, identity: RowIdentity | None) -> IncomingRows:
+        executor = self.executor.doing("matching a load")
+        with translate_spark_errors(executor.activity):
+            return match_stored_rows(executor, self.scratch, table, rows, identity)
 
     def stage(self, table: Table, incoming: IncomingTable) -> StagedChange | None:
         if incoming.rows.count <= load_incoming.LOCAL_LOAD_ROWS:
@@ -136,7 +140,7 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
             tables,
             collected,
             quarantine,
-            _SparkLoadEngine(executor),
+            _SparkLoadEngine(executor, scratch),
             partial(_discard_fragments, manifest, tables),
             executor.doing("building indexes"),
         )

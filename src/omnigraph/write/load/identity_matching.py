@@ -10,16 +10,16 @@ identity, so that a small merge does not read the type. More rows than fit into 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.read.rows import PUBLIC_NAMES, blob_properties_of, read_blobs_at, split_by_bytes
+from omnigraph.read.rows import PUBLIC_NAMES, blob_properties_of, read_blobs_at
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import (
     Rows,
@@ -33,12 +33,13 @@ from omnigraph.storage.columns import (
 )
 from omnigraph.storage.fragments import list_fragments, read_rows
 from omnigraph.storage.lagging_columns import read_declared_column
-from omnigraph.storage.row_search import build_value_filters, can_look_up, combine_batches
+from omnigraph.storage.row_search import build_value_filters, can_list_values, can_look_up, combine_batches
 from omnigraph.storage.staging import Addresses
 from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.write.load.identified_rows import TAKEN_IDS, IdentifiedRows, IdentityMatch
 from omnigraph.write.load.identity import RowIdentity, list_value_columns, make_id_keys, mark_single
 from omnigraph.write.load.incoming_rows import IncomingRows
+from omnigraph.write.load.positions import GeneratedIds, RowNumbers
 from omnigraph.write.load.row_digests import digest_bytes, digest_rows
 from omnigraph.write.spill import spill_array, spill_partitions, spill_rows
 
@@ -148,9 +149,17 @@ class StoredRows:
     type: NodeType | EdgeType
     table: Table
 
-    def read(self, columns: Sequence[str], filter_: str | None = None) -> Iterator[pa.Table]:
-        """Yield some columns of all rows that match, with their addresses, in pieces."""
-        reader = self.table.scan(self._list_stored(columns), filter=filter_, with_row_address=True, one_by_one=True)
+    def read(
+        self, columns: Sequence[str], filter_: str | None = None, fragments: Collection[int] | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield some columns of all rows that match, with their addresses, in pieces; of all fragments or of some."""
+        reader = self.table.scan(
+            self._list_stored(columns),
+            filter=filter_,
+            with_row_address=True,
+            in_fragments=fragments,
+            one_by_one=True,
+        )
         for piece in combine_batches(reader.schema, reader):
             yield self._to_schema(piece, columns)
 
@@ -206,6 +215,14 @@ class MatchBasis:
     def digest_rest(self, rows: Rows) -> pa.StringArray:
         """Return the digest of what the match key does not cover."""
         return digest_rows(rows, self.rest_columns)
+
+    def digest_incoming(self, numbers: RowNumbers, rows: pa.Table, generated: GeneratedIds) -> pa.Table:
+        """Return the digests of the incoming rows that are matched on this basis, as :data:`INCOMING_DIGESTS`."""
+        is_generated = generated.mark(numbers)
+        chosen = np.flatnonzero(is_generated if self.identity is not None else ~is_generated)
+        found = rows.take(chosen)
+        columns = [pa.array(numbers[chosen]), column_of(found, "id"), self.make_keys(found), self.digest_rest(found)]
+        return pa.table(columns, schema=INCOMING_DIGESTS)
 
 
 def match_stored_rows(table: Table, rows: IncomingRows, identity: RowIdentity | None) -> IncomingRows:
@@ -274,18 +291,25 @@ class _TableMatcher:
         """Match all rows; return the sorted addresses of the stored rows that have an incoming one."""
         incoming = self._divide(INCOMING_DIGESTS, self._digest_incoming())
         candidates = self._divide(_CANDIDATES, self._find_candidates(incoming))
-        common = [_keep_common(*parts) for parts in zip(incoming, candidates, strict=True)]
-        addresses = np.sort(np.concatenate([_addresses_of(stored) for _, stored in common]))
+        common = [keep_common(*parts) for parts in zip(incoming, candidates, strict=True)]
+        addresses = np.sort(np.concatenate([addresses_of(stored) for _, stored in common]))
         rest = self._digest_rest(addresses)
         for rows, stored in common:
             if rows.num_rows:
-                digests = rest[np.searchsorted(addresses, _addresses_of(stored))]
+                digests = rest[np.searchsorted(addresses, addresses_of(stored))]
                 self._match_part(rows, stored.append_column("rest", pa.array(digests).cast(pa.string())), outcome)
         return addresses
 
     def _match_part(self, incoming: pa.Table, stored: pa.Table, outcome: _MatchOutcome) -> None:
-        if blob_properties_of(self._rows.type):
-            incoming, stored = self._add_blob_digests(incoming, stored)
+        numbers = column_of(incoming, "number").to_numpy(zero_copy_only=False)
+        addresses = addresses_of(stored)
+        incoming, stored = add_blob_digests(
+            self._basis,
+            incoming,
+            stored,
+            lambda column, at: self._rows.storage.read_blobs(column, numbers[at]),
+            lambda column, at: read_blobs_at(self._stored.table, column, addresses[at]),
+        )
         outcome.add(incoming, stored, assign_counterparts(incoming, stored))
 
     # ----------------------------------------------------------------------------------------- both sides
@@ -294,18 +318,11 @@ class _TableMatcher:
         names = arrow_schema(self._rows.type).names
         for numbers, rows in self._rows.storage.scan(names):
             is_generated = self._rows.generated.mark(numbers)
-            chosen = np.flatnonzero(is_generated if self._basis.identity is not None else ~is_generated)
-            found = rows.take(chosen)
-            self._pruning.add(found)
+            chosen = rows.take(np.flatnonzero(is_generated if self._basis.identity is not None else ~is_generated))
+            self._pruning.add(chosen)
             if self._basis.identity is not None:
-                self._has_incomplete |= bool(self._basis.identity.mark_incomplete(found).any())
-            columns = [
-                pa.array(numbers[chosen]),
-                column_of(found, "id"),
-                self._basis.make_keys(found),
-                self._basis.digest_rest(found),
-            ]
-            yield pa.table(columns, schema=INCOMING_DIGESTS)
+                self._has_incomplete |= bool(self._basis.identity.mark_incomplete(chosen).any())
+            yield self._basis.digest_incoming(numbers, rows, self._rows.generated)
 
     def _find_candidates(self, incoming: Sequence[pa.Table]) -> Iterator[pa.Table]:
         columns = list_value_columns(self._rows.type) if self._has_incomplete else self._basis.key_columns
@@ -337,7 +354,7 @@ class _TableMatcher:
         digests = spill_array(len(addresses), np.dtype("S32"))
         if self._basis.rest_columns and len(addresses):
             for piece in self._stored.read_at(self._basis.rest_columns, addresses):
-                at = np.searchsorted(addresses, _addresses_of(piece))
+                at = np.searchsorted(addresses, addresses_of(piece))
                 digests[at] = self._basis.digest_rest(piece).to_numpy(zero_copy_only=False)
         return digests
 
@@ -346,55 +363,50 @@ class _TableMatcher:
             return [pa.concat_tables([schema.empty_table(), *pieces])]
         return spill_partitions(schema, (piece.cast(schema) for piece in pieces), "key", self._part_count)
 
-    # ----------------------------------------------------------------------------------------- blobs
 
-    def _add_blob_digests(self, incoming: pa.Table, stored: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Add the bytes of blobs to the digests of rows that are equal without them; they are the only ones read."""
-        wholes = _encode_pairs(incoming, stored, ["key", "rest"])
-        mine = np.flatnonzero(np.isin(wholes.incoming, wholes.stored))
-        theirs = np.flatnonzero(np.isin(wholes.stored, wholes.incoming))
-        numbers = column_of(incoming, "number").to_numpy(zero_copy_only=False)
-        addresses = _addresses_of(stored)
+# --------------------------------------------------------------------------------------------- blobs
 
-        def read_incoming(column: str, at: npt.NDArray[np.int64]) -> list[bytes | None]:
-            return self._rows.storage.read_blobs(column, numbers[at])
-
-        def read_stored(column: str, at: npt.NDArray[np.int64]) -> list[bytes | None]:
-            return read_blobs_at(self._stored.table, column, addresses[at])
-
-        return (
-            self._append_digests(incoming, mine, read_incoming),
-            self._append_digests(stored, theirs, read_stored),
-        )
-
-    def _append_digests(
-        self,
-        rows: pa.Table,
-        at: npt.NDArray[np.int64],
-        read: Callable[[str, npt.NDArray[np.int64]], list[bytes | None]],
-    ) -> pa.Table:
-        added = np.full(rows.num_rows, "", object)
-        for column in blob_properties_of(self._rows.type):
-            for part in split_by_bytes(np.zeros(len(at)), 1, _BLOB_ROWS_AT_ONCE):
-                added[at[part]] += [
-                    " " if each is None else f" {digest_bytes(each)}" for each in read(column, at[part])
-                ]
-        is_whole = not self._basis.rest_columns
-        # An identity of all columns has the blobs in its key.
-        for name in ("key", "rest") if is_whole else ("rest",):
-            texts = column_of(rows, name).to_numpy(zero_copy_only=False) + added
-            rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(texts, pa.string()))
-        return rows
+BlobReader: TypeAlias = "Callable[[str, npt.NDArray[np.int64]], list[bytes | None]]"
+"""Reads the bytes of a blob column in the rows at some places."""
 
 
-def _keep_common(incoming: pa.Table, stored: pa.Table) -> tuple[pa.Table, pa.Table]:
+def add_blob_digests(
+    basis: MatchBasis, incoming: pa.Table, stored: pa.Table, read_incoming: BlobReader, read_stored: BlobReader
+) -> tuple[pa.Table, pa.Table]:
+    """Add the bytes of blobs to the digests of rows that are equal without them; no others are read."""
+    if not blob_properties_of(basis.type):
+        return incoming, stored
+    wholes = _encode_pairs(incoming, stored, ["key", "rest"])
+    mine = np.flatnonzero(np.isin(wholes.incoming, wholes.stored))
+    theirs = np.flatnonzero(np.isin(wholes.stored, wholes.incoming))
+    return (
+        _append_digests(basis, incoming, mine, read_incoming),
+        _append_digests(basis, stored, theirs, read_stored),
+    )
+
+
+def _append_digests(basis: MatchBasis, rows: pa.Table, at: npt.NDArray[np.int64], read: BlobReader) -> pa.Table:
+    added = np.full(rows.num_rows, "", object)
+    for column in blob_properties_of(basis.type):
+        for start in range(0, len(at), _BLOB_ROWS_AT_ONCE):
+            part = at[start : start + _BLOB_ROWS_AT_ONCE]
+            added[part] += [" " if each is None else f" {digest_bytes(each)}" for each in read(column, part)]
+    # An identity of all columns has the blobs in its key.
+    for name in ("rest",) if basis.rest_columns else ("key", "rest"):
+        texts = column_of(rows, name).to_numpy(zero_copy_only=False) + added
+        rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(texts, pa.string()))
+    return rows
+
+
+def keep_common(incoming: pa.Table, stored: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return the rows of both sides whose match keys the other side has too."""
     mine, theirs = column_of(incoming, "key"), column_of(stored, "key")
     common = incoming.filter(is_among(mine, theirs.drop_null()))
     return common, stored.filter(is_among(theirs, mine)) if common.num_rows else stored.slice(0, 0)
 
 
-def _addresses_of(rows: pa.Table) -> Addresses:
+def addresses_of(rows: pa.Table) -> Addresses:
+    """Return the addresses of stored rows."""
     name = "address" if "address" in rows.column_names else ROW_ADDRESS
     return column_of(rows, name).to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
 
@@ -423,6 +435,18 @@ class _PruningValues:
             if values is not None and can_look_up(self._table, self._type, name, values):
                 return build_value_filters(self._type, name, values)
         return [None]
+
+
+def can_match_by_lookup(table: Table, rows: IncomingRows, identity: RowIdentity | None) -> bool:
+    """Return whether the stored rows of incoming ones can surely be looked up by the values of one column."""
+    if rows.generated.count < rows.positions.count and not can_list_values(table, "id", rows.positions.count):
+        return False
+    if identity is None:
+        return True
+    columns = _list_pruning_columns(rows.type, MatchBasis(rows.type, identity))
+    schema = arrow_schema(rows.type)
+    texts = [name for name in columns if schema.field(name).type == pa.string() and not schema.field(name).nullable]
+    return bool(texts) and can_list_values(table, texts[0], rows.generated.count)
 
 
 def _list_pruning_columns(type_: NodeType | EdgeType, basis: MatchBasis) -> list[str]:

@@ -82,7 +82,9 @@ class IncomingRows:
     positions: RowPositions
     storage: RowStorage
     unchanged: int = 0
-    """The number of rows that the graph has already."""
+    """The number of rows that the graph has already, and that ``positions`` counts."""
+    left_out: int = 0
+    """The number of rows that the graph has already, and that ``positions`` does not count."""
     has_taken_ids: bool = False
     """Whether rows have taken the ids of the stored rows that they replace."""
     _written: list[_WrittenFragments] = field(default_factory=list["_WrittenFragments"])
@@ -91,6 +93,11 @@ class IncomingRows:
     def count(self) -> int:
         """The number of rows to write."""
         return self.positions.count - self.unchanged
+
+    @property
+    def given(self) -> int:
+        """The number of rows that the input has."""
+        return self.positions.count + self.left_out
 
     @property
     def has_generated_ids(self) -> bool:

@@ -129,7 +129,7 @@ class LoadOperation:
             for each in admission.list_accepted(rejected)
             if each.rows.count > rejected[each.table_key].count or self.mode == "overwrite"
         )
-        counts = {key: rows.positions.count - rejected[key].count for key, rows in tables.items()}
+        counts = {key: rows.given - rejected[key].count for key, rows in tables.items()}
         changed = sum(rows.count - rejected[key].count for key, rows in tables.items())
         outcome = self._deliver_rejects(LoadOutcome(counts, changed), rejected)
         return PreparedWrite(changes, reads | self._list_matched(snapshot), outcome, force_commit=self.keeps_txn)

@@ -1,0 +1,442 @@
+"""Find the stored rows of incoming ones on Spark: the same rules and the same rows as in one process.
+
+Executors make the match keys and digests of both sides and shuffle them by key, which no join plan can turn into a
+broadcast; a partition pairs its rows like one process does. The fragments with rows that change their id, or that are
+left out, are written again beside the graph. A few rows are looked up by this process instead, so that a small merge
+does not read the type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, cast
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.read.rows import read_blobs_at
+from omnigraph.spark.executor import FragmentTask, SparkExecutor, union_all
+from omnigraph.spark.load.incoming_rows import DistributedRows
+from omnigraph.spark.sized_frames import MAX_PARTITIONS, SizedFrame, divide_fragments, join_by_size
+from omnigraph.storage import table_writes as tables
+from omnigraph.storage.arrow_schema import arrow_schema
+from omnigraph.storage.columns import Values, column_of, compute, take_where
+from omnigraph.storage.lance_internals import translate_errors
+from omnigraph.storage.row_sizes import estimate_row_bytes
+from omnigraph.storage.staging import FragmentText
+from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.write.load import (
+    INCOMING_DIGESTS,
+    FragmentTarget,
+    GeneratedIds,
+    IncomingRows,
+    InMemoryRows,
+    MatchBasis,
+    RecordPosition,
+    RowIdentity,
+    RowNumbers,
+    StoredRows,
+    add_blob_digests,
+    addresses_of,
+    assign_counterparts,
+    attach_blobs,
+    can_match_by_lookup,
+    keep_common,
+    list_value_columns,
+    to_reader,
+)
+from omnigraph.write.load import match_stored_rows as match_locally
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from omnigraph.write.load.positions import RowPositions
+
+MAX_LOOKED_UP_ROWS: Final = 100_000
+"""Up to this many rows are looked up by this process, if an index helps or they are very few."""
+_ROWS_PER_PARTITION: Final = 500_000
+_DIGEST_BYTES: Final = 160
+"""The size of the digests of a row, about."""
+_ELSEWHERE: Final = -1
+"""The start of a run whose row numbers are in the scratch table."""
+_OFFSET: Final = np.uint64(0xFFFFFFFF)
+
+_DIGESTS: Final = pa.schema(
+    [
+        pa.field("number", pa.int64()),
+        pa.field("address", pa.int64()),
+        pa.field("id", pa.string()),
+        pa.field("key", pa.string()),
+        pa.field("rest", pa.string()),
+    ]
+)
+"""A row of either side: incoming rows have a number, stored rows an address."""
+_DIGEST_COLUMNS: Final = "number long, address long, id string, key string, rest string"
+_OUTCOMES: Final = pa.schema(
+    [pa.field("fragment", pa.int64()), pa.field("offset", pa.int64()), pa.field("id", pa.string())]
+)
+"""An incoming row that is not written as it was staged: the id that it takes, or null if it is left out."""
+_REWRITTEN: Final = pa.schema(
+    [
+        pa.field("fragment", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("taken", pa.int64()),
+        pa.field("fragments", pa.string()),
+        pa.field("origins", pa.string()),
+    ]
+)
+_REWRITTEN_COLUMNS: Final = "fragment long, rows long, taken long, fragments string, origins string"
+ORIGINS: Final = pa.schema([pa.field("number", pa.int64())])
+"""The row numbers that rewritten rows had before."""
+
+
+def match_stored_rows(
+    executor: SparkExecutor, scratch: Table, table: Table, rows: IncomingRows, identity: RowIdentity | None
+) -> IncomingRows:
+    """Return the incoming rows without those that a table has already, and with the ids of those that they replace."""
+    staged = cast("DistributedRows", rows.storage)
+    if rows.positions.count <= MAX_LOOKED_UP_ROWS and can_match_by_lookup(table, rows, identity):
+        return _write_identified(scratch, rows, match_locally(table, rows, identity))
+    layout = _FragmentLayout(staged.own_fragments)
+    frames = [
+        _pair_rows(executor, table, staged, _MatchTask(basis, rows.generated, layout), rows)
+        for basis in _list_bases(rows, identity)
+    ]
+    reports = _rewrite_changed(executor, scratch, staged, layout, union_all(frames))
+    return _collect_rows(scratch, rows, staged, layout, reports) if reports else rows
+
+
+def _list_bases(rows: IncomingRows, identity: RowIdentity | None) -> Iterator[MatchBasis]:
+    if rows.generated.count < rows.positions.count:
+        yield MatchBasis(rows.type, None)
+    if identity is not None:
+        yield MatchBasis(rows.type, identity)
+
+
+@dataclass(frozen=True)
+class _FragmentLayout:
+    """The fragments of incoming rows with their row counts: a row number is a fragment and an offset in it."""
+
+    rows: Mapping[int, int]
+
+    @cached_property
+    def ids(self) -> RowNumbers:
+        """The fragment ids, sorted."""
+        return np.array(sorted(self.rows), np.int64)
+
+    @cached_property
+    def starts(self) -> RowNumbers:
+        """The number of the first row of each fragment."""
+        return np.array([0, *accumulate(self.rows[int(each)] for each in self.ids)], np.int64)[:-1]
+
+    def number_rows(self, addresses: Values) -> RowNumbers:
+        """Return the row numbers of addresses."""
+        found = addresses.to_numpy(zero_copy_only=False).astype(np.uint64)
+        at = np.searchsorted(self.ids, (found >> np.uint64(32)).astype(np.int64))
+        return self.starts[at] + (found & _OFFSET).astype(np.int64)
+
+    def locate_rows(self, numbers: RowNumbers) -> tuple[RowNumbers, RowNumbers]:
+        """Return the fragments of row numbers, and the offsets in them."""
+        at = np.searchsorted(self.starts, numbers, side="right") - 1
+        return self.ids[at], numbers - self.starts[at]
+
+
+# --------------------------------------------------------------------------------------------- pairs
+
+
+@dataclass(frozen=True, slots=True)
+class _MatchTask:
+    """Makes the digests of both sides on executors."""
+
+    basis: MatchBasis
+    generated: GeneratedIds
+    layout: _FragmentLayout
+
+    def digest_incoming(self, detached: Table, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Task over fragments of incoming rows."""
+        names = arrow_schema(self.basis.type).names
+        for batch in detached.scan(names, with_row_address=True, in_fragments=fragments):
+            rows = pa.Table.from_batches([batch])
+            numbers = self.layout.number_rows(column_of(rows, ROW_ADDRESS))
+            yield from _to_digests(self.basis.digest_incoming(numbers, rows, self.generated), None)
+
+    def digest_stored(self, table: Table, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Task over fragments of the stored table."""
+        columns = list_value_columns(self.basis.type)
+        for rows in StoredRows(self.basis.type, table).read(columns, fragments=fragments):
+            found = [column_of(rows, "id"), self.basis.make_keys(rows), self.basis.digest_rest(rows)]
+            yield from _to_digests(pa.table(found, names=["id", "key", "rest"]), addresses_of(rows).astype(np.int64))
+
+
+def _to_digests(rows: pa.Table, addresses: RowNumbers | None) -> Iterator[pa.RecordBatch]:
+    sides = {
+        "number": column_of(rows, "number") if addresses is None else pa.nulls(rows.num_rows, pa.int64()),
+        "address": pa.nulls(rows.num_rows, pa.int64()) if addresses is None else pa.array(addresses),
+    }
+    columns = [sides["number"], sides["address"], *(column_of(rows, name) for name in ("id", "key", "rest"))]
+    yield from pa.table(columns, schema=_DIGESTS).to_batches()
+
+
+def _pair_rows(
+    executor: SparkExecutor, table: Table, staged: DistributedRows, task: _MatchTask, rows: IncomingRows
+) -> DataFrame:
+    """Return what becomes of the incoming rows that are matched on one basis, as :data:`_OUTCOMES`."""
+    incoming = _map_digests(executor, staged.detached, staged.own_fragments, task.digest_incoming)
+    stored = _map_digests(executor, table, table.fragment_rows(), task.digest_stored)
+    frame = stored.frame
+    if task.basis.identity is not None and rows.generated.count < rows.positions.count:
+        # A row that another record names by its id is not free.
+        named = replace(task, basis=MatchBasis(task.basis.type, None))
+        given = _map_digests(executor, staged.detached, staged.own_fragments, named.digest_incoming)
+        given = replace(given, frame=given.frame.select("id"))
+        frame = join_by_size(stored, given, ["id"], "left_anti", executor.parallelism).select(*_DIGESTS.names)
+    count = 1 + (incoming.max_rows + stored.max_rows) // _ROWS_PER_PARTITION
+    shuffled = union_all([incoming.frame, frame]).repartition(min(MAX_PARTITIONS, count), "key")
+    pair = partial(_pair_partition, task, staged.detached, table)
+    return shuffled.mapInArrow(pair, "fragment long, offset long, id string")
+
+
+def _map_digests(executor: SparkExecutor, table: Table, fragments: Mapping[int, int], task: FragmentTask) -> SizedFrame:
+    row_bytes = estimate_row_bytes(table.schema, table.schema.names)
+    groups = divide_fragments(fragments, row_bytes, executor.parallelism)
+    frame = executor.map_fragments(table, groups, task, _DIGEST_COLUMNS)
+    return SizedFrame(frame, sum(fragments.values()), _DIGEST_BYTES)
+
+
+def _pair_partition(
+    task: _MatchTask, detached: Table, table: Table, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Task over a partition: pair the rows of both sides that have the same match keys."""
+    rows = pa.Table.from_batches(batches, _DIGESTS)
+    is_stored = rows["number"].is_null()
+    incoming = rows.filter(rows["number"].is_valid()).select(INCOMING_DIGESTS.names)
+    incoming, stored = keep_common(incoming, rows.filter(is_stored).drop_columns(["number"]))
+    if not incoming.num_rows:
+        return
+    numbers = column_of(incoming, "number").to_numpy(zero_copy_only=False)
+    owners, offsets = task.layout.locate_rows(numbers)
+    places = (owners.astype(np.uint64) << np.uint64(32)) | offsets.astype(np.uint64)
+    addresses = addresses_of(stored)
+    incoming, stored = add_blob_digests(
+        task.basis,
+        incoming,
+        stored,
+        lambda column, at: read_blobs_at(detached, column, places[at]),
+        lambda column, at: read_blobs_at(table, column, addresses[at]),
+    )
+    found = assign_counterparts(incoming, stored)
+    taken = take_where(column_of(stored, "id"), np.where(found.is_same, -1, found.places))
+    renamed = compute("and_kleene", compute("is_valid", taken), compute("not_equal", taken, column_of(incoming, "id")))
+    changed = np.flatnonzero(found.is_same | renamed.to_numpy(zero_copy_only=False).astype(np.bool_))
+    columns = [pa.array(owners[changed]), pa.array(offsets[changed]), taken.take(changed)]
+    yield from pa.table(columns, schema=_OUTCOMES).to_batches()
+
+
+# --------------------------------------------------------------------------------------------- rewritten fragments
+
+
+@dataclass(frozen=True, slots=True)
+class _RewrittenFragment:
+    """What a fragment of incoming rows became: its remaining rows, how many of them took an id, and the new files."""
+
+    fragment: int
+    rows: int
+    taken: int
+    fragments: tuple[FragmentText, ...]
+    origins: tuple[FragmentText, ...]
+
+
+def _rewrite_changed(
+    executor: SparkExecutor, scratch: Table, staged: DistributedRows, layout: _FragmentLayout, outcomes: DataFrame
+) -> Mapping[int, _RewrittenFragment]:
+    """Write the fragments again that lose rows or get ids; return them by the fragments that they replace."""
+    task = partial(_rewrite_partition, staged.detached, scratch, staged.type, layout)
+    by_fragment = outcomes.repartition(max(1, min(MAX_PARTITIONS, len(layout.rows))), "fragment")
+    found = executor.collect(by_fragment.mapInArrow(task, _REWRITTEN_COLUMNS))
+    reports = [
+        _RewrittenFragment(fragment, rows, taken, tuple(orjson.loads(fragments)), tuple(orjson.loads(origins)))
+        for fragment, rows, taken, fragments, origins in cast("list[tuple[int, int, int, str, str]]", found)
+    ]
+    return {each.fragment: each for each in reports}
+
+
+def _rewrite_partition(
+    detached: Table,
+    scratch: Table,
+    type_: NodeType | EdgeType,
+    layout: _FragmentLayout,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Task over outcomes: write the rows of their fragments again."""
+    outcomes = pa.Table.from_batches(batches, _OUTCOMES)
+    fragments = column_of(outcomes, "fragment").to_numpy(zero_copy_only=False)
+    for fragment in np.unique(fragments).tolist():
+        own = outcomes.take(np.flatnonzero(fragments == fragment))
+        yield _rewrite_fragment(detached, scratch, type_, layout, fragment, own)
+
+
+def _rewrite_fragment(
+    detached: Table,
+    scratch: Table,
+    type_: NodeType | EdgeType,
+    layout: _FragmentLayout,
+    fragment: int,
+    outcomes: pa.Table,
+) -> pa.RecordBatch:
+    schema, count = arrow_schema(type_), layout.rows[fragment]
+    places = np.full(count, -1, np.int64)
+    places[column_of(outcomes, "offset").to_numpy(zero_copy_only=False)] = np.arange(outcomes.num_rows)
+    new_ids = column_of(outcomes, "id")
+    unchanged = np.zeros(count, np.bool_)
+    unchanged[places >= 0] = new_ids.take(places[places >= 0]).is_null().to_numpy(zero_copy_only=False)
+    first = int(layout.starts[np.searchsorted(layout.ids, fragment)])
+
+    def read() -> Iterator[pa.Table]:
+        start = 0
+        pieces = (
+            pa.Table.from_batches([batch]) for batch in detached.scan(with_row_address=True, in_fragments=[fragment])
+        )
+        for rows in attach_blobs(detached, schema, pieces):
+            at = np.arange(start, start + rows.num_rows)
+            start += rows.num_rows
+            kept = np.flatnonzero(~unchanged[at])
+            ids = compute("coalesce", take_where(new_ids, places[at]), column_of(rows, "id")).take(kept)
+            columns = {**dict(zip(rows.column_names, rows.take(kept).columns, strict=True)), "id": ids}
+            yield pa.Table.from_arrays(list(columns.values()), schema=rows.schema)
+
+    none = cast("Values", pa.array([], pa.string()))
+    left = first + np.flatnonzero(~unchanged)
+    written = tables.write_rows(scratch, to_reader(schema, read(), none), "overwrite") if len(left) else ()
+    origins = tables.write_rows(scratch, pa.table([pa.array(left)], schema=ORIGINS), "overwrite") if len(left) else ()
+    values = (fragment, len(left), len(new_ids) - new_ids.null_count, _to_json(written), _to_json(origins))
+    columns = [pa.array([value], type_) for value, type_ in zip(values, _REWRITTEN.types, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=_REWRITTEN)
+
+
+def _to_json(texts: Sequence[FragmentText]) -> str:
+    return orjson.dumps(list(texts)).decode()
+
+
+def _collect_rows(
+    scratch: Table,
+    rows: IncomingRows,
+    staged: DistributedRows,
+    layout: _FragmentLayout,
+    reports: Mapping[int, _RewrittenFragment],
+) -> IncomingRows:
+    """Return the rows of the fragments that stay and of those that replace the others, in the same order."""
+    known = dict(zip(cast("list[int]", layout.ids.tolist()), staged.fragments, strict=True))
+    starts = dict(zip(known, cast("list[int]", layout.starts.tolist()), strict=True))
+    fragments: list[FragmentText] = []
+    positions = RewrittenPositions(rows.positions, scratch)
+    for fragment, text in known.items():
+        report = reports.get(fragment)
+        fragments += (text,) if report is None else report.fragments
+        if report is None:
+            positions.add_kept(starts[fragment], layout.rows[fragment])
+        else:
+            positions.add_rewritten(report.rows, report.origins)
+    taken = sum(each.taken for each in reports.values())
+    return _replace_rows(rows, staged, scratch, fragments, positions, has_taken_ids=taken > 0)
+
+
+def _replace_rows(
+    rows: IncomingRows,
+    staged: DistributedRows,
+    scratch: Table,
+    fragments: Sequence[FragmentText],
+    positions: RewrittenPositions,
+    *,
+    has_taken_ids: bool,
+) -> IncomingRows:
+    generated = GeneratedIds()
+    generated.add(positions.count, generated=rows.has_generated_ids)
+    storage = (
+        DistributedRows(rows.type, FragmentTarget(scratch, "overwrite"), tuple(fragments), executor=staged.executor)
+        if fragments
+        else InMemoryRows(arrow_schema(rows.type).empty_table())
+    )
+    return IncomingRows(
+        rows.type,
+        generated,
+        positions,
+        storage,
+        left_out=rows.positions.count - positions.count,
+        has_taken_ids=has_taken_ids,
+    )
+
+
+def _write_identified(scratch: Table, rows: IncomingRows, matched: IncomingRows) -> IncomingRows:
+    """Write rows that this process matched where executors can read them."""
+    if matched is rows:
+        return rows
+    staged = cast("DistributedRows", rows.storage)
+    pieces = [numbers for numbers, _ in matched.storage.scan(["id"])]
+    numbers = np.concatenate([np.zeros(0, np.int64), *pieces])
+    positions = RewrittenPositions(rows.positions, scratch)
+    none = cast("Values", pa.array([], pa.string()))
+    fragments: tuple[FragmentText, ...] = ()
+    if len(numbers):
+        fragments = matched.storage.write_to(scratch, "overwrite", none)
+        origins = tables.write_rows(scratch, pa.table([pa.array(numbers)], schema=ORIGINS), "overwrite")
+        positions.add_rewritten(len(numbers), origins)
+    return _replace_rows(rows, staged, scratch, fragments, positions, has_taken_ids=matched.has_taken_ids)
+
+
+# --------------------------------------------------------------------------------------------- positions
+
+
+@dataclass
+class RewrittenPositions:
+    """The positions of rows after some fragments were written again: runs of rows, by their earlier row numbers.
+
+    A run is a range of numbers, or as many rows of the scratch table as say which numbers they had.
+    """
+
+    before: RowPositions
+    scratch: Table
+    _starts: list[int] = field(default_factory=list[int])
+    _counts: list[int] = field(default_factory=list[int])
+    _origins: list[FragmentText] = field(default_factory=list[FragmentText])
+
+    def add_kept(self, first: int, count: int) -> None:
+        """Add the rows of a fragment that stays, whose first row had this number."""
+        self._starts.append(first)
+        self._counts.append(count)
+
+    def add_rewritten(self, count: int, origins: Sequence[FragmentText]) -> None:
+        """Add rows that were written again; the numbers that they had are in fragments of the scratch table."""
+        self._starts.append(_ELSEWHERE)
+        self._counts.append(count)
+        self._origins += origins
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return sum(self._counts)
+
+    def find(self, numbers: RowNumbers) -> list[RecordPosition]:
+        """Return the positions of some rows."""
+        counts, starts = np.array(self._counts, np.int64), np.array(self._starts, np.int64)
+        runs = np.searchsorted(np.cumsum(counts), numbers, side="right")
+        within = numbers - (np.cumsum(counts) - counts)[runs]
+        rewritten = np.where(starts < 0, counts, 0)
+        places = (np.cumsum(rewritten) - rewritten)[runs] + within
+        earlier = starts[runs] + within
+        looked_up = np.flatnonzero(starts[runs] < 0)
+        earlier[looked_up] = self._read_origins(cast("list[int]", places[looked_up].tolist()))
+        return self.before.find(earlier)
+
+    def _read_origins(self, places: Sequence[int]) -> RowNumbers:
+        if not places:
+            return np.zeros(0, np.int64)
+        staged = tables.overwrite_fragments(self.scratch, ORIGINS, self._origins)
+        origins = tables.audit_version(self.scratch, staged)
+        with translate_errors(origins.subject):
+            found = origins.dataset.take(list(places))
+        return column_of(found, "number").to_numpy(zero_copy_only=False)
