@@ -17,7 +17,9 @@ from typing import TypeAlias, cast
 from omnigraph.errors import Json
 
 CASES = Path(__file__).parent / "cases"
-OUTCOMES = frozenset({"error", "plan", "columns", "lint", "steps", "ir", "hash", "affected", "table", "owners", "rows"})
+OUTCOMES = frozenset(
+    {"error", "plan", "columns", "lint", "steps", "ir", "hash", "affected", "table", "owners", "rows", "unchanged"}
+)
 Row: TypeAlias = Mapping[str, Json]
 _OPTION = re.compile(r"([a-z_]+)=")
 

@@ -270,10 +270,24 @@ def run_mutation(state: State, step: Step) -> State:
 
 
 def run_load(state: State, step: Step) -> State:
-    graph = _graph(state, step)
-    mode = cast(LoadMode, step.action.options.get("mode", "append"))
-    result = _written(step, graph, lambda: graph.load(io.StringIO(_text(step.action)), mode=mode, branch=_branch(step)))
+    graph, text = _graph(state, step), io.StringIO(_text(step.action))
+    mode, identity = load_options(step)
+    result = _written(step, graph, lambda: graph.load(text, mode=mode, branch=_branch(step), identity=identity))
+    expect_commit(step, result)
     return _looked_at(replace(state, graph=graph, made=_made(result)), step)
+
+
+def load_options(step: Step) -> tuple[LoadMode, dict[str, list[str]] | None]:
+    """The mode and the identity of a load."""
+    options = step.action.options
+    return cast(LoadMode, options.get("mode", "append")), json.loads(options.get("identity", "null"))
+
+
+def expect_commit(step: Step, result: LoadResult | None) -> None:
+    """What a case says of the commit of a load: there is none."""
+    for outcome in step.outcomes:
+        if outcome.word == "unchanged" and _made(result) is not None:
+            raise Mismatch(outcome, "there is a commit")
 
 
 def run_branch_create(state: State, step: Step) -> State:
@@ -300,7 +314,7 @@ KINDS: Mapping[tuple[str, ...], Kind] = {
         frozenset({"file", "name", "params", "branch", "at", "only"}),
     ),
     ("data",): Kind(run_data, frozenset()),
-    ("load",): Kind(run_load, _LOOKS, frozenset({"file", "mode", "branch"})),
+    ("load",): Kind(run_load, _LOOKS | {"unchanged"}, frozenset({"file", "mode", "branch", "identity"})),
     ("mutate",): Kind(run_mutation, _LOOKS | {"affected"}, frozenset({"file", "name", "params", "branch"})),
     ("branch", "create"): Kind(run_branch_create, _LOOKS, frozenset({"from"}), names=1),
     ("branch", "delete"): Kind(run_branch_delete, _LOOKS, names=1),

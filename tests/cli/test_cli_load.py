@@ -50,6 +50,32 @@ def files(stocked: Stocked) -> Path:
 
 
 @pytest.mark.usefixtures("files")
+def test_a_merge_of_a_file_that_is_loaded_changes_nothing(omnigraph: Command) -> None:
+    assert omnigraph("load", "good.jsonl", "--mode", "merge", *GRAPH).code == 0
+    commits = og.open("brain.og", "ro").commits()
+    for more in ((), ("--identity", "Knows=from,to")):
+        answer = omnigraph("load", "good.jsonl", "--mode", "merge", *more, *GRAPH)
+        assert (answer.code, answer.out.splitlines()[0]) == (0, "main: 2 nodes, 1 edge, nothing changed")
+    assert og.open("brain.og", "ro").commits() == commits
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(
+    ("given", "code", "says"),
+    [
+        (("--identity", "Knows"), 2, "--identity takes TYPE=COLUMNS"),
+        (("--identity", "Knows=from", "--identity", "Knows=to"), 2, "twice"),
+        (("--identity", "Knows=form", "--mode", "merge"), 1, "did you mean 'from'"),
+        (("--identity", "Knows=from"), 1, "looks for no stored rows"),
+    ],
+)
+def test_identities_that_are_refused(omnigraph: Command, given: tuple[str, ...], code: int, says: str) -> None:
+    answer = omnigraph("load", "good.jsonl", *given, *GRAPH)
+    assert answer.code == code
+    assert says in answer.err
+
+
+@pytest.mark.usefixtures("files")
 def test_a_load_is_one_commit_and_the_target_is_said_first(omnigraph: Command) -> None:
     answer = omnigraph("load", "good.jsonl", "-m", "one more", "--as", "act-ann", *GRAPH)
     made = og.open("brain.og", "ro").commits()[0]

@@ -68,6 +68,11 @@ def test_a_plan_says_what_is_read_mapped_and_written(graph: Graph, tmp_path: Pat
         (", from: main", "", ("P209", 3, 29), "add from: main"),
         ("from: main", "from: mian", ("P209", 3, 46), "mian"),
         ("load/june", "load//june", ("P209", 3, 29), "a segment between '/' is empty"),
+        ("from: main", "from: main, identity: {Knows: [form]}", ("P210", 3, 63), "did you mean 'from'"),
+        ("from: main", "from: main, identity: {Person: [age]}", ("P210", 3, 63), "its key (name) identifies it"),
+        ("from: main", "from: main, identity: {Knows: from}", ("P104", 3, 70), "a list"),
+        ("from: main", "from: main, txn: {app: a, number: -1}", ("P105", 3, 74), "load.txn.number is '-1'"),
+        ("from: main", "from: main, txn: {app: a}", ("P102", 3, 57), "number"),
     ],
 )
 def test_each_mistake_is_told_at_its_place(

@@ -79,7 +79,7 @@ def load(
         Mode,
         typer.Option(
             "--mode",
-            help="Existing rows: append refuses their ids, merge replaces them, overwrite replaces the whole table.",
+            help="append adds rows and refuses ids that exist, merge updates what is there, overwrite replaces tables.",
         ),
     ] = "append",
     branch: Annotated[str, typer.Option("--branch", help="The branch to load into.")] = "main",
@@ -110,6 +110,15 @@ def load(
             show_default=False,
         ),
     ] = None,
+    identity: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--identity",
+            metavar="TYPE=COLUMNS",
+            help="The columns by which a merge finds rows without an id, such as CallsAt=from,to,at. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     engine: Annotated[Engine, typer.Option("--engine", help="Where the load runs.")] = "auto",
     check: Annotated[bool, typer.Option("--check", help="Report every problem and write nothing.")] = False,
     message: Annotated[
@@ -129,6 +138,7 @@ def load(
     if rejects is not None and on_error != "quarantine":
         raise typer.TyperException("--rejects goes with --on-error quarantine")
     transaction = None if txn is None else read_txn(txn)
+    identities = read_identities(identity or ())
     records, nodes, edges = files or [], read_tables("--node", node or ()), read_tables("--edge", edge or ())
     given = [*records, *(path for paths in (*nodes.values(), *edges.values()) for path in paths)]
     if not given:
@@ -152,6 +162,7 @@ def load(
             on_error=on_error,
             rejects=rejects,
             txn=transaction,
+            identity=identities,
             engine=engine,
             message=message,
             check=check,
@@ -216,6 +227,19 @@ def read_options(pairs: Sequence[str]) -> dict[str, str]:
             raise typer.TyperException(f"--option takes NAME=VALUE, for example sep=;, not '{pair}'")
         found[name] = value
     return found
+
+
+def read_identities(texts: Sequence[str]) -> dict[str, list[str]] | None:
+    """Parse each ``TYPE=COLUMN,COLUMN`` into the type and its columns; None if there are none."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, columns = text.partition("=")
+        if not (name and equals and columns):
+            raise typer.TyperException(f"--identity takes TYPE=COLUMNS, for example CallsAt=from,to,at, not '{text}'")
+        if name in found:
+            raise typer.TyperException(f"--identity gives the columns of {name} twice")
+        found[name] = [column.strip() for column in columns.split(",")]
+    return found or None
 
 
 def _check_files_exist(files: Sequence[str]) -> None:

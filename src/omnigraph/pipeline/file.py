@@ -32,6 +32,7 @@ FILE_FORMATS: Final = frozenset({"csv", "json", "orc", "parquet", "text"})
 """Formats that need a path."""
 MAIN: Final = TemplateText("main", "main")
 _KEYS: Final = ("version", "graph", "load", "sources", "views", "nodes", "edges", "checks")
+_LOAD_KEYS: Final = ("mode", "branch", "from", "on_error", "merge_into", "identity", "txn")
 _ENDS: Final[tuple[EndName, ...]] = ("from", "to")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
@@ -107,6 +108,15 @@ class PipelineCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class TypeIdentity:
+    """The columns by which a merge finds the stored rows of a type."""
+
+    type_name: str
+    columns: tuple[str, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class LoadSettings:
     """The ``load`` section: how rows are loaded, and into which branch."""
 
@@ -115,6 +125,9 @@ class LoadSettings:
     origin: TemplateText | None = None
     on_error: OnError = "fail"
     merge_into: TemplateText | None = None
+    identities: tuple[TypeIdentity, ...] = ()
+    txn: tuple[str, int] | None = field(default=None, repr=False)
+    """The application and the number of the run; a run that is on the branch already loads nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +240,7 @@ class _PipelineParser:
 
     def _parse_load(self, node: Node) -> LoadSettings:
         reader = self._reader
-        found = reader.read_fields(node, "load", ("mode", "branch", "from", "on_error", "merge_into"))
+        found = reader.read_fields(node, "load", _LOAD_KEYS)
         texts = {
             name: reader.read_text(found[name], f"load.{name}")
             for name in ("branch", "from", "merge_into")
@@ -243,7 +256,31 @@ class _PipelineParser:
             texts.get("from"),
             cast("OnError", on_error or "fail"),
             texts.get("merge_into"),
+            tuple(self._parse_identities(found["identity"])) if "identity" in found else (),
+            self._parse_txn(found["txn"]) if "txn" in found else None,
         )
+
+    def _parse_identities(self, node: Node) -> Iterator[TypeIdentity]:
+        reader = self._reader
+        for entry in reader.read_entries(node, "load.identity"):
+            items = reader.read_items(entry.value, f"the identity of '{entry.name}'")
+            texts = [reader.read_text(item, f"the identity of '{entry.name}'") for item in items]
+            columns = tuple(text.value for text in texts if text is not None)
+            if len(columns) == len(texts) and isinstance(entry.value, SequenceNode):
+                yield TypeIdentity(entry.name, columns, entry.span)
+
+    def _parse_txn(self, node: Node) -> tuple[str, int] | None:
+        reader = self._reader
+        found = reader.read_fields(node, "load.txn", ("app", "number"), ("app", "number"))
+        app = reader.read_text(found["app"], "load.txn.app") if "app" in found else None
+        number = reader.read_setting(found["number"], "load.txn.number") if "number" in found else None
+        if app is None or number is None:
+            return None
+        if not (number.value.isascii() and number.value.isdecimal()):
+            hint = "give a number that grows with every run, such as ${RUN}"
+            reader.add_problem(codes.WRONG_VALUE, f"load.txn.number is '{number}'", number.span, hint)
+            return None
+        return app.value, int(number.value)
 
     # ------------------------------------------------------------------------------------- sources and views
 

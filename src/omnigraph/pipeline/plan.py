@@ -11,7 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from omnigraph.errors import InputError, NotFoundError, OmniGraphError, PipelineError, Problem, QueryError
+from omnigraph.errors import (
+    InputError,
+    NotFoundError,
+    OmniGraphError,
+    ParameterError,
+    PipelineError,
+    Problem,
+    QueryError,
+)
 from omnigraph.language.query import TypedMutation, compile_query
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, Schema
 from omnigraph.language.source import Span, suggest_similar
@@ -39,7 +47,7 @@ from omnigraph.pipeline.file import (
     TypeMapping,
 )
 from omnigraph.pipeline.yaml_reader import TemplateText, start_of
-from omnigraph.write.load import can_be_end, can_convert
+from omnigraph.write.load import can_be_end, can_convert, resolve_identity
 
 _TEXT: Final = ValueType(Scalar.STRING, nullable=True)
 _ENDS: Final = frozenset({"from", "to", "src", "dst"})
@@ -145,6 +153,7 @@ def plan_pipeline(file: PipelineFile, graph: PlannedGraph) -> PipelinePlan:
     checks = tuple(check for each in file.checks for check in planner.plan_check(each))
     names = {branch.name for branch in graph.branches()}
     planner.problems += _check_branches(file, graph, names)
+    planner.problems += _check_identities(file, graph.schema.catalog)
     if planner.problems:
         # Problems of other files, such as queries, come last.
         own = [each for each in planner.problems if each.position.file == file.document.name]
@@ -361,6 +370,14 @@ def _check_branches(file: PipelineFile, graph: PlannedGraph, names: set[str]) ->
             graph.commit(origin.value)
         except (InputError, NotFoundError) as error:
             yield _branch_problem(file, error, origin)
+
+
+def _check_identities(file: PipelineFile, catalog: Catalog) -> Iterator[Problem]:
+    for each in file.load.identities:
+        try:
+            resolve_identity(catalog, {each.type_name: each.columns}, file.load.mode)
+        except ParameterError as error:
+            yield file.problem(codes.BAD_IDENTITY, error.message, each.span, error.hint)
 
 
 def _branch_problem(file: PipelineFile, error: OmniGraphError, place: TemplateText) -> Problem:

@@ -273,6 +273,7 @@ class SparkGraph:
         actor: str | None = None,
         message: str | None = None,
         app: str = "stream",
+        identity: Identity | None = None,
     ) -> StreamingQuery:
         """Load each micro-batch of a streaming DataFrame as one commit, exactly once, also after crashes.
 
@@ -284,7 +285,7 @@ class SparkGraph:
 
         self._check_writable()
         folder = None if rejects is None else Path(rejects)
-        commit_options = StreamOptions(mode, branch, on_error, folder, actor or self.actor, message, app)
+        commit_options = StreamOptions(mode, branch, on_error, folder, actor or self.actor, message, app, identity)
         destination = StreamDestination(
             self.session, self.manifest, choose_stream_target(node, edge, route), commit_options
         )

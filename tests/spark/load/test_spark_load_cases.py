@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 
+from omnigraph.spark.load import identity_matching
 from omnigraph.spark.load import incoming_rows as load_incoming
-from omnigraph.write.load.load_operation import LoadMode
 from tests import test_cases
 from tests.case_expectations import Mismatch
 from tests.case_files import CASES, Step, find_cases, read_case
@@ -19,16 +18,19 @@ from tests.test_cases import Kind, State
 
 def load_on_spark(state: State, step: Step) -> State:
     graph = test_cases._graph(state, step)
-    mode = cast(LoadMode, step.action.options.get("mode", "append"))
+    mode, identity = test_cases.load_options(step)
     file = state.folder / "case.jsonl"
     file.write_text(test_cases._text(step.action), "utf-8")
     result = test_cases._written(
-        step, graph, lambda: graph.load(file, mode=mode, branch=test_cases._branch(step), engine="spark")
+        step,
+        graph,
+        lambda: graph.load(file, mode=mode, branch=test_cases._branch(step), engine="spark", identity=identity),
     )
+    test_cases.expect_commit(step, result)
     return test_cases._looked_at(replace(state, graph=graph, made=test_cases._made(result)), step)
 
 
-DAILY = ("all-problems-of-a-file", "composite-key-ends", "merge-on-a-branch")
+DAILY = ("all-problems-of-a-file", "composite-key-ends", "merge-by-identity", "merge-on-a-branch")
 
 
 @pytest.mark.usefixtures("spark")
@@ -43,6 +45,7 @@ DAILY = ("all-problems-of-a-file", "composite-key-ends", "merge-on-a-branch")
 def test_case_on_spark(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The rules are to run on Spark, which few rows alone would not make them do.
     monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
+    monkeypatch.setattr(identity_matching, "MAX_LOOKED_UP_ROWS", 0)
     here = test_cases.KINDS["load",]
     there = Kind(load_on_spark, here.outcomes, here.options, here.names)
     monkeypatch.setattr(test_cases, "KINDS", {**test_cases.KINDS, ("load",): there})

@@ -167,7 +167,7 @@ def test_rows_that_others_insert_meanwhile_are_found(spark: SparkSession, graph:
     with meanwhile(lambda: graph.load([meet("d", "e")]), "table.audit"):
         graph.spark(spark).load(file, mode="merge")
     assert graph.load(records, mode="merge").commit is None
-    assert len([row for row in content(graph)["Meets"] if row["src"] in "de"]) == 2
+    assert len([row for row in content(graph)["Meets"] if row["src"] in ("d", "e")]) == 2
 
 
 def test_several_unique_sets_must_be_told_apart(spark: SparkSession, tmp_path: Path) -> None:

@@ -98,6 +98,32 @@ def test_files_become_one_commit_on_a_branch(graph: Graph, spark: SparkSession, 
     assert result.rows_per_second == pytest.approx(3 / result.load_seconds)
 
 
+def test_a_second_run_changes_nothing(graph: Graph, run: Run) -> None:
+    text = changed("from: main", "from: main, merge_into: main, identity: {Knows: [from, to]}")
+    first = run(text)
+    assert first.merged is not None
+    assert first.merged.commit is not None
+    commits = graph.commits("load/june"), graph.commits()
+    again = run(text)
+    assert (again.load.commit, again.rows, again.passed) == (None, first.rows, True)
+    assert again.merged is not None
+    assert again.merged.commit is None
+    assert (graph.commits("load/june"), graph.commits()) == commits
+
+
+def test_a_run_with_a_number_is_loaded_once(graph: Graph, run: Run) -> None:
+    text = changed("from: main", 'from: main, txn: {app: nightly, number: "${NIGHT}"}')
+    first = run(text, NIGHT="7")
+    assert first.load.commit is not None
+    assert first.load.commit.txn == ("nightly", 7)
+    again = run(text, NIGHT="7")
+    assert (again.load.replayed, again.load.commit) == (True, first.load.commit)
+    # Nothing changed, and yet the number is kept.
+    later = run(text, NIGHT="8").load
+    assert (later.replayed, later.commit and later.commit.txn) == (False, ("nightly", 8))
+    assert names(graph, "load/june") == ["ann", "cas"]
+
+
 def test_a_check_that_finds_something_leaves_the_branch(graph: Graph, run: Run) -> None:
     result = run(changed("name: young, params: {limit: 18}", "name: old, params: {limit: 18}"))
     assert not result.passed

@@ -14,7 +14,7 @@ from omnigraph.cli.render.write import LoadSummary
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
-    from omnigraph.pipeline.file import PipelineFile
+    from omnigraph.pipeline.file import PipelineFile, TypeIdentity
     from omnigraph.pipeline.plan import PipelinePlan, PlannedColumn, PlannedMapping, PlannedSource
     from omnigraph.spark.pipeline import CheckResult, PipelineResult, PipelineStep
 
@@ -54,6 +54,7 @@ class PipelinePreview(CommandResult):
                 "graph": self.graph,
                 "branch": f"{load.branch}{made}",
                 "load": f"{load.mode}, on_error {load.on_error}",
+                **({"identity": "; ".join(map(_identity_text, load.identities))} if load.identities else {}),
                 "checks": ", ".join(each.name for each in plan.checks) or None,
                 "merge": None if load.merge_into is None else f"into {load.merge_into}, if no check finds anything",
             }
@@ -199,7 +200,12 @@ def _load_json(file: PipelineFile) -> Mapping[str, Json]:
         "from": None if load.origin is None else load.origin.written,
         "on_error": load.on_error,
         "merge_into": None if load.merge_into is None else load.merge_into.written,
+        "identity": {each.type_name: list(each.columns) for each in load.identities},
     }
+
+
+def _identity_text(identity: TypeIdentity) -> str:
+    return f"{identity.type_name} by {', '.join(identity.columns)}"
 
 
 def _input_json(planned: PlannedSource) -> Mapping[str, Json]:

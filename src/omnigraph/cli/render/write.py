@@ -88,6 +88,8 @@ class LoadSummary(CommandResult):
             return "loaded before" + ("" if commit is None else f", by commit {commit.id}")
         if self.checked:
             return f"{counts} can be loaded; nothing was written"
+        if commit is None and self.result.mode == "merge" and not self.result.rejected:
+            return f"{counts}, nothing changed"
         return f"{counts} loaded, " + ("no commit" if commit is None else f"commit {commit.id}")
 
 

@@ -118,6 +118,8 @@ def _load_frames(plan: PipelinePlan, graph: SparkGraph, frames: PipelineFrames, 
         branch=to.branch.value,
         from_branch=None if to.origin is None else to.origin.value,
         on_error=to.on_error,
+        identity={each.type_name: each.columns for each in to.identities},
+        txn=to.txn,
         message=_message(plan),
         check=check,
     )

@@ -28,7 +28,7 @@ from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load import load
 from omnigraph.spark.stream.checkpoint import StreamBinding, bind_checkpoint, resolve_checkpoint
 from omnigraph.write.commit import CommitOptions, heal_branch
-from omnigraph.write.load import ArrowStream, LoadInput, LoadOptions, OnError
+from omnigraph.write.load import ArrowStream, Identity, LoadInput, LoadOptions, OnError
 
 StreamMode: TypeAlias = Literal["append", "merge"]
 OutputMode: TypeAlias = Literal["append", "update", "complete"]
@@ -70,6 +70,7 @@ class StreamOptions:
     actor: str | None
     message: str | None
     app: str
+    identity: Identity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,9 @@ class StreamDestination:
             load_current_schema(self.manifest),
             LoadInput(None, nodes, edges),
             # Spark repeats a batch with the same rows, so one without rows needs no commit.
-            LoadOptions(options.mode, options.on_error, rejects, "spark", check, keeps_txn=False),
+            LoadOptions(
+                options.mode, options.on_error, rejects, "spark", check, keeps_txn=False, identity=options.identity
+            ),
             CommitOptions(options.branch, actor=options.actor, message=options.message, txn=txn),
         )
 

@@ -4,7 +4,7 @@ from omnigraph.write.load.column_selection import ColumnNames
 from omnigraph.write.load.conversion import can_convert
 from omnigraph.write.load.data_frames import BATCH_ROWS, ArrowStream, ColumnMapping, can_be_end, open_frame
 from omnigraph.write.load.delimited_text import find_record_end
-from omnigraph.write.load.identity import Identity, RowIdentity, list_value_columns
+from omnigraph.write.load.identity import Identity, RowIdentity, list_value_columns, resolve_identity
 from omnigraph.write.load.identity_matching import (
     INCOMING_DIGESTS,
     MatchBasis,
@@ -61,8 +61,12 @@ from omnigraph.write.load.table_reader import CsvParser, map_columns, open_csv, 
 from omnigraph.write.load.validation import RawBatch, RejectedRecord, ValidatedBatch, validate_batch
 
 __all__ = [
-    "ArrowStream",
     "BATCH_ROWS",
+    "INCOMING_DIGESTS",
+    "LOCAL_LOAD_ENGINE",
+    "MAX_BUFFERED_BYTES",
+    "MAX_VIOLATIONS",
+    "ArrowStream",
     "ColumnMapping",
     "ColumnNames",
     "CsvParser",
@@ -70,21 +74,17 @@ __all__ = [
     "Engine",
     "FragmentTarget",
     "GeneratedIds",
-    "INCOMING_DIGESTS",
     "Identity",
     "InMemoryRows",
     "IncomingRows",
     "IncomingTable",
     "IndexPolicy",
-    "LOCAL_LOAD_ENGINE",
     "LineBlock",
     "LoadContext",
     "LoadInput",
     "LoadMode",
     "LoadOptions",
     "LoadResult",
-    "MAX_BUFFERED_BYTES",
-    "MAX_VIOLATIONS",
     "MatchBasis",
     "ObjectReader",
     "OnError",
@@ -127,6 +127,8 @@ __all__ = [
     "read_file_schema",
     "read_table_content",
     "refuse_problems",
+    "resolve_frame_types",
+    "resolve_identity",
     "resolve_tables",
     "stage_rows",
     "to_reader",
