@@ -27,7 +27,7 @@ from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, take_where
 from omnigraph.storage.lance_internals import translate_errors
-from omnigraph.storage.row_sizes import estimate_row_bytes
+from omnigraph.storage.row_sizes import estimate_stored_row_bytes
 from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.write.load import (
@@ -202,7 +202,7 @@ def _pair_rows(
 
 
 def _map_digests(executor: SparkExecutor, table: Table, fragments: Mapping[int, int], task: FragmentTask) -> SizedFrame:
-    row_bytes = estimate_row_bytes(table.schema, table.schema.names)
+    row_bytes = estimate_stored_row_bytes(table)
     groups = divide_fragments(fragments, row_bytes, executor.parallelism)
     frame = executor.map_fragments(table, groups, task, _DIGEST_COLUMNS)
     return SizedFrame(frame, sum(fragments.values()), _DIGEST_BYTES)
