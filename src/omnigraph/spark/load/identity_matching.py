@@ -40,6 +40,7 @@ from omnigraph.write.load import (
     RecordPosition,
     RowIdentity,
     RowNumbers,
+    RowPositions,
     StoredRows,
     add_blob_digests,
     addresses_of,
@@ -54,8 +55,6 @@ from omnigraph.write.load import match_stored_rows as match_locally
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from omnigraph.write.load.positions import RowPositions
 
 MAX_LOOKED_UP_ROWS: Final = 100_000
 """Up to this many rows are looked up by this process, if an index helps or they are very few."""

@@ -33,7 +33,7 @@ from omnigraph.write.load.load_input import (
     resolve_tables,
 )
 from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, LoadMode, stage_rows
-from omnigraph.write.load.positions import GeneratedIds, RecordPosition, RowNumbers
+from omnigraph.write.load.positions import GeneratedIds, RecordPosition, RowNumbers, RowPositions
 from omnigraph.write.load.quarantine import (
     MAX_VIOLATIONS,
     RejectsLine,
@@ -97,6 +97,7 @@ __all__ = [
     "RejectsTarget",
     "RowIdentity",
     "RowNumbers",
+    "RowPositions",
     "StagedRows",
     "StoredRows",
     "TableInput",
