@@ -128,7 +128,6 @@ __all__ = [
     "read_file_schema",
     "read_table_content",
     "refuse_problems",
-    "resolve_frame_types",
     "resolve_identity",
     "resolve_tables",
     "stage_rows",
