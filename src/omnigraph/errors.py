@@ -171,16 +171,31 @@ def _json_value(value: object) -> Json:
             return str(value)
 
 
+def _escape_surrogates(text: str) -> str:
+    """Return a text that can be printed: input that is not valid Unicode must not fail the report about it."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _escape_json(value: Json) -> Json:
+    match value:
+        case str():
+            return _escape_surrogates(value)
+        case list():
+            return [_escape_json(each) for each in value]
+        case _:
+            return value
+
+
 class OmniGraphError(Exception):
     """The base of all errors that OmniGraph raises."""
 
     code: ClassVar[str] = "error"
 
     def __init__(self, message: str, *, hint: str | None = None, details: Mapping[str, Json] | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.details: dict[str, Json] = dict(details or {})
+        self.message = _escape_surrogates(message)
+        self.hint = None if hint is None else _escape_surrogates(hint)
+        self.details: dict[str, Json] = {name: _escape_json(value) for name, value in (details or {}).items()}
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias, overload
 
 import pyarrow as pa
 
+from omnigraph.arguments import check_arguments, check_calls
 from omnigraph.errors import ParameterError, ReadOnly
 from omnigraph.language.schema import Catalog, MigrationPlan, Schema, parse_schema
 from omnigraph.language.source import Source
@@ -73,6 +74,7 @@ class GraphInfo:
     edges: Mapping[str, int]
 
 
+@check_calls
 class Graph:
     """A versioned, typed property graph. Safe to share between threads; unpickling opens it again."""
 
@@ -212,7 +214,7 @@ class Graph:
         nodes: Mapping[str, TableInput] | None = None,
         edges: Mapping[str, TableInput] | None = None,
         columns: Mapping[str, ColumnNames] | None = None,
-        ignore: Mapping[str, Iterable[str]] | None = None,
+        ignore: Mapping[str, Collection[str]] | None = None,
         options: Mapping[str, object] | None = None,
         mode: LoadMode = "append",
         branch: str = MAIN,
@@ -249,7 +251,7 @@ class Graph:
         return engine_choice.run_load(self._manifest, self.schema, given, load_options, commit_options)
 
     def ensure_indexes(
-        self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None
+        self, branch: str = MAIN, types: Collection[str] | None = None, actor: str | None = None
     ) -> IndexReport:
         """Build the indexes that the schema declares, where they are missing or do not cover all rows."""
         self._check_writable()
@@ -366,7 +368,7 @@ class Graph:
         return references.take_snapshot(self._manifest, branch, at)
 
     def diff(
-        self, a: Reference, b: Reference | None = None, *, types: Iterable[str] | None = None, branch: str = MAIN
+        self, a: Reference, b: Reference | None = None, *, types: Collection[str] | None = None, branch: str = MAIN
     ) -> Diff:
         """Compare A with B: each a branch, a commit, a tag, or a version or time of ``branch``.
 
@@ -380,13 +382,13 @@ class Graph:
         cursor: str | None = None,
         *,
         branch: str = MAIN,
-        types: Iterable[str] | None = None,
+        types: Collection[str] | None = None,
     ) -> Changes:
         """Follow changes commit by commit, from ``"now"``, the ``"beginning"``, ``"after:REF"``, or a cursor."""
         return changes.follow_changes(self._manifest, branch, start, cursor, types)
 
     def baseline(
-        self, at: Reference | None = None, *, branch: str = MAIN, types: Iterable[str] | None = None
+        self, at: Reference | None = None, *, branch: str = MAIN, types: Collection[str] | None = None
     ) -> ChangeBlock:
         """Return the state at a commit as inserts, with the cursor after it: to start following, or to restart."""
         return changes.take_baseline(self._manifest, branch, at, types)
@@ -453,7 +455,7 @@ class Graph:
     def export(
         self,
         target: None = None,
-        types: Iterable[str] | None = None,
+        types: Collection[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
         format: Literal["jsonl"] = "jsonl",
@@ -463,7 +465,7 @@ class Graph:
     def export(
         self,
         target: Target,
-        types: Iterable[str] | None = None,
+        types: Collection[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
         format: Format = "jsonl",
@@ -472,7 +474,7 @@ class Graph:
     def export(
         self,
         target: Target | None = None,
-        types: Iterable[str] | None = None,
+        types: Collection[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
         format: Format = "jsonl",  # noqa: A002  what it is called everywhere
@@ -490,7 +492,11 @@ class Graph:
         return SparkGraph(self._manifest, session, actor=self.actor, writable=self.mode == "rw", embedding=embedding)
 
     def optimize(
-        self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None, runner: Executor = LOCAL
+        self,
+        branch: str = MAIN,
+        types: Collection[str] | None = None,
+        actor: str | None = None,
+        runner: Executor = LOCAL,
     ) -> Optimized:
         """Compact the tables of a branch, build the declared indexes, and compact the manifest."""
         self._check_writable()
@@ -526,7 +532,7 @@ class Graph:
 
     def _read(self, branch: str, at: Reference | None) -> tuple[Snapshot, Catalog]:
         """Return a snapshot and the catalog to read it with."""
-        snapshot = self.snapshot(branch, at)
+        snapshot = references.take_snapshot(self._manifest, branch, at)
         return snapshot, contract.load_schema_of(self._manifest, snapshot.schema_ir_hash).catalog
 
     def _check_writable(self) -> None:
@@ -550,6 +556,7 @@ class Graph:
         return _reopen, (location.uri, self.mode, self.actor, dict(location.storage_options), durability, embed)
 
 
+@check_arguments
 def init(
     uri: str | Path,
     schema: str | Path | Source,
@@ -568,6 +575,7 @@ def init(
     return Graph(manifest, "rw", actor)
 
 
+@check_arguments
 def open(  # noqa: A001  the public name
     uri: str | Path,
     mode: Mode = "rw",

@@ -126,7 +126,7 @@ def test_every_file_that_cannot_be_read_is_named(omnigraph: Command) -> None:
     assert "no such file: nope.gq" in answer.err
     assert "cannot read folder: Is a directory" in answer.err
     assert omnigraph("lint", "nope.gq", "--schema", "s.pg", "--json").json == {
-        "error": {"code": "not_found", "message": "no such file: nope.gq", "details": {}}
+        "error": {"code": "not_found", "message": "no such file: nope.gq", "hint": "check the path", "details": {}}
     }
 
 

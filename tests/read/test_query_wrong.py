@@ -59,7 +59,7 @@ REFUSED: list[tuple[Ask, type[OmniGraphError], str]] = [
     (
         lambda g: g.query(PEOPLE, params=cast("dict[str, object]", ["x"])),
         ParameterError,
-        "an object of names and values",
+        "give a mapping with texts as keys",
     ),
     (lambda g: g.query(LIMITED, params={"n": -1}), ParameterError, "limit $n is -1"),
     (lambda g: g.explain(LIMITED, params={"n": -1}), ParameterError, "limit $n is -1"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -18,6 +18,7 @@ from omnigraph.errors import NotFound, ParameterError, Position, Problem, Source
 
 MAX_SOURCE_BYTES = 2 * 1024 * 1024
 MAX_NESTING = 100
+_MAX_LISTED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,13 @@ def read_source(source: str | Path, suffix: str) -> Source | Problem:
             raise SourceTooLarge(str(path), size, MAX_SOURCE_BYTES)
         return decode_source(path.read_bytes(), str(path))
     except FileNotFoundError as error:
-        raise NotFound(f"no such file: {path}") from error
-    except OSError as error:
-        raise ParameterError(f"cannot read {path}: {error.strerror}") from error
+        raise NotFound(f"no such file: {path}", hint="check the path") from error
+    except (OSError, ValueError) as error:
+        # A zero byte in a path is a ValueError.
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ParameterError(
+            f"cannot read {path}: {reason}", hint=f"give the path of a readable {suffix} file"
+        ) from error
 
 
 def decode_source(data: bytes, name: str | None) -> Source | Problem:
@@ -136,3 +141,17 @@ def suggest_similar(word: str, known: Iterable[str]) -> str | None:
     by_lowercase = {name.lower(): name for name in known}
     close = get_close_matches(word.lower(), by_lowercase, n=1, cutoff=0.6)
     return f"did you mean '{by_lowercase[close[0]]}'?" if close else None
+
+
+def suggest_name(word: str, known: Collection[str], kind: str) -> str:
+    """Return a hint with the closest known name, else with a list of them. ``kind`` is their plural, as in "edges"."""
+    return suggest_similar(word, known) or list_names(known, kind)
+
+
+def list_names(names: Collection[str], kind: str) -> str:
+    """Return ``the node types are A, B, C``, shortened if there are many."""
+    if not names:
+        return f"there are no {kind}"
+    shown = sorted(names)[:_MAX_LISTED]
+    more = ", ..." if len(names) > _MAX_LISTED else ""
+    return f"the {kind} are {', '.join(shown)}{more}"

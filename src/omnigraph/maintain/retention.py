@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias, cast
 
 import numpy as np
@@ -85,8 +85,8 @@ def plan_retention(manifest: Manifest, policy: RetentionPolicy, now: datetime) -
 
 def _select_commits(view: ManifestView, policy: RetentionPolicy, now: datetime) -> Iterator[tuple[str, CommitRecord]]:
     """Yield the kept commits that were made on a branch, and its head, which may be older than the branch."""
-    young_since = to_microseconds(now - policy.younger_than) if policy.younger_than is not None else None
-    readers_since = to_microseconds(now - policy.grace)
+    young_since = None if policy.younger_than is None else _find_instant_before(now, policy.younger_than)
+    readers_since = _find_instant_before(now, policy.grace)
     newer_is_recent = True
     for place, commit in enumerate(view.history.list_newest_first()):
         is_own = (commit.branch or MAIN) == view.branch
@@ -100,6 +100,14 @@ def _select_commits(view: ManifestView, policy: RetentionPolicy, now: datetime) 
         else:
             # Commits are ordered by time: all others are older.
             return
+
+
+def _find_instant_before(now: datetime, age: timedelta) -> int:
+    """Return when something of an age was made, in microseconds; the first instant of all if that is too long ago."""
+    try:
+        return to_microseconds(now - age)
+    except OverflowError:
+        return to_microseconds(datetime.min.replace(tzinfo=UTC))
 
 
 def _find_merge_bases(manifest: Manifest, views: Mapping[str, ManifestView]) -> Iterator[CommitRecord]:

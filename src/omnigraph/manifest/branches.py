@@ -90,7 +90,7 @@ def begin_branch(manifest: Manifest, refs: HeldLock, name: str, source: str, ver
     """
     live = branch_names(manifest)
     if source not in live:
-        raise NotFound(f"no branch '{source}' in {manifest.location}")
+        raise NotFound(f"no branch '{source}' in {manifest.location}", hint="`omnigraph branch list` shows them")
     check_free(name, live[1:])
     check_free(name, list_tag_names(manifest), "tag")
     if version is not None:
@@ -194,7 +194,7 @@ def refuse_dependents(manifest: Manifest, name: str) -> None:
 
 def _refuse_main(name: str) -> None:
     if name == MAIN:
-        raise ParameterError("main cannot be deleted")
+        raise ParameterError("main cannot be deleted", hint="delete the folder of the graph to be rid of all of it")
 
 
 def _refuse_branches(manifest: Manifest, name: str) -> None:
@@ -316,7 +316,8 @@ def check_free(name: str, live: Iterable[str], kind: Literal["branch", "tag"] = 
     """
     for other in live:
         if other == name:
-            raise AlreadyExists(f"there is a {kind} '{name}' already", details={"name": name})
+            hint = f"choose another name, or delete the {kind} first"
+            raise AlreadyExists(f"there is a {kind} '{name}' already", hint=hint, details={"name": name})
         if other.startswith(f"{name}/") or name.startswith(f"{other}/"):
             raise ParameterError(
                 f"'{name}' cannot stand beside the {kind} '{other}': one is a path prefix of the other",

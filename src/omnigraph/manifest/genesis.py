@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ulid import ULID
 
+from omnigraph.arguments import check_text
 from omnigraph.errors import AlreadyExists, ConflictError, HistoryGone, NotFound, StorageError, Unsupported
 from omnigraph.language.schema import EdgeType, NodeType, Schema, table_directory
 from omnigraph.language.values import now_microseconds
@@ -39,6 +40,7 @@ _CONFIG = {"table_version_management": "true"}
 
 def init_graph(manifest: Manifest, schema: Schema, settings: GraphSettings, actor: str | None) -> None:
     """Create a graph, or finish an interrupted init. Of two concurrent calls one wins."""
+    check_text("actor", actor)
     _check_place(manifest)
     _check_claim(manifest, schema)
     keep_first_settings(manifest.objects, settings)

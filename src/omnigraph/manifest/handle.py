@@ -9,7 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from omnigraph.errors import NotFound, NotFoundError, OmniGraphError, ParameterError, PublishContention, StorageError
+from omnigraph.errors import (
+    HistoryGone,
+    NotFound,
+    NotFoundError,
+    OmniGraphError,
+    ParameterError,
+    PublishContention,
+    StorageError,
+)
 from omnigraph.language.schema import Schema
 from omnigraph.manifest import migrations
 from omnigraph.manifest.lineage import build_lineage
@@ -76,13 +84,19 @@ class Manifest:
     def open(self, branch: str, version: int | None = None) -> Table:
         """Open the manifest's table on a branch and check its format; the newest version unless one is given."""
         newest = self._newest_main
-        if (branch, version) == (MAIN, None) and newest is not None and not newest.has_successor():
-            # A separate handle: Lance does not allow two threads to use one while it deletes a branch.
-            return newest.open_at(newest.version)
         try:
+            if (branch, version) == (MAIN, None) and newest is not None and not newest.has_successor():
+                # A separate handle: Lance does not allow two threads to use one while it deletes a branch.
+                return newest.open_at(newest.version)
             table = self._open_newest(branch) if version is None else open_table(self.uri, branch, version, self.access)
         except NotFound as missing:
             raise self._explain_missing(branch, version) from missing
+        except HistoryGone as gone:
+            raise HistoryGone(
+                f"cleanup removed manifest version {version} of branch '{branch}'",
+                hint="choose a newer commit; a tag or a branch keeps a commit from cleanup",
+                details={"branch": branch, "manifest_version": version},
+            ) from gone
         migrations.refuse_unsupported_format(migrations.stamp_of(table), self.location)
         if (branch, version) == (MAIN, None):
             self._newest_main = table
@@ -134,10 +148,10 @@ class Manifest:
             kept = self._kept(branch)
             try:
                 view, table = self._read(branch, incarnation, kept, with_lineage=with_lineage)
-            except OmniGraphError:
+            except OmniGraphError as error:
                 # A branch that is deleted meanwhile can fail the read anywhere; its ref tells.
                 if self.read_incarnation(branch) == incarnation and not self._step_over(branch):
-                    raise
+                    raise self._explain_lost(branch, error) from error
                 continue
             # A read during a re-creation of the branch may mix both.
             if (kept is not None and view is kept[0]) or self.read_incarnation(branch) == incarnation:
@@ -321,6 +335,10 @@ class Manifest:
                 self._newest_main = table
         return view
 
+    def _explain_lost(self, branch: str, error: OmniGraphError) -> OmniGraphError:
+        """Return the error for a view that cannot be read: its folder may be gone with everything that was cached."""
+        return self._explain_missing(branch, None) if isinstance(error, NotFound) else error
+
     def _explain_missing(self, branch: str, version: int | None) -> NotFound:
         if (branch, version) == (MAIN, None) or not self.objects.list(f"{DIRECTORY}/{VERSIONS_FOLDER}"):
             if self.objects.head("_schema.pg") is not None:
@@ -328,7 +346,7 @@ class Manifest:
             return NotFound(f"there is no graph at {self.location}", hint="make one with `omnigraph init`")
         if version is None:
             return NotFound(f"no branch '{branch}' in {self.location}", hint="`omnigraph branch list` shows them")
-        return NotFound(f"branch '{branch}' has no manifest version {version}")
+        return NotFound(f"branch '{branch}' has no manifest version {version}", hint="choose a newer commit")
 
 
 def branch_names(manifest: Manifest) -> list[str]:

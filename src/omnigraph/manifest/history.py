@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -64,7 +65,8 @@ def list_commits(
     for bound in (since, until):
         if bound is not None:
             refuse_naive(bound)
-    return list(islice(_match_commits(manifest, branch, actor, since, until), limit))
+    most = None if limit is None else min(limit, sys.maxsize)
+    return list(islice(_match_commits(manifest, branch, actor, since, until), most))
 
 
 def refuse_naive(instant: datetime) -> None:

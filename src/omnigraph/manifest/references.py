@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from omnigraph.errors import AlreadyExists, NotFound, ParameterError
+from omnigraph.arguments import check_text
+from omnigraph.errors import AlreadyExists, HistoryGone, NotFound, ParameterError
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.values import parse_instant, to_microseconds
 from omnigraph.manifest.branches import COMMIT_ID, DATE_LIKE, VERSION, begin_branch, check_free, check_name, is_name
@@ -63,8 +64,21 @@ def take_snapshot(manifest: Manifest, branch: str, at: Reference | None = None) 
     """Take a snapshot of a branch, now or at a commit, a manifest version or a time."""
     if at is not None:
         resolved = resolve_reference(manifest, branch, at)
-        return build_snapshot(manifest, manifest.view_at(resolved.branch, resolved.manifest_version), resolved.commit)
+        return build_snapshot(manifest, _view_of(manifest, resolved), resolved.commit)
     return _take_head_snapshot(manifest, branch)
+
+
+def _view_of(manifest: Manifest, resolved: ResolvedReference) -> ManifestView:
+    try:
+        return manifest.view_at(resolved.branch, resolved.manifest_version)
+    except HistoryGone as gone:
+        if resolved.commit is None:
+            raise
+        raise HistoryGone(
+            f"commit {resolved.commit.id} cannot be read any more: {gone.message}",
+            hint=gone.hint,
+            details={**gone.details, "commit": resolved.commit.id},
+        ) from gone
 
 
 def _take_head_snapshot(manifest: Manifest, branch: str) -> Snapshot:
@@ -141,7 +155,7 @@ def commit_at(manifest: Manifest, reference: Reference) -> CommitRecord:
     """Return the newest commit at a reference."""
     commit = resolve_reference(manifest, MAIN, reference).commit
     if commit is None:
-        raise NotFound(f"no commit at {reference}")
+        raise NotFound(f"no commit at {reference}", hint="`omnigraph commit list` shows them")
     return commit
 
 
@@ -155,7 +169,8 @@ def find_commit(manifest: Manifest, branch: str, commit_id: str) -> CommitRecord
         found = _find_on_branch(manifest, name, commit_id)
         if found is not None:
             return found
-    raise NotFound(f"no commit {commit_id} in {manifest.location}", details={"commit": commit_id})
+    hint = "`omnigraph commit list` shows those of a branch; with a deleted branch its commits are gone"
+    raise NotFound(f"no commit {commit_id} in {manifest.location}", hint=hint, details={"commit": commit_id})
 
 
 def _find_on_branch(manifest: Manifest, branch: str, commit_id: str) -> CommitRecord | None:
@@ -189,7 +204,7 @@ def _at_tag(manifest: Manifest, name: str) -> ResolvedReference:
 def _at_version(manifest: Manifest, branch: str, version: int) -> ResolvedReference:
     view = manifest.view(branch, with_lineage=True)
     if not 0 < version <= view.version:
-        raise NotFound(f"branch '{branch}' has no manifest version {version}")
+        raise NotFound(f"branch '{branch}' has no manifest version {version}", hint=f"the newest is {view.version}")
     commit = next((each for each in view.history.list_newest_first() if each.manifest_version <= version), None)
     return ResolvedReference(_find_owner_branch(manifest, branch, version), version, commit)
 
@@ -208,7 +223,8 @@ def _at_time(manifest: Manifest, branch: str, instant: datetime) -> ResolvedRefe
     commits = _history(manifest, branch).list_newest_first()
     commit = next((commit for commit in commits if commit.created_at <= micros), None)
     if commit is None:
-        raise NotFound(f"'{branch}' has no commit at or before {instant.isoformat()}")
+        hint = "`omnigraph commit list` shows the commits and their times"
+        raise NotFound(f"'{branch}' has no commit at or before {instant.isoformat()}", hint=hint)
     return ResolvedReference(commit.branch or MAIN, commit.manifest_version, commit)
 
 
@@ -238,6 +254,7 @@ def create_tag(
 ) -> Tag:
     """Create a tag for the commit of a reference: the head of a branch, or a commit in the past of ``branch``."""
     _check_tag_name(name)
+    check_text("actor", actor)
     with refs_lock(manifest.location, manifest.locks) as refs:
         finish_removals(manifest, refs)
         live = branch_names(manifest)
@@ -275,7 +292,8 @@ def _find_tagged_commit(manifest: Manifest, reference: Reference, branch: str, l
     else:
         resolved = resolve_reference(manifest, branch, reference)
     if resolved.commit is None:
-        raise NotFound(f"no commit at '{reference}'", details={"reference": str(reference)})
+        hint = "`omnigraph commit list` shows them"
+        raise NotFound(f"no commit at '{reference}'", hint=hint, details={"reference": str(reference)})
     return resolved.commit
 
 

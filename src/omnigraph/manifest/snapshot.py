@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from omnigraph.errors import HistoryGone, NotFound
 from omnigraph.language.schema import Catalog, TableKey
-from omnigraph.language.source import suggest_similar
+from omnigraph.language.source import suggest_name
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit
@@ -71,7 +71,9 @@ class Snapshot:
             if table_key in self.pins:
                 return self.pins[table_key]
         known = [pin.type_name for pin in self.pins.values()]
-        raise NotFound(f"no type '{name}' in this snapshot", hint=suggest_similar(name, known), details={"type": name})
+        raise NotFound(
+            f"no type '{name}' in this snapshot", hint=suggest_name(name, known, "types"), details={"type": name}
+        )
 
     def table(self, name: str) -> Table:
         """Open the table of a type at this snapshot's version, for reading."""

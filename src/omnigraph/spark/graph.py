@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.arguments import check_calls
 from omnigraph.errors import ParameterError, ReadOnly
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import Source
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from omnigraph.spark.stream import OutputMode, Route, StreamMode
 
 
+@check_calls
 class SparkGraph:
     """A graph in a Spark session. ``graph.spark()`` creates one."""
 
@@ -75,7 +77,7 @@ class SparkGraph:
     def nodes(
         self,
         name: str,
-        columns: Iterable[str] | None = None,
+        columns: Collection[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
         filter: Filter | None = None,  # noqa: A002  the word that Lance and Arrow use
@@ -89,7 +91,7 @@ class SparkGraph:
     def edges(
         self,
         name: str,
-        columns: Iterable[str] | None = None,
+        columns: Collection[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
         filter: Filter | None = None,  # noqa: A002  as in nodes
@@ -127,7 +129,7 @@ class SparkGraph:
         nodes: Mapping[str, TableInput] | None = None,
         edges: Mapping[str, TableInput] | None = None,
         columns: Mapping[str, ColumnNames] | None = None,
-        ignore: Mapping[str, Iterable[str]] | None = None,
+        ignore: Mapping[str, Collection[str]] | None = None,
         options: Mapping[str, object] | None = None,
         mode: LoadMode = "append",
         branch: str = MAIN,
@@ -159,7 +161,7 @@ class SparkGraph:
         )
 
     def diff(
-        self, a: Reference, b: Reference | None = None, *, types: Iterable[str] | None = None, branch: str = MAIN
+        self, a: Reference, b: Reference | None = None, *, types: Collection[str] | None = None, branch: str = MAIN
     ) -> DataFrame:
         """Return what changed from A to B, like ``graph.diff``: one row per entity; executors compare the rows.
 
@@ -221,7 +223,7 @@ class SparkGraph:
             )
 
     def ensure_indexes(
-        self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None
+        self, branch: str = MAIN, types: Collection[str] | None = None, actor: str | None = None
     ) -> IndexReport:
         """Build the indexes of the schema on executors, where they are missing or do not cover all rows."""
         from omnigraph.spark.executor import SparkExecutor
@@ -230,7 +232,7 @@ class SparkGraph:
         executor = SparkExecutor(self.session, "building indexes")
         return ensure_indexes(self.manifest, branch, types, actor or self.actor, executor)
 
-    def optimize(self, branch: str = MAIN, types: Iterable[str] | None = None, actor: str | None = None) -> Optimized:
+    def optimize(self, branch: str = MAIN, types: Collection[str] | None = None, actor: str | None = None) -> Optimized:
         """Compact the tables of a branch and build the indexes of the schema, on executors."""
         from omnigraph.spark.executor import SparkExecutor
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast
 from urllib.parse import parse_qs, unquote
 
+from omnigraph.arguments import check_path
 from omnigraph.errors import ParameterError
 
 Scheme: TypeAlias = Literal["file", "s3", "s3+ddb"]
@@ -107,8 +108,7 @@ def locate(uri: str | Path, storage_options: Mapping[str, str] | None = None) ->
 def _to_absolute(path: str) -> str:
     if not path:
         raise ParameterError("the location of the graph is empty", hint="give a path or a URI")
-    if "\0" in path:
-        raise ParameterError("the location of the graph holds a zero byte", hint="give a path or a URI")
+    check_path("the location of the graph", path)
     return os.path.abspath(path)  # noqa: PTH100  Path.absolute keeps "..", which the object paths below refuse
 
 

@@ -35,6 +35,7 @@ Result = TypeVar("Result")
 
 OPERATION_ID = "omnigraph:operation_id"
 """The transaction property that names the operation which made a Lance commit."""
+_LOST_HINT = "check the path; if files are lost, restore them from a copy"
 
 ROW_CREATED_AT = "_row_created_at_version"
 ROW_UPDATED_AT = "_row_last_updated_at_version"
@@ -473,13 +474,16 @@ def _explain_missing(uri: str, branch: str | None, version: int | None, access: 
     try:
         root = _open(uri, None, None, access)
     except NotFound:
-        return NotFound(f"there is no table at {uri}")
+        return NotFound(f"there is no table at {uri}", hint=_LOST_HINT)
     if branch is not None and branch not in root.list_forks():
-        return NotFound(f"{uri} has no branch '{branch}'")
+        return NotFound(f"{uri} has no branch '{branch}'", hint=_LOST_HINT)
     head = _open(uri, branch, None, access).version
     if version is None or version > head:
-        return NotFound(f"{_subject(uri, branch)} has no version {version}: the newest is {head}")
-    return HistoryGone(f"{_subject(uri, branch)}: version {version} was removed by cleanup; the newest is {head}")
+        return NotFound(f"{_subject(uri, branch)} has no version {version}: the newest is {head}", hint=_LOST_HINT)
+    return HistoryGone(
+        f"{_subject(uri, branch)}: version {version} was removed by cleanup; the newest is {head}",
+        hint="choose a newer version",
+    )
 
 
 def _subject(uri: str, branch: str | None) -> str:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import NotFound, ParameterError
 from omnigraph.language.schema import Embedding, NodeType, Property, Schema
-from omnigraph.language.source import suggest_similar
+from omnigraph.language.source import suggest_name
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import take_snapshot
@@ -102,7 +102,7 @@ def embed(
 def _find_targets(schema: Schema, type_name: str) -> list[EmbedTarget]:
     type_ = schema.catalog.nodes.get(type_name)
     if type_ is None:
-        hint = suggest_similar(type_name, schema.catalog.nodes)
+        hint = suggest_name(type_name, schema.catalog.nodes, "node types")
         raise NotFound(f"no node type '{type_name}' in the schema", hint=hint, details={"type": type_name})
     found = [
         EmbedTarget(type_, each, each.embedding) for each in type_.properties.values() if each.embedding is not None

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from omnigraph.errors import NotFound
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
-from omnigraph.language.source import suggest_similar
+from omnigraph.language.source import suggest_name
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
@@ -145,7 +145,7 @@ def _find_type(catalog: Catalog, name: str) -> NodeType | EdgeType:
     for table_key in TableKey.candidates(name):
         if table_key in known:
             return known[table_key]
-    hint = suggest_similar(name, [type_.name for type_ in known.values()])
+    hint = suggest_name(name, [type_.name for type_ in known.values()], "types")
     raise NotFound(f"no type '{name}' in the schema", hint=hint, details={"type": name})
 
 

@@ -272,10 +272,10 @@ def test_blobs_at_another_moment(tmp_path: Path) -> None:
 
 
 def test_what_is_no_blob_is_refused(docs: Graph) -> None:
-    for property_, complaint in (("bodi", "did you mean 'body'"), ("name", "its blobs are body, cover")):
+    for property_, complaint in (("bodi", "did you mean 'body'"), ("name", "the blobs of Doc are body, cover")):
         with pytest.raises(ParameterError, match=complaint):
             docs.blob("Doc", "small", property_)
-    with pytest.raises(ParameterError, match="it has no blobs"):
+    with pytest.raises(ParameterError, match="there are no blobs of Free"):
         docs.blob("Free", "f1", "text")
     with pytest.raises(ParameterError, match="neither may be negative"):
         docs.blob("Doc", "small", "body", offset=-1)

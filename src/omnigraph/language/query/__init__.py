@@ -215,7 +215,7 @@ def _parse(text: Source | Problem) -> QueryDocument:
 def _select_query(file: QueryDocument, name: str | None) -> Query:
     names = tuple(dict.fromkeys(query.name for query in file.queries))
     if not names:
-        raise NotFound("the text has no query")
+        raise NotFound("the text has no query", hint="write one: query name() { ... }")
     if name is None and len(file.queries) == 1:
         return file.queries[0]
     for query in file.queries:
@@ -223,5 +223,5 @@ def _select_query(file: QueryDocument, name: str | None) -> Query:
             return query
     known = ", ".join(names)
     problem = f"the text has several queries: {known}" if name is None else f"the text has no '{name}', but {known}"
-    hint = "name one of them" if name is None else suggest_similar(name, names)
+    hint = "name one of them" if name is None else suggest_similar(name, names) or "name one of them"
     raise NotFound(problem, hint=hint, details={"queries": list(names)})

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Json, NotFound, ParameterError
 from omnigraph.language.schema import TableKey
-from omnigraph.language.source import suggest_similar
+from omnigraph.language.source import suggest_name, suggest_similar
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.rows import MAIN
@@ -216,8 +216,6 @@ def _resolve_snapshot(manifest: Manifest, reference: Reference, branch: str, liv
 
 
 def _select_tables(before: Snapshot, after: Snapshot, types: Iterable[str] | None) -> set[str] | None:
-    if isinstance(types, str):
-        raise ParameterError(f"types is {types!r}", hint=f"give a list, such as [{types!r}]")
     return None if types is None else {key for name in types for key in _find_table_keys(before, after, name)}
 
 
@@ -228,6 +226,6 @@ def _find_table_keys(before: Snapshot, after: Snapshot, name: str) -> list[Table
     if not found:
         known = [key.type_name for key in sorted(keys)]
         raise NotFound(
-            f"neither snapshot has a type '{name}'", hint=suggest_similar(name, known), details={"type": name}
+            f"neither snapshot has a type '{name}'", hint=suggest_name(name, known, "types"), details={"type": name}
         )
     return found

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from omnigraph.errors import ChangeGap, HistoryGone, Json, NotFound, ParameterError
 from omnigraph.language.schema import TableKey
-from omnigraph.language.source import suggest_similar
+from omnigraph.language.source import suggest_name
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
@@ -153,14 +153,12 @@ def _find_tables(manifest: Manifest, view: ManifestView, types: Iterable[str] | 
     """Return the tables of some types, including types that the schema no longer has."""
     if types is None:
         return None
-    if isinstance(types, str):
-        raise ParameterError(f"types is {types!r}", hint=f"give a list, such as [{types!r}]")
     known = {*view.tables.locations, *(type_.table_key for type_ in load_current_schema(manifest).catalog.types())}
     found: set[str] = set()
     for name in types:
         keys = known.intersection(TableKey.candidates(name))
         if not keys:
-            hint = suggest_similar(name, [TableKey(key).type_name for key in known])
+            hint = suggest_name(name, [TableKey(key).type_name for key in known], "types")
             raise NotFound(f"no type '{name}' in this graph", hint=hint, details={"type": name})
         found |= keys
     return tuple(sorted(found))

@@ -14,13 +14,13 @@ import pyarrow as pa
 from omnigraph.errors import Json, ParameterError
 from omnigraph.language.query import ComparisonOperator
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.language.source import suggest_similar
+from omnigraph.language.source import suggest_name
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ValueMismatch, convert_value, fit_to_f32
 from omnigraph.read.rows.type_rows import PUBLIC_NAMES, value_columns_of
 from omnigraph.storage.filters import AnyCondition, Condition, NullCondition, ValueCondition, ValueIn, compare_column
 
-Filter: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, str, object]]"
+Filter: TypeAlias = Mapping[str, object] | Iterable[tuple[str, str, object]]
 """The values that columns must have, or triples of column, operator and value. None means null."""
 
 _IN: Final = "in"
@@ -48,7 +48,7 @@ def resolve_columns(type_: NodeType | EdgeType, names: Sequence[str] | None) -> 
     """Return the table columns of public names; without names, all columns that are not blobs."""
     if names is None:
         return value_columns_of(type_)
-    if isinstance(names, str) or not names:
+    if not names:
         raise ParameterError(f"columns is {names!r}", hint='give a list of names, such as ["id", "name"]')
     found = [_resolve_column(type_, name) for name in names]
     problems = [each for each in found if isinstance(each, _Problem)]
@@ -70,7 +70,7 @@ def _resolve_column(type_: NodeType | EdgeType, name: str) -> str | _Problem:
         return known[name]
     if name in PUBLIC_NAMES and isinstance(type_, EdgeType):
         return _Problem(f"{type_.name} has no column '{name}'", f"did you mean '{PUBLIC_NAMES[name]}'?")
-    return _Problem(f"{type_.name} has no column '{name}'", suggest_similar(str(name), known))
+    return _Problem(f"{type_.name} has no column '{name}'", suggest_name(str(name), known, "columns"))
 
 
 # --------------------------------------------------------------------------------------------- conditions

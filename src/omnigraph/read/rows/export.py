@@ -33,7 +33,7 @@ class Writable(Protocol):
         ...
 
 
-Target: TypeAlias = "str | os.PathLike[str] | Writable | TextIOBase"
+Target: TypeAlias = str | os.PathLike[str] | Writable | TextIOBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,6 @@ def plan_export(snapshot: Snapshot, catalog: Catalog, types: Iterable[str] | Non
     """Plan the export of all types or of the named ones. A name that a node and an edge type share means both."""
     if types is None:
         return ExportPlan(snapshot, tuple(catalog.types()))
-    if isinstance(types, str):
-        raise ParameterError(f"types is {types!r}", hint=f"give a list, such as [{types!r}]")
     selected = {key for name in types for key in _find_table_keys(catalog, name)}
     return ExportPlan(snapshot, tuple(type_ for type_ in catalog.types() if type_.table_key in selected))
 
@@ -108,6 +106,8 @@ def _needs_path() -> ParameterError:
 
 
 def _write_jsonl(export: ExportPlan, target: Target) -> ExportResult:
+    if not isinstance(target, str | os.PathLike) and not hasattr(target, "write"):
+        raise ParameterError(f"target is {target!r}", hint="give a path, or an open stream")
     path = parse_local_path(target) if isinstance(target, str | os.PathLike) else None
     counts: dict[str, int] = {}
     with nullcontext(target) if path is None else create_file(path) as stream:

@@ -10,6 +10,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO
 
+from omnigraph.arguments import check_path
 from omnigraph.errors import AlreadyExists, NotFound, ParameterError, StorageError
 
 
@@ -44,6 +45,7 @@ def create_folder(path: Path) -> Generator[Path]:
 def parse_local_path(target: str | os.PathLike[str]) -> Path:
     """Return the local path of a target; a URL of an object store is refused."""
     text = os.fspath(target)
+    check_path("target", text)
     if "://" in text:
         raise ParameterError(f"cannot write to '{text}'", hint="give a local path, or an open stream")
     return Path(text)

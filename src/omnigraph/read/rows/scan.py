@@ -32,7 +32,7 @@ from omnigraph.storage.keys import make_ids
 if TYPE_CHECKING:
     import pandas as pd
 
-Key: TypeAlias = "str | Mapping[str, object] | object"
+Key: TypeAlias = str | Mapping[str, object] | object
 """How a caller names an entity: its id, the values of its key by name, or the value of a single-property key."""
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import NotFound, ParameterError, StorageError
 from omnigraph.language.schema import Catalog
-from omnigraph.language.source import suggest_similar
+from omnigraph.language.source import suggest_name
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows.scan import Key, build_id_condition, resolve_id
 from omnigraph.read.rows.type_rows import blob_properties_of, open_type_rows, require_type
@@ -57,9 +57,7 @@ def read_blob(
     type_ = require_type(catalog, name)
     blobs = blob_properties_of(type_)
     if property_ not in blobs:
-        hint = suggest_similar(property_, blobs) or (
-            f"its blobs are {', '.join(blobs)}" if blobs else "it has no blobs"
-        )
+        hint = suggest_name(property_, blobs, f"blobs of {type_.name}")
         raise ParameterError(f"{type_.name} has no blob '{property_}'", hint=hint)
     rows = open_type_rows(snapshot, type_)
     addresses = [
@@ -68,7 +66,8 @@ def read_blob(
         for address in cast("list[int]", to_list(column_of(batch, ROW_ADDRESS)))
     ]
     if rows.table is None or not addresses:
-        raise NotFound(f"no {type_.name} '{resolve_id(type_, key)}' in this snapshot")
+        hint = "look at another branch or commit, or check the id"
+        raise NotFound(f"no {type_.name} '{resolve_id(type_, key)}' in this snapshot", hint=hint)
     if property_ not in rows.table.schema.names:
         return None
     return _read_range(rows.table, property_, addresses[0], offset, length)

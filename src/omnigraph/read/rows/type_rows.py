@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from omnigraph.errors import NotFound
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
-from omnigraph.language.source import suggest_similar
+from omnigraph.language.source import suggest_name
 from omnigraph.language.types import Scalar
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows.public_values import to_public_schema
@@ -113,8 +113,9 @@ def require_type(catalog: Catalog, name: str) -> NodeType | EdgeType:
     return found
 
 
-def _type_not_found(kind: str, name: str, known: Iterable[str]) -> NotFound:
-    return NotFound(f"no {kind} '{name}' in this snapshot", hint=suggest_similar(name, known), details={"type": name})
+def _type_not_found(kind: str, name: str, known: Collection[str]) -> NotFound:
+    hint = suggest_name(name, known, f"{kind}s")
+    return NotFound(f"no {kind} '{name}' in this snapshot", hint=hint, details={"type": name})
 
 
 # --------------------------------------------------------------------------------------------- filters

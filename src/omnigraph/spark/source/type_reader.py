@@ -199,8 +199,6 @@ def resolve_spark_columns(type_: NodeType | EdgeType, names: Iterable[str] | Non
     known = stored_names_of(type_)
     if names is None:
         return list(known)
-    if isinstance(names, str):
-        raise ParameterError(f"columns is {names!r}", hint='give a list of names, such as ["id", "name"]')
     requested = list(names)
     problems = [_unknown_column(type_, name, known) for name in requested if name not in known]
     problems += [f"column '{name}' is given twice" for name in known if requested.count(name) > 1]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from omnigraph.arguments import check_text
 from omnigraph.language.schema import TableKey
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot
@@ -138,6 +139,10 @@ class CommitOptions:
     txn: tuple[str, int] | None = None
     incarnation: str | None = None
     merged_parent: str | None = None
+
+    def __post_init__(self) -> None:
+        check_text("actor", self.actor)
+        check_text("message", self.message)
 
 
 @dataclass(frozen=True, slots=True)

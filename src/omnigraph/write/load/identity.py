@@ -40,6 +40,8 @@ _COLUMNS: Final = {public: column for column, public in PUBLIC_NAMES.items()}
 _BY_ID: Final = "id:"
 _BY_UNIQUE: Final = "unique:"
 
+_SCHEMA_HINT: Final = "name types and properties as the schema does; `omnigraph schema show` prints it"
+
 
 @dataclass(frozen=True, slots=True)
 class RowIdentity:
@@ -134,7 +136,7 @@ def resolve_identity(catalog: Catalog, identity: object, mode: LoadMode) -> dict
             names = cast("Sequence[str]", columns)
             found[type_.table_key] = tuple(_COLUMNS.get(each, each) for each in names)
     if problems:
-        raise ParameterError("; ".join(map(str, problems)), details={"problems": problems})
+        raise ParameterError("; ".join(map(str, problems)), hint=_SCHEMA_HINT, details={"problems": problems})
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar, cast
 
 from omnigraph.errors import Json, NotFound, ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
@@ -31,6 +31,8 @@ _Given = TypeVar("_Given")
 
 TableInput: TypeAlias = "ArrowStream | PathLike | Sequence[PathLike]"
 """The rows of one type: a frame, or paths of files."""
+
+_SCHEMA_HINT: Final = "name types and properties as the schema does; `omnigraph schema show` prints it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ def refuse_problems(problems: Iterable[str]) -> None:
     """Raise all problems as one error."""
     found: list[Json] = list(problems)
     if found:
-        raise ParameterError("; ".join(map(str, found)), details={"problems": found})
+        raise ParameterError("; ".join(map(str, found)), hint=_SCHEMA_HINT, details={"problems": found})
 
 
 # --------------------------------------------------------------------------------------------- tables as records

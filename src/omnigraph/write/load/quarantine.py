@@ -13,6 +13,7 @@ import orjson
 import pyarrow as pa
 from ulid import ULID
 
+from omnigraph.arguments import check_path
 from omnigraph.errors import AlreadyExists, ParameterError, StorageError, ValidationError, Violation
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar
@@ -204,6 +205,7 @@ class _ObjectTarget:
 def choose_rejects_target(graph: Location, rejects: str | Path | None, suffix: str = ".jsonl") -> RejectsTarget:
     """Return the requested file, or a new one in a folder next to the graph. A file inside the graph is refused."""
     if rejects is not None:
+        check_path("rejects", rejects)
         return _FileTarget(_check_rejects_path(graph, Path(rejects)))
     name = f"{ULID()}{suffix}"
     folder = graph.sibling("rejects")

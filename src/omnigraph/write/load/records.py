@@ -155,7 +155,12 @@ class ObjectReader:
 def _format_record(read: bytes | Record) -> str:
     if isinstance(read, bytes):
         return read.decode("utf-8", "replace").rstrip("\r")
-    return orjson.dumps(dict(read), default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
+    try:
+        options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+        return orjson.dumps(dict(read), default=str, option=options).decode()
+    except orjson.JSONEncodeError:
+        # Numbers of more than 64 bits and half characters, which only the slower one writes.
+        return json.dumps(dict(read), default=str, skipkeys=True)
 
 
 # --------------------------------------------------------------------------------------------- one record

@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias, cast, get_args
 
+from omnigraph.arguments import check_text
 from omnigraph.errors import AlreadyExists, OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.schema import Catalog, Schema, split_by_kind
 from omnigraph.manifest.handle import Manifest, branch_names
@@ -206,8 +207,8 @@ def _check_options(load_input: LoadInput, options: LoadOptions, commit_options: 
 
 def _check_txn(txn: object) -> None:
     match txn:
-        case (str(app), int(number)) if app and number >= 0 and not isinstance(number, bool):
-            return
+        case (str(app), int(number)) if app and 0 <= number < 2**63:
+            check_text("txn", app)
         case _:
             raise ParameterError(f"txn is {txn!r}", hint='give an application and a number, such as ("import", 7)')
 

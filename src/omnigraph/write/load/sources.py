@@ -16,6 +16,7 @@ from typing import Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import pyarrow as pa
 
+from omnigraph.arguments import check_path
 from omnigraph.errors import NotFound, ParameterError, StorageError
 
 BLOCK_BYTES: Final = 8 * 1024 * 1024
@@ -40,7 +41,7 @@ class Readable(Protocol):
 _ONE_FILE: Final = (str, os.PathLike, Readable)
 
 Record: TypeAlias = Mapping[str, object]
-RecordSource: TypeAlias = "str | os.PathLike[str] | Readable | Iterable[str | os.PathLike[str] | Readable | Record]"
+RecordSource: TypeAlias = str | os.PathLike[str] | Readable | Iterable[str | os.PathLike[str] | Readable | Record]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,7 @@ def _batch_records(records: Iterable[Record]) -> Iterator[list[Record]]:
 def _read_file(part: object, count_bytes: ByteCounter) -> Iterator[LineBlock]:
     if isinstance(part, str | os.PathLike):
         path = Path(cast("str | os.PathLike[str]", part))
+        check_path("source", path)
         with open_chunks(path, count_bytes) as chunks:
             yield from _split_lines(str(path), strip_byte_order_mark(str(path), chunks))
     elif isinstance(part, Readable):
@@ -143,7 +145,7 @@ def _translate_read_errors(name: str) -> Generator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise NotFound(f"there is no file '{name}'") from error
+        raise NotFound(f"there is no file '{name}'", hint="check the path") from error
     except IsADirectoryError as error:
         raise ParameterError(f"'{name}' is a folder", hint="give its files") from error
     except UnicodeDecodeError as error:

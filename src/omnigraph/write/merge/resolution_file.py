@@ -18,6 +18,7 @@ from yaml.constructor import SafeConstructor
 from yaml.error import Mark, MarkedYAMLError, YAMLError
 from yaml.nodes import MappingNode, Node, SequenceNode
 
+from omnigraph.arguments import check_path
 from omnigraph.errors import Conflict, NotFound, ParameterError, ValidationError, Violation
 from omnigraph.language.source import suggest_similar
 
@@ -98,12 +99,14 @@ def read_resolution(resolution: ResolutionInput) -> Resolution:
     if isinstance(resolution, Mapping):
         return _ResolutionParser(None, {}).parse(resolution)
     name = str(resolution)
+    check_path("resolve", resolution)
     try:
         text = Path(resolution).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise NotFound(f"no such file: {name}", hint="a dry run writes one") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{name} cannot be read: {error}") from error
+        hint = "give a file that a dry run wrote, as UTF-8"
+        raise ParameterError(f"{name} cannot be read: {error}", hint=hint) from error
     loader = _ResolutionLoader(text)
     try:
         node = loader.get_single_node()

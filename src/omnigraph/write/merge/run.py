@@ -108,7 +108,8 @@ def merge(
     branch = merged.branch
     if options.delete_branch:
         if branch is None:
-            raise ParameterError(f"'{source}' is not a branch, so it cannot be deleted")
+            hint = "leave delete_branch out"
+            raise ParameterError(f"'{source}' is not a branch, so it cannot be deleted", hint=hint)
         # Before anything is changed: who wants both should not get half of it.
         refuse_dependents(manifest, branch)
     description = str(source) if branch is None else f"branch '{branch}'"
@@ -172,7 +173,7 @@ def _describe_commit(reverted: CommitRecord) -> str:
 def _choose_parent(reverted: CommitRecord, side: int | None) -> str:
     parents = [parent for parent in (reverted.parent, reverted.merged_parent) if parent is not None]
     if not parents:
-        raise ParameterError(f"{reverted.id} is the first commit, so it cannot be reverted")
+        raise ParameterError(f"{reverted.id} is the first commit, so it cannot be reverted", hint="choose a later one")
     if side is None and len(parents) > 1:
         raise ParameterError(
             f"{reverted.id} is a merge, and has two parents",
@@ -222,7 +223,7 @@ def _capture_source(manifest: Manifest, source: Reference, into: str, *, dry_run
     A dry run takes no lock and heals nothing, since it must not write.
     """
     if source == into:
-        raise ParameterError(f"'{into}' cannot be merged into itself")
+        raise ParameterError(f"'{into}' cannot be merged into itself", hint="name two branches")
     branch = source if isinstance(source, str) and source in branch_names(manifest) else None
     if branch is not None and not dry_run:
         heal_branch(manifest, branch)

@@ -8,9 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from omnigraph.arguments import check_calls
 from omnigraph.errors import ParameterError, Unsupported
 from omnigraph.language.query.plan import tables_of
 from omnigraph.language.schema import Schema
+from omnigraph.language.source import Source
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.query import QueryOptions, QueryRequest, execute_query, plan_query
@@ -30,6 +32,7 @@ from omnigraph.write.mutation.run import (
 from omnigraph.write.mutation.staging import StagingArea
 
 
+@check_calls
 class Transaction:
     """A ``with`` block whose mutations become one commit at its end, or nothing if an exception leaves it.
 
@@ -54,7 +57,7 @@ class Transaction:
         self.result: MutationResult | None = None
 
     def mutate(
-        self, source: str | Path, name: str | None = None, params: Mapping[str, object] | None = None
+        self, source: str | Path | Source, name: str | None = None, params: Mapping[str, object] | None = None
     ) -> MutationResult:
         """Run a mutation on top of the changes so far. A mutation that fails leaves no trace."""
         progress = self._require_open()
@@ -64,7 +67,9 @@ class Transaction:
         affected = self._progress.affected - progress.affected
         return MutationResult(None, affected.nodes, affected.edges)
 
-    def query(self, source: str | Path, name: str | None = None, params: Mapping[str, object] | None = None) -> Result:
+    def query(
+        self, source: str | Path | Source, name: str | None = None, params: Mapping[str, object] | None = None
+    ) -> Result:
         """Run a query on top of the changes so far. They must not break a rule of the schema at this point.
 
         ``commit`` of the result is the commit that the transaction started from.
