@@ -265,7 +265,7 @@ def test_an_identity_without_ends(graph: Graph) -> None:
         ({"Meets": ["id"]}, "records with an id are found by it already"),
         ({"Ship": ["name"]}, r"its key \(code\) identifies it"),
         ({"Note": ["photo"]}, "'photo' is a blob"),
-        (["Meets"], "identity is list"),
+        (["Meets"], "give a mapping with texts as keys"),
     ],
 )
 def test_what_cannot_be_an_identity(graph: Graph, identity: object, says: str) -> None:
