@@ -1,7 +1,7 @@
 """The first part of the demo: raw files become a graph on Spark.
 
-CSV and Parquet files go through a pipeline onto a branch, where checks look at them. Questions are asked here and on
-Spark and get the same answers. A second delivery that does not fit is refused with all that is wrong with it. What was
+CSV and Parquet files go through a pipeline onto a branch, where checks look at them. A second run of the pipeline
+changes nothing. Questions are asked here and on Spark and get the same answers. A second delivery that does not fit is refused with all that is wrong with it. What was
 loaded can be seen as it was, whatever happens to it later.
 """
 
@@ -86,6 +86,8 @@ def tour(folder: Path, session: SparkSession, sizes: Sizes, clock: Clock) -> Non
         with clock.step("The pipeline: june.pipeline.yaml, all rows as one commit on a branch"):
             loaded = run(graph, session, project / "june.pipeline.yaml")
             show_run(graph, loaded)
+        with clock.step("The same pipeline again: nothing changes"):
+            show_second_run(graph, run(graph, session, project / "june.pipeline.yaml"))
         with clock.step("Questions, answered here and on Spark"):
             show_answers(graph, session, project / "questions.gq")
         with clock.step("A second delivery that does not fit: july.pipeline.yaml"):
@@ -131,6 +133,13 @@ def show_run(graph: Graph, result: PipelineResult) -> None:
     for branch in graph.branches():
         rows = sum(pin.row_count for pin in graph.snapshot(branch.name).pins.values())
         print(f"  branch {branch.name:<10} {rows:>9,} rows  head {branch.head}")
+
+
+def show_second_run(graph: Graph, result: PipelineResult) -> None:
+    """A merge gives the graph what the files have. It has all of it already, so there is no commit."""
+    assert result.load.commit is None
+    rows = sum(pin.row_count for pin in graph.snapshot(BRANCH).pins.values())
+    print(f"\n  {result.rows:,} rows compared, none of them new: no commit, and still {rows:,} rows on {BRANCH}")
 
 
 # --------------------------------------------------------------------------------------------- questions
