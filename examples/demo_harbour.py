@@ -1,8 +1,8 @@
 """The first part of the demo: raw files become a graph on Spark.
 
 CSV and Parquet files go through a pipeline onto a branch, where checks look at them. A second run of the pipeline
-changes nothing. Questions are asked here and on Spark and get the same answers. A second delivery that does not fit is refused with all that is wrong with it. What was
-loaded can be seen as it was, whatever happens to it later.
+changes nothing. Questions are asked here and on Spark and get the same answers. A second delivery that does not fit is
+refused with all that is wrong with it. What was loaded can be seen as it was, whatever happens to it later.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Identity: TypeAlias = Mapping[str, Sequence[str]]
 """The columns that identify the records of a type: properties, and ``from`` and ``to`` of an edge."""
 
-MATCHING_MODES: Final = ("merge", "update")
+MATCHING_MODES: Final = ("merge",)
 """The modes that look for the stored rows of records."""
 _COLUMNS: Final = {public: column for column, public in PUBLIC_NAMES.items()}
 _BY_ID: Final = "id:"
