@@ -22,7 +22,7 @@ import pytest
 
 import omnigraph
 from omnigraph.storage.failpoints import When
-from tests.spark import cluster_load
+from tests.spark import cluster_load, cluster_query
 from tests.spark.cluster import PATIENCE, Cluster, environment, executor_of, standalone, until
 from tests.spark.cluster_load import GATE, NEWS, Moment, News, Orders, Phase
 from tests.spark.fleet import Shown, assert_nothing_happened, assert_whole, old_graph, shown, states_around
@@ -254,3 +254,29 @@ def test_the_next_driver_loads_what_a_dead_one_did_not(
         assert_succeeded(driver)
     assert shown(graph) == states[1]
     assert_whole(graph)
+
+
+# --------------------------------------------------------------------------------------------- queries
+
+
+@pytest.mark.slow
+def test_executors_are_killed_between_the_hops_of_a_query_and_its_rows(cluster: Cluster, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, cluster_query.__file__, cluster.address, str(tmp_path)],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as driver:
+        assert driver.stdin is not None
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "walked\n"
+        assert list(tmp_path.glob("ships.og.loading/*/*.parquet"))
+        for executor in cluster.executors():
+            os.kill(executor, signal.SIGKILL)
+        driver.stdin.write("go on\n")
+        driver.stdin.flush()
+        found = driver.stdout.readline()
+        assert driver.wait(PATIENCE) == 0
+    assert json.loads(found) == cluster_query.EXPECTED
+    assert not (tmp_path / "ships.og.loading").exists(), "removed when the driver ends"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -67,6 +69,22 @@ class SparkGraph:
         self.actor = actor
         self.writable = writable
         self.embedding = embedding
+        self._temporary = ExitStack()
+
+    def close(self) -> None:
+        """Delete the temporary files that DataFrames of :meth:`query` read. Otherwise they go when the session ends."""
+        self._temporary.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _keep_open(self, files: ExitStack) -> None:
+        self._temporary.push(files)
+        # DataFrames that are made from others know the session, and nothing else of ours.
+        weakref.finalize(self.session, files.close)
 
     def snapshot(self, branch: str = MAIN, at: Reference | None = None) -> SparkSnapshot:
         """Return the graph at one moment: now, or at a commit, a manifest version or a time."""
@@ -120,7 +138,8 @@ class SparkGraph:
         """Run a query on one snapshot, with the same plan as ``graph.query``, and return its rows as a DataFrame."""
         from omnigraph.spark.query import run_query
 
-        return run_query(self.manifest, self.snapshot(branch, at), QueryRequest(source, name, params), self.embedding)
+        request = QueryRequest(source, name, params)
+        return run_query(self.manifest, self.snapshot(branch, at), request, self.embedding, self._keep_open)
 
     def load(
         self,

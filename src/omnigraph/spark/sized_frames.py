@@ -15,7 +15,7 @@ from omnigraph.spark.executor import union_all
 from omnigraph.write.executor import group_evenly
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 JoinKind: TypeAlias = Literal["inner", "left", "left_semi", "left_anti"]
 
@@ -30,7 +30,7 @@ _MIN_TASK_ROWS: Final = 100_000
 """Smaller tasks would take longer to start than to run."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SizedFrame:
     """A DataFrame that has at most ``max_rows`` rows, of about ``row_bytes`` each."""
 
@@ -67,6 +67,18 @@ def join_by_size(left: SizedFrame, right: SizedFrame, on: Sequence[str], how: Jo
     # Sorted, a side that exceeds the memory of an executor is spilled to its disk.
     shuffled = left.frame.repartition(count, *columns).hint("merge")
     return shuffled.join(right.frame.repartition(count, *columns), columns, how)
+
+
+def hint_join(left: DataFrame, right: SizedFrame, on: list[str] | Column, how: JoinKind) -> DataFrame:
+    """Join a frame of unknown size with one whose size is known: broadcast that if it is small, else shuffle both."""
+    return left.join(right.frame.hint("broadcast" if right.can_broadcast else "merge"), on, how)
+
+
+def join_by_condition(left: SizedFrame, right: SizedFrame, condition: Column) -> DataFrame:
+    """Inner join of two frames of known sizes: broadcast the smaller one if it is small, else shuffle both."""
+    if left.can_broadcast and left.max_bytes < right.max_bytes:
+        return left.frame.hint("broadcast").join(right.frame, condition)
+    return hint_join(left.frame, right, condition, "inner")
 
 
 def count_partitions(size: int, parallelism: int) -> int:

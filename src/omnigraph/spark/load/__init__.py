@@ -3,7 +3,6 @@
 from omnigraph.spark.load.changed_table import FragmentRows, RowReader
 from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces
 from omnigraph.spark.load.run import load
-from omnigraph.spark.load.scratch import create_scratch_table
 from omnigraph.spark.load.set_rules import check_changes
 from omnigraph.spark.load.staging import stage_rows
 
@@ -15,7 +14,6 @@ __all__ = [
     "SourceRun",
     "StagedPlaces",
     "check_changes",
-    "create_scratch_table",
     "load",
     "stage_rows",
 ]

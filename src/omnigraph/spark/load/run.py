@@ -27,13 +27,13 @@ from omnigraph.spark.inputs import list_paths
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load.identity_matching import match_stored_rows
 from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces
-from omnigraph.spark.load.load_task import REPORT_COLUMNS, LoadTask, ReportKind, address_of, decode_violation
+from omnigraph.spark.load.load_task import PLACES, REPORT_COLUMNS, LoadTask, ReportKind, address_of, decode_violation
 from omnigraph.spark.load.quarantine import ParquetQuarantine
-from omnigraph.spark.load.scratch import create_scratch_table
 from omnigraph.spark.load.set_rules import check_changes
 from omnigraph.spark.load.sources import names_by_path, read_lines
 from omnigraph.spark.load.staging import stage_rows
 from omnigraph.spark.load.tables import map_tables
+from omnigraph.spark.scratch import create_scratch_table
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.staging import FragmentText, StagedChange
 from omnigraph.storage.table import Table
@@ -125,7 +125,7 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
     target = choose_rejects_target(manifest.location, options.rejects, ".parquet") if quarantined else None
     executor = SparkExecutor(session, "reading a load")
     typed = resolve_tables(context.catalog, context.input)
-    with create_scratch_table(manifest) as scratch:
+    with create_scratch_table(manifest, PLACES) as scratch:
         targets = _choose_targets(context, typed, scratch)
         report = _run_read_job(executor, context, typed, targets, scratch)
         collected = ViolationCollector(None if options.check else MAX_VIOLATIONS)

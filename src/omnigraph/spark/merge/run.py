@@ -34,7 +34,6 @@ from omnigraph.spark.load import (
     SourceRun,
     StagedPlaces,
     check_changes,
-    create_scratch_table,
     stage_rows,
 )
 from omnigraph.spark.merge.candidate_rows import (
@@ -53,6 +52,7 @@ from omnigraph.spark.merge.merge_task import (
     OverlayInput,
     TableMergeReport,
 )
+from omnigraph.spark.scratch import create_scratch_table
 from omnigraph.spark.shuffle import shuffle_rows
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
@@ -90,7 +90,7 @@ def open_merge_engine(session: SparkSession, manifest: Manifest) -> Generator[Me
     """Open the Spark engine of one merge; its temporary files are deleted after the block."""
     with ExitStack() as stack:
         yield _SparkMergeEngine(
-            SparkExecutor(session, "merging"), cache(lambda: stack.enter_context(create_scratch_table(manifest)))
+            SparkExecutor(session, "merging"), cache(lambda: stack.enter_context(create_scratch_table(manifest, IDS)))
         )
 
 

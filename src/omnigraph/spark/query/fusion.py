@@ -16,7 +16,7 @@ def fuse(first: MatchRows, second: MatchRows, plan: Fuse, context: SparkQueryCon
     One task numbers all rows of a ranking: every match for words, as many as the limit for vectors.
     """
     # Each side is read twice: to rank its entities, and for its rows.
-    first, second = (MatchRows(rows.frame.localCheckpoint(eager=False), rows.slots) for rows in (first, second))
+    first, second = (MatchRows(context.spool.keep(rows.frame).frame, rows.slots) for rows in (first, second))
     fusion = fusion_of_plan(plan, context.query.search)
     scores = _score_entities(
         _rank_entities(first, plan.variable, context), _rank_entities(second, plan.variable, context), fusion.k, context

@@ -120,7 +120,8 @@ def _scan_edges(
     names = zip(("from", "to", *bound), (begin, end, *columns), strict=True)
     renamed = found.select(*(fn.col(name).alias(column) for name, column in names))
     walked = orient_edges(renamed, plan.direction).toDF(begin, end, *columns)
-    return NodePairs(_filter_rows(MatchRows(walked, slots), plan.edge_predicates, context).frame, begin, end, slots)
+    kept = _filter_rows(MatchRows(walked, slots), plan.edge_predicates, context).frame
+    return NodePairs(kept, begin, end, context.count_walked(plan.edge_type, plan.direction), slots)
 
 
 def _expand(

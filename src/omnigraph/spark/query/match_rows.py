@@ -15,9 +15,11 @@ from typing import Final, TypeAlias
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from omnigraph.language.query import Distance, TextMatch, TextScore
+from omnigraph.language.query import Distance, TextMatch, TextScore, TraversalDirection
+from omnigraph.language.schema import TableKey
 from omnigraph.read.context import QueryContext
 from omnigraph.spark.source import SparkSnapshot
+from omnigraph.spark.spool import Spool
 
 ID: Final = "id"
 MARK: Final = "mark"
@@ -26,6 +28,10 @@ _MAX_LIMIT: Final = 2**31 - 1
 """The largest limit that Spark accepts."""
 _MAX_COUNT: Final = 2**63 - 1
 _NUMBER: Final = "number"
+PAIR_BYTES: Final = 64
+"""The size of a pair of ids, about."""
+UNKNOWN_ROWS: Final = 2**62
+"""The size of frames that nobody knows: too many rows for a broadcast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +66,22 @@ class SparkQueryContext:
 
     query: QueryContext
     tables: SparkSnapshot
+    spool: Spool
     column_names: Iterator[str] = field(default_factory=lambda: (f"c{number}" for number in count()))
 
     def new_column(self) -> str:
         """Return a column name that is unique in this query."""
         return next(self.column_names)
+
+    def count_rows(self, table_key: str) -> int:
+        """Return how many rows a table has."""
+        pin = self.tables.snapshot.pins.get(table_key)
+        return 0 if pin is None else pin.row_count
+
+    def count_walked(self, edge_type: str, direction: TraversalDirection) -> int:
+        """Return how many pairs of nodes the edges of a type give, at most."""
+        edges = self.count_rows(TableKey.of_edge(edge_type))
+        return 2 * edges if direction is TraversalDirection.BOTH else edges
 
 
 @dataclass(frozen=True, slots=True)

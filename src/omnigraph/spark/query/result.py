@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
@@ -16,13 +18,14 @@ from omnigraph.language.values import LARGEST_EXACT_FLOAT
 from omnigraph.manifest.handle import Manifest
 from omnigraph.read.query import QueryOptions, QueryRequest, plan_query
 from omnigraph.read.search import EmbeddingSettings
+from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.query.evaluation import evaluate
 from omnigraph.spark.query.match import execute_match
 from omnigraph.spark.query.match_rows import RANK_SLOTS, MatchRows, SparkQueryContext, sort_rows, take_first
 from omnigraph.spark.query.requirements import RequiredAttributes, find_required_attributes
+from omnigraph.spark.scratch import open_scratch_folder
 from omnigraph.spark.source import SparkSnapshot, to_spark_type
-
-"""Integers up to this one convert to floats without loss."""
+from omnigraph.spark.spool import Spool
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +42,28 @@ class _SortAndLimit:
 
 
 def run_query(
-    manifest: Manifest, tables: SparkSnapshot, request: QueryRequest, embedding: EmbeddingSettings | None
+    manifest: Manifest,
+    tables: SparkSnapshot,
+    request: QueryRequest,
+    embedding: EmbeddingSettings | None,
+    keep_open: Callable[[ExitStack], None],
 ) -> DataFrame:
     """Return the rows of a query on a snapshot as a DataFrame; ``now()`` is the time of this call.
 
-    Text searches, embeddings and walks of several hops run immediately, everything else when Spark runs the DataFrame.
-    Rows have the order that the query asks for, until an operation on the DataFrame changes it.
+    Text searches, embeddings, fusions and walks of several hops run immediately, everything else when Spark runs the
+    DataFrame. Rows have the order that the query asks for, until an operation on the DataFrame changes it. If the
+    DataFrame reads temporary files, ``keep_open`` gets the stack that deletes them.
     """
     planned = plan_query(manifest, tables.snapshot, request, QueryOptions(embedding))
-    return execute_read(planned.plan, SparkQueryContext(planned.context, tables))
+    with ExitStack() as stack:
+        spool = Spool(
+            SparkExecutor(tables.session, "querying"),
+            cache(lambda: stack.enter_context(open_scratch_folder(manifest))),
+        )
+        frame = execute_read(planned.plan, SparkQueryContext(planned.context, tables, spool))
+        if spool.has_files:
+            keep_open(stack.pop_all())
+    return frame
 
 
 def execute_read(plan: ReadPlan, context: SparkQueryContext) -> DataFrame:

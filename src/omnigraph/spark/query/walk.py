@@ -1,21 +1,21 @@
 """Follow edges from nodes: one hop, or a breadth-first walk of several hops from many nodes at once.
 
 A walk runs while the DataFrame is built, one job per hop, because only then is it known how many hops it takes. Every
-frontier is checkpointed on the executors, so that no hop is computed twice.
+frontier is spooled, so that no hop is computed twice, and none is lost with an executor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from omnigraph.language.query import TraversalDirection
 from omnigraph.language.query.plan import Connect, Expand
-from omnigraph.spark.query.match_rows import MatchRows, Slot, SparkQueryContext
+from omnigraph.spark.query.match_rows import PAIR_BYTES, UNKNOWN_ROWS, MatchRows, Slot, SparkQueryContext
+from omnigraph.spark.sized_frames import SizedFrame, hint_join, join_by_condition, union_sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class NodePairs:
     frame: DataFrame
     source: str
     destination: str
+    max_rows: int
     slots: Mapping[Slot, str] = field(default_factory=dict[Slot, str])
 
     def self_loops(self) -> NodePairs:
@@ -42,8 +43,8 @@ def find_destinations(plan: Expand | Connect, rows: MatchRows, context: SparkQue
     if plan.minimum > plan.maximum:
         return hop.without_rows()
     if plan.maximum == 1:
-        return hop
-    return _walk(_start_at(plan.source, rows, context), hop, plan.minimum, plan.maximum)
+        return replace(hop, frame=hop.frame.distinct())
+    return _walk(_start_at(plan.source, rows, context), hop, plan.minimum, plan.maximum, context)
 
 
 def orient_edges(ends: DataFrame, direction: TraversalDirection) -> DataFrame:
@@ -65,7 +66,8 @@ def orient_edges(ends: DataFrame, direction: TraversalDirection) -> DataFrame:
 def _scan_neighbours(edge_type: str, direction: TraversalDirection, context: SparkQueryContext) -> NodePairs:
     source, destination = context.new_column(), context.new_column()
     ends = context.tables.edges(edge_type, ["from", "to"]).toDF(source, destination)
-    return NodePairs(orient_edges(ends, direction).toDF(source, destination).distinct(), source, destination)
+    walked = orient_edges(ends, direction).toDF(source, destination)
+    return NodePairs(walked, source, destination, context.count_walked(edge_type, direction))
 
 
 # --------------------------------------------------------------------------------------------- several hops
@@ -75,27 +77,34 @@ def _start_at(variable: str, rows: MatchRows, context: SparkQueryContext) -> Nod
     """Return the pairs of each start node with itself."""
     source, destination = context.new_column(), context.new_column()
     id_ = fn.col(rows.id_of(variable))
-    return NodePairs(rows.frame.select(id_.alias(source), id_.alias(destination)).distinct(), source, destination)
+    starts = rows.frame.select(id_.alias(source), id_.alias(destination)).distinct()
+    return NodePairs(starts, source, destination, UNKNOWN_ROWS)
 
 
-def _walk(start: NodePairs, hop: NodePairs, minimum: int, maximum: int) -> NodePairs:
+def _walk(start: NodePairs, hop: NodePairs, minimum: int, maximum: int, context: SparkQueryContext) -> NodePairs:
     """Return the nodes at ``minimum`` to ``maximum`` hops, and those one hop nearer that have an edge to themselves."""
-    hop = replace(hop, frame=hop.frame.localCheckpoint(eager=False))
-    frontiers = [start.frame.localCheckpoint()]
+    frontiers = [context.spool.keep(start.frame)]
     while len(frontiers) <= maximum:
-        visited = reduce(DataFrame.union, frontiers)
-        found = _advance(frontiers[-1], start, hop).distinct()
-        frontier = found.join(visited, [start.source, start.destination], "left_anti").localCheckpoint()
-        if frontier.isEmpty():
+        neighbours = _advance(frontiers[-1], start, hop).distinct()
+        visited = union_sized(frontiers)
+        frontier = context.spool.keep(hint_join(neighbours, visited, [start.source, start.destination], "left_anti"))
+        if not frontier.max_rows:
             break
         frontiers.append(frontier)
     destinations = frontiers[minimum:]
     if minimum <= len(frontiers):
         # A self-loop reaches a node with one hop more than its distance. Beyond the minimum it is included anyway.
-        destinations.append(_advance(frontiers[minimum - 1], start, hop.self_loops()))
-    return replace(start, frame=reduce(DataFrame.union, destinations)) if destinations else start.without_rows()
+        loops = _advance(frontiers[minimum - 1], start, hop.self_loops()).distinct()
+        destinations.append(context.spool.keep(loops))
+    context.spool.release(frontiers[:minimum])
+    found = [each for each in destinations if each.max_rows]
+    if not found:
+        return start.without_rows()
+    reached = union_sized(found)
+    return replace(start, frame=reached.frame, max_rows=reached.max_rows)
 
 
-def _advance(frontier: DataFrame, start: NodePairs, hop: NodePairs) -> DataFrame:
-    found = frontier.join(hop.frame, fn.col(start.destination) == fn.col(hop.source))
+def _advance(frontier: SizedFrame, start: NodePairs, hop: NodePairs) -> DataFrame:
+    edges = SizedFrame(hop.frame, hop.max_rows, PAIR_BYTES)
+    found = join_by_condition(frontier, edges, fn.col(start.destination) == fn.col(hop.source))
     return found.select(fn.col(start.source), fn.col(hop.destination).alias(start.destination))

@@ -1,4 +1,4 @@
-"""What loads write beside the graph: it is gone when they end, and what the dead left goes with age."""
+"""What jobs write beside the graph: it is gone when they end, and what the dead left goes with age."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ulid import ULID
 
 import omnigraph
 from omnigraph.manifest.handle import Manifest
-from omnigraph.spark.load import scratch as load_scratch
-from omnigraph.spark.load.scratch import create_scratch_table
+from omnigraph.spark import scratch as spark_scratch
+from omnigraph.spark.scratch import open_scratch_folder
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.objects import Objects
@@ -50,8 +50,8 @@ def test_what_dead_loads_left_is_removed_when_it_is_old(manifest: Manifest, tmp_
     abandoned = left(loading, str(ULID()), hours=25)
     recent = left(loading, str(ULID()), hours=23)
     foreign = left(loading, "notes", hours=1000)
-    with create_scratch_table(manifest) as table:
-        assert Path(table.uri).is_dir()
+    with open_scratch_folder(manifest) as folder:
+        assert (loading / folder.name).is_dir()
         assert not abandoned.exists()
         assert recent.exists()
         assert foreign.exists()
@@ -59,7 +59,7 @@ def test_what_dead_loads_left_is_removed_when_it_is_old(manifest: Manifest, tmp_
 
 
 def test_nothing_is_left_of_a_load_that_ends(manifest: Manifest, tmp_path: Path) -> None:
-    with create_scratch_table(manifest):
+    with open_scratch_folder(manifest):
         pass
     assert not (tmp_path / "ships.og.loading").exists()
 
@@ -71,11 +71,11 @@ def test_a_load_that_lives_says_so(manifest: Manifest, tmp_path: Path, monkeypat
         put(objects, path, data)
         said.set()
 
-    monkeypatch.setattr(load_scratch, "_HEARTBEAT", timedelta(milliseconds=1))
+    monkeypatch.setattr(spark_scratch, "_HEARTBEAT", timedelta(milliseconds=1))
     monkeypatch.setattr(Objects, "put", told)
-    with create_scratch_table(manifest) as table:
+    with open_scratch_folder(manifest) as folder:
         assert said.wait(30)
-        assert (Path(table.uri) / "alive").exists()
+        assert (tmp_path / "ships.og.loading" / folder.name / "alive").exists()
     assert not (tmp_path / "ships.og.loading").exists()
 
 
@@ -83,9 +83,9 @@ def test_on_an_object_store(s3_location: Location, s3_server: S3Server, monkeypa
     omnigraph.init(s3_location.uri, "node Ship { code: String @key }", storage_options=s3_server.options)
     objects, name = Objects(s3_location.sibling("loading")), str(ULID())
     objects.put(f"{name}/data/rows.lance", b"")
-    with create_scratch_table(manifest_at(s3_location)):
+    with open_scratch_folder(manifest_at(s3_location)):
         assert objects.list(name)
-    monkeypatch.setattr(load_scratch, "_ABANDONED", timedelta(days=-1))
-    with create_scratch_table(manifest_at(s3_location)):
+    monkeypatch.setattr(spark_scratch, "_ABANDONED", timedelta(days=-1))
+    with open_scratch_folder(manifest_at(s3_location)):
         assert objects.list(name) == []
     assert objects.list() == []

@@ -1,0 +1,140 @@
+"""The scratch folder of one job on Spark: temporary files beside the graph.
+
+The only place that executors share with this process is where the graph is stored. So temporary data is kept beside it,
+in ``<graph>.loading/<id>``: rows of a load that cannot be written to their tables yet, the positions of rows, rejected
+records, and the frames of a query that several steps read. A killed process leaves its folder behind; a later job
+removes folders that nothing was written to for a day. A running job writes a heartbeat every hour, so its folder never
+gets that old.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from threading import Event, Thread
+from typing import Final
+
+import pyarrow as pa
+from ulid import ULID
+
+from omnigraph.errors import OmniGraphError
+from omnigraph.manifest.handle import Manifest
+from omnigraph.storage import table_writes as tables
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import Objects
+from omnigraph.storage.table import Table
+
+FOLDER: Final = "loading"
+_ALIVE: Final = "alive"
+_HEARTBEAT: Final = timedelta(hours=1)
+_ABANDONED: Final = timedelta(days=1)
+_FOLDER_NAME: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
+"""The name of the folder of a job. Nothing else may be deleted."""
+_log = logging.getLogger("omnigraph")
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchFolder:
+    """The folder of one job, ``name`` below ``location``. It can be pickled and sent to executors."""
+
+    location: Location
+    name: str
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a file."""
+        Objects(self.location).put(f"{self.name}/{path}", data)
+
+    def get(self, path: str) -> bytes:
+        """Read a file that was written."""
+        data = Objects(self.location).get(f"{self.name}/{path}")
+        assert data is not None, path
+        return data
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        Objects(self.location).delete(f"{self.name}/{path}")
+
+
+@contextmanager
+def open_scratch_folder(manifest: Manifest) -> Generator[ScratchFolder]:
+    """Create a folder beside the graph, and delete it after the block."""
+    folder = ScratchFolder(manifest.location.sibling(FOLDER), str(ULID()))
+    objects = Objects(folder.location)
+    folder.put(_ALIVE, b"")
+    try:
+        _remove_abandoned(objects, folder.name)
+        with _keep_alive(objects, folder.name):
+            yield folder
+    finally:
+        _remove(objects, folder.name)
+        if folder.location.is_local:
+            with suppress(OSError):
+                # It may still hold the folders of other jobs.
+                Path(folder.location.base).rmdir()
+
+
+@contextmanager
+def create_scratch_table(manifest: Manifest, columns: pa.Schema) -> Generator[Table]:
+    """Create an empty table whose folder accepts fragments with any columns, and delete it after the block."""
+    with open_scratch_folder(manifest) as folder:
+        yield tables.create_empty_table(folder.location.join(folder.name), columns, "load", manifest.access)
+
+
+def _remove(objects: Objects, name: str) -> None:
+    try:
+        objects.delete_prefix(name)
+    except OmniGraphError as error:
+        # An abandoned task may still be writing to it.
+        _log.warning("temporary files in %s are not deleted yet: %s", objects.location.join(name), error)
+
+
+# --------------------------------------------------------------------------------------------- abandoned folders
+
+
+def _remove_abandoned(objects: Objects, own: str) -> None:
+    """Remove the folders of jobs that died."""
+    try:
+        written = _last_written(objects)
+    except OmniGraphError as error:
+        _log.warning("abandoned files in %s could not be listed: %s", objects.location, error)
+        return
+    # Compare with the clock of the store: the folder of this job was just written.
+    now = written.pop(own)
+    for name, last in written.items():
+        if now - last > _ABANDONED:
+            _remove(objects, name)
+
+
+def _last_written(objects: Objects) -> dict[str, datetime]:
+    """Return the time of the last write to the folder of each job."""
+    found: dict[str, datetime] = {}
+    for info in objects.list():
+        name = info.path.partition("/")[0]
+        if _FOLDER_NAME.fullmatch(name):
+            found[name] = max(info.modified, found.get(name, info.modified))
+    return found
+
+
+@contextmanager
+def _keep_alive(objects: Objects, name: str) -> Generator[None]:
+    ended = Event()
+
+    def beat() -> None:
+        while not ended.wait(_HEARTBEAT.total_seconds()):
+            try:
+                objects.put(f"{name}/{_ALIVE}", b"")
+            except OmniGraphError as error:
+                _log.warning("the heartbeat of a job could not be written: %s", error)
+
+    thread = Thread(target=beat, name=f"omnigraph-job-{name}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

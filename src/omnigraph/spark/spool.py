@@ -1,0 +1,125 @@
+"""Keep a frame that several steps read: executors write it as Parquet beside the graph, and it is read from there.
+
+Where the lineage of a frame would be long, or where it would be computed again for each of its readers, it is spooled.
+A lost executor takes nothing with it. A frame of few rows returns to this process and needs no files afterwards; the
+files of others are there until the scratch folder is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from typing import TYPE_CHECKING, Final, cast
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from omnigraph.spark.executor import SparkExecutor
+from omnigraph.spark.scratch import ScratchFolder
+from omnigraph.spark.sized_frames import MAX_BROADCAST_BYTES, PARTITION_BYTES, SizedFrame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_REPORT: Final = pa.schema([pa.field("file", pa.string()), pa.field("rows", pa.int64()), pa.field("bytes", pa.int64())])
+_REPORT_COLUMNS: Final = "file string, rows long, bytes long"
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledFile:
+    """One file of a frame."""
+
+    path: str
+    rows: int
+    size: int
+
+
+class Spool:
+    """Writes frames to a scratch folder. ``folder`` returns it; the first call creates it."""
+
+    def __init__(self, executor: SparkExecutor, folder: Callable[[], ScratchFolder]) -> None:
+        self._executor = executor
+        self._folder = folder
+        self._files: dict[SizedFrame, list[SpooledFile]] = {}
+
+    @property
+    def has_files(self) -> bool:
+        """Whether a frame still reads files of the folder."""
+        return any(self._files.values())
+
+    def keep(self, frame: DataFrame) -> SizedFrame:
+        """Compute a frame, once; return one that reads the result, with its number of rows."""
+        folder = self._folder()
+        reports = self._executor.collect(frame.mapInArrow(partial(_write_parquet, folder), _REPORT_COLUMNS))
+        files = [SpooledFile(*cast("tuple[str, int, int]", report)) for report in reports]
+        rows, size = sum(each.rows for each in files), sum(each.size for each in files)
+        is_small = size <= MAX_BROADCAST_BYTES
+        found = self._bring_home(frame, folder, files) if is_small else self._read(frame, folder, files)
+        kept = SizedFrame(found, rows, max(1, size // max(1, rows)))
+        self._files[kept] = [] if is_small else files
+        return kept
+
+    def release(self, frames: Iterable[SizedFrame]) -> None:
+        """Delete the files of frames that nobody reads any more."""
+        for frame in frames:
+            for each in self._files.pop(frame):
+                self._folder().delete(each.path)
+
+    def _read(self, frame: DataFrame, folder: ScratchFolder, files: Sequence[SpooledFile]) -> DataFrame:
+        return self._executor.map_items(partial(_read_parquet, folder), list(_group_files(files)), frame.schema)
+
+    def _bring_home(self, frame: DataFrame, folder: ScratchFolder, files: Sequence[SpooledFile]) -> DataFrame:
+        """Read a few rows into this process, and delete their files: the frame outlives the folder."""
+        session = frame.sparkSession
+        if not files:
+            return session.createDataFrame([], frame.schema)
+        batches = list(_read_parquet(folder, [each.path for each in files]))
+        for each in files:
+            folder.delete(each.path)
+        return session.createDataFrame(pa.Table.from_batches(batches), frame.schema)
+
+
+def _group_files(files: Iterable[SpooledFile]) -> Iterator[list[str]]:
+    """Group small files, so that a task has enough to do."""
+    group: list[str] = []
+    size = 0
+    for each in files:
+        if group and size + each.size > PARTITION_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(each.path)
+        size += each.size
+    yield group
+
+
+# --------------------------------------------------------------------------------------------- on executors
+
+
+def _write_parquet(folder: ScratchFolder, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Task over one partition: write its rows to files, and report them. An attempt that fails leaves unnamed ones."""
+    pending: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            pending.append(batch)
+            size += batch.nbytes
+        if size > PARTITION_BYTES:
+            yield _write_file(folder, pending, size)
+            pending, size = [], 0
+    if pending:
+        yield _write_file(folder, pending, size)
+
+
+def _write_file(folder: ScratchFolder, batches: Sequence[pa.RecordBatch], size: int) -> pa.RecordBatch:
+    sink, path, rows = BytesIO(), f"{uuid4().hex}.parquet", pa.Table.from_batches(batches)
+    pq.write_table(rows, sink)
+    folder.put(path, sink.getvalue())
+    return pa.RecordBatch.from_pylist([{"file": path, "rows": rows.num_rows, "bytes": size}], _REPORT)
+
+
+def _read_parquet(folder: ScratchFolder, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    for path in paths:
+        yield from pq.read_table(BytesIO(folder.get(path))).to_batches()
