@@ -215,6 +215,27 @@ def test_a_txn_that_died_anywhere_is_loaded_once_by_its_retry(fleet: Graph, bran
         assert [each.txn for each in graph.commits(branch)].count(("import", 1)) == 1
 
 
+def merge_calls(uri: str) -> LoadResult:
+    """Merge a few rows without a txn: one is there already, one is moved, one is new."""
+    calls = [("v1", "p2", "2024-01-01T08:00:00Z"), ("v2", "p1", "2024-01-01T08:00:00Z")]
+    edges = [{"edge": "CallsAt", "from": vessel, "to": to, "data": {"at": at}} for vessel, to, at in calls]
+    identity = {"CallsAt": ["from", "at"]}
+    return omnigraph.open(uri).load([port("p1", "Oslo", depth=12.5), *edges], mode="merge", identity=identity)
+
+
+def test_a_merge_that_died_anywhere_is_finished_by_the_next_one(fleet: Graph) -> None:
+    template = Path(fleet.uri)
+    steps = crash.record(merge_calls, str(crash.fresh_copy(template)))
+    for number, when in crash.every_crash(steps):
+        uri = str(crash.fresh_copy(template))
+        crash.kill_at(merge_calls, (uri,), number, when)
+        crash.run(merge_calls, uri)
+        graph = omnigraph.open(uri)
+        found = sorted((str(row["src"]), str(row["dst"])) for row in rows_of(graph, "CallsAt"))
+        assert (found, ports(graph)) == ([("v1", "p2"), ("v2", "p1")], PORTS), (when, steps[number - 1])
+        assert merge_calls(uri).commit is None
+
+
 def load_what_is_good(uri: str) -> LoadResult:
     return omnigraph.open(uri).load([port("a")], txn=("import", 1), on_error="quarantine")
 
