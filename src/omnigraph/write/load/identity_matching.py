@@ -47,7 +47,6 @@ ROWS_IN_A_PART: Final = 250_000
 _MAX_PARTS: Final = 256
 """Each part is a file, and all are open while they are written."""
 _MAX_PRUNING_COLUMNS: Final = 3
-_MAX_PRUNING_VALUES: Final = 1_000_000
 _BLOB_ROWS_AT_ONCE: Final = 64
 
 INCOMING_DIGESTS: Final = pa.schema(
@@ -420,11 +419,11 @@ class _PruningValues:
         self._values: dict[str, Values | None] = dict.fromkeys(_list_pruning_columns(type_, basis))
 
     def add(self, rows: pa.Table) -> None:
-        """Add the values of some rows. A column with a null is no use, nor is one with very many values."""
+        """Add the values of some rows. A column with a null is of no use, nor one with more values than pay."""
         for name, known in list(self._values.items()):
             values = column_of(rows, name)
             found = (values if known is None else pa.concat_arrays([known, values])).unique()
-            if found.null_count or len(found) > _MAX_PRUNING_VALUES:
+            if found.null_count or not can_look_up(self._table, self._type, name, found):
                 del self._values[name]
             else:
                 self._values[name] = found
@@ -432,7 +431,7 @@ class _PruningValues:
     def list_filters(self) -> Iterable[str | None]:
         """Return the filters that find all stored rows that can match; ``None`` stands for all rows."""
         for name, values in self._values.items():
-            if values is not None and can_look_up(self._table, self._type, name, values):
+            if values is not None:
                 return build_value_filters(self._type, name, values)
         return [None]
 
