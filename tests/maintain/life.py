@@ -6,10 +6,9 @@ write. Then it was done or it was not, and the model follows the graph in that, 
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias, cast
 
 import orjson
 import pytest
@@ -19,19 +18,27 @@ from hypothesis import event as told
 import omnigraph
 from omnigraph.errors import ChangeGap, ConflictError, HistoryGone, MergeConflicts, Unsupported
 from omnigraph.graph import Graph
-from omnigraph.language.schema import parse_schema
-from omnigraph.maintain.cleanup import cleanup
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.changes.feed import ChangeBlock
 from omnigraph.storage.failpoints import When
-from tests.crash import attempt
-from tests.maintain.ports import AT_ONCE
+from tests.crash import Pipe, attempt, pipe, start
+from tests.maintain.life_operations import (
+    Apply,
+    Clean,
+    CreateBranch,
+    DeleteBranch,
+    Load,
+    Merge,
+    Operation,
+    Revert,
+    run_at,
+    tend,
+)
 from tests.model import life_model as model
 from tests.model.ancestry_model import bases, common
 from tests.model.life_model import Shape, Shown, Tables
-from tests.model.merge_model import By, Entity, State, merge, preferred
-from tests.write.fleet import open_unhealed
+from tests.model.merge_model import Entity, State, merge, preferred
 
 
 def event(what: str) -> None:
@@ -40,141 +47,8 @@ def event(what: str) -> None:
         told(what)
 
 
-Side: TypeAlias = Literal["ours", "theirs"]
 Death: TypeAlias = tuple[int, When]
 """The durable write at which whoever does something dies."""
-
-# --------------------------------------------------------------------------------------------- what is done
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Records, in place of those with the same ids."""
-
-    branch: str
-    records: tuple[bytes, ...]
-
-    def run(self, graph: Graph) -> None:
-        graph.load(io.BytesIO(b"\n".join(self.records)), mode="merge", branch=self.branch)
-
-
-@dataclass(frozen=True, slots=True)
-class Mutate:
-    """A mutation."""
-
-    branch: str
-    text: str
-
-    def run(self, graph: Graph) -> None:
-        graph.mutate(self.text, branch=self.branch)
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """A branch comes into another one."""
-
-    source: str
-    into: str
-    by: By
-    prefer: Side | None
-
-    def run(self, graph: Graph) -> None:
-        graph.merge(self.source, self.into, by=self.by, prefer=self.prefer)
-
-
-@dataclass(frozen=True, slots=True)
-class Revert:
-    """A commit is taken back."""
-
-    branch: str
-    commit: str
-    side: int
-
-    def run(self, graph: Graph) -> None:
-        graph.revert(self.commit, branch=self.branch, side=self.side)
-
-
-@dataclass(frozen=True, slots=True)
-class Apply:
-    """Another schema."""
-
-    text: str
-
-    def run(self, graph: Graph) -> None:
-        graph.apply_schema(self.text)
-
-
-@dataclass(frozen=True, slots=True)
-class CreateBranch:
-    """A branch that begins at a commit."""
-
-    name: str
-    start: str
-
-    def run(self, graph: Graph) -> None:
-        graph.create_branch(self.name, from_=self.start)
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteBranch:
-    """A branch goes."""
-
-    name: str
-
-    def run(self, graph: Graph) -> None:
-        graph.delete_branch(self.name)
-
-
-@dataclass(frozen=True, slots=True)
-class CreateTag:
-    """A commit gets a name."""
-
-    name: str
-    commit: str
-
-    def run(self, graph: Graph) -> None:
-        graph.create_tag(self.name, self.commit)
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteTag:
-    """A name goes."""
-
-    name: str
-
-    def run(self, graph: Graph) -> None:
-        graph.delete_tag(self.name)
-
-
-@dataclass(frozen=True, slots=True)
-class Optimize:
-    """Upkeep of one branch."""
-
-    branch: str
-
-    def run(self, graph: Graph) -> None:
-        graph.optimize(self.branch)
-
-
-@dataclass(frozen=True, slots=True)
-class Clean:
-    """Old history goes, and all that nobody needs, however young."""
-
-    keep: int
-
-    def run(self, graph: Graph) -> None:
-        cleanup(graph._manifest, self.keep, confirm=True, stale_after=AT_ONCE, grace=AT_ONCE)
-
-
-Operation: TypeAlias = (
-    Load | Mutate | Merge | Revert | Apply | CreateBranch | DeleteBranch | CreateTag | DeleteTag | Optimize | Clean
-)
-
-
-def run_at(uri: str, operation: Operation) -> None:
-    """Do it in a process that opened the graph before something went wrong: it heals on the way, or not at all."""
-    operation.run(open_unhealed(uri))
-
 
 # --------------------------------------------------------------------------------------------- the graph and its model
 
@@ -185,14 +59,13 @@ class Life:
     def __init__(self, uri: str) -> None:
         self.graph = omnigraph.open(uri)
         self.shape = Shape()
-        self.shapes = {self.graph.schema.hash: self.shape}
-        self.had = {*self.shape.types, *self.shape.columns}
-        """Every name that a schema ever had."""
+        self.shapes = {0: self.shape}
+        """All schemas that the graph had, or may have got from somebody who died, by number."""
         self.commits: dict[str, Tables] = {}
         self.parents: dict[str, tuple[str, ...]] = {}
         self.schemas: dict[str, Shape] = {}
         self.same_names: set[str] = set()
-        """Commits since a name got another meaning: only these can be compared by name."""
+        """Commits since something was renamed: only these can be compared by name."""
         self.gone: set[str] = set()
         """What a cleanup was free to take: no later one brings it back."""
         self.follower = Follower(self)
@@ -234,6 +107,37 @@ class Life:
                 except HistoryGone:
                     assert commit in self.gone, commit
 
+    def check_end(self) -> None:
+        """Every branch can be read and written, with empty and full caches alike, and the graph is sound."""
+        for branch in self.branches():
+            last = {(self.shape.person, "p0"): dict.fromkeys(self.shape.columns(self.shape.person))}
+            last[self.shape.person, "p0"] |= {"name": "p0"} | {
+                name: column.default for name, column in self.shape.people.items() if column.default is not None
+            }
+            self.write(Load(branch, records(last.items())), branch, {**self.now(branch), **last}, None)
+            self._check_queries(branch)
+        assert self.graph.verify().findings == ()
+
+    def _check_queries(self, branch: str) -> None:
+        person, now = self.shape.person, self.now(branch)
+        people = {id_: row for (type_, id_), row in now.items() if type_ == person}
+        names = list(self.shape.columns(person))
+        columns = ", ".join(f"$p.{name} as {name}" for name in names)
+        everybody = f"query q() {{ match {{ $p: {person} }} return {{ {columns} }} }}"
+        expected = {str(row["name"]): row for row in people.values()}
+        for graph in (omnigraph.open(self.graph.uri), self.graph, self.graph):
+            assert {row["name"]: row for row in graph.query(everybody, branch=branch).rows} == expected
+            for name, column in self.shape.people.items():
+                # Filters are asked of the storage, of columns in memory, or of both.
+                for value in {row[name] for row in people.values() if row[name] is not None}:
+                    literal = f'"{value}"' if column.is_text else value
+                    text = f"query q() {{ match {{ $p: {person}  $p.{name} = {literal} }} return {{ $p.name as n }} }}"
+                    found = {row["n"] for row in graph.query(text, branch=branch).rows}
+                    assert found == {id_ for id_, row in people.items() if row[name] == value}, (branch, name, value)
+            known = f"query q() {{ match {{ $p: {person}  $p knows $q }} return {{ $p.name as p, $q.name as q }} }}"
+            edges = {(row["from"], row["to"]) for (type_, _), row in now.items() if type_ == "Knows"}
+            assert {(row["p"], row["q"]) for row in graph.query(known, branch=branch).rows} == edges
+
     def check_feed(self) -> None:
         """Replayed from the beginning, or from a baseline where that is gone, the changes give the head."""
         for branch in self.branches():
@@ -261,6 +165,25 @@ class Life:
         ended = self.do(operation, death)
         self._follow(branch, before, model.stored(before, self.shape, after), ended=ended)
 
+    def write_beside_upkeep(self, operation: Operation, branch: str, after: State, keep: int) -> None:
+        """Write while another process builds indexes, compacts and cleans up."""
+        before, ends = self.tables(branch), pipe()
+        child = start(_answer, ends[1], tend, (self.graph.uri, branch, keep))
+        ends[1].close()
+        try:
+            operation.run(self.graph)
+        except (ConflictError, HistoryGone):
+            # What it had read was compacted or cleaned up.
+            event("beside upkeep: repeated")
+            child.join()
+            operation.run(self.graph)
+        failed = ends[0].recv()
+        child.join()
+        if failed is not None:
+            raise cast("BaseException", failed)
+        self._follow(branch, before, model.stored(before, self.shape, after), ended=True)
+        self.gone |= self.commits.keys() - set(self._staying(1))
+
     def upkeep(self, operation: Operation, branch: str, death: Death | None) -> None:
         """Something after which a branch shows the same."""
         before = self.tables(branch)
@@ -273,8 +196,14 @@ class Life:
         for commit in reversed(self.graph.commits(branch)):
             if commit.id in self.commits:
                 continue
-            shape = self.shapes[self.graph.snapshot(at=commit.id).schema_ir_hash or ""]
-            seen = contents(self.graph, at=commit.id)
+            shape = self._shape_of(commit.id)
+            try:
+                seen = contents(self.graph, at=commit.id)
+            except HistoryGone:
+                # A cleanup beside the write took it; nobody asks what it showed.
+                self._know(commit.id, commit.parents, after, shape)
+                self.gone.add(commit.id)
+                continue
             reached = reached or seen == model.shown(after, shape)
             self._know(commit.id, commit.parents, after if reached else before, shape)
             assert seen == model.shown(self.commits[commit.id], shape), commit
@@ -287,30 +216,58 @@ class Life:
         self.schemas[commit] = shape or self.shape
         self.same_names.add(commit)
 
+    def _shape_of(self, commit: str) -> Shape:
+        try:
+            return self.shapes[self._number_of(commit)]
+        except HistoryGone:
+            return self.shape
+
+    def _number_of(self, commit: str | None) -> int:
+        """How many schemas there were before that of a commit, or of now."""
+        head = self.graph.snapshot(at=commit).read_under
+        assert head is not None
+        return head.number
+
     def apply(self, new: Shape, death: Death | None) -> None:
         """Another schema, unless a branch stands in the way."""
         text = new.text(self.shape)
         renames = not new.keeps_names(self.shape)
-        again = bool(new.adds(self.shape) & self.had)
         others = self.branches()[1:]
         if others and renames:
             if any(key[0] == self.shape.person for branch in others for key in self.now(branch)):
                 with pytest.raises(ConflictError, match="cannot be renamed"):
                     self.graph.apply_schema(text)
             return
-        if others and again:
-            return
-        event(f"schema: {'renamed' if renames else 'again' if again else 'changed'}, {len(others)} branches")
+        event(f"schema: {'renamed' if renames else 'changed'}, {len(others)} branches")
+        self._evolve(Apply(text), new, death)
+        self.same_names = set() if renames and self.shape == new else self.same_names
+
+    def _evolve(self, operation: Apply, new: Shape, death: Death | None) -> None:
         old, before = self.shape, self.tables(MAIN)
-        self.shapes[parse_schema(text).hash] = new
-        ended = self.do(Apply(text), death)
-        self.shape = self.shapes[self.graph.schema.hash]
+        self.shapes[self._number_of(None) + 1] = new
+        ended = self.do(operation, death)
+        self.shape = self.shapes[self._number_of(None)]
         assert self.shape == new if ended else self.shape in (old, new)
-        if self.shape == new:
-            self.had |= {*new.types, *new.columns}
-            self.same_names = set() if renames or again else self.same_names
-        after = model.evolved(before, old, new) if self.shape == new else before
+        after = model.evolved(before, new) if self.shape == new else before
         self._follow(MAIN, before, after, ended=ended)
+
+    def drop_for_good(self, name: str, death: Death | None) -> None:
+        """Drop a property with all its values, unless a branch, a tag or a commit holds them."""
+        new = self.shape.without(name)
+        refused: ConflictError | None = None
+        try:
+            self._evolve(Apply(new.text(self.shape), is_hard=True), new, death)
+        except ConflictError as held:
+            refused = held
+        if refused is not None:
+            event("schema: a hard drop is refused")
+            assert "cannot be dropped with its history" in refused.message
+            del self.shapes[self._number_of(None) + 1]
+            return
+        event("schema: dropped for good")
+        newest = self.head(MAIN)
+        # Nothing but the commit before it can have shown the values.
+        self.gone |= {each for each, tables in self.commits.items() if each != newest and tables["people"].rows}
 
     # ----------------------------------------------------------------------------------------- merging
 
@@ -497,3 +454,12 @@ def _record(type_: str, id_: str, row: Entity) -> dict[str, object]:
     if type_ != "Knows":
         return {"type": type_, "data": data}
     return {"edge": type_, "from": row["from"], "to": row["to"], "data": {"id": id_, **data}}
+
+
+def _answer(end: Pipe, function: Callable[..., object], args: tuple[object, ...]) -> None:
+    """Call a function in a child; answer with what it raised, or None."""
+    try:
+        function(*args)
+        end.send(None)
+    except BaseException as error:  # noqa: BLE001  the parent raises it
+        end.send(error)

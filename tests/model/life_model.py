@@ -1,135 +1,174 @@
 """A graph of plain dicts whose schema changes: tables as they are stored, and what a schema shows of them.
 
-Tables lag behind the schema until they are written: a column that is missing reads as its default, one that is too many
-is not shown, and a type without a table has no rows.
+A column has an identity: it keeps it when it is renamed, and one that is added under an old name is another one. Tables
+lag behind the schema until they are written: a column that is missing reads as the default that it came with, one that
+is too many is not shown, and a type without a table has no rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tests.model.merge_model import Entity, State
 
 Shown: TypeAlias = dict[tuple[str, str], Entity]
+Row: TypeAlias = Mapping[int, object]
 NAMES = ("p0", "p1", "p2", "p3")
-EDGE_COLUMNS: Mapping[str, object] = {"from": None, "to": None, "since": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A property: its identity, its type, the default of now, and what it holds in rows that are older than it."""
+
+    id: int
+    type: str
+    default: int | None = None
+    first: int | None = None
+
+    @property
+    def text(self) -> str:
+        return self.type if self.default is None else f'{self.type} @default("{self.default}")'
+
+    @property
+    def is_text(self) -> bool:
+        return self.type.startswith("String")
+
+
+_KEY = Column(0, "String")
+_EDGE: Mapping[str, Column] = {"from": Column(-1, "String"), "to": Column(-2, "String"), "since": Column(-3, "I32?")}
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a schema says: how people are called, their columns with what fills them, and whether there are boats."""
+    """What a schema says: how people are called, their columns, and which boats there are, if any."""
 
     person: str = "Person"
-    types: Mapping[str, str] = field(default_factory=lambda: {"age": "I32?", "nick": "String?"})
-    boats: bool = False
+    people: Mapping[str, Column] = field(
+        default_factory=lambda: {"age": Column(1, "I32?"), "nick": Column(2, "String?")}
+    )
+    boats: int | None = None
+    """The identity of the type: boats that are added again are others."""
+    last_id: int = 2
 
     def text(self, before: Shape | None = None) -> str:
         """The schema, with hints of what had other names before."""
-        renamed = [name for name in self.types if before is not None and name not in before.types]
-        old = [] if before is None else [name for name in before.types if name not in self.types]
-        # A column that comes while another one goes is that one.
-        hint = f'@rename_from("{old[0]}")' if renamed and old else ""
-        columns = "".join(f"  {name}: {type_} {hint * (name in renamed)}\n" for name, type_ in self.types.items())
-        was = f' @rename_from("{before.person}")' if before is not None and before.person != self.person else ""
+        old = {} if before is None else {column.id: name for name, column in before.people.items()}
+        columns = ""
+        for name, column in self.people.items():
+            was = old.get(column.id, name)
+            hint = f' @rename_from("{was}")' if was != name else ""
+            columns += f"  {name}: {column.text}{hint}\n"
+        was_person = f' @rename_from("{before.person}")' if before is not None and before.person != self.person else ""
         boats = "node Boat { name: String @key }\n" if self.boats else ""
         return (
-            f"node {self.person}{was} {{\n  name: String @key\n{columns}}}\n"
+            f"node {self.person}{was_person} {{\n  name: String @key\n{columns}}}\n"
             f"edge Knows: {self.person} -> {self.person} {{ since: I32? }}\n{boats}"
         )
 
-    @property
-    def columns(self) -> Mapping[str, Mapping[str, object]]:
-        """Of each type the columns, with what they hold if nothing is said."""
-        people = {name: 7 if "@default" in type_ else None for name, type_ in self.types.items()}
-        found: dict[str, Mapping[str, object]] = {self.person: {"name": None, **people}, "Knows": EDGE_COLUMNS}
-        return {**found, "Boat": {"name": None}} if self.boats else found
+    def tables(self) -> Iterator[tuple[str, str, Mapping[str, Column]]]:
+        """Of each type the name, the identity of its table, and its columns."""
+        yield self.person, "people", {"name": _KEY, **self.people}
+        yield "Knows", "knows", _EDGE
+        if self.boats:
+            yield "Boat", f"boats {self.boats}", {"name": _KEY}
+
+    def columns(self, type_: str) -> Mapping[str, Column]:
+        """The columns of a type."""
+        return {name: columns for name, _, columns in self.tables()}.get(type_, {})
 
     def changed(self, number: int) -> Shape:
         """Another schema that can follow."""
         ways = self._ways()
         return ways[number % len(ways)]
 
+    def without(self, name: str) -> Shape:
+        """The same without a property."""
+        return replace(self, people={each: column for each, column in self.people.items() if each != name})
+
     def _ways(self) -> Sequence[Shape]:
-        types, other = dict(self.types), "alias" if "nick" in self.types else "nick"
-        note, rank = {"note": "String?"}, {"rank": 'I32 @default("7")'}
+        new, people = self.last_id + 1, self.people
+        grown = replace(self, last_id=new)
+        # What comes again under an old name has another type then.
+        note = Column(new, "String?" if new % 2 else "I32?")
+        rank = Column(new, "I32", new, new)
         found = [
+            self.without("note") if "note" in people else replace(grown, people={**people, "note": note}),
+            self.without("rank") if "rank" in people else replace(grown, people={**people, "rank": rank}),
+            replace(grown, boats=None if self.boats else new),
             replace(self, person="Human" if self.person == "Person" else "Person"),
-            replace(self, types={other if name in ("nick", "alias") else name: each for name, each in types.items()}),
-            replace(self, boats=not self.boats),
-            *(
-                replace(self, types=_without(types, new) if {*new} <= {*types} else {**types, **new})
-                for new in (note, rank)
-            ),
+            self._with_other_name(),
         ]
-        return [*found, replace(self, types={**types, "age": "I64?"})] if types["age"] == "I32?" else found
+        if "rank" in people:
+            found.append(replace(grown, people={**people, "rank": replace(people["rank"], default=new)}))
+        if people["age"].type == "I32?":
+            found.append(replace(self, people={**people, "age": replace(people["age"], type="I64?")}))
+        return found
+
+    def _with_other_name(self) -> Shape:
+        names = {"nick": "alias", "alias": "nick"}
+        return replace(self, people={names.get(name, name): column for name, column in self.people.items()})
 
     def keeps_names(self, before: Shape) -> bool:
         """Whether nothing was renamed."""
-        return self.person == before.person and ("nick" in self.types) == ("nick" in before.types)
-
-    def adds(self, before: Shape) -> set[str]:
-        """The columns and types that it has and the other one has not."""
-        return {*self.types, *self.columns} - {*before.types, *before.columns}
-
-
-def _without(types: Mapping[str, str], gone: Mapping[str, str]) -> dict[str, str]:
-    return {name: type_ for name, type_ in types.items() if name not in gone}
+        old = {column.id: name for name, column in before.people.items()}
+        same = all(old.get(column.id, name) == name for name, column in self.people.items())
+        return self.person == before.person and same
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A table: the columns that it has, and its rows by id."""
 
-    columns: frozenset[str]
-    rows: Mapping[str, Entity]
+    columns: frozenset[int]
+    rows: Mapping[str, Row]
 
 
 Tables: TypeAlias = Mapping[str, Stored]
-"""By the name of the type."""
+"""By the identity of the type."""
 
 
 def shown(tables: Tables, shape: Shape) -> Shown:
     """What a schema shows of some tables."""
     found: Shown = {}
-    for type_, columns in shape.columns.items():
-        table = tables.get(type_, Stored(frozenset(), {}))
+    for type_, key, columns in shape.tables():
+        table = tables.get(key, Stored(frozenset(), {}))
         for id_, row in table.rows.items():
-            found[type_, id_] = {name: row[name] if name in table.columns else empty for name, empty in columns.items()}
+            found[type_, id_] = {
+                name: row[column.id] if column.id in table.columns else column.first for name, column in columns.items()
+            }
     return found
 
 
 def stored(tables: Tables, shape: Shape, entities: State) -> Tables:
     """The tables after everything that a schema shows was written again; what it does not show stays where it is."""
     written = {
-        type_: Stored(frozenset(columns), {id_: row for (name, id_), row in entities.items() if name == type_})
-        for type_, columns in shape.columns.items()
+        key: Stored(
+            frozenset(column.id for column in columns.values()),
+            {
+                id_: {column.id: row[name] for name, column in columns.items()}
+                for (of, id_), row in entities.items()
+                if of == type_
+            },
+        )
+        for type_, key, columns in shape.tables()
     }
     return {**tables, **written}
 
 
-def evolved(tables: Tables, old: Shape, new: Shape) -> Tables:
+def evolved(tables: Tables, new: Shape) -> Tables:
     """The tables of main after another schema was applied: types that went have no table, renamed ones keep rows."""
-    people = (("alias", "nick") if "nick" in new.types else ("nick", "alias")) if not new.keeps_names(old) else ()
-    found: Shown = {}
-    for (type_, id_), row in shown(tables, old).items():
-        name = new.person if type_ == old.person else type_
-        if name not in new.columns:
-            continue
-        values = dict(row)
-        if people and type_ == old.person and people[0] in values and people[1] in new.types:
-            values[people[1]] = values.pop(people[0])
-        found[name, id_] = {column: values.get(column, empty) for column, empty in new.columns[name].items()}
-    kept = {type_: table for type_, table in tables.items() if type_ in new.columns}
-    return stored(kept, new, found)
+    return stored({}, new, shown(tables, new))
 
 
 def brought(row: Entity, type_: str, old: Shape, new: Shape) -> Entity:
     """A row of a type that both schemas have, as the newer one has it; what is null may be left out."""
-    columns, was = new.columns[type_], old.columns[type_]
-    other = {"alias": "nick", "nick": "alias"}
-    values = {name: row.get(name if name in was else other.get(name, name), columns[name]) for name in columns}
+    was = {column.id: name for name, column in old.columns(type_).items()}
+    values = {
+        name: row.get(was[column.id]) if column.id in was else column.first
+        for name, column in new.columns(type_).items()
+    }
     return {name: value for name, value in values.items() if value is not None}
 
 
