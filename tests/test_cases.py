@@ -79,6 +79,7 @@ DAILY_ON_SPARK: Final = (
     "dates-and-times",
     "edges-in-groups-and-order",
     "fused-on-the-reached",
+    "groups-kept-and-skipped",
     "join-by-property",
     "negation-with-its-own-part",
     "null-is-a-group",

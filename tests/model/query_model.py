@@ -67,6 +67,8 @@ class Entity:
 
 
 Row: TypeAlias = Mapping[str, Entity]
+RESULT = ""
+"""Stands for a row of the result, whose properties are its columns."""
 Sorted = TypeVar("Sorted")
 _Key: TypeAlias = tuple[Callable[[Sorted], Value], bool]
 """What is sorted by, and whether the greatest come first."""
@@ -97,13 +99,17 @@ class Expected:
 
     runs: tuple[tuple[Line, ...], ...]
     limit: int | None
+    offset: int = 0
 
     def allows(self, rows: Iterable[Mapping[str, Json]]) -> bool:
-        """Whether the rows are the first ones, as many as there should be."""
+        """Whether the rows are the first ones after the offset, as many as there should be."""
         found = [line(row) for row in rows]
         left = len(found) if self.limit is None else self.limit
+        skipped = self.offset
         for run in self.runs:
-            wanted = len(run) if self.limit is None else min(left, len(run))
+            shown = max(0, len(run) - skipped)
+            skipped = max(0, skipped - len(run))
+            wanted = shown if self.limit is None else min(left, shown)
             part, found = found[:wanted], found[wanted:]
             if len(part) < wanted or Counter(part) - Counter(run):
                 return False
@@ -129,9 +135,11 @@ def _frozen(value: Json) -> object:
 def expected(query: TypedRead, asked: Asked) -> Expected:
     """What a query may answer."""
     limit = None if query.limit is None else cast(int, _value(query.limit, {}, asked))
-    if any(isinstance(column.expression, Aggregate) for column in query.columns):
-        return Expected(_grouped(query, asked), limit)
-    rows, ranks = _matched(query, asked, limit)
+    offset = 0 if query.offset is None else cast(int, _value(query.offset, {}, asked))
+    if query.distinct or any(isinstance(column.expression, Aggregate) for column in query.columns):
+        return Expected(_grouped(query, asked), limit, offset)
+    rows, ranks = _matched(query, asked, None if limit is None else limit + offset)
+    rows = [row for row in rows if _kept(_columns(query, row, asked), query, asked)]
     keys: list[_Key[Row]] = [_row_key(order, query, ranks, asked) for order in query.order]
     if keys:
         keys += [_id_key(name) for name in sorted(query.variables)]
@@ -139,7 +147,17 @@ def expected(query: TypedRead, asked: Asked) -> Expected:
     def shown_row(row: Row) -> Line:
         return line({each.name: _shown(_value(each.expression, row, asked), each.expression) for each in query.columns})
 
-    return Expected(tuple(tuple(map(shown_row, run)) for run in _in_runs(rows, keys)), limit)
+    return Expected(tuple(tuple(map(shown_row, run)) for run in _in_runs(rows, keys)), limit, offset)
+
+
+def _columns(query: TypedRead, row: Row, asked: Asked) -> Mapping[str, Value]:
+    return {each.name: _value(each.expression, row, asked) for each in query.columns} if query.having else {}
+
+
+def _kept(columns: Mapping[str, Value], query: TypedRead, asked: Asked) -> bool:
+    """Whether a row of the result passes ``having``, which speaks of its columns."""
+    named = {RESULT: Entity("", columns)} if query.having else {}
+    return all(_truth(condition, named, asked) is True for condition in query.having)
 
 
 def _row_key(order: TypedOrderKey, query: TypedRead, ranks: Mapping[str, int], asked: Asked) -> _Key[Row]:
@@ -158,6 +176,10 @@ def _group_key(order: TypedOrderKey) -> _Key[Mapping[str, Value]]:
     column = order.expression
     assert isinstance(column, ColumnValue)
     return lambda row: row[column.name], order.descending
+
+
+def _column_key(name: str) -> _Key[Mapping[str, Value]]:
+    return lambda row: row[name], False
 
 
 def _unaliased(expression: Expression, query: TypedRead) -> Expression:
@@ -189,7 +211,10 @@ def _grouped(query: TypedRead, asked: Asked) -> tuple[tuple[Line, ...], ...]:
     made: list[Mapping[str, Value]] = [
         {each.name: _of_group(each.expression, rows, asked) for each in query.columns} for rows in groups.values()
     ]
-    keys = [_group_key(order) for order in query.order]
+    made = [row for row in made if _kept(row, query, asked)]
+    # Where there is an order it is total: columns break ties.
+    ties = [_column_key(column.name) for column in query.columns] if query.order else []
+    keys = [*(_group_key(order) for order in query.order), *ties]
     types = {column.name: column.expression for column in query.columns}
     return tuple(
         tuple(line({name: _shown(value, types[name]) for name, value in row.items()}) for row in run)
@@ -206,6 +231,8 @@ def _of_group(expression: Expression, rows: list[Row], asked: Asked) -> Value:
         values = list(dict.fromkeys(values))
     if expression.function is AggregateFunction.COUNT:
         return len(values)
+    if expression.function is AggregateFunction.COLLECT:
+        return tuple(sorted(values))
     if not values:
         return None
     match expression.function:
@@ -438,6 +465,8 @@ def _value(expression: Expression, row: Row, asked: Asked) -> Value:
             return asked.now_ms
         case PropertyValue():
             return row[expression.variable].properties.get(expression.name)
+        case ColumnValue():
+            return row[RESULT].properties[expression.name]
         case Identity():
             return row[expression.variable].id
         case EndIdentity():

@@ -304,7 +304,7 @@ def _truth(scope: _Scope) -> str:
 
 
 def _aggregate(scope: _Scope) -> str:
-    able = scope.properties(lambda type_: _is_single(type_) and type_.scalar in NUMBERS | {Scalar.STRING})
+    able = scope.properties(_is_single)
     numbers = scope.properties(lambda type_: _is_single(type_) and type_.scalar in NUMBERS)
     match scope.chosen(["count", "count", "distinct", "sum", "avg", "min", "max"]):
         case "distinct":
@@ -342,17 +342,27 @@ def _result(scope: _Scope) -> str:
     columns = [name if name == shown else f"{name} as {shown}" for name, shown in names.items()]
     sortable = {name for name, _ in scope.properties(_is_single)} | {f"${name}" for name in scope.nodes}
     keys = [shown for name, shown in names.items() if name in sortable or shown == "t"]
+    distinct = not grouped and scope.is_so(4)
     if grouped:
         numbers = range(scope.draw(st.integers(1, 3)))
         columns += [f"{_aggregate(scope)} as n{number}" for number in numbers]
         keys += [f"n{number}" for number in numbers]
-    else:
+        collected = _plain_columns(scope) if scope.is_so(4) else []
+        able = [name for name in collected if name in sortable]
+        columns += [f"collect({scope.chosen(['', 'distinct '])}{scope.chosen(able)}) as l"] if able else []
+    elif not distinct:
         keys += [name for name, _ in scope.properties(_is_single)]
-    parts = [f"return {{ {', '.join(columns)} }}"]
-    if scope.is_so():
+    parts = [f"return {'distinct ' * distinct}{{ {', '.join(columns)} }}"]
+    if grouped and scope.is_so(3):
+        tests = ["n0 is null", "n0 is not null or n0 is null", "not (n0 is null)", "n0 = n0", "n0 != n0"]
+        parts.append(f"having {{ {scope.chosen(tests)} }}")
+    ordered = bool(keys) and scope.is_so()
+    if ordered:
         parts.append(_ordered(scope, keys))
     if scope.is_so(3):
         parts.append(_limited(scope))
+    if ordered and scope.is_so(3):
+        parts.append(f"offset {scope.draw(st.integers(0, 3))}")
     return " ".join(parts)
 
 

@@ -37,3 +37,9 @@ class QueryContext:
         """The value of a limit; it was checked when the parameters were bound."""
         value = count.value if isinstance(count, Constant) else self.evaluation.parameters[count.name]
         return cast(int, value)
+
+    def resolve_total(self, count: Count | None, skip: Count | None) -> int | None:
+        """How many rows or entities a limit needs, with those that are skipped; None if there is no limit."""
+        if count is None:
+            return None
+        return self.resolve_count(count) + (0 if skip is None else self.resolve_count(skip))

@@ -30,6 +30,7 @@ from omnigraph.language.query.plan import (
     ExpandEdges,
     Fuse,
     Group,
+    Keep,
     Limit,
     Mark,
     NodeScan,
@@ -155,14 +156,21 @@ class CardinalityEstimator:
                 return self._rows_of(plan.input) * _BLOCK
             case TopRanked() | Fuse():
                 return self._estimate_ranked(plan)
+            case _:
+                return self._estimate_result(plan)
+
+    def _estimate_result(self, plan: Mark | Group | Keep | Sort | Limit | Project) -> float:
+        rows = self._rows_of(plan.input)
+        match plan:
             case Group():
-                return max(1.0, self._rows_of(plan.input) * _GROUPS_PER_ROW) if plan.keys else 1.0
+                return max(1.0, rows * _GROUPS_PER_ROW) if plan.keys else 1.0
+            case Keep():
+                return rows * _RANGE
             case Limit():
                 limit = plan.count.value if isinstance(plan.count, Constant) else None
-                rows = self._rows_of(plan.input)
                 return min(rows, limit) if isinstance(limit, int) else rows
             case Mark() | Sort() | Project():
-                return self._rows_of(plan.input)
+                return rows
 
     def _estimate_expand(self, plan: Expand | ExpandEdges) -> float:
         self.types[plan.destination] = plan.destination_type

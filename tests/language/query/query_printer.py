@@ -38,11 +38,19 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 def _read(read: ast.ReadBody) -> list[str]:
     lines = ["match {", *_indented(_clauses(read.clauses)), "}"]
-    lines += ["return {", *_indented(f"{_projection(each)}," for each in read.projections), "}"]
+    lines += [
+        f"return {'distinct ' * read.distinct}{{",
+        *_indented(f"{_projection(each)}," for each in read.projections),
+        "}",
+    ]
+    if read.having:
+        lines += ["having {", *_indented(_clauses(read.having)), "}"]
     if read.order:
         lines.append(f"order {{ {', '.join(map(_order_key, read.order))} }}")
     if read.limit is not None:
         lines.append(f"limit {_expression(read.limit)}")
+    if read.offset is not None:
+        lines.append(f"offset {_expression(read.offset)}")
     return lines
 
 

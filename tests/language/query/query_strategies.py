@@ -18,7 +18,7 @@ KEYWORDS = (
     *("query", "match", "return", "order", "limit", "not", "is", "as", "asc", "desc", "contains", "starts_with"),
     *("insert", "update", "delete", "set", "where", "now", "nearest", "search", "match_text", "fuzzy", "bm25", "rrf"),
     *("count", "sum", "avg", "min", "max", "distinct", "true", "false", "null", "date", "datetime", "and", "or", "in"),
-    *("ends_with", "matches", "exists"),
+    *("ends_with", "matches", "exists", "having", "offset", "collect"),
 )
 LITERAL_WORDS = ("true", "false", "null")
 
@@ -95,6 +95,9 @@ def _text_matches(arguments: st.SearchStrategy[ast.ExpressionSyntax]) -> st.Sear
     )
 
 
+_DISTINCT_AGGREGATES = (ast.AggregateFunction.COUNT, ast.AggregateFunction.COLLECT)
+
+
 def _calls(arguments: st.SearchStrategy[ast.ExpressionSyntax]) -> st.SearchStrategy[ast.ExpressionSyntax]:
     bm25 = st.builds(ast.Bm25Call, arguments, arguments)
     nearest = _nearest(arguments)
@@ -105,7 +108,7 @@ def _calls(arguments: st.SearchStrategy[ast.ExpressionSyntax]) -> st.SearchStrat
         bm25,
         st.builds(ast.RrfCall, nearest | bm25, nearest | bm25, st.none() | arguments),
         st.builds(ast.AggregateCall, st.sampled_from(ast.AggregateFunction), undistinct),
-        st.builds(ast.AggregateCall, st.just(ast.AggregateFunction.COUNT), arguments, st.just(True)),
+        st.builds(ast.AggregateCall, st.sampled_from(_DISTINCT_AGGREGATES), arguments, st.just(True)),
     )
 
 
@@ -193,6 +196,9 @@ reads = st.builds(
     projections=st.lists(_projections, min_size=1, max_size=3).map(tuple),
     order=st.lists(order_keys, max_size=2).map(tuple),
     limit=st.none() | variables | st.builds(ast.ScalarLiteral, st.integers(0, MAX_LIMIT)),
+    offset=st.none() | variables | st.builds(ast.ScalarLiteral, st.integers(0, MAX_LIMIT)),
+    distinct=st.booleans(),
+    having=st.lists(conditions, max_size=2).map(tuple),
 )
 
 _assignments = st.lists(st.builds(ast.Assignment, names(), values), min_size=1, max_size=3).map(tuple)

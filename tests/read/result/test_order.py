@@ -20,7 +20,7 @@ from omnigraph.read.frames.evaluation import EvaluationContext
 from omnigraph.read.frames.frame import EntityColumn, Frame, Positions
 from omnigraph.read.result.order import sort_groups, sort_rows
 from omnigraph.storage.columns import Values
-from tests.language.query.plan.plan_evaluator import RANK, Row, _sorted
+from tests.language.query.plan.plan_evaluator import RANK, Row, _nulls_first, _sorted
 from tests.language.query.query_strategies import fuzzing
 from tests.read.random_entities import SINGLE, TEXTS, Loaded, NoSearch, Things, loaded, properties_of, things
 
@@ -54,7 +54,10 @@ def test_groups_are_sorted_by_their_columns(given_things: Things, keys: list[Typ
         TypedOrderKey(ColumnValue(cast(PropertyValue, key.expression).name, key.expression.type), key.descending)
         for key in keys
     ]
-    rows: list[Row] = [{**each.properties, "row": number} for number, each in enumerate(given_things.entities)]
+    rows: list[Row] = [
+        {**each.properties, "id": each.id, "row": number} for number, each in enumerate(given_things.entities)
+    ]
+    rows.sort(key=lambda row: [_nulls_first(row[name]) for name in table.column_names])
     expected = _sorted(Sort(Outer(()), tuple(by_column), ()), rows, given_things.graph)
     assert sort_groups(table, by_column, limit).tolist() == [row["row"] for row in expected][:limit]
 

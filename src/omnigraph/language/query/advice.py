@@ -9,9 +9,8 @@ _LOOK_BACK = 500
 _TEXT = "put a text in double quotes"
 _ONE_OF = 'write a list: $x.p in ["a", "b"]'
 _EDGE = "an edge is written with a lowercase first letter: '<recased>'"
-_PARTS = "the parts of a read are match { }, return { }, order { } and limit n, in this order"
+_PARTS = "the parts of a read are match, return, having, order { ... }, limit n and offset n, in this order"
 _WHICH = "say which ones: where property = value"
-GROUP_INSTEAD = "group them, as in return { $x.p, count($x) as n }"
 _ONE_CONDITION = "where takes one comparison of a property, with = != < <= > or >="
 
 TERMINAL_WORDS = {
@@ -22,6 +21,8 @@ TERMINAL_WORDS = {
     "_RETURN": "'return'",
     "_ORDER": "'order'",
     "_LIMIT": "'limit'",
+    "_OFFSET": "'offset'",
+    "_HAVING": "'having'",
     "_SET": "'set'",
     "_WHERE": "'where'",
     "INSERT": "'insert'",
@@ -105,17 +106,16 @@ _MISTAKES = (
     _Mistake(r"[{@]", "write the parentheses even when there are no parameters: ()", before=r"\bquery\s+\w+"),
     _Mistake(r"[)}\]]", "leave out the comma before it", before=","),
     _Mistake(r"(?:match|insert|update|delete)\b", "write query name() { ... } around it", before=r"\A"),
-    _Mistake(r"distinct\b", f"distinct rows are not supported: {GROUP_INSTEAD}", before=r"\breturn"),
-    _Mistake(r"(?:match|return|order|limit)\b", _PARTS),
+    _Mistake(r"(?:match|return|having|order|limit|offset)\b", _PARTS),
     _Mistake(r"(?:insert|update|delete)\b", "a query reads or writes, not both: make it two queries", before=r"\}|\d"),
     _Mistake("", _WHICH, before=r"\bdelete\s+[A-Z]\w*|\bupdate\s+[A-Z]\w*\s+set\s*\{[^{}]*\}"),
     _Mistake("", "write update Type set { ... } where ...", before=r"\bupdate\s+[A-Z]\w*"),
     _Mistake("[a-z]", _ONE_CONDITION, before=r"\bwhere\s+\w+(?:\s*(?:[=<>]|!=).*)?"),
-    _Mistake(r"\{", "close the block before it with a brace", before=r"\b(?:return|order|match)"),
+    _Mistake(r"\{", "close the block before it with a brace", before=r"\b(?:return|having|order|match)"),
     _Mistake(r"\}", "the block is empty: write something between the braces, or leave it out", before=r"\{"),
     _Mistake("", "write is null, or is not null", before=r"\bis(?:\s+not)?"),
     _Mistake("", "write not ( ... ) around a condition, or not { ... } around clauses", before=r"\bnot"),
-    _Mistake("-", "a limit is zero or more", before=r"\blimit"),
+    _Mistake("-", "a limit is zero or more", before=r"\b(?:limit|offset)"),
     _Mistake("@", "the annotations of a query are @description and @instruction"),
     # Words of other languages.
     _Mistake(r"[,)]", _ONE_OF, before=r"\bin\s*\([^()]*"),

@@ -49,6 +49,7 @@ class AggregateFunction(StrEnum):
     AVG = "avg"
     MIN = "min"
     MAX = "max"
+    COLLECT = "collect"
 
 
 class TextFunction(StrEnum):
@@ -344,12 +345,15 @@ class OrderKey:
 
 @dataclass(frozen=True, slots=True)
 class ReadBody:
-    """``match { } return { } order { } limit n``."""
+    """``match { } return distinct { } having { } order { } limit n offset m``."""
 
     clauses: tuple[ClauseSyntax, ...]
     projections: tuple[Projection, ...]
     order: tuple[OrderKey, ...] = ()
     limit: ScalarLiteral | Variable | None = None
+    offset: ScalarLiteral | Variable | None = None
+    distinct: bool = False
+    having: tuple[ExpressionSyntax, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,7 @@ class _CountRule:
 
 
 _LIMIT = _CountRule(0, "limit ${name} is {value}", "a limit is a whole number, 0 or more")
+_OFFSET = _CountRule(0, "offset ${name} is {value}", "an offset is a whole number, 0 or more")
 _RANK_CONSTANT = _CountRule(1, "the k of rrf is {value}", "give 1 or more")
 _EDITS = _CountRule(0, "the edits of fuzzy are {value}", "give 0 or more; 2 are usual")
 
@@ -103,8 +104,10 @@ def _counts(plan: ReadPlan) -> Iterator[tuple[_CountRule, Expression | None]]:
     for operator in walk_plan(plan):
         if isinstance(operator, Limit):
             yield _LIMIT, operator.count
+            yield _OFFSET, operator.skip
         if isinstance(operator, TopRanked | Fuse):
             yield _LIMIT, operator.limit
+            yield _OFFSET, operator.skip
         if isinstance(operator, Fuse):
             yield _RANK_CONSTANT, operator.k
         for part in (inner for each in expressions_of(operator) for inner in walk_expression(each)):

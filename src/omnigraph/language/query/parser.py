@@ -101,11 +101,18 @@ class _QueryTreeBuilder(Transformer[Token, object]):
     def read(
         self,
         clauses: tuple[ast.ClauseSyntax, ...],
+        distinct: Token | None,
         projections: tuple[ast.Projection, ...],
+        having: tuple[ast.ExpressionSyntax, ...] | None,
         order: tuple[ast.OrderKey, ...] | None,
         limit: ast.ScalarLiteral | ast.Variable | None,
+        offset: ast.ScalarLiteral | ast.Variable | None,
     ) -> ast.ReadBody:
-        return ast.ReadBody(clauses, projections, order or (), limit)
+        is_distinct = distinct is not None
+        return ast.ReadBody(clauses, projections, order or (), limit, offset, distinct=is_distinct, having=having or ())
+
+    def having(self, *conditions: ast.ExpressionSyntax) -> tuple[ast.ExpressionSyntax, ...]:
+        return conditions
 
     def clauses(self, *clauses: ast.ClauseSyntax) -> tuple[ast.ClauseSyntax, ...]:
         return clauses
@@ -209,9 +216,10 @@ class _QueryTreeBuilder(Transformer[Token, object]):
         return ast.OrderKey(expression, descending=direction == "desc", span=span)
 
     def limit(self, count: Token) -> ast.ScalarLiteral | ast.Variable:
-        if count.type == "VAR":
-            return _build_variable(count)
-        return ast.ScalarLiteral(_parse_integer(count, range(MAX_LIMIT + 1), "a limit"), span_of(count))
+        return _build_count(count, "a limit")
+
+    def offset(self, count: Token) -> ast.ScalarLiteral | ast.Variable:
+        return _build_count(count, "an offset")
 
     # -------------------------------------------------------------------------------------------- writing
 
@@ -295,8 +303,9 @@ class _QueryTreeBuilder(Transformer[Token, object]):
     def aggregate(
         self, word: Token, distinct: Token | None, argument: ast.ExpressionSyntax, close: Token
     ) -> ast.AggregateCall:
-        if distinct is not None and word != ast.AggregateFunction.COUNT:
-            raise SyntaxRejection(f"{word} takes no 'distinct'", span_of(distinct), "only count(distinct ...) does")
+        if distinct is not None and word not in {ast.AggregateFunction.COUNT, ast.AggregateFunction.COLLECT}:
+            hint = "only count(distinct ...) and collect(distinct ...) do"
+            raise SyntaxRejection(f"{word} takes no 'distinct'", span_of(distinct), hint)
         function = ast.AggregateFunction(word)
         return ast.AggregateCall(function, argument, distinct=distinct is not None, span=_span_between(word, close))
 
@@ -378,6 +387,12 @@ def _name_of(variable: Token) -> str:
 
 def _build_variable(token: Token) -> ast.Variable:
     return ast.Variable(_name_of(token), span_of(token))
+
+
+def _build_count(count: Token, what: str) -> ast.ScalarLiteral | ast.Variable:
+    if count.type == "VAR":
+        return _build_variable(count)
+    return ast.ScalarLiteral(_parse_integer(count, range(MAX_LIMIT + 1), what), span_of(count))
 
 
 def _build_property_access(variable: Token, name: Token) -> ast.PropertyAccess:

@@ -288,7 +288,7 @@ class TypedOrderKey:
 
 @dataclass(frozen=True, slots=True)
 class TypedRead:
-    """A checked read.
+    """A checked read. ``having`` speaks of columns.
 
     ``variables`` maps each name that the result can use to its table key (``node:T`` or ``edge:T``): no
     anonymous ends, and nothing that only a negation binds.
@@ -301,6 +301,9 @@ class TypedRead:
     columns: tuple[ResultColumn, ...]
     order: tuple[TypedOrderKey, ...]
     limit: Constant | ParameterValue | None
+    offset: Constant | ParameterValue | None = None
+    distinct: bool = False
+    having: tuple[Predicate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from omnigraph.read.frames.frame import (
     Positions,
     concat_frames,
     empty_positions,
+    frame_of_columns,
     number_tuples,
 )
 from omnigraph.read.frames.lookup import ChunkedValues, CompactPositions, find_positions
@@ -64,6 +65,7 @@ __all__ = [
     "evaluate_constant",
     "evaluate_predicate",
     "find_positions",
+    "frame_of_columns",
     "is_loaded",
     "lookup_rows",
     "match_pattern",

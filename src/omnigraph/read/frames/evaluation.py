@@ -47,7 +47,7 @@ from omnigraph.read.frames.comparisons import (
     compare_constants,
     compare_value_with_column,
 )
-from omnigraph.read.frames.frame import TRUE_MARK, EntityColumn, Frame, Mask
+from omnigraph.read.frames.frame import RESULT, TRUE_MARK, EntityColumn, Frame, Mask
 from omnigraph.storage.arrow_schema import arrow_type, arrow_values
 from omnigraph.storage.columns import Values, compute, to_bool_array
 
@@ -59,6 +59,9 @@ SearchExpression: TypeAlias = Distance | TextMatch | TextScore | FusedScore
 
 _STORED_ENDS: Final = {"from": "src", "to": "dst"}
 """The columns of an edge table that hold the ends."""
+
+
+_EQUALITIES: Final = frozenset({ComparisonOperator.EQUAL, ComparisonOperator.NOT_EQUAL})
 
 
 class SearchScorer(Protocol):
@@ -107,8 +110,11 @@ def evaluate(expression: Expression, frame: Frame, evaluation: EvaluationContext
             return _cast_to_declared(evaluation.scorer.score(expression, frame), expression)
         case Truth(predicate):
             return _evaluate_truth(predicate, frame, evaluation)
-        case ColumnValue() | Aggregate():
-            raise AssertionError(f"a {type(expression).__name__} has no value before rows are grouped")
+        case ColumnValue(name):
+            binding = frame.bindings[RESULT]
+            return binding.entities.take_values(name, binding.positions)
+        case Aggregate():
+            raise AssertionError("an aggregate has no value before rows are grouped")
 
 
 def arrow_type_of(expression: Expression) -> pa.DataType:
@@ -186,7 +192,7 @@ def _decide_by_row(predicate: Predicate, frame: Frame, evaluation: EvaluationCon
 
 def _compare(compare: Compare, frame: Frame, evaluation: EvaluationContext) -> Mask:
     left, operator, right = compare.left, compare.operator, compare.right
-    if isinstance(left, Identity) and isinstance(right, Identity):
+    if isinstance(left, Identity) and isinstance(right, Identity) and operator in _EQUALITIES:
         same = _find_same_entities(frame.bindings[left.variable], frame.bindings[right.variable])
         if same is not None:
             return same == (operator is ComparisonOperator.EQUAL)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.storage.columns import Values, encode_values
+from omnigraph.storage.columns import Values, column_of, encode_values
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 """Positions in a set of entities, or row numbers of a frame."""
@@ -77,6 +77,35 @@ class _MarkValues:
 _MARK_VALUES: Final = _MarkValues()
 TRUE_MARK: Final = 1
 """The position of a mark that is true; 0 is false."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ResultRows:
+    """The rows of a result, as a set of entities whose properties are its columns."""
+
+    table: pa.Table
+    table_key: str = ""
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def is_key(self, column: str) -> bool:
+        raise AssertionError(f"a result has no key {column}")
+
+    def take_ids(self, positions: Positions) -> pa.StringArray:
+        raise AssertionError(f"{len(positions)} rows of a result have no ids")
+
+    def take_values(self, column: str, positions: Positions) -> Values:
+        return column_of(self.table, column).take(positions)
+
+
+RESULT: Final = ""
+"""The variable that stands for the rows of a result. No query has one of this name."""
+
+
+def frame_of_columns(table: pa.Table) -> Frame:
+    """Return the rows of a result as a frame, for expressions over its columns."""
+    return Frame(table.num_rows, {RESULT: EntityColumn(_ResultRows(table), np.arange(table.num_rows))})
 
 
 def _no_bindings() -> Mapping[str, EntityColumn]:

@@ -13,13 +13,11 @@ from omnigraph.language.query.plan import (
     Expand,
     ExpandEdges,
     Fuse,
-    Group,
-    Limit,
     Mark,
     MatchPlan,
     NodeScan,
     Outer,
-    Project,
+    ReadPlan,
     Select,
     Sort,
     TopRanked,
@@ -69,17 +67,17 @@ def all_bound_variables(plan: MatchPlan) -> Variables:
     return frozenset[str]().union(*map(variables_bound_by, walk_plan(plan, into_blocks=False)))
 
 
-def needed_variables(plan: Project | Group | Sort | Limit) -> Variables:
+def needed_variables(plan: ReadPlan) -> Variables:
     """The variables of its match that the result part of a plan needs."""
     needed: Variables = frozenset()
-    below: Project | Group | Sort | Limit | MatchPlan = plan
-    while isinstance(below, Project | Group | Sort | Limit):
+    below: ReadPlan | MatchPlan = plan
+    while isinstance(below, ReadPlan):
         needed |= _needed_by_operator(below)
         below = below.input
     return needed
 
 
-def _needed_by_operator(plan: Project | Group | Sort | Limit) -> Variables:
+def _needed_by_operator(plan: ReadPlan) -> Variables:
     # An entity that is bound is never null: counting it is counting rows, so the entity itself is not needed.
     parts = (part for part in expressions_of(plan) if not _counts_rows(part))
     ties = plan.tie_break if isinstance(plan, Sort) else ()

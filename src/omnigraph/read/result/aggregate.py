@@ -136,6 +136,8 @@ def _aggregate(aggregate: Aggregate, frame: Frame, groups: _RowGroups, evaluatio
             return _to_column(_average_values(present), missing=present.counts() == 0)
         case AggregateFunction.MIN | AggregateFunction.MAX:
             return _find_text_extremes(function, present) if _is_text(present) else _find_extremes(function, present)
+        case AggregateFunction.COLLECT:
+            return _collect(present, arrow_type_of(aggregate), distinct=aggregate.distinct)
 
 
 def _drop_nulls(values: Values, frame: Frame, groups: _RowGroups) -> _PresentValues:
@@ -206,11 +208,22 @@ def _sum_integers(present: _PresentValues) -> npt.NDArray[np.int64]:
 
 
 def _find_extremes(function: AggregateFunction, present: _PresentValues) -> Values:
-    numbers = present.values.to_numpy(zero_copy_only=False)
+    type_ = present.values.type
+    numbers = _to_numbers(present.values)
     smallest = function is AggregateFunction.MIN
     results = np.full(present.groups, _identity_of_extreme(numbers.dtype, highest=smallest), numbers.dtype)
     (np.minimum if smallest else np.maximum).at(results, present.numbers, numbers)
-    return _to_column(results, missing=np.bincount(present.numbers, minlength=present.groups) == 0)
+    found = _to_column(results, missing=np.bincount(present.numbers, minlength=present.groups) == 0)
+    return found if found.type.equals(type_) else found.cast(type_)
+
+
+def _to_numbers(values: Values) -> npt.NDArray[np.int64]:
+    """Return values as numbers in the same order: days, milliseconds, or 0 and 1 for false and true."""
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.int8())
+    elif pa.types.is_temporal(values.type):
+        values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
+    return cast("npt.NDArray[np.int64]", values.to_numpy(zero_copy_only=False))
 
 
 def _identity_of_extreme(dtype: np.dtype[np.generic], *, highest: bool) -> float:
@@ -234,3 +247,24 @@ def _find_text_extremes(function: AggregateFunction, present: _PresentValues) ->
         "index_in", _to_column(np.arange(present.groups)), options=pc.SetLookupOptions(column_of(found, "group"))
     )
     return column_of(found, f"text_{name}").take(cast("pa.Int32Array", place))
+
+
+# --------------------------------------------------------------------------------------------- lists
+
+
+def _collect(present: _PresentValues, type_: pa.DataType, *, distinct: bool) -> Values:
+    """List the values of each group in ascending order."""
+    values, numbers, weights = present.values, present.numbers, present.weights
+    if distinct:
+        first, _ = number_tuples([numbers, encode_values(values)])
+        values, numbers, weights = values.take(first), numbers[first], None
+    if weights is not None:
+        rows = np.repeat(np.arange(len(numbers)), weights)
+        values, numbers = values.take(rows), numbers[rows]
+    keys = values if pa.types.is_string(values.type) else cast("Values", pa.array(_to_numbers(values)))
+    found = pa.Table.from_arrays([_to_column(numbers), keys], names=["group", "value"])
+    order = pc.sort_indices(found, sort_keys=[("group", "ascending"), ("value", "ascending")])
+    ends = np.cumsum(np.bincount(numbers, minlength=present.groups))
+    offsets = pa.array(np.append(0, ends), pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, values.take(order))
+    return cast("Values", lists).cast(type_)

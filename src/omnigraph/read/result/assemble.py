@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.language.query import ResultColumn
-from omnigraph.language.query.plan import Group, Limit, Project, ReadPlan, Sort
+from omnigraph.language.query.plan import Group, Keep, Limit, Project, ReadPlan, Sort
 from omnigraph.read.context import QueryContext
-from omnigraph.read.frames import Frame, arrow_type_of, evaluate
+from omnigraph.read.frames import Frame, arrow_type_of, evaluate, evaluate_predicate, frame_of_columns
 from omnigraph.read.match import Variables, execute_match, needed_variables, stream_match
 from omnigraph.read.result.aggregate import group_rows
 from omnigraph.read.result.order import sort_groups, sort_rows
@@ -39,7 +39,7 @@ def execute_read(plan: ReadPlan, context: QueryContext) -> Iterator[pa.RecordBat
 
 def _columns_of(plan: ReadPlan) -> tuple[ResultColumn, ...]:
     while not isinstance(plan, Project | Group):
-        assert isinstance(plan.input, Group | Sort)
+        assert isinstance(plan.input, Group | Keep | Sort)
         plan = plan.input
     return plan.columns
 
@@ -52,7 +52,7 @@ def _stream_frames(plan: Project, context: QueryContext) -> Iterator[Frame]:
     needed = needed_variables(plan)
     limit = plan.input if isinstance(plan.input, Limit) else None
     below = plan.input if limit is None else limit.input
-    assert not isinstance(below, Limit | Group)
+    assert not isinstance(below, Limit | Group | Keep)
     if isinstance(below, Sort):
         frames: Iterable[Frame] = [_sort_match(below, needed, limit, context)]
     else:
@@ -61,9 +61,9 @@ def _stream_frames(plan: Project, context: QueryContext) -> Iterator[Frame]:
 
 
 def _sort_match(plan: Sort, needed: Variables, limit: Limit | None, context: QueryContext) -> Frame:
-    assert not isinstance(plan.input, Group)
+    assert not isinstance(plan.input, Group | Keep)
     frame = execute_match(plan.input, needed, context)
-    most = None if limit is None else context.resolve_count(limit.count)
+    most = None if limit is None else context.resolve_total(limit.count, limit.skip)
     with context.recorder.measure(plan) as stats:
         # Equal rows stay together, so weighted rows are repeated after they are sorted.
         order = sort_rows(frame, plan.keys, plan.tie_break, context.evaluation, most)
@@ -72,15 +72,18 @@ def _sort_match(plan: Sort, needed: Variables, limit: Limit | None, context: Que
 
 def _take_first(frames: Iterable[Frame], limit: Limit, context: QueryContext) -> Iterator[Frame]:
     """Yield rows until the limit is reached; the rest of the match is not computed."""
-    left = context.resolve_count(limit.count)
+    skipped = 0 if limit.skip is None else context.resolve_count(limit.skip)
+    end = context.resolve_total(limit.count, limit.skip)
     with context.recorder.measure(limit) as stats:
         pass
-    for rows in _repeat_rows(frames) if left else ():
+    seen = 0
+    for rows in _repeat_rows(frames) if end != skipped else ():
         with context.recorder.measure(limit):
-            first = stats.add_frame(rows.take(np.arange(min(left, rows.num_rows))))
-        yield first
-        left -= first.num_rows
-        if not left:
+            last = rows.num_rows if end is None else min(end - seen, rows.num_rows)
+            shown = stats.add_frame(rows.take(np.arange(min(max(0, skipped - seen), last), last)))
+        yield shown
+        seen += rows.num_rows
+        if end is not None and seen >= end:
             return
 
 
@@ -106,23 +109,34 @@ def _project(plan: Project, frame: Frame, schema: pa.Schema, context: QueryConte
 # --------------------------------------------------------------------------------------------- one row per group
 
 
-def _execute_groups(plan: Group | Sort | Limit, context: QueryContext) -> pa.Table:
+def _execute_groups(plan: Group | Keep | Sort | Limit, context: QueryContext) -> pa.Table:
     limit = plan if isinstance(plan, Limit) else None
     below = plan if limit is None else limit.input
     sort = below if isinstance(below, Sort) else None
-    group = below if sort is None else sort.input
+    below = below if sort is None else sort.input
+    keep = below if isinstance(below, Keep) else None
+    group = below if keep is None else keep.input
     assert isinstance(group, Group)
-    most = None if limit is None else context.resolve_count(limit.count)
     frame = execute_match(group.input, needed_variables(group), context)
     with context.recorder.measure(group) as stats:
         table = group_rows(frame, group.columns, context.evaluation)
         stats.add_rows(table.num_rows)
+    if keep is not None:
+        with context.recorder.measure(keep) as stats:
+            rows = frame_of_columns(table)
+            table = table.filter(pa.array(evaluate_predicate(keep.predicate, rows, context.evaluation)))
+            stats.add_rows(table.num_rows)
     if sort is not None:
         with context.recorder.measure(sort) as stats:
+            most = None if limit is None else context.resolve_total(limit.count, limit.skip)
             table = table.take(sort_groups(table, sort.keys, most))
             stats.add_rows(table.num_rows)
-    if limit is not None:
-        with context.recorder.measure(limit) as stats:
-            table = table.slice(0, most)
-            stats.add_rows(table.num_rows)
-    return table
+    return table if limit is None else _slice_groups(table, limit, context)
+
+
+def _slice_groups(table: pa.Table, limit: Limit, context: QueryContext) -> pa.Table:
+    skipped = 0 if limit.skip is None else context.resolve_count(limit.skip)
+    with context.recorder.measure(limit) as stats:
+        kept = table.slice(skipped, None if limit.count is None else context.resolve_count(limit.count))
+        stats.add_rows(kept.num_rows)
+    return kept

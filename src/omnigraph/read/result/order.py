@@ -23,7 +23,7 @@ from omnigraph.language.query import ColumnValue, Expression, Identity, TypedOrd
 from omnigraph.language.query.plan import ByRank, variables_of
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.frames import EvaluationContext, Frame, Mask, Positions, arrow_type_of, evaluate, number_tuples
-from omnigraph.storage.columns import Values, column_of, compute, to_bool_array
+from omnigraph.storage.columns import Values, column_of, compute, to_bool_array, to_list
 
 _Codes: TypeAlias = npt.NDArray[np.uint64]
 """Unsigned integers in the order of the values that they encode."""
@@ -66,8 +66,10 @@ def sort_rows(
 
 
 def sort_groups(table: pa.Table, keys: Sequence[TypedOrderKey | ByRank], limit: int | None = None) -> Positions:
-    """Return the row numbers of a grouped table in order, or the first of them. Nothing breaks ties."""
-    return _sort(table.num_rows, [_make_column_key(table, key) for key in keys], limit)
+    """Return the row numbers of a grouped table in order, or the first of them. All columns break ties."""
+    stated = [_make_column_key(table, key) for key in keys]
+    ties = [_sort_column(column_of(table, name), descending=False) for name in table.column_names]
+    return _sort(table.num_rows, [*stated, *ties], limit)
 
 
 # --------------------------------------------------------------------------------------------- keys
@@ -89,8 +91,28 @@ def _make_frame_key(frame: Frame, key: TypedOrderKey | ByRank, evaluation: Evalu
 def _make_column_key(table: pa.Table, key: TypedOrderKey | ByRank) -> _SortKey:
     assert isinstance(key, TypedOrderKey)
     assert isinstance(key.expression, ColumnValue), "groups are sorted by their columns"
-    column = column_of(table, key.expression.name)
-    return _SortKey(lambda rows: column if rows is None else column.take(rows), key.descending)
+    return _sort_column(column_of(table, key.expression.name), descending=key.descending)
+
+
+def _sort_column(column: Values, *, descending: bool) -> _SortKey:
+    def values(rows: Positions | None) -> Values:
+        found = column if rows is None else column.take(rows)
+        return _rank_lists(found) if _is_list(found) else found
+
+    return _SortKey(values, descending)
+
+
+def _is_list(values: Values) -> bool:
+    return pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type)
+
+
+def _rank_lists(lists: Values) -> Values:
+    """Return the rank of each list, compared element by element; null for null."""
+    items = to_list(lists)
+    known = sorted({tuple(cast("list[float]", item)) for item in items if item is not None})
+    ranks = {item: rank for rank, item in enumerate(known)}
+    found = [None if item is None else ranks[tuple(cast("list[float]", item))] for item in items]
+    return cast("Values", pa.array(found, pa.int64()))
 
 
 def _evaluate_key(expression: Expression, frame: Frame, evaluation: EvaluationContext) -> Values:

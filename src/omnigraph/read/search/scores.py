@@ -72,8 +72,8 @@ class RankingContext(Protocol):
         """The parameters of the query."""
         ...
 
-    def resolve_count(self, count: Count) -> int:
-        """Return the value of a limit."""
+    def resolve_total(self, count: Count | None, skip: Count | None) -> int | None:
+        """Return how many entities a limit needs, with those that are skipped."""
         ...
 
 
@@ -82,7 +82,7 @@ class RankingContext(Protocol):
 
 def execute_top_ranked(frame: Frame, plan: TopRanked, context: RankingContext) -> Frame:
     """Return the rows of the best entities, each with the rank of its entity."""
-    limit = None if plan.limit is None else context.resolve_count(plan.limit)
+    limit = context.resolve_total(plan.limit, plan.skip)
     binding = frame.bindings[plan.ranking.target.variable]
     candidates, numbers = np.unique(binding.positions, return_inverse=True)
     conditions = _pushed_conditions(plan, context.evaluation)
@@ -93,7 +93,7 @@ def execute_top_ranked(frame: Frame, plan: TopRanked, context: RankingContext) -
 
 def execute_fuse(first: Frame, second: Frame, plan: Fuse, context: RankingContext) -> Frame:
     """Return the rows of the best entities of two rankings together."""
-    limit = None if plan.limit is None else context.resolve_count(plan.limit)
+    limit = context.resolve_total(plan.limit, plan.skip)
     frame, result = fuse_frames(first, second, plan.variable, context.search.resolve_rank_constant(plan.k), limit)
     context.search.remember_fusion(plan, result)
     return frame

@@ -76,8 +76,10 @@ def evaluate(expression: Expression, rows: MatchRows, context: QueryContext) -> 
         case Truth(predicate):
             is_true, is_false = (_decide(predicate, rows, context, outcome=outcome) for outcome in (True, False))
             return fn.when(is_true, fn.lit(True)).when(is_false, fn.lit(False))  # noqa: FBT003  a value, not a switch
-        case ColumnValue() | Aggregate():
-            raise AssertionError(f"a {type(expression).__name__} has no value before rows are grouped")
+        case ColumnValue(name):
+            return fn.col(rows.slots[RESULT, name])
+        case Aggregate():
+            raise AssertionError("an aggregate has no value before rows are grouped")
 
 
 def _evaluate_fused_score(fusion: Fusion, rows: MatchRows) -> Column:

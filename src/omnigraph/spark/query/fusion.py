@@ -24,8 +24,9 @@ def fuse(first: MatchRows, second: MatchRows, plan: Fuse, context: SparkQueryCon
     entity, in_first, in_second, score = scores.columns
     order = [fn.col(score).desc(), fn.col(in_first).asc_nulls_last(), fn.col(in_second).asc_nulls_last()]
     best, rank = scores, context.new_column()
-    if plan.limit is not None:
-        best = take_first(best, order, context.query.resolve_count(plan.limit))
+    limit = context.query.resolve_total(plan.limit, plan.skip)
+    if limit is not None:
+        best = take_first(best, order, limit)
     best = best.withColumn(rank, fn.row_number().over(Window.orderBy(*order)))
     bound = {**dict(zip(RANK_SLOTS, (rank, entity), strict=True)), (RESULT, fusion): score}
     kept = first.join(best, [(first.id_of(plan.variable), entity)], bound)

@@ -152,8 +152,9 @@ def _take_top_ranked(plan: TopRanked, rows: MatchRows, context: SparkQueryContex
     id_, key, entity = rows.id_of(plan.ranking.target.variable), context.new_column(), context.new_column()
     known = rows.frame.select(rank_key(plan.ranking, rows, context).alias(key), fn.col(id_).alias(entity))
     best = known.where(fn.col(key).isNotNull()).distinct()
-    if plan.limit is not None:
-        best = take_first(best, [fn.col(key), fn.col(entity)], context.query.resolve_count(plan.limit))
+    limit = context.query.resolve_total(plan.limit, plan.skip)
+    if limit is not None:
+        best = take_first(best, [fn.col(key), fn.col(entity)], limit)
     return rows.join(best, [(id_, entity)], dict(zip(RANK_SLOTS, (key, entity), strict=True)))
 
 

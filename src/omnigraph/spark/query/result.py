@@ -12,16 +12,24 @@ from pyspark.sql import functions as fn
 
 from omnigraph.language.query import Aggregate, AggregateFunction, ColumnValue, TypedOrderKey
 from omnigraph.language.query import ResultColumn as TypedColumn
-from omnigraph.language.query.plan import ByRank, Group, Limit, MatchPlan, Project, ReadPlan, Sort
+from omnigraph.language.query.plan import ByRank, Group, Keep, Limit, MatchPlan, Project, ReadPlan, Sort
 from omnigraph.language.types import FLOATS
 from omnigraph.language.values import LARGEST_EXACT_FLOAT
 from omnigraph.manifest.handle import Manifest
 from omnigraph.read.query import QueryOptions, QueryRequest, plan_query
 from omnigraph.read.search import EmbeddingSettings
 from omnigraph.spark.executor import SparkExecutor
-from omnigraph.spark.query.evaluation import evaluate
+from omnigraph.spark.query.evaluation import evaluate, evaluate_predicate
 from omnigraph.spark.query.match import execute_match
-from omnigraph.spark.query.match_rows import RANK_SLOTS, MatchRows, SparkQueryContext, sort_rows, take_first
+from omnigraph.spark.query.match_rows import (
+    RANK_SLOTS,
+    RESULT,
+    MatchRows,
+    Slot,
+    SparkQueryContext,
+    sort_rows,
+    take_first,
+)
 from omnigraph.spark.query.requirements import RequiredAttributes, find_required_attributes
 from omnigraph.spark.scratch import open_scratch_folder
 from omnigraph.spark.source import SparkSnapshot, to_spark_type
@@ -32,13 +40,16 @@ from omnigraph.spark.spool import Spool
 class _SortAndLimit:
     """The sort and the limit of a result, and the plan below them."""
 
-    below: MatchPlan | Group
+    below: MatchPlan | Group | Keep
     sort: Sort | None
-    limit: int | None
+    end: int | None
+    """Where the limit ends, counted from the first row that is not shown."""
+    skip: int = 0
 
     def apply(self, frame: DataFrame, order: list[Column]) -> DataFrame:
-        """Sort a frame and keep its first rows."""
-        return sort_rows(frame, order) if self.limit is None else take_first(frame, order, self.limit)
+        """Sort a frame, skip some rows and keep the first of the others."""
+        found = sort_rows(frame, order) if self.end is None else take_first(frame, order, self.end)
+        return found.offset(self.skip) if self.skip else found
 
 
 def run_query(
@@ -74,11 +85,14 @@ def execute_read(plan: ReadPlan, context: SparkQueryContext) -> DataFrame:
     return _group(plan, required, context)
 
 
-def _split_sort_and_limit(plan: MatchPlan | Group | Sort | Limit, context: SparkQueryContext) -> _SortAndLimit:
-    limit = context.query.resolve_count(plan.count) if isinstance(plan, Limit) else None
-    plan = plan.input if isinstance(plan, Limit) else plan
+def _split_sort_and_limit(plan: MatchPlan | Group | Keep | Sort | Limit, context: SparkQueryContext) -> _SortAndLimit:
+    end, skip = None, 0
+    if isinstance(plan, Limit):
+        end = context.query.resolve_total(plan.count, plan.skip)
+        skip = 0 if plan.skip is None else context.query.resolve_count(plan.skip)
+        plan = plan.input
     sort = plan if isinstance(plan, Sort) else None
-    return _SortAndLimit(plan.input if isinstance(plan, Sort) else plan, sort, limit)
+    return _SortAndLimit(plan.input if isinstance(plan, Sort) else plan, sort, end, skip)
 
 
 def _order_key(column: Column, *, descending: bool) -> Column:
@@ -94,7 +108,7 @@ def _name_columns(columns: tuple[TypedColumn, ...], values: Mapping[str, Column]
 
 def _project(plan: Project, required: RequiredAttributes, context: SparkQueryContext) -> DataFrame:
     top = _split_sort_and_limit(plan.input, context)
-    assert not isinstance(top.below, Group)
+    assert not isinstance(top.below, Group | Keep)
     rows = execute_match(top.below, required, context)
     order = [] if top.sort is None else _row_order(top.sort, rows, context)
     values = {each.name: evaluate(each.expression, rows, context.query) for each in plan.columns}
@@ -115,9 +129,10 @@ def _row_order_keys(key: TypedOrderKey | ByRank, rows: MatchRows, context: Spark
 # --------------------------------------------------------------------------------------------- one row per group
 
 
-def _group(plan: Group | Sort | Limit, required: RequiredAttributes, context: SparkQueryContext) -> DataFrame:
+def _group(plan: Group | Keep | Sort | Limit, required: RequiredAttributes, context: SparkQueryContext) -> DataFrame:
     top = _split_sort_and_limit(plan, context)
-    group = top.below
+    keep = top.below if isinstance(top.below, Keep) else None
+    group = top.below if keep is None else keep.input
     assert isinstance(group, Group)
     rows = execute_match(group.input, required, context)
     names = {column.name: context.new_column() for column in group.columns}
@@ -127,10 +142,20 @@ def _group(plan: Group | Sort | Limit, required: RequiredAttributes, context: Sp
         for column in group.columns
         if isinstance(column.expression, Aggregate)
     ]
-    frame = rows.frame.groupBy(*keys).agg(*aggregates)
-    order = [] if top.sort is None else [_group_order_key(key, names) for key in top.sort.keys]
+    # Without aggregates the groups are the distinct rows.
+    frame = rows.frame.groupBy(*keys).agg(*aggregates) if aggregates else rows.frame.select(*keys).distinct()
+    if keep is not None:
+        slots: dict[Slot, str] = {(RESULT, name): column for name, column in names.items()}
+        frame = frame.where(evaluate_predicate(keep.predicate, MatchRows(frame, slots), context.query))
+    order = [] if top.sort is None else _group_order(top.sort, names)
     values = {name: fn.col(column) for name, column in names.items()}
     return top.apply(frame, order).select(*_name_columns(group.columns, values))
+
+
+def _group_order(sort: Sort, names: Mapping[str, str]) -> list[Column]:
+    """The stated keys; all columns break ties."""
+    ties = [_order_key(fn.col(column), descending=False) for column in names.values()]
+    return [*(_group_order_key(key, names) for key in sort.keys), *ties]
 
 
 def _group_order_key(key: TypedOrderKey | ByRank, names: Mapping[str, str]) -> Column:
@@ -153,6 +178,9 @@ def _aggregate(aggregate: Aggregate, rows: MatchRows, context: SparkQueryContext
             return fn.min(argument)
         case AggregateFunction.MAX:
             return fn.max(argument)
+        case AggregateFunction.COLLECT:
+            collected = fn.collect_set(argument) if aggregate.distinct else fn.collect_list(argument)
+            return fn.sort_array(collected)
 
 
 def _sum(numbers: Column, *, is_float: bool) -> Column:

@@ -17,12 +17,12 @@ from omnigraph.language.query.plan.operators import (
     ByRank,
     Connect,
     ConnectEdges,
-    Count,
     Cross,
     Expand,
     ExpandEdges,
     Fuse,
     Group,
+    Keep,
     Limit,
     Mark,
     MatchPlan,
@@ -103,21 +103,30 @@ def run(plan: ReadPlan, graph: Graph) -> list[dict[str, Value]]:
             return [{column.name: value(column.expression, row, graph) for column in plan.columns} for row in rows]
         case Group():
             return _groups(plan, graph)
+        case Keep():
+            return [row for row in run(plan.input, graph) if holds(plan.predicate, row, graph)]
         case Sort():
-            assert isinstance(plan.input, Group)
-            return cast("list[dict[str, Value]]", _sorted(plan, _groups(plan.input, graph), graph))
+            assert isinstance(plan.input, Group | Keep)
+            made = run(plan.input, graph)
+            made.sort(key=lambda row: [_nulls_first(each) for each in row.values()])
+            return cast("list[dict[str, Value]]", _sorted(plan, made, graph))
         case Limit():
-            assert isinstance(plan.input, Group | Sort)
-            return run(plan.input, graph)[: value(plan.count, {}, graph)]
+            assert isinstance(plan.input, Group | Keep | Sort)
+            return run(plan.input, graph)[_shown(plan, graph)]
+
+
+def _shown(plan: Limit, graph: Graph) -> slice:
+    skip = 0 if plan.skip is None else value(plan.skip, {}, graph)
+    return slice(skip, None if plan.count is None else skip + value(plan.count, {}, graph))
 
 
 def _rows(plan: MatchPlan | Sort | Limit, graph: Graph) -> list[Row]:
     match plan:
         case Limit():
-            assert not isinstance(plan.input, Group)
-            return _rows(plan.input, graph)[: value(plan.count, {}, graph)]
+            assert not isinstance(plan.input, Group | Keep)
+            return _rows(plan.input, graph)[_shown(plan, graph)]
         case Sort():
-            assert not isinstance(plan.input, Group)
+            assert not isinstance(plan.input, Group | Keep)
             return _sorted(plan, _rows(plan.input, graph), graph)
         case _:
             return list(match_rows(plan, graph))
@@ -164,6 +173,8 @@ def _aggregate(aggregate: Aggregate, rows: list[Row], graph: Graph) -> Value:
         values = list(dict.fromkeys(values))
     if aggregate.function is AggregateFunction.COUNT:
         return len(values)
+    if aggregate.function is AggregateFunction.COLLECT:
+        return tuple(sorted(values))
     if not values:
         return None
     match aggregate.function:
@@ -264,7 +275,7 @@ def _top_ranked(plan: TopRanked, rows: list[Row], graph: Graph) -> Iterator[Row]
     scores = {row[variable].id: value(plan.ranking, row, graph) for row in rows}
     sign = 1 if isinstance(plan.ranking, Distance) else -1
     best = sorted((sign * score, entity) for entity, score in scores.items() if score is not None)
-    ranks = {entity: rank for rank, (_, entity) in enumerate(best[: _limit(plan.limit, graph)])}
+    ranks = {entity: rank for rank, (_, entity) in enumerate(best[: _total(plan, graph)])}
     yield from ({**row, RANK: ranks[row[variable].id]} for row in rows if row[variable].id in ranks)
 
 
@@ -277,7 +288,7 @@ def _fused(plan: Fuse, graph: Graph) -> Iterator[Row]:
         places = [arm.get(entity, float("inf")) for arm in numbers]
         return (-sum(1 / (k + place + 1) for place in places), places[0], places[1])
 
-    best = sorted(numbers[0] | numbers[1], key=order)[: _limit(plan.limit, graph)]
+    best = sorted(numbers[0] | numbers[1], key=order)[: _total(plan, graph)]
     for rank, entity in enumerate(best):
         rows = arms[0] if entity in numbers[0] else arms[1]
         yield from ({**row, RANK: rank} for row in rows if row[plan.variable].id == entity)
@@ -288,8 +299,9 @@ def _numbered(rows: list[Row], variable: str) -> dict[str, int]:
     return {entity: number for number, entity in enumerate(dict.fromkeys(entity for _, entity in ordered))}
 
 
-def _limit(limit: Count | None, graph: Graph) -> int | None:
-    return None if limit is None else value(limit, {}, graph)
+def _total(plan: TopRanked | Fuse, graph: Graph) -> int | None:
+    counts = [value(count, {}, graph) for count in (plan.limit, plan.skip) if count is not None]
+    return None if plan.limit is None else sum(counts)
 
 
 # ------------------------------------------------------------------------------------------------ expressions

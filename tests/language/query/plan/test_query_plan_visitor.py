@@ -22,6 +22,7 @@ from omnigraph.language.query.plan.operators import (
     ExpandEdges,
     Fuse,
     Group,
+    Keep,
     Limit,
     Mark,
     NodeScan,
@@ -108,6 +109,8 @@ TESTED = IsNull(A, negated=False)
 MARKED, BLOCK = Marked("m"), TypedExistence((TypedBinding("z", "T", (ON_B,)),), ("a",))
 SCAN, OUTER = NodeScan("a", "T", (ON_A, TESTED)), Outer(("a",))
 
+GROUP = Group(SCAN, (ResultColumn("c", COUNTED),))
+
 # Each operator: its inputs, its expressions, what it binds and what it needs of its inputs.
 PLANS: list[tuple[PlanOperator, list[PlanOperator], list[ExpressionPart], str, str]] = [
     (SCAN, [], [ON_A, TESTED], "a", ""),
@@ -124,9 +127,17 @@ PLANS: list[tuple[PlanOperator, list[PlanOperator], list[ExpressionPart], str, s
     (TopRanked(SCAN, NEAR, ONE), [SCAN], [NEAR, ONE], "", "a"),
     (TopRanked(SCAN, SCORE, None), [SCAN], [SCORE], "", "a"),
     (Fuse(SCAN, OUTER, "a", ONE, WORD), [SCAN, OUTER], [ONE, WORD], "", "a"),
-    (Group(SCAN, (ResultColumn("c", COUNTED),)), [SCAN], [COUNTED], "", "a"),
+    (GROUP, [SCAN], [COUNTED], "", "a"),
     (Sort(SCAN, (ByRank(), TypedOrderKey(B, descending=True)), ("a",)), [SCAN], [B], "", "ab"),
+    (
+        Keep(Group(SCAN, (ResultColumn("c", COUNTED),)), TESTED),
+        [Group(SCAN, (ResultColumn("c", COUNTED),))],
+        [TESTED],
+        "",
+        "a",
+    ),
     (Limit(SCAN, ONE), [SCAN], [ONE], "", ""),
+    (Limit(SCAN, None, ONE), [SCAN], [ONE], "", ""),
     (Project(SCAN, (ResultColumn("a", A), ResultColumn("b", B))), [SCAN], [A, B], "", "ab"),
 ]
 

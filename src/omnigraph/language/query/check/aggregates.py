@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.names import INTEGER, is_null
 from omnigraph.language.query.check.scope import QueryScope
 from omnigraph.language.query.typed_tree import Aggregate, Expression, Identity
 from omnigraph.language.types import NUMBERS, Scalar, ValueType
+
+_ORDERED = NUMBERS | {Scalar.STRING, Scalar.DATE, Scalar.DATETIME, Scalar.BOOL}
+_DESCRIPTIONS = {
+    ast.AggregateFunction.SUM: "numbers",
+    ast.AggregateFunction.AVG: "numbers",
+    ast.AggregateFunction.MIN: "single values that have an order",
+    ast.AggregateFunction.MAX: "single values that have an order",
+    ast.AggregateFunction.COLLECT: "nodes and single values",
+}
 
 
 def apply_aggregate(call: ast.AggregateCall, argument: Expression, scope: QueryScope) -> Aggregate | None:
@@ -14,8 +25,9 @@ def apply_aggregate(call: ast.AggregateCall, argument: Expression, scope: QueryS
     name = call.function
     # The id of a node is a text like others, but $v alone is the node.
     is_node = isinstance(argument, Identity) and isinstance(call.argument, ast.Variable)
-    if name is not ast.AggregateFunction.COUNT and (is_node or not _can_aggregate(name, argument)):
-        allowed = "numbers and texts" if Scalar.STRING in _scalars_for(name) else "numbers"
+    takes_nodes = name in {ast.AggregateFunction.COUNT, ast.AggregateFunction.COLLECT}
+    if (is_node and not takes_nodes) or not _can_aggregate(name, argument):
+        allowed = _DESCRIPTIONS[name]
         found = "a node" if is_node else str(argument.type)
         return scope.reject(
             "T8", f"{name} works on {allowed}, not on {found}", call.argument.span, "count works on anything"
@@ -24,6 +36,8 @@ def apply_aggregate(call: ast.AggregateCall, argument: Expression, scope: QueryS
 
 
 def _can_aggregate(function: ast.AggregateFunction, argument: Expression) -> bool:
+    if function is ast.AggregateFunction.COUNT:
+        return True
     if argument.type.is_list or is_null(argument):
         return False
     return argument.type.scalar in _scalars_for(function)
@@ -35,8 +49,8 @@ def _scalars_for(function: ast.AggregateFunction) -> frozenset[Scalar]:
             return frozenset(Scalar)
         case ast.AggregateFunction.SUM | ast.AggregateFunction.AVG:
             return NUMBERS
-        case ast.AggregateFunction.MIN | ast.AggregateFunction.MAX:
-            return NUMBERS | {Scalar.STRING}
+        case ast.AggregateFunction.MIN | ast.AggregateFunction.MAX | ast.AggregateFunction.COLLECT:
+            return _ORDERED
 
 
 def _type_of_aggregate(function: ast.AggregateFunction, argument: ValueType) -> ValueType:
@@ -47,3 +61,5 @@ def _type_of_aggregate(function: ast.AggregateFunction, argument: ValueType) -> 
             return ValueType(Scalar.F64, nullable=True)
         case ast.AggregateFunction.MIN | ast.AggregateFunction.MAX:
             return argument.as_nullable()
+        case ast.AggregateFunction.COLLECT:
+            return replace(argument, is_list=True, nullable=False)

@@ -30,6 +30,8 @@ CODES: Mapping[str, str] = {
     "T23": "an edge variable with hop bounds, with a taken name, or used as if it were a node",
     "T24": "a blob used as a value of a read",
     "T25": "a value where a condition is needed, or a block where none can stand",
+    "T26": "an offset without an order",
+    "T27": "distinct beside an aggregate",
     "Q001": "a reserved parameter name",
     "Q002": "a variable that is neither bound nor a parameter",
     "Q003": "a variable bound again as something else",
@@ -41,7 +43,7 @@ CODES: Mapping[str, str] = {
     "Q009": "a text that is not a date or date-time",
     "Q010": "a name that is not a column of the result",
     "Q011": "something that the result cannot be ordered by",
-    "Q012": "a limit that is not a number of rows",
+    "Q012": "a limit or an offset that is not a number of rows",
     "Q013": "an update of a key property",
     "Q014": "a computed column without a name",
 }

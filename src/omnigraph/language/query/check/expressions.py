@@ -14,15 +14,19 @@ from omnigraph.language.query.check.bindings import check_binding
 from omnigraph.language.query.check.comparisons import WORD_OPERATORS, compare
 from omnigraph.language.query.check.literals import type_literal
 from omnigraph.language.query.check.names import BOOL, DATETIME, STRING, check_property, check_variable, refuse_blob
+from omnigraph.language.query.check.report import suggest_name
 from omnigraph.language.query.check.scope import Place, QueryScope
 from omnigraph.language.query.check.searches import check_ranking, check_text_match
 from omnigraph.language.query.check.traversal import check_traversal
+from omnigraph.language.query.plan import walk_expression
 from omnigraph.language.query.typed_tree import (
     Aggregate,
     And,
     Block,
     Clause,
+    ColumnValue,
     Compare,
+    Constant,
     Expression,
     Identity,
     IsNull,
@@ -30,6 +34,7 @@ from omnigraph.language.query.typed_tree import (
     Now,
     Or,
     Predicate,
+    RankingExpression,
     Truth,
     TypedExistence,
     TypedNegation,
@@ -83,6 +88,9 @@ def check_condition(condition: ast.ExpressionSyntax, scope: QueryScope) -> Predi
             return _check_comparison(condition, scope)
         case ast.NullTest():
             return _check_null_test(condition, scope)
+        case ast.TextMatchCall() if scope.place is Place.HAVING:
+            column = find_column(condition, scope)
+            return None if column is None else Compare(column, ast.ComparisonOperator.EQUAL, Constant(True, BOOL))  # noqa: FBT003  a value
         case ast.TextMatchCall():
             return check_text_match(condition, scope)
         case ast.LogicalOperation():
@@ -132,7 +140,8 @@ def _check_block(block: ast.Negation | ast.Existence, scope: QueryScope) -> Bloc
 
 
 def _check_comparison(comparison: ast.Comparison, scope: QueryScope) -> Compare | None:
-    if _is_entity(comparison.left, scope) and _is_entity(comparison.right, scope):
+    entities = _is_entity(comparison.left, scope) and _is_entity(comparison.right, scope)
+    if entities and scope.place is not Place.HAVING:
         return _compare_entities(comparison, scope)
     left, right = _check_operand(comparison.left, scope), _check_operand(comparison.right, scope)
     if left is None or right is None:
@@ -161,7 +170,47 @@ def _compare_entities(comparison: ast.Comparison, scope: QueryScope) -> Compare 
     return Compare(left, comparison.operator, right)
 
 
+def find_column(written: ast.ExpressionSyntax, scope: QueryScope) -> ColumnValue | None:
+    """Find the column of the result that has a name, or that shows an expression."""
+    if isinstance(written, ast.AliasReference):
+        for column in scope.columns:
+            if column.name == written.name:
+                return ColumnValue(column.name, column.expression.type)
+        hint = suggest_name(written.name, [column.name for column in scope.columns], "columns")
+        return scope.reject("Q010", f"no column of the result is called '{written.name}'", written.span, hint)
+    inside = scope.at(Place.RETURN)
+    is_aggregate = isinstance(written, ast.AggregateCall)
+    expression = check_aggregate(written, inside) if is_aggregate else check_expression(written, inside)
+    if expression is None:
+        return None
+    for column in scope.columns:
+        if column.expression == expression:
+            return ColumnValue(column.name, expression.type)
+    return scope.reject("Q011", "having speaks of columns of the result", written.span, "add it to return")
+
+
+def _names_column(written: ast.ExpressionSyntax, scope: QueryScope) -> bool:
+    """Whether an expression in ``having`` stands for a column: anything that depends on rows of the match."""
+    if scope.place is not Place.HAVING:
+        return False
+    if isinstance(written, ast.Variable):
+        return written.name not in scope.parameters
+    return isinstance(
+        written,
+        ast.AliasReference
+        | ast.AggregateCall
+        | ast.PropertyAccess
+        | ast.TextMatchCall
+        | ast.NearestCall
+        | ast.Bm25Call
+        | ast.RrfCall,
+    )
+
+
 def _check_null_test(test: ast.NullTest, scope: QueryScope) -> IsNull | None:
+    if _names_column(test.operand, scope):
+        column = find_column(test.operand, scope)
+        return None if column is None else IsNull(column, test.negated)
     if not isinstance(test.operand, ast.PropertyAccess | ast.Variable) or (
         isinstance(test.operand, ast.Variable) and _is_node(test.operand, scope)
     ):
@@ -176,13 +225,15 @@ def _check_null_test(test: ast.NullTest, scope: QueryScope) -> IsNull | None:
 
 def _check_operand(operand: ast.ExpressionSyntax, scope: QueryScope) -> Expression | None:
     """Check one side of a comparison: a property, a parameter, a literal, now() or another condition."""
+    if _names_column(operand, scope):
+        return _refuse_blob_or_vector(find_column(operand, scope), operand, scope)
     match operand:
         case ast.AggregateCall() if scope.place is Place.MATCH:
-            hint = "use aggregates in return"
+            hint = "return it, and compare it in having"
             return scope.reject("T7", f"{operand.function} cannot be compared in a match", operand.span, hint)
         case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall() if scope.place is Place.MATCH:
             return scope.reject(
-                "T7", "a score cannot be compared in a match", operand.span, "order by it, with a limit"
+                "T7", "a score cannot be compared in a match", operand.span, "return it, and compare it in having"
             )
         case ast.AliasReference():
             hint = f'write "{operand.name}" for a text, ${operand.name} for a variable'
@@ -213,6 +264,8 @@ def _refuse_blob_or_vector(
 
 def check_expression(expression: ast.ExpressionSyntax, scope: QueryScope) -> Expression | None:
     """Check any expression but an aggregate; a literal gets its own type."""
+    if _names_column(expression, scope):
+        return find_column(expression, scope)
     match expression:
         case ast.ScalarLiteral() | ast.DateLiteral() | ast.DateTimeLiteral() | ast.ListLiteral():
             return type_literal(expression, scope.report)
@@ -227,7 +280,7 @@ def check_expression(expression: ast.ExpressionSyntax, scope: QueryScope) -> Exp
                 "Q010", f"'{expression.name}' is not a value", expression.span, "write the expression that it names"
             )
         case ast.AggregateCall():
-            hint = f"make {expression.function} a column of its own"
+            hint = f"make {expression.function} a column of its own; having compares it"
             return scope.reject("T8", "an aggregate is a whole column of return", expression.span, hint)
         case ast.TextMatchCall():
             return check_text_match(expression, scope)
@@ -256,9 +309,10 @@ def _can_be_unknown(predicate: Predicate) -> bool:
 
 def check_aggregate(call: ast.AggregateCall, scope: QueryScope) -> Aggregate | None:
     """Check an aggregate and its argument."""
-    name = call.function
-    if not isinstance(call.argument, (ast.Variable, ast.PropertyAccess, *LITERALS)):
-        hint = f"write {name}($variable.property)"
-        return scope.reject("T8", f"{name} works on a variable or a property", call.argument.span, hint)
     argument = refuse_blob(check_expression(call.argument, scope.at(Place.AGGREGATE)), call.argument.span, scope)
-    return None if argument is None else apply_aggregate(call, argument, scope)
+    if argument is None:
+        return None
+    if any(isinstance(part, RankingExpression) for part in walk_expression(argument)):
+        hint = f"write {call.function}($variable.property)"
+        return scope.reject("T8", f"{call.function} does not work on scores", call.argument.span, hint)
+    return apply_aggregate(call, argument, scope)

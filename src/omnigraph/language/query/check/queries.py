@@ -12,7 +12,14 @@ from omnigraph.language.query import ast
 from omnigraph.language.query.check.expressions import check_clauses
 from omnigraph.language.query.check.mutation import check_statements
 from omnigraph.language.query.check.report import ProblemReport
-from omnigraph.language.query.check.result import OrderScope, check_columns, check_limit, check_order, has_aggregate
+from omnigraph.language.query.check.result import (
+    OrderScope,
+    check_columns,
+    check_count,
+    check_having,
+    check_order,
+    has_aggregate,
+)
 from omnigraph.language.query.check.scope import UNKNOWN, open_scope
 from omnigraph.language.query.typed_tree import TypedMutation, TypedQuery, TypedRead
 from omnigraph.language.schema import Catalog
@@ -63,6 +70,24 @@ def _check_read(
     clauses = check_clauses(read.clauses, scope)
     variables = {variable: entity.table_key for variable, entity in scope.variables.items() if entity is not UNKNOWN}
     columns = check_columns(read.projections, scope)
-    result = OrderScope(read.projections, columns, has_aggregate(read.projections), read.limit is not None)
-    order = check_order(read.order, result, scope)
-    return TypedRead(name, parameters, variables, clauses, columns, order, check_limit(read.limit, scope))
+    grouped = has_aggregate(read.projections)
+    if read.distinct and grouped:
+        span = next(each.span for each in read.projections if isinstance(each.expression, ast.AggregateCall))
+        hint = "leave out distinct: beside an aggregate rows are grouped, each group is one row"
+        scope.reject("T27", "distinct does not stand beside an aggregate", span, hint)
+    if read.offset is not None and not read.order:
+        hint = "add order { ... } before it: without an order any rows could be skipped"
+        scope.reject("T26", "an offset needs an order", read.offset.span, hint)
+    result = OrderScope(read.projections, columns, grouped or read.distinct, read.limit is not None)
+    return TypedRead(
+        name,
+        parameters,
+        variables,
+        clauses,
+        columns,
+        check_order(read.order, result, scope),
+        check_count(read.limit, "limit", scope),
+        check_count(read.offset, "offset", scope),
+        read.distinct,
+        check_having(read.having, columns, scope),
+    )

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from omnigraph.language.query import ast
-from omnigraph.language.query.advice import GROUP_INSTEAD
-from omnigraph.language.query.check.expressions import LITERALS, check_aggregate, check_expression
+from omnigraph.language.query.check.expressions import LITERALS, check_aggregate, check_condition, check_expression
 from omnigraph.language.query.check.names import ENDS, ID, refuse_blob, reject_unbound
 from omnigraph.language.query.check.report import suggest_name
 from omnigraph.language.query.check.scope import Place, QueryScope
@@ -20,6 +19,7 @@ from omnigraph.language.query.typed_tree import (
     Expression,
     FusedScore,
     ParameterValue,
+    Predicate,
     RankingExpression,
     ResultColumn,
     TextScore,
@@ -77,8 +77,8 @@ def has_aggregate(projections: Sequence[ast.Projection]) -> bool:
 def _check_projection(projection: ast.Projection, scope: QueryScope, *, grouped: bool) -> Expression | None:
     written = projection.expression
     if written == ast.AliasReference("distinct"):
-        instead = "leave it out: rows are grouped beside an aggregate" if grouped else GROUP_INSTEAD
-        return scope.reject("Q010", "distinct rows are not supported", written.span, instead)
+        instead = "leave it out: rows are grouped beside an aggregate" if grouped else "write return distinct { ... }"
+        return scope.reject("Q010", "distinct stands before the brace", written.span, instead)
     inside = scope.at(Place.RETURN)
     if isinstance(written, ast.AggregateCall):
         return check_aggregate(written, inside)
@@ -195,7 +195,7 @@ def _check_key_expression(written: ast.ExpressionSyntax, result: OrderScope, sco
 def _find_named_column(reference: ast.AliasReference, result: OrderScope, scope: QueryScope) -> Expression | None:
     for column in result.columns:
         if column.name == reference.name:
-            if isinstance(column.expression, Distance | TextScore | FusedScore):
+            if isinstance(column.expression, Distance | TextScore | FusedScore) and not result.is_grouped:
                 return column.expression
             return ColumnValue(column.name, column.expression.type)
     if any(projection.alias == reference.name for projection in result.projections):
@@ -217,28 +217,41 @@ def _find_shown_column(written: ast.ExpressionSyntax, result: OrderScope, scope:
         if column.expression == expression:
             return ColumnValue(column.name, expression.type)
     if result.is_grouped:
-        message = "with aggregates, only columns of the result can be ordered by"
+        message = "with aggregates or distinct, only columns of the result can be ordered by"
     else:
         message = "only properties, columns of the result and rankings can be ordered by"
     return scope.reject("Q011", message, written.span, "add it to return")
 
 
-# ------------------------------------------------------------------------------------------------ limit
+# ------------------------------------------------------------------------------------------------ counts
 
 
-def check_limit(limit: ast.ScalarLiteral | ast.Variable | None, scope: QueryScope) -> Constant | ParameterValue | None:
-    """Check a limit: a literal, or an integer parameter that is never null."""
-    if limit is None:
+def check_count(
+    count: ast.ScalarLiteral | ast.Variable | None, word: str, scope: QueryScope
+) -> Constant | ParameterValue | None:
+    """Check a limit or an offset: a literal, or an integer parameter that is never null."""
+    if count is None:
         return None
-    if isinstance(limit, ast.ScalarLiteral):
-        if isinstance(limit.value, int) and not isinstance(limit.value, bool) and limit.value >= 0:
-            return Constant(limit.value, _COUNT)
-        return scope.reject("Q012", "limit is a count of rows", limit.span, "write an integer of at least 0")
-    declared = scope.parameters.get(limit.name)
+    if isinstance(count, ast.ScalarLiteral):
+        if isinstance(count.value, int) and not isinstance(count.value, bool) and count.value >= 0:
+            return Constant(count.value, _COUNT)
+        return scope.reject("Q012", f"{word} is a count of rows", count.span, "write an integer of at least 0")
+    declared = scope.parameters.get(count.name)
     if declared is None:
-        hint = suggest_similar(limit.name, scope.parameters) or f"declare ${limit.name}: U32"
-        return scope.reject("Q002", f"'${limit.name}' is not a parameter", limit.span, hint)
+        hint = suggest_similar(count.name, scope.parameters) or f"declare ${count.name}: U32"
+        return scope.reject("Q002", f"'${count.name}' is not a parameter", count.span, hint)
     if not is_count(declared):
-        message = f"limit is a count of rows; '${limit.name}' is {declared}"
-        return scope.reject("Q012", message, limit.span, f"declare ${limit.name}: U32")
-    return ParameterValue(limit.name, declared)
+        message = f"{word} is a count of rows; '${count.name}' is {declared}"
+        return scope.reject("Q012", message, count.span, f"declare ${count.name}: U32")
+    return ParameterValue(count.name, declared)
+
+
+# ------------------------------------------------------------------------------------------------ having
+
+
+def check_having(
+    conditions: Sequence[ast.ExpressionSyntax], columns: tuple[ResultColumn, ...], scope: QueryScope
+) -> tuple[Predicate, ...]:
+    """Check the conditions on columns of the result."""
+    checked = [check_condition(condition, scope.over(columns)) for condition in conditions]
+    return tuple(condition for condition in checked if condition is not None)

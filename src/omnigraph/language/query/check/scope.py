@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.report import ProblemReport
+from omnigraph.language.query.typed_tree import ResultColumn
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import Span
 from omnigraph.language.types import ValueType
@@ -35,6 +36,7 @@ class Place(Enum):
     RETURN = auto()
     ORDER = auto()
     AGGREGATE = auto()
+    HAVING = auto()
 
 
 @dataclass(slots=True)
@@ -52,10 +54,16 @@ class QueryScope:
     used: set[str] = field(default_factory=set[str])
     hidden: set[str] = field(default_factory=set[str])
     place: Place = Place.MATCH
+    columns: tuple[ResultColumn, ...] = ()
+    """The columns of the result, which ``having`` speaks of."""
 
     def at(self, place: Place) -> QueryScope:
         """Return the same scope for expressions in another place."""
         return replace(self, place=place)
+
+    def over(self, columns: tuple[ResultColumn, ...]) -> QueryScope:
+        """Return the scope of ``having``: it speaks of columns."""
+        return replace(self, place=Place.HAVING, columns=columns)
 
     def reject(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
         """Report a problem."""

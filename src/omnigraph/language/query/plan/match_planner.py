@@ -66,10 +66,11 @@ class PendingRanking:
 
     ranking: Distance | TextScore
     limit: Count | None
+    skip: Count | None = None
 
     def place_above(self, plan: MatchPlan) -> TopRanked:
         """Return the plan with the ranking on top."""
-        return TopRanked(plan, self.ranking, self.limit)
+        return TopRanked(plan, self.ranking, self.limit, self.skip)
 
 
 def plan_match(

@@ -9,7 +9,7 @@ only if it is true: a null on either side of a comparison does not match.
 
 A read has one of two shapes. Without aggregates: ``Project <- Limit? <- Sort? <- match``; the sort comes first because
 its keys and ties are variables, and only the rows that remain are projected. With aggregates:
-``Limit? <- Sort? <- Group <- match``; the keys are columns of the group.
+``Limit? <- Sort? <- Keep? <- Group <- match``; the keys are columns of the group.
 """
 
 from __future__ import annotations
@@ -192,6 +192,8 @@ class TopRanked:
     input: MatchPlan
     ranking: Distance | TextScore
     limit: Count | None
+    skip: Count | None = None
+    """Rows that the result skips: as many more entities are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,7 @@ class Fuse:
     variable: UsedVariable
     k: Expression
     limit: Count | None
+    skip: Count | None = None
 
 
 MatchPlan: TypeAlias = (
@@ -236,7 +239,8 @@ class Group:
     """Give one result row per distinct combination of the plain columns, in which null is a value like any other.
 
     Without plain columns there is exactly one row, also when nothing matched. ``count`` counts what is not null,
-    the other aggregates skip nulls and are null when nothing is left.
+    ``collect`` lists that in ascending order; the other aggregates skip nulls and are null when nothing is left.
+    Without aggregates the groups are the distinct rows.
     """
 
     input: MatchPlan
@@ -249,6 +253,14 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """Keep the result rows that satisfy a predicate over their columns."""
+
+    input: Group
+    predicate: Predicate
+
+
+@dataclass(frozen=True, slots=True)
 class ByRank:
     """A sort key: the rank from the next :class:`TopRanked` or :class:`Fuse` below, best first."""
 
@@ -257,20 +269,22 @@ class ByRank:
 class Sort:
     """Sort by the keys, nulls first ascending and last descending, then by the ids of ``tie_break``, ascending.
 
-    Over a match the keys are expressions of its variables; over a group they are its columns, and nothing breaks ties.
+    Over a match the keys are expressions of its variables. Over groups they are columns, and all columns break ties,
+    from left to right, ascending, nulls first.
     """
 
-    input: MatchPlan | Group
+    input: MatchPlan | Group | Keep
     keys: tuple[TypedOrderKey | ByRank, ...]
     tie_break: tuple[UsedVariable, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Keep the first rows; any rows, if nothing sorts them."""
+    """Skip some rows and keep the first of the others; any rows, if nothing sorts them."""
 
-    input: MatchPlan | Group | Sort
-    count: Count
+    input: MatchPlan | Group | Keep | Sort
+    count: Count | None
+    skip: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,5 +295,5 @@ class Project:
     columns: tuple[ResultColumn, ...]
 
 
-ReadPlan: TypeAlias = Project | Group | Sort | Limit
+ReadPlan: TypeAlias = Project | Group | Keep | Sort | Limit
 PlanOperator: TypeAlias = MatchPlan | ReadPlan

@@ -17,6 +17,7 @@ from omnigraph.language.query.plan.operators import (
     ExpandEdges,
     Fuse,
     Group,
+    Keep,
     Limit,
     Mark,
     MatchPlan,
@@ -118,8 +119,11 @@ def print_operator(plan: PlanOperator) -> str:
         case Sort():
             ties = f", then ids of {_print_variables(plan.tie_break)}" if plan.tie_break else ""
             return f"Sort {', '.join(map(_print_key, plan.keys))}{ties}"
+        case Keep():
+            return f"Keep {print_expression(plan.predicate)}"
         case Limit():
-            return f"Limit {print_expression(plan.count)}"
+            after = "" if plan.skip is None else f" after {print_expression(plan.skip)}"
+            return f"Limit {'all' if plan.count is None else print_expression(plan.count)}{after}"
         case _:
             return _print_match_operator(plan)
 
@@ -139,13 +143,16 @@ def _print_match_operator(plan: MatchPlan) -> str:
         case Mark():
             return f"Mark ${plan.name} by {_print_variables(plan.outer)}"
         case TopRanked():
-            limit = "all" if plan.limit is None else print_expression(plan.limit)
-            return f"TopRanked {limit} by {print_expression(plan.ranking)}"
+            return f"TopRanked {_print_count(plan)} by {print_expression(plan.ranking)}"
         case Fuse():
-            limit = "all" if plan.limit is None else print_expression(plan.limit)
-            return f"Fuse {limit} of ${plan.variable} with k = {print_expression(plan.k)}"
+            return f"Fuse {_print_count(plan)} of ${plan.variable} with k = {print_expression(plan.k)}"
         case _:
             return f"{type(plan).__name__} {_print_step(plan)}"
+
+
+def _print_count(plan: TopRanked | Fuse) -> str:
+    limit = "all" if plan.limit is None else print_expression(plan.limit)
+    return limit if plan.skip is None else f"{limit} + {print_expression(plan.skip)}"
 
 
 def _print_step(plan: Expand | ExpandEdges | Connect | ConnectEdges) -> str:
