@@ -25,6 +25,7 @@ test-fast: $(INSTALLED)  ## For every save: no Spark, no killed processes, no se
 
 test-all: lint  ## Every kill, every pair, every long life
 	OMNIGRAPH_FUZZ=large $(PYTEST)
+	tests/pyspark_versions.sh
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .

@@ -35,6 +35,7 @@ from omnigraph.read.result import Result
 from omnigraph.read.rows import Direction, ExportResult, Filter, Format, Key, Scan, Target
 from omnigraph.read.search import EmbeddingSettings, resolve_embedding_settings
 from omnigraph.spark import engine_choice
+from omnigraph.spark.inputs import require_pyspark
 from omnigraph.storage.durability import Durability, WriteBarrier
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import LockKind, LockSettings
@@ -486,6 +487,7 @@ class Graph:
     def spark(self, session: SparkSession | None = None) -> SparkGraph:
         """Return the graph as Spark works on it: in the given session, the running one, or a new one."""
         # A late import: only this needs PySpark, and only this may start Java.
+        require_pyspark()
         from omnigraph.spark.graph import SparkGraph
 
         embedding = self._query_options.embed

@@ -58,9 +58,12 @@ def check(context: typer.Context, file: PipelineName) -> int:
     Example:
       omnigraph pipeline check june.pipeline.yaml
     """
+    from omnigraph.spark.inputs import require_pyspark
+
     session = session_of(context)
     with _open_plan(session, file, "ro") as (found, graph, place):
         # A late import: it loads PySpark.
+        require_pyspark()
         from omnigraph.spark.pipeline import check_pipeline
 
         session.output.say(f"checking {file} for branch {found.file.load.branch} in {place}")
@@ -80,8 +83,11 @@ def run(context: typer.Context, file: PipelineName) -> int:
     Example:
       omnigraph pipeline run june.pipeline.yaml
     """
+    from omnigraph.spark.inputs import require_pyspark
+
     session = session_of(context)
     with _open_plan(session, file, "rw") as (found, graph, place):
+        require_pyspark()
         from omnigraph.spark.pipeline import run_pipeline
 
         session.output.say(f"loading {file} into branch {found.file.load.branch} in {place}")

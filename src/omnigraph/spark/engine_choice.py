@@ -38,7 +38,7 @@ def _choose_session(given: LoadInput, options: LoadOptions) -> SparkSession | No
     """Return the Spark session to load with, or None to load in this process."""
     if options.engine not in ("auto", "spark"):
         return None
-    from omnigraph.spark.inputs import is_spark_frame, list_paths, total_size
+    from omnigraph.spark.inputs import is_spark_frame, list_paths, require_pyspark, total_size
 
     if options.engine == "spark" and given.source is not None:
         # Fail before Java starts if the source cannot be read by Spark.
@@ -46,9 +46,10 @@ def _choose_session(given: LoadInput, options: LoadOptions) -> SparkSession | No
     is_required = options.engine == "spark" or any(map(is_spark_frame, (*given.nodes.values(), *given.edges.values())))
     if not is_required and total_size(given) <= SPARK_MIN_BYTES:
         return None
-    from omnigraph.spark.session import get_session
-
     try:
+        require_pyspark()
+        from omnigraph.spark.session import get_session
+
         session = get_session(None)
     except SparkUnavailable as missing:
         if is_required:

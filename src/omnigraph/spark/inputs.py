@@ -1,4 +1,4 @@
-"""Inspect the input of a load: its files, their size, and whether a frame is a Spark DataFrame.
+"""Inspect the input of a load before Spark is imported: its files, their size, and whether a frame is of Spark.
 
 Nothing here imports Spark, because loads in one process use it too.
 """
@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeGuard, cast
 
-from omnigraph.errors import ParameterError
+from omnigraph.errors import ParameterError, SparkUnavailable
 from omnigraph.write.load import LoadInput, RecordSource, list_table_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+def require_pyspark() -> None:
+    """Raise an error that names the extra if PySpark is not installed. A managed cluster brings its own."""
+    if find_spec("pyspark") is None:
+        raise SparkUnavailable("PySpark is not installed", hint='install it: pip install "omnigraph[spark]"')
 
 
 def list_paths(source: RecordSource) -> list[str]:

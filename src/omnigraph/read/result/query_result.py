@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
 
-from omnigraph.errors import Json, ParameterError, Unsupported
+from omnigraph.errors import Json, ParameterError
 from omnigraph.manifest.history import Commit
-from omnigraph.read.rows import to_json_rows, to_public_batch, to_public_schema, to_python_rows
+from omnigraph.read.rows import require_package, to_json_rows, to_public_batch, to_public_schema, to_python_rows
 
 if TYPE_CHECKING:
     import pandas
@@ -80,6 +80,7 @@ class Result:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return all rows as a pandas frame. Integers stay integers, even if some are null."""
+        require_package("pandas")
         import pandas as pd
 
         nullable: dict[pa.DataType, ExtensionDtype] = {
@@ -98,10 +99,9 @@ class Result:
 
     def to_polars(self) -> polars.DataFrame:
         """Return all rows as a polars frame."""
-        try:
-            import polars as pl
-        except ImportError as missing:
-            raise Unsupported("polars is not installed", hint="pip install polars") from missing
+        require_package("polars")
+        import polars as pl
+
         return cast("polars.DataFrame", pl.from_arrow(self._table))
 
     def to_json(self) -> dict[str, Json]:

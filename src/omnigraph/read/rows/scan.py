@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import pyarrow as pa
 
-from omnigraph.errors import ParameterError
+from omnigraph.errors import ParameterError, Unsupported
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.values import ValueMismatch, convert_value
@@ -65,10 +66,17 @@ class Scan:
 
     def to_pandas(self) -> pd.DataFrame:
         """Read all rows as a pandas DataFrame."""
+        require_package("pandas")
         return self.to_arrow().to_pandas()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return cast("object", self.reader().__arrow_c_stream__(requested_schema))
+
+
+def require_package(name: str) -> None:
+    """Raise an error that says what to install, if an optional package is missing."""
+    if find_spec(name) is None:
+        raise Unsupported(f"{name} is not installed", hint=f"install it: pip install {name}")
 
 
 def scan_nodes(
