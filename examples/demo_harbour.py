@@ -18,13 +18,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from demo_page import Clock, table
+from omnigraph.pipeline.plan import plan_pipeline
 from pipeline.make_raw import Sizes, write_more, write_raw
 
 import omnigraph as og
 from omnigraph.errors import SparkUnavailable, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.pipeline.file import read_pipeline
-from omnigraph.pipeline.plan import plan_pipeline
 from omnigraph.spark.pipeline import PipelineResult, PipelineStep, run_pipeline
 
 if TYPE_CHECKING:

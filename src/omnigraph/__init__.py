@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from omnigraph import errors
 
 if TYPE_CHECKING:
+    from omnigraph import pipeline
     from omnigraph.graph import Graph, init, open  # noqa: A004  the public name
 
 __version__: str
-__all__ = ["Graph", "__version__", "errors", "init", "open"]
+__all__ = ["Graph", "__version__", "errors", "init", "open", "pipeline"]
 
 
 def __getattr__(name: str) -> object:
@@ -19,6 +20,10 @@ def __getattr__(name: str) -> object:
         from omnigraph import graph
 
         return getattr(graph, name)
+    if name == "pipeline":
+        from importlib import import_module
+
+        return import_module("omnigraph.pipeline")
     if name == "__version__":
         from importlib.metadata import version
 

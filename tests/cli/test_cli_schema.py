@@ -199,3 +199,21 @@ def test_a_hard_drop_says_who_holds_the_rows_and_the_way_out(omnigraph: Command)
     assert "shows it" in answer.err
     assert "omnigraph cleanup --keep 1 --confirm" in answer.err
     assert omnigraph("schema", "apply", "less.pg", *GRAPH).code == 0
+
+
+def test_a_schema_is_inferred_from_tables(omnigraph: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text("name;age\nann;4\n")
+    words = ("schema", "infer", "people.csv", "--option", "sep=;")
+    shown = omnigraph(*words)
+    assert (shown.code, "  age: I64" in shown.out) == (0, True)
+    written = omnigraph(*words, "-o", "people.pg")
+    assert (written.code, written.out) == (0, "people.pg: check it before you use it\n")
+    assert Path("people.pg").read_text() == shown.out
+    assert omnigraph("schema", "check", "people.pg").code == 0
+    assert omnigraph(*words, "-o", "people.pg").code == 1
+    assert omnigraph(*words, "--json").json == {"file": None, "schema": shown.out}
+    assert omnigraph("init", "people.og", "--schema", "people.pg").code == 0
+    proposed = ("pipeline", "init", "people.csv", "--option", "sep=;", "--schema", "people.pg", "-g", "people.og")
+    assert omnigraph(*proposed, "-o", "people.pipeline.yaml").code == 0
+    assert omnigraph("pipeline", "plan", "people.pipeline.yaml").code == 0

@@ -12,7 +12,7 @@ import omnigraph as og
 from omnigraph.errors import PipelineError, Problem
 from omnigraph.graph import Graph
 from omnigraph.pipeline.file import read_pipeline
-from omnigraph.pipeline.plan import PipelinePlan, plan_pipeline
+from omnigraph.pipeline.planner import PipelinePlan, plan_pipeline
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  joined: Date? }

@@ -46,10 +46,30 @@ ParamsFile: TypeAlias = Annotated[
         "--params-file", metavar="FILE", help="A file with a JSON object of parameters; - is stdin.", show_default=False
     ),
 ]
+FileOptionPairs: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="How tables are written: format, header, sep, quote, escape, nullValue, encoding or multiLine.",
+        show_default=False,
+    ),
+]
 At: TypeAlias = Annotated[
     str | None,
     typer.Option("--at", metavar="REF", help="A commit id, a version like v12, a time, or a tag.", show_default="now"),
 ]
+
+
+def read_options(pairs: Sequence[str]) -> dict[str, str]:
+    """Parse ``NAME=VALUE``. A value may be empty."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals):
+            raise typer.TyperException(f"--option takes NAME=VALUE, for example sep=;, not '{pair}'")
+        found[name] = value
+    return found
 
 
 def read_query(

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from omnigraph.cli.arguments import STDIN
+from omnigraph.cli.arguments import STDIN, FileOptionPairs, read_options
 from omnigraph.cli.render.page import pluralize
 from omnigraph.cli.render.write import LoadSummary
 from omnigraph.cli.session import session_of
@@ -66,15 +66,7 @@ def load(
             show_default=False,
         ),
     ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            metavar="NAME=VALUE",
-            help="How tables are written: format, header, sep, quote, escape, nullValue, encoding or multiLine.",
-            show_default=False,
-        ),
-    ] = None,
+    option: FileOptionPairs = None,
     mode: Annotated[
         Mode,
         typer.Option(
@@ -215,17 +207,6 @@ def read_ignored_columns(places: Sequence[str]) -> dict[str, list[str]]:
         if not (type_ and column):
             raise typer.TyperException(f"--ignore takes TYPE.COLUMN, for example Person.notes, not '{place}'")
         found.setdefault(type_, []).append(column)
-    return found
-
-
-def read_options(pairs: Sequence[str]) -> dict[str, str]:
-    """Parse ``NAME=VALUE``. A value may be empty."""
-    found: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not (name and equals):
-            raise typer.TyperException(f"--option takes NAME=VALUE, for example sep=;, not '{pair}'")
-        found[name] = value
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from omnigraph.cli.arguments import FileOptionPairs, read_options
+from omnigraph.cli.render.language import ProposedText
 from omnigraph.cli.render.output import Output
 from omnigraph.cli.render.page import pluralize
 from omnigraph.cli.render.pipeline import PipelineCheckSummary, PipelinePreview, PipelineRunSummary
@@ -21,7 +24,7 @@ from omnigraph.errors import NotFound, PipelineError
 if TYPE_CHECKING:
     from omnigraph.graph import Graph, Mode
     from omnigraph.pipeline.file import PipelineFile
-    from omnigraph.pipeline.plan import PipelinePlan
+    from omnigraph.pipeline.planner import PipelinePlan
     from omnigraph.spark.graph import SparkGraph
     from omnigraph.spark.pipeline import PipelineStep
 
@@ -30,6 +33,48 @@ PipelineName: TypeAlias = Annotated[
 ]
 
 app = typer.Typer(help="Build a graph from tables: plan, check and run pipeline files.", rich_markup_mode=None)
+
+
+@app.command("init")
+def init_file(
+    context: typer.Context,
+    files: Annotated[
+        list[str], typer.Argument(help="Tables: CSV, Parquet or JSON lines; also patterns.", show_default=False)
+    ],
+    *,
+    schema: Annotated[
+        str | None,
+        typer.Option("--schema", metavar="S.pg", help="The schema of the graph.", show_default="the inferred one"),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", metavar="FILE", help="Write the pipeline to this new file.", show_default=False),
+    ] = None,
+    option: FileOptionPairs = None,
+) -> int:
+    """Propose a pipeline file that loads tables. -g is the graph that it names.
+
+    \b
+    Example:
+      omnigraph pipeline init people.csv knows.csv --schema people.pg -g people.og -o people.pipeline.yaml
+    """
+    from omnigraph.pipeline.proposals import DEFAULT_GRAPH, propose_pipeline, save_proposal
+
+    session = session_of(context)
+    path = None if output is None else Path(output)
+    folder = Path() if path is None else path.parent
+    graph = DEFAULT_GRAPH if session.graph is None else relate_graph(session.graph, folder)
+    schema_path = None if schema is None else Path(schema)
+    text = propose_pipeline(files, schema=schema_path, graph=graph, folder=folder, options=read_options(option or ()))
+    if path is not None:
+        save_proposal(path, text)
+    session.output.show(ProposedText("pipeline", text, output))
+    return 0
+
+
+def relate_graph(graph: str, folder: Path) -> str:
+    """Return the location of a graph as a file in a folder names it: relative, unless it is absolute or a URI."""
+    return graph if "://" in graph or Path(graph).is_absolute() else os.path.relpath(graph, folder)
 
 
 @app.command()
@@ -100,7 +145,7 @@ def run(context: typer.Context, file: PipelineName) -> int:
 def _open_plan(session: Session, name: str, mode: Mode) -> Generator[tuple[PipelinePlan, Graph, str]]:
     """Yield the plan of a file, its graph, and the name of that graph. ``-g`` overrides the graph in the file."""
     from omnigraph.pipeline.file import read_pipeline
-    from omnigraph.pipeline.plan import plan_pipeline
+    from omnigraph.pipeline.planner import plan_pipeline
 
     file = read_pipeline(Path(name))
     with file.redactor.redact_errors(), _graph(session, file, mode) as graph:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
-from omnigraph.cli.arguments import At, read_texts
-from omnigraph.cli.render.language import AppliedMigration, MigrationPreview, SchemaCheck, SchemaChecks, SchemaText
+from omnigraph.cli.arguments import At, FileOptionPairs, read_options, read_texts
+from omnigraph.cli.render.language import (
+    AppliedMigration,
+    MigrationPreview,
+    ProposedText,
+    SchemaCheck,
+    SchemaChecks,
+    SchemaText,
+)
 from omnigraph.cli.session import session_of
 from omnigraph.errors import Problem, SchemaError
 from omnigraph.language.schema import SYNTAX, Schema, parse_schema, plan_migration
@@ -38,6 +46,37 @@ def check(
     checked = [_check_file(name, text) for name, text in zip(files, read_texts(files), strict=True)]
     session_of(context).output.show(SchemaChecks(checked))
     return 1 if any(each.problems for each in checked) else 0
+
+
+@app.command()
+def infer(
+    context: typer.Context,
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Tables: CSV, Parquet, Arrow or JSON lines; also patterns.", show_default=False),
+    ],
+    *,
+    output: Annotated[
+        str | None, typer.Option("-o", metavar="FILE", help="Write the schema to this new file.", show_default=False)
+    ] = None,
+    option: FileOptionPairs = None,
+) -> int:
+    """Propose a schema for tables, with a comment on each guess.
+
+    Types, empty values, keys and edges are guessed from the first rows of each table. No graph is needed.
+
+    \b
+    Example:
+      omnigraph schema infer people.csv knows.csv -o people.pg
+    """
+    # A late import: it brings Arrow along.
+    from omnigraph.pipeline.proposals import infer_schema, save_proposal
+
+    text = infer_schema(files, read_options(option or ()))
+    if output is not None:
+        save_proposal(Path(output), text)
+    session_of(context).output.show(ProposedText("schema", text, output))
+    return 0
 
 
 @app.command()

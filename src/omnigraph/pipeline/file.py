@@ -1,7 +1,7 @@
 """Parse pipeline files: sources, views, mappings to types, load settings and checks.
 
-Only the file itself is checked here. ``pipeline/plan.py`` checks it against a graph, and ``spark/pipeline`` checks its
-SQL.
+Only the file itself is checked here. ``pipeline/planner.py`` checks it against a graph, and ``spark/pipeline`` checks
+its SQL.
 """
 
 from __future__ import annotations

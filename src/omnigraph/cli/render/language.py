@@ -169,5 +169,22 @@ class SchemaText(CommandResult):
         page.print(Text(self.schema.text.rstrip("\n")))
 
 
+@dataclass(frozen=True, slots=True)
+class ProposedText(CommandResult):
+    """A proposed schema or pipeline, and the file that it was written to, if any."""
+
+    kind: str
+    text: str
+    file: str | None
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The file and the text."""
+        return {"file": self.file, self.kind: self.text}
+
+    def draw(self, page: Page) -> None:
+        """The text, or the name of the file that has it."""
+        page.print(Text(self.text.rstrip("\n") if self.file is None else f"{self.file}: check it before you use it"))
+
+
 def _status(errors: int) -> str:
     return "error" if errors else "ok"

@@ -15,7 +15,7 @@ from omnigraph.errors import Json
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.file import PipelineFile, TypeIdentity
-    from omnigraph.pipeline.plan import PipelinePlan, PlannedColumn, PlannedMapping, PlannedSource
+    from omnigraph.pipeline.planner import PipelinePlan, PlannedColumn, PlannedMapping, PlannedSource
     from omnigraph.spark.pipeline import CheckResult, PipelineResult, PipelineStep
 
 _MAIN = "main"

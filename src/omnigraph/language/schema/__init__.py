@@ -22,7 +22,7 @@ from omnigraph.language.schema.catalog import (
     Property,
     RangeRule,
 )
-from omnigraph.language.schema.check import check_file
+from omnigraph.language.schema.check import SYSTEM_COLUMNS, check_file
 from omnigraph.language.schema.codes import PROBLEM_CODES, STRICTER_THAN_0_8, SYNTAX
 from omnigraph.language.schema.defaults import parse_default
 from omnigraph.language.schema.identity import TableKey, split_by_kind, table_directory
@@ -69,6 +69,7 @@ __all__ = [
     "REQUIRED_WITHOUT_DEFAULT",
     "STRICTER_THAN_0_8",
     "SYNTAX",
+    "SYSTEM_COLUMNS",
     "AddConstraint",
     "AddProperty",
     "AddType",

@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType
 from omnigraph.errors import PipelineError, Problem
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.file import PipelineFile, PipelineSource
-from omnigraph.pipeline.plan import PipelinePlan, PlannedColumn, PlannedMapping, type_mismatch_problem
+from omnigraph.pipeline.planner import PipelinePlan, PlannedColumn, PlannedMapping, type_mismatch_problem
 from omnigraph.spark.pipeline.problems import (
     SPARK_FAILURES,
     SparkFailure,

@@ -22,7 +22,7 @@ from omnigraph.language.source import Span, suggest_similar
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.column_types import find_local_files
 from omnigraph.pipeline.file import PipelineFile
-from omnigraph.pipeline.plan import PipelinePlan
+from omnigraph.pipeline.planner import PipelinePlan
 from omnigraph.pipeline.yaml_reader import TemplateText
 
 SparkFailure: TypeAlias = PySparkException | Py4JJavaError

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import Json
-from omnigraph.pipeline.plan import PipelinePlan, PlannedCheck
+from omnigraph.pipeline.planner import PipelinePlan, PlannedCheck
 from omnigraph.pipeline.yaml_reader import TemplateText
 from omnigraph.read import query
 from omnigraph.read.rows import to_json_rows

@@ -55,9 +55,18 @@ from omnigraph.write.load.run import (
     ParsedInput,
     load,
 )
+from omnigraph.write.load.samples import read_sample
 from omnigraph.write.load.sources import LineBlock, RecordSource, ignore_bytes
-from omnigraph.write.load.table_files import DataFile, expand_path, read_file_schema
+from omnigraph.write.load.table_files import (
+    DataFile,
+    FileOptions,
+    expand_path,
+    find_files,
+    parse_file_options,
+    read_file_schema,
+)
 from omnigraph.write.load.table_reader import CsvParser, map_columns, open_csv, open_csv_file, read_table_content
+from omnigraph.write.load.text_values import convert_texts
 from omnigraph.write.load.validation import RawBatch, RejectedRecord, ValidatedBatch, validate_batch
 
 __all__ = [
@@ -72,6 +81,7 @@ __all__ = [
     "CsvParser",
     "DataFile",
     "Engine",
+    "FileOptions",
     "FragmentTarget",
     "GeneratedIds",
     "Identity",
@@ -112,7 +122,9 @@ __all__ = [
     "can_convert",
     "can_match_by_lookup",
     "choose_rejects_target",
+    "convert_texts",
     "expand_path",
+    "find_files",
     "find_record_end",
     "ignore_bytes",
     "keep_common",
@@ -125,7 +137,9 @@ __all__ = [
     "open_csv_file",
     "open_frame",
     "parse_block",
+    "parse_file_options",
     "read_file_schema",
+    "read_sample",
     "read_table_content",
     "refuse_problems",
     "resolve_identity",

@@ -1,0 +1,86 @@
+"""Read the first rows of a file as they are: texts of a CSV file, typed columns of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import cast
+
+import orjson
+import pyarrow as pa
+
+from omnigraph.errors import ParameterError
+from omnigraph.storage.columns import Values
+from omnigraph.write.load.delimited_text import NotUtf8, parse_header, parse_records, split_records, to_utf8
+from omnigraph.write.load.sources import LineBlock, ignore_bytes, open_chunks, read_blocks
+from omnigraph.write.load.table_files import DataFile, read_file_batches
+
+
+def read_sample(file: DataFile, max_rows: int) -> pa.Table:
+    """Return the first rows of a file of this machine, at most so many."""
+    match file.format:
+        case "csv":
+            batches = _read_csv_batches(file)
+        case "jsonl":
+            return _read_objects(file, max_rows)
+        case "parquet" | "arrow":
+            batches = read_file_batches(file, ignore_bytes)
+    first = next(batches, None)
+    if first is None:
+        return pa.table({})
+    found: list[pa.RecordBatch] = []
+    count = 0
+    for batch in chain([first], batches):
+        found.append(batch.slice(0, max_rows - count))
+        count += found[-1].num_rows
+        if count >= max_rows:
+            break
+    return pa.Table.from_batches(found, first.schema)
+
+
+def _read_csv_batches(file: DataFile) -> Iterator[pa.RecordBatch]:
+    with open_chunks(Path(file.path), ignore_bytes) as chunks:
+        blocks = split_records(file.path, to_utf8(file.path, chunks, file.csv.encoding), file.csv)
+        first = next(blocks, b"")
+        names, lines = parse_header(file.path, first, file.csv)
+        for _ in range(lines):
+            first = first.partition(b"\n")[2]
+        yield pa.RecordBatch.from_pylist([], pa.schema([(name, pa.string()) for name in names]))
+        for data in chain([first] if first else [], blocks):
+            try:
+                yield parse_records(data, names, file.csv).rows
+            except NotUtf8:
+                raise ParameterError(f"{file.path} is not UTF-8", hint="give the option encoding") from None
+
+
+def _read_objects(file: DataFile, max_rows: int) -> pa.Table:
+    objects = list(islice(_parse_objects(file), max_rows))
+    names = dict.fromkeys(name for each in objects for name in each)
+    columns = {name: _to_column([each.get(name) for each in objects]) for name in names}
+    return pa.table(columns)
+
+
+def _parse_objects(file: DataFile) -> Iterator[dict[str, object]]:
+    for block in read_blocks(file.path):
+        for number, line in enumerate(cast("LineBlock", block).lines):
+            if not line.strip():
+                continue
+            try:
+                found: object = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                place = f"{file.path}, line {cast('LineBlock', block).first + number}"
+                raise ParameterError(f"{place}: not JSON: {error.msg}") from error
+            if isinstance(found, dict):
+                yield cast("dict[str, object]", found)
+
+
+def _to_column(values: list[object]) -> Values:
+    try:
+        return cast("Values", pa.array(cast("list[str]", values)))
+    except (pa.ArrowException, OverflowError):
+        # Values of several kinds.
+        return cast(
+            "Values",
+            pa.array([None if value is None else orjson.dumps(value).decode() for value in values], pa.string()),
+        )
