@@ -24,6 +24,7 @@ from omnigraph.storage.location import Location, locate
 from tests import crash
 from tests.s3 import S3Server, serving
 from tests.s3_proxy import Proxy, proxying
+from tests.selection import LARGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +45,21 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
 
 COSTLY_FIXTURES: Final = frozenset({"spark", "s3_server", "s3_proxy", "warm"})
 
+
+# A session that lives for minutes and runs each plan once: what a second compiler, whole-stage code, adaptive plans and
+# verified classes gain comes too late. The long run has them, as users do.
+SHORT_LIVED_SPARK: Final = {
+    "spark.driver.extraJavaOptions": " ".join(
+        (
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-XX:+UnlockDiagnosticVMOptions",
+            "-XX:-BytecodeVerificationRemote",
+        )
+    ),
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+}
 
 USES_SPARK: Final = re.compile(r"spark|pipeline_run|cli_pipeline|shows_the_main_job", re.IGNORECASE)
 
@@ -138,14 +154,11 @@ def spark() -> Generator[SparkSession]:
     builder = SparkSession.builder
     settings = {
         "spark.driver.memory": "1g",
-        # It lives for minutes and runs each plan once: what a second compiler and whole-stage code gain comes too late.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.codegen.wholeStage": "false",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
     }
-    for name, value in settings.items():
+    for name, value in (settings if LARGE else {**settings, **SHORT_LIVED_SPARK}).items():
         builder = builder.config(name, value)
     with warnings.catch_warnings():
         # Java is started through a fork that is followed by exec at once: Lance is not used in between.

@@ -75,10 +75,10 @@ class Kind:
 DAILY_ON_SPARK: Final = (
     "aggregates-of-nothing",
     "blocks-and-conditions",
-    "closing-walk",
     "dates-and-times",
+    "edge-between-bound-ends",
     "edges-in-groups-and-order",
-    "fused-on-the-reached",
+    "fused-rankings",
     "groups-kept-and-skipped",
     "join-by-property",
     "negation-with-its-own-part",

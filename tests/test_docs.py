@@ -97,7 +97,13 @@ def test_query_block(block: Block) -> None:
 def named_for_its_worker(block: Block) -> ParameterSet:
     if "spark" not in block.text:
         return pytest.param(block, id=str(block))
-    return pytest.param(block, id=f"{block} on Spark", marks=pytest.mark.costly)
+    # A stream takes Spark many seconds; what it does is tested in tests/spark/stream and tests/spark/source.
+    marks = [pytest.mark.costly, *([pytest.mark.slow] if streams(block) else [])]
+    return pytest.param(block, id=f"{block} on Spark", marks=marks)
+
+
+def streams(block: Block) -> bool:
+    return re.search(r"readStream|writeStream|\.stream\(", block.text) is not None
 
 
 @pytest.mark.parametrize("block", [named_for_its_worker(each) for each in blocks("python")])

@@ -15,7 +15,9 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from types import FrameType
 from typing import NoReturn, TypedDict, cast
 
@@ -70,13 +72,7 @@ def warm_commands(folder: Path) -> Generator[Path]:
 
 def serve(path: str) -> NoReturn:
     """Import everything, then run each command that comes in a fork."""
-    import datafusion
-    import lance
-
-    import omnigraph.cli.app
-    import omnigraph.graph
-
-    assert all((datafusion, lance, omnigraph.cli.app, omnigraph.graph))
+    _import_everything()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
     with socket.socket(socket.AF_UNIX) as server:
@@ -90,6 +86,23 @@ def serve(path: str) -> NoReturn:
                 server.close()
                 _answer(line)
             line.close()
+
+
+def _import_everything() -> None:
+    """Import what commands import when they run, and build both grammars. Nothing is opened or read."""
+    import datafusion
+    import lance
+
+    import omnigraph
+    from omnigraph.language.query import parse_queries
+    from omnigraph.language.schema import parse_schema
+
+    assert all((datafusion, lance))
+    for module in walk_packages(omnigraph.__path__, "omnigraph."):
+        if not module.name.startswith("omnigraph.spark") and not module.name.endswith("__main__"):
+            import_module(module.name)
+    parse_schema("node A { a: String @key }")
+    parse_queries("query a() { match { $a: A } return { $a } }")
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:

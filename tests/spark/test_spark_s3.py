@@ -14,7 +14,6 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
 from omnigraph.write.merge.deltas import Counts
 from tests.s3 import S3Server
-from tests.selection import daily
 from tests.spark.merge.test_spark_merge import NOBODY
 
 if TYPE_CHECKING:
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
 SCHEMA = "node Ship { code: String @key  name: String }  edge Tows: Ship -> Ship"
 
 
-@pytest.mark.parametrize("store", daily(["s3_location", "ddb_location"], ["s3_location"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["s3_location", "ddb_location"])
 def test_loads_and_reads(
     spark: SparkSession,
     s3_server: S3Server,

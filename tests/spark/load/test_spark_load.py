@@ -127,6 +127,7 @@ def test_frames_of_spark_and_of_others(spark: SparkSession, graph: Graph) -> Non
     assert {(row["src"], row["dst"]) for row in rows_of(graph, "Tows")} == {("b", "a"), ("e", "a"), ("a", "e")}
 
 
+@pytest.mark.slow
 def test_what_spark_reads_of_a_graph_can_be_loaded_into_another(
     spark: SparkSession, graph: Graph, tmp_path: Path
 ) -> None:
@@ -178,6 +179,7 @@ def test_problems_are_the_same_with_their_lines(spark: SparkSession, graph: Grap
     assert (written(graph), leftovers(graph)) == (before, files)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark", "many")
 def test_all_violations_are_counted_and_some_are_shown(graph: Graph, tmp_path: Path) -> None:
     file = file_of(tmp_path / "many.jsonl", [tow("a", f"x{number}") for number in range(150)])
@@ -278,6 +280,7 @@ def test_a_branch_without_forks_is_handed_its_tables(spark: SparkSession, graph:
     assert result.branch == "x"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many")
 def test_a_branch_is_made_for_a_load_that_succeeds(spark: SparkSession, graph: Graph) -> None:
     wrong = spark.createDataFrame([("a", "Anna")], "code string, name string")
@@ -308,7 +311,7 @@ def test_a_check_writes_nothing_and_a_reader_may_ask_for_it(spark: SparkSession,
 
 
 @pytest.mark.usefixtures("many")
-@pytest.mark.parametrize("mode", ["append", "merge"])
+@pytest.mark.parametrize("mode", daily(["append", "merge"], ["append"]))
 def test_what_others_write_meanwhile_is_checked_again(spark: SparkSession, graph: Graph, mode: LoadMode) -> None:
     ships = spark.createDataFrame([("d", "D"), ("e", "E")], "code string, name string")
     with meanwhile(lambda: graph.mutate(INSERT), "table.audit"):

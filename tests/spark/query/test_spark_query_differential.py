@@ -53,13 +53,13 @@ def check(session: SparkSession, worlds: list[World], data: st.DataObject, readi
         assert allowed.allows(found), f"{found}\nis not among the allowed {allowed}"
 
 
-@budget(4)
+@budget(2)
 @given(data=st.data())
 def test_patterns_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
     check(spark, worlds, data, reads())
 
 
-@budget(2)
+@budget(1)
 @given(data=st.data())
 def test_counts_of_walks_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
     check(spark, worlds, data, counts())

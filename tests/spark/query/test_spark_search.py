@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
@@ -10,6 +10,7 @@ import omnigraph
 from omnigraph.graph import Graph
 from tests.case_files import Row
 from tests.executors import rows_as_json
+from tests.selection import daily
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,24 +36,25 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return found
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        # A negation, a text that may be null, and a score of what was not looked for.
-        """match { $n: Note $n about $m search($n.text, $word) not { $m about $o match_text($o.text, "owl") } }
-           return { $n, $m, search($m.text, $none) as unknown, bm25($m.text, "hen") as score }""",
-        # The vector of a text, of a variable that is reached.
-        'match { $n: Note $n about $m } return { $n, $m, nearest($m.at, "owls") as away } order { away } limit 3',
-        # Two rankings, of two variables: an entity counts by the best of its rows.
-        """match { $n: Note $n about $m } return { $n, $m }
-           order { rrf(bm25($n.text, "hen fox"), nearest($m.at, "fox"), 3) } limit 4""",
-        # Fused scores that nothing is ordered by are those among all notes.
-        """match { $n: Note $n about $m } return { $n, $m, rrf(bm25($n.text, "owl"), nearest($m.at, "fox"), 3) as s }
-           order { $n.code, $m.code }""",
-    ],
-    ids=["words", "embedded", "two-variables", "unordered"],
-)
-def test_a_search_finds_the_same_on_spark(graph: Graph, spark: SparkSession, asked: str) -> None:
+SEARCHES: Final = {
+    # A negation, a text that may be null, and a score of what was not looked for.
+    "words": """match { $n: Note $n about $m search($n.text, $word) not { $m about $o match_text($o.text, "owl") } }
+        return { $n, $m, search($m.text, $none) as unknown, bm25($m.text, "hen") as score }""",
+    # The vector of a text, of a variable that is reached.
+    "embedded": """match { $n: Note $n about $m } return { $n, $m, nearest($m.at, "owls") as away }
+        order { away } limit 3""",
+    # Two rankings, of two variables: an entity counts by the best of its rows.
+    "two variables": """match { $n: Note $n about $m } return { $n, $m }
+        order { rrf(bm25($n.text, "hen fox"), nearest($m.at, "fox"), 3) } limit 4""",
+    # Fused scores that nothing is ordered by are those among all notes.
+    "unordered": """match { $n: Note $n about $m }
+        return { $n, $m, rrf(bm25($n.text, "owl"), nearest($m.at, "fox"), 3) as s } order { $n.code, $m.code }""",
+}
+
+
+@pytest.mark.parametrize("name", daily(SEARCHES, ["words", "two variables"]))
+def test_a_search_finds_the_same_on_spark(graph: Graph, spark: SparkSession, name: str) -> None:
+    asked = SEARCHES[name]
     text = f"query q($word: String, $none: String?) {{ {asked} }}"
     params = {"word": "foxes", "none": None}
     here = graph.query(text, params=params)

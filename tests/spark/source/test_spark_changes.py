@@ -236,6 +236,7 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: [str(row[name]) for name in ("commit", "kind", "type", "id")])
 
 
+@pytest.mark.slow
 def test_a_first_batch_that_fails_loses_nothing(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
     found: list[str] = []
 
