@@ -37,9 +37,11 @@ from tests.model.branch_model import (
     apply_schema,
     build_index,
     clean_up,
+    clean_up_beside_readers,
     create_ref,
     merge,
     perform,
+    read,
     stored_at,
     write,
 )
@@ -64,6 +66,10 @@ def creates(kind: str) -> Make:
 
 def merges(source: str) -> Make:
     return lambda me, name, rules: merge(me, name, source, rules)
+
+
+def reads(branch: str) -> Make:
+    return lambda me, name, rules: read(me, name, branch, rules)
 
 
 class Scenario(NamedTuple):
@@ -279,6 +285,7 @@ SCENARIOS = (
     Scenario("branch of an old commit", (clean_up, creates("branch"), writes("main")), branch_ahead),
     Scenario("tag of an old commit", (clean_up, creates("tag"), writes("main")), branch_ahead),
     Scenario("adoption beside cleanup", (merges("b"), writes("b"), clean_up), branch_ahead),
+    Scenario("readers beside cleanup", (reads("main"), writes("main"), clean_up_beside_readers), main_and_branch),
     Scenario("two transactions", (writes("main", U, (T,)), writes("main", T, (U,))), main_and_branch),
     Scenario("an index beside writers", (build_index, writes("main"), writes("main")), main_and_branch),
 )
@@ -301,6 +308,7 @@ CAUGHT_BY = {
     "adopted_under_refs": "adoption beside cleanup",
     "one_schema_in_catch_up": "add beside a lagging writer",
     "schema_in_basis": "add beside a writer",
+    "readers_have_grace": "readers beside cleanup",
     "upkeep_may_wait": "an index beside writers",
 }
 

@@ -5,7 +5,7 @@
 
 `protocol_model.py` checks how one commit survives crashes. This model takes a commit for atomic and asks what it leaves
 out: schema changes beside branches that lag, branches of branches, branches and tags of old commits, merges that adopt a
-version by pointer, cleanup, hard drops, transactions that read, and index builds that may wait.
+version by pointer, cleanup with its grace for readers, hard drops, transactions that read, and index builds that may wait.
 
 The programs are generator functions; every `yield` is one atomic access. RULES are what the protocol demands. Each one
 names the defect that a review found without it; `branch_checker.py` finds that defect again when the rule is left out.
@@ -28,6 +28,7 @@ RULES = {
     "adopted_under_refs": "a merge that adopts a version holds the refs lock, under which cleanup works, until it is published",
     "one_schema_in_catch_up": "catch-up publishes the schema that it made the tables for",
     "schema_in_basis": "the schema is part of the basis of a write; a writer that was overtaken gets a conflict",
+    "readers_have_grace": "cleanup keeps what was the head of a branch a moment ago: somebody may be reading it",
     "upkeep_may_wait": "an index is never built under the lock: it is published for the rows that it covers, or given up",
 }
 
@@ -220,8 +221,26 @@ def merge(me: int, name: str, source: str, rules: Flags) -> Program:
 def clean_up(me: int, name: str, rules: Flags) -> Program:
     """Drop every version that no head and no tag needs."""
     yield ("acquire", (REFS,))
-    yield ("clean",)
+    yield ("clean", False)
     yield ("release",)
+    return "committed"
+
+
+def clean_up_beside_readers(me: int, name: str, rules: Flags) -> Program:
+    """Drop what no head, no tag and no reader of the moment before needs."""
+    yield ("acquire", (REFS,))
+    yield ("clean", "readers_have_grace" in rules)
+    yield ("release",)
+    return "committed"
+
+
+def read(me: int, name: str, branch: str, rules: Flags) -> Program:
+    """Take a snapshot, and then read each of its tables."""
+    seen = yield ("see", branch)
+    for table, pin in enumerate(seen.commit.pins):
+        there = yield ("is there", table, pin)
+        if not there:
+            return "raw error"
     return "committed"
 
 
@@ -271,7 +290,7 @@ def perform(world: World, me: int, action: tuple) -> tuple[World, Any]:
     if name == "tag":
         return world._replace(tags=(*world.tags, (action[1], action[2]))), "ok"
     if name == "clean":
-        return cleaned(world), "ok"
+        return cleaned(world, has_grace=action[1]), "ok"
     if name == "remove":
         return removed(world, *action[1:]), "ok"
     if name == "evolve":
@@ -369,8 +388,10 @@ def removed(world: World, empty_stay: bool) -> World:
     return world._replace(tables=(versions, *world.tables[1:]), pending=())
 
 
-def cleaned(world: World) -> World:
-    kept = [commits[-1] for _, commits in world.branches] + [commit for _, commit in world.tags]
+def cleaned(world: World, *, has_grace: bool) -> World:
+    heads = 2 if has_grace else 1
+    kept = [commit for _, commits in world.branches for commit in commits[-heads:]]
+    kept += [commit for _, commit in world.tags]
     tables = tuple(
         tuple(
             (at, stored if any(commit.pins[table] == Pin(*at) for commit in kept) else stored._replace(is_gone=True))
