@@ -103,7 +103,7 @@ class Violation:
 
     def to_json(self) -> dict[str, Json]:
         """Return one entry of ``violations``."""
-        return {
+        found: dict[str, Json] = {
             "file": self.file,
             "line": self.line,
             "type": self.type,
@@ -113,6 +113,7 @@ class Violation:
             "value": self.value,
             "message": self.message,
         }
+        return {name: _escape_json(value) for name, value in found.items()}
 
 
 @dataclass(frozen=True, slots=True)

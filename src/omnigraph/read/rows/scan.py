@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import pyarrow as pa
 
+from omnigraph.arguments import check_text
 from omnigraph.errors import ParameterError, Unsupported
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
@@ -131,6 +132,7 @@ def build_id_condition(type_: NodeType | EdgeType, key: Key) -> Condition:
 def resolve_id(type_: NodeType | EdgeType, key: Key) -> str:
     """Return the id of an entity that is named by its id or by the values of its key."""
     if isinstance(key, str):
+        check_text("id", key)
         return key
     if isinstance(type_, NodeType) and type_.key is not None:
         if isinstance(key, Mapping):
