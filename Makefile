@@ -16,7 +16,7 @@ demo: $(INSTALLED)  ## The main job, end to end, on the example project
 	$(BIN)/python examples/demo.py
 
 test: $(INSTALLED)  ## One representative of every behaviour; lint, types and layers run beside the tests
-	@$(MAKE) --no-print-directory lint > .lint.log 2>&1 & lint=$$!; \
+	@nice $(MAKE) --no-print-directory lint > .lint.log 2>&1 & lint=$$!; \
 	$(PYTEST) -m "not slow"; tests=$$?; \
 	wait $$lint; lint=$$?; cat .lint.log; exit $$((tests + lint))
 

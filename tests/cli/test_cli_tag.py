@@ -75,6 +75,7 @@ def test_a_tag_is_deleted(omnigraph: Command, stocked: Stocked) -> None:
     assert omnigraph("commit", "show", stocked.main_head, *GRAPH).code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stocked")
 def test_at_a_terminal_a_delete_is_asked_for(omnigraph: Command) -> None:
     omnigraph("tag", "create", "x", *GRAPH)

@@ -278,6 +278,7 @@ def test_ages() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_on_an_object_store(s3_location: Location) -> None:
     options = dict(s3_location.storage_options)
     graph = omnigraph.init(s3_location.uri, "node Port { code: String @key }", storage_options=options)

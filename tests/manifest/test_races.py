@@ -179,6 +179,7 @@ def publish_rows_on_s3(uri: str, options: dict[str, str], type_name: str) -> lis
     return [commit_rows(graph, {type_name: [f"{number}"]}).commit.id for number in range(4)]
 
 
+@pytest.mark.slow
 def test_publishes_on_an_object_store_all_land(s3_location: Location) -> None:
     options = dict(s3_location.storage_options)
     make_graph(s3_location)

@@ -80,6 +80,7 @@ def costs(proxy: Proxy, location: Location) -> Costs:
     }
 
 
+@pytest.mark.slow
 def test_requests_do_not_grow_with_history(
     local_location: Location,
     s3_location: Location,

@@ -41,6 +41,7 @@ def test_the_commits_of_every_table_and_branch_are_items(
     assert s3_server.listed_versions(ddb_table, f"{ddb_location.prefix}/{person}/tree/review/1") == [1, 2]
 
 
+@pytest.mark.slow
 def test_the_name_of_a_deleted_branch_is_used_up_until_its_items_are_deleted(
     ddb_location: Location, s3_server: S3Server, ddb_table: str
 ) -> None:

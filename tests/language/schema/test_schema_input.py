@@ -64,6 +64,7 @@ def test_an_empty_text_is_an_empty_schema() -> None:
     assert not list(parse_schema(Source("")).catalog.types())
 
 
+@pytest.mark.slow
 def test_ten_thousand_types() -> None:
     text = "".join(
         f"node N{number} {{ code: String @key  size: I32?  @range(size, 0..9) }}\nedge E{number}: N{number} -> N0\n"

@@ -9,6 +9,7 @@ import pytest
 import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.read.changes.compare_rows import Op
+from tests.selection import daily
 from tests.write.evolve.people_graph import load
 
 NAMES = ("ann", "bob", "cid")
@@ -53,7 +54,7 @@ def _changes(graph: Graph, before: str, after: str) -> dict[str, tuple[object, o
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])
-@pytest.mark.parametrize("declared", AGAIN)
+@pytest.mark.parametrize("declared", daily(AGAIN, ["I32?", "I64?", 'String @default("2")']))
 def test_the_old_values_are_not_those_of_the_new_property(graph: Graph, declared: str, is_compacted: bool) -> None:
     past = graph.commits()[0].id
     _re_add(graph, declared)

@@ -25,6 +25,7 @@ def graph(s3_location: Location) -> Graph:
     return graph
 
 
+@pytest.mark.slow
 def test_a_schema_is_applied_and_a_branch_catches_up(graph: Graph) -> None:
     graph.create_branch("dev")
     before = graph.commits()[0].id

@@ -143,6 +143,7 @@ def test_a_byte_that_is_no_text(fleet: Graph, tmp_path: Path) -> None:
     assert [each.line for each in refused(fleet, path).violations] == [2]
 
 
+@pytest.mark.slow
 def test_ten_megabytes_that_are_wrong_are_reported_in_a_few_words(fleet: Graph, tmp_path: Path) -> None:
     large = "x" * 10_000_000
     path = tmp_path / "large.jsonl"

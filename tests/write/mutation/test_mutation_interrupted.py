@@ -12,10 +12,11 @@ from omnigraph.graph import Graph
 from omnigraph.storage.failpoints import When, fail_at
 from omnigraph.write.commit.audit import RecoveryKind
 from tests import crash
+from tests.selection import daily
 from tests.write.fleet import DROP, MOVE, NEXT, copy_fleet, mutate, read_fleet, read_fleets_around
 
 
-@pytest.mark.parametrize("text", [MOVE, DROP])
+@pytest.mark.parametrize("text", daily([MOVE, DROP], [DROP]))
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_interrupt_leaves_all_or_nothing(fleet_template: Path, text: str, when: When) -> None:
     steps = crash.record(mutate, str(crash.fresh_copy(fleet_template)), text)
