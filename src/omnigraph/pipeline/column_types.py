@@ -61,7 +61,7 @@ _LARGEST_LONG: Final = 2**63 - 1
 # With any other option, Spark has to read the first line.
 _CSV_OPTIONS: Final = frozenset(
     {"sep", "delimiter", "header", "encoding", "charset", "quote", "inferschema", "nullvalue", "mode", "dateformat"}
-    | {"timestampformat", "emptyvalue", "pathglobfilter"}
+    | {"timestampformat", "emptyvalue", "pathglobfilter", "escape"}
 )
 
 

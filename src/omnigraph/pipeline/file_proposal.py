@@ -34,6 +34,7 @@ _SQL_TYPES: Final = {
     Scalar.DATETIME: "timestamp",
 }
 _FORMATS: Final = {"csv": "csv", "jsonl": "json", "parquet": "parquet"}
+DOUBLED_QUOTE: Final = '"'
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -89,8 +90,8 @@ class PipelineProposal:
             yield f"    path: {_quote(self._relative(table.path))}"
             csv = table.files[0].csv
             if format_ == "csv":
-                settings = {"header": csv.has_header}
-                options = [f"{name}: {json.dumps(value)}" for name, value in settings.items()]
+                # Spark would read a doubled quote as the end of a value.
+                options = [f"header: {json.dumps(csv.has_header)}", f"escape: {_quote(csv.escape or DOUBLED_QUOTE)}"]
                 options += [] if csv.separator == "," else [f"sep: {_quote(csv.separator)}"]
                 options += [] if csv.encoding == "utf-8" else [f"encoding: {_quote(csv.encoding)}"]
                 yield f"    options: {{{', '.join(options)}}}"
@@ -171,7 +172,7 @@ def _express(column: ColumnProfile, type_: ValueType, table: TableProfile) -> st
         return name
     if type_.is_list or type_.scalar is Scalar.VECTOR:
         item = "float" if type_.scalar is Scalar.VECTOR else _SQL_TYPES.get(type_.scalar, "string")
-        return f"from_json({name}, 'array<{item}>')"
+        return f"from_json({name}, 'array<{item}>', map('mode', 'FAILFAST'))"
     sql = _SQL_TYPES.get(type_.scalar)
     return name if sql is None else f"cast({name} AS {sql})"
 
