@@ -57,7 +57,10 @@ Result = TypeVar("Result")
 
 
 class Manifest:
-    """The manifest of one graph. Views are immutable; only the newest one of each branch is cached."""
+    """The manifest of one graph. Views are immutable; only the newest one of each branch is cached.
+
+    It can be pickled: another process opens the same graph, with empty caches.
+    """
 
     def __init__(self, location: Location, access: Access, locks: LockSettings) -> None:
         self.location = location
@@ -80,6 +83,9 @@ class Manifest:
         self._synced: dict[str, tuple[str | None, int]] = {}
         """The version of each branch that is surely on the disk."""
         self._guard = threading.Lock()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.location, self.access, self.locks)
 
     def open(self, branch: str, version: int | None = None) -> Table:
         """Open the manifest's table on a branch and check its format; the newest version unless one is given."""

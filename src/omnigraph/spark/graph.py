@@ -307,9 +307,7 @@ class SparkGraph:
         self._check_writable()
         folder = None if rejects is None else Path(rejects)
         commit_options = StreamOptions(mode, branch, on_error, folder, actor or self.actor, message, app, identity)
-        destination = StreamDestination(
-            self.session, self.manifest, choose_stream_target(node, edge, route), commit_options
-        )
+        destination = StreamDestination(self.manifest, choose_stream_target(node, edge, route), commit_options)
         return start_stream(destination, frame, checkpoint, trigger, output_mode)
 
     def _check_writable(self) -> None:

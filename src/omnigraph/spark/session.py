@@ -61,9 +61,9 @@ def _create_session() -> SparkSession:
         for name, value in _LOCAL_ENVIRONMENT.items():
             os.environ.setdefault(name, value)
     session = _start_session()
-    configured = session.sparkContext.getConf()
+    configured = session.conf.getAll
     for name, value in _SETTINGS.items():
-        if not configured.contains(name):
+        if name not in configured:
             session.conf.set(name, value)
     return session
 

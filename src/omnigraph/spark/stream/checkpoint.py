@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Final, cast
 
 import orjson
 from pyspark.sql import SparkSession
@@ -27,6 +26,9 @@ _SPARK_FILE: Final = "metadata"
 """The first file that Spark writes to a checkpoint."""
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
 _S3: Final = ("s3", "s3a", "s3n")
+_PATTERN: Final = re.compile(r"([\\{}\[\]*?,])")
+_MISSING: Final = "PATH_NOT_FOUND"
+_EXISTS: Final = "PATH_ALREADY_EXISTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,10 @@ def bind_checkpoint(session: SparkSession, manifest: Manifest, checkpoint: str, 
         if data is None:
             if folder.read(_SPARK_FILE) is not None:
                 raise _checkpoint_error(checkpoint, "belongs to a query that writes elsewhere")
-            folder.write(_BINDING_FILE, orjson.dumps(asdict(current)))
+            folder.write(_BINDING_FILE, orjson.dumps(asdict(current)).decode())
             # Another stream may have written it first.
             data = folder.read(_BINDING_FILE)
-    recorded = _parse_record(checkpoint, data or b"")
+    recorded = _parse_record(checkpoint, data or "")
     for name, then, now in (
         ("graph", recorded.graph, current.graph),
         ("branch", recorded.branch, current.branch),
@@ -102,7 +104,7 @@ def bind_checkpoint(session: SparkSession, manifest: Manifest, checkpoint: str, 
         raise _checkpoint_error(checkpoint, f"is older than branch '{binding.branch}', which was re-created since")
 
 
-def _parse_record(checkpoint: str, data: bytes) -> _CheckpointRecord:
+def _parse_record(checkpoint: str, data: str) -> _CheckpointRecord:
     try:
         return _CheckpointRecord(**cast("dict[str, str]", orjson.loads(data)))
     except (orjson.JSONDecodeError, TypeError) as error:
@@ -119,57 +121,44 @@ def _checkpoint_error(checkpoint: str, why: str) -> ParameterError:
 # --------------------------------------------------------------------------------------------- files on any file system
 
 
-class _JavaStream(Protocol):
-    def readAllBytes(self) -> bytes: ...  # noqa: N802  Java's name
-
-    def write(self, data: bytearray) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _JavaPath(Protocol):
-    def getFileSystem(self, settings: object) -> _JavaFiles: ...  # noqa: N802  Java's name
+def read_query_id(session: SparkSession, checkpoint: str) -> str:
+    """Return the id of the query that a checkpoint belongs to. Spark writes it before the first batch."""
+    text = _CheckpointFolder(session, checkpoint).read(_SPARK_FILE)
+    try:
+        return str(cast("dict[str, object]", orjson.loads(text or ""))["id"])
+    except (orjson.JSONDecodeError, KeyError) as error:
+        raise _checkpoint_error(checkpoint, f"does not name its query: {_SPARK_FILE} is damaged") from error
 
 
-class _JavaFiles(Protocol):
-    """The methods of ``org.apache.hadoop.fs.FileSystem`` that are used here."""
-
-    def exists(self, path: _JavaPath) -> bool: ...
-
-    def open(self, path: _JavaPath) -> _JavaStream: ...
-
-    def create(self, path: _JavaPath, overwrite: bool) -> _JavaStream: ...  # noqa: FBT001  Java has no keyword arguments
-
-    def rename(self, path: _JavaPath, to: _JavaPath) -> bool: ...
-
-
+@dataclass(frozen=True, slots=True)
 class _CheckpointFolder:
-    """A folder on any file system that Spark can write to, through Spark's own file access."""
+    """A folder on any file system that Spark can write to, through Spark's own readers and writers."""
 
-    def __init__(self, session: SparkSession, place: str) -> None:
-        # PySpark has no public interface to the file systems of Spark.
-        java = cast("Any", session.sparkContext)
-        self._place = place
-        self._path = cast("Callable[[str, str], _JavaPath]", java._jvm.org.apache.hadoop.fs.Path)  # noqa: SLF001
-        self._files = self._path(place, _BINDING_FILE).getFileSystem(java._jsc.hadoopConfiguration())  # noqa: SLF001
+    session: SparkSession
+    place: str
 
-    def read(self, name: str) -> bytes | None:
-        """Return the content of a file, or None if it does not exist."""
-        path = self._path(self._place, name)
-        if not self._files.exists(path):
-            return None
-        stream = self._files.open(path)
+    def read(self, name: str) -> str | None:
+        """Return the content of a file, or None if it does not exist. Spark writes a file as a folder of one."""
+        from pyspark.errors import PySparkException
+
+        # Spark reads some characters of a path as a pattern.
+        path = _PATTERN.sub(r"\\\1", f"{self.place}/{name}")
         try:
-            return bytes(stream.readAllBytes())
-        finally:
-            stream.close()
+            found = cast("list[tuple[str]]", self.session.read.text([path], wholetext=True).collect())
+        except PySparkException as error:
+            if error.getCondition() == _MISSING:
+                return None
+            raise
+        # Of two streams that began at the same moment, the same one wins for both.
+        return min((text for (text,) in found), default=None)
 
-    def write(self, name: str, data: bytes) -> None:
-        """Write a file atomically: write another file and rename it. A crash leaves a file that nobody reads."""
-        unfinished = self._path(self._place, f".{name}.unfinished")
-        stream = self._files.create(unfinished, True)  # noqa: FBT003  Java has no keyword arguments
+    def write(self, name: str, text: str) -> None:
+        """Write a file, unless it exists. A crash leaves files that nobody reads."""
+        from pyspark.errors import PySparkException
+
+        frame = self.session.createDataFrame([(text,)], "value string").coalesce(1)
         try:
-            stream.write(bytearray(data))
-        finally:
-            stream.close()
-        self._files.rename(unfinished, self._path(self._place, name))
+            frame.write.mode("error").text(f"{self.place}/{name}")
+        except PySparkException as error:
+            if error.getCondition() != _EXISTS:
+                raise

@@ -9,7 +9,6 @@ number of the batch; a batch that the graph already has changes nothing. Spark d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypedDict, cast
@@ -26,7 +25,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.spark.diagnosis import translate_spark_errors
 from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load import load
-from omnigraph.spark.stream.checkpoint import StreamBinding, bind_checkpoint, resolve_checkpoint
+from omnigraph.spark.stream.checkpoint import StreamBinding, bind_checkpoint, read_query_id, resolve_checkpoint
 from omnigraph.write.commit import CommitOptions, heal_branch
 from omnigraph.write.load import ArrowStream, Identity, LoadInput, LoadOptions, OnError
 
@@ -75,15 +74,18 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamDestination:
-    """Where the rows of a stream go: the graph, the types, and how each batch is loaded."""
+    """Where the rows of a stream go: the graph, the types, and how each batch is loaded.
 
-    session: SparkSession
+    It can be pickled: over Spark Connect, batches are loaded by a process of the server.
+    """
+
     manifest: Manifest
     target: StreamTarget
     options: StreamOptions
 
     def load(
         self,
+        session: SparkSession,
         routed: RoutedFrames,
         *,
         rejects: Path | None,
@@ -96,7 +98,7 @@ class StreamDestination:
             return
         options = self.options
         load(
-            self.session,
+            session,
             self.manifest,
             load_current_schema(self.manifest),
             LoadInput(None, nodes, edges),
@@ -107,7 +109,7 @@ class StreamDestination:
             CommitOptions(options.branch, actor=options.actor, message=options.message, txn=txn),
         )
 
-    def bind(self, checkpoint: str) -> None:
+    def bind(self, session: SparkSession, checkpoint: str) -> None:
         """Finish what a dead driver left on the branch, and bind the checkpoint to this destination.
 
         Only after that is it known whether the graph has the batch that the dead driver was loading.
@@ -115,7 +117,7 @@ class StreamDestination:
         branch = self.options.branch
         heal_branch(self.manifest, branch)
         binding = StreamBinding(branch, self.target.name, self.options.app)
-        bind_checkpoint(self.session, self.manifest, checkpoint, binding)
+        bind_checkpoint(session, self.manifest, checkpoint, binding)
 
 
 def start_stream(
@@ -130,20 +132,11 @@ def start_stream(
     _check_frame(frame)
     folder = resolve_checkpoint(destination.manifest.location, checkpoint)
     _dry_run(destination, frame)
-    destination.bind(folder)
-    query_id: Future[str] = Future()
-    loader = BatchLoader(destination, query_id)
-    try:
-        writer = frame.writeStream.outputMode(output_mode).option("checkpointLocation", folder)
-        writer = _set_trigger(writer.foreachBatch(loader.load), trigger)
-        with translate_spark_errors("starting a stream"):
-            query = writer.start()
-    except BaseException as error:
-        # A batch may have started already; it waits for the id of the query.
-        query_id.set_exception(error)
-        raise
-    query_id.set_result(query.id)
-    return query
+    destination.bind(frame.sparkSession, folder)
+    writer = frame.writeStream.outputMode(output_mode).option("checkpointLocation", folder)
+    writer = _set_trigger(writer.foreachBatch(BatchLoader(destination, folder).load), trigger)
+    with translate_spark_errors("starting a stream"):
+        return writer.start()
 
 
 def choose_stream_target(node: str | None, edge: str | None, route: Route | None) -> StreamTarget:
@@ -163,25 +156,27 @@ def choose_stream_target(node: str | None, edge: str | None, route: Route | None
 # --------------------------------------------------------------------------------------------- one batch
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BatchLoader:
-    """Loads each batch. ``query_id`` is known once the query has started; it belongs to the checkpoint."""
+    """Loads each batch. The id of the query is that of the checkpoint, and is read with the first batch."""
 
     destination: StreamDestination
-    query_id: Future[str]
+    checkpoint: str
+    query_id: str = ""
 
     def load(self, batch: DataFrame, number: int) -> None:
         """Load one batch, unless the graph already has it."""
+        self.query_id = self.query_id or read_query_id(batch.sparkSession, self.checkpoint)
         try:
             if self._is_loaded(number):
                 return
             target = self.destination.target
             if not target.is_user_function:
-                self._load_frames(target.route(batch), number)
+                self._load_frames(batch.sparkSession, target.route(batch), number)
                 return
             batch.persist()
             try:
-                self._load_frames(target.route(batch), number)
+                self._load_frames(batch.sparkSession, target.route(batch), number)
             finally:
                 batch.unpersist()
         except OmniGraphError as error:
@@ -202,18 +197,18 @@ class BatchLoader:
             )
         return known is not None and known.number == number
 
-    def _load_frames(self, routed: RoutedFrames, number: int) -> None:
+    def _load_frames(self, session: SparkSession, routed: RoutedFrames, number: int) -> None:
         folder = self.destination.options.rejects
         rejects = folder and self._rejects_file(folder, number)
-        self.destination.load(routed, rejects=rejects, txn=(self._app, number))
+        self.destination.load(session, routed, rejects=rejects, txn=(self._app, number))
 
     @property
     def _app(self) -> str:
-        return f"{self.destination.options.app}:{self.query_id.result()}"
+        return f"{self.destination.options.app}:{self.query_id}"
 
     def _rejects_file(self, folder: Path, number: int) -> Path:
         """Return the file for the rejected records of a batch, after deleting the one of a failed attempt."""
-        file = folder / f"{self.query_id.result()}-{number:08}.parquet"
+        file = folder / f"{self.query_id}-{number:08}.parquet"
         file.unlink(missing_ok=True)
         return file
 
@@ -255,9 +250,10 @@ def _check_frame(frame: object) -> None:
 
 def _dry_run(destination: StreamDestination, frame: DataFrame) -> None:
     """Check a load of an empty frame with the same columns: this finds problems with types, columns and options."""
-    routed = destination.target.route(destination.session.createDataFrame([], frame.schema))
+    session = frame.sparkSession
+    routed = destination.target.route(session.createDataFrame([], frame.schema))
     folder = destination.options.rejects
-    destination.load(routed, rejects=folder and folder / "batch.parquet", check=True)
+    destination.load(session, routed, rejects=folder and folder / "batch.parquet", check=True)
 
 
 def _set_trigger(writer: DataStreamWriter, trigger: str | None) -> DataStreamWriter:

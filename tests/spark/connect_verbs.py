@@ -1,0 +1,138 @@
+"""Every verb of ``SparkGraph`` over Spark Connect, as a program: ``python connect_verbs.py FOLDER``.
+
+It starts a server from the jars of the package, and asserts what each verb comes to.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import omnigraph
+from omnigraph.errors import ValidationError
+from omnigraph.graph import Graph
+from omnigraph.maintain.optimize import Optimized
+from omnigraph.spark import sized_frames, spool
+from omnigraph.spark.graph import SparkGraph
+from omnigraph.spark.load import incoming_rows
+from omnigraph.spark.merge import run as merge
+
+SCHEMA: Final = """
+node Ship { code: String @key  name: String  crew: I32?  @unique(name) }
+edge Tows: Ship -> Ship
+"""
+WALK: Final = (
+    'query q() { match { $a: Ship { code: "s0" }  $a tows{1,3} $b } return { $b.code as code } order { code } }'
+)
+
+
+def main(folder: str) -> None:
+    """Run all verbs."""
+    for module, name in ((incoming_rows, "LOCAL_LOAD_ROWS"), (merge, "LOCAL_MERGE_ROWS")):
+        # Few rows are handled like many.
+        setattr(cast("Any", module), name, 0)
+    session = SparkSession.builder.remote("local[2]").getOrCreate()
+    assert type(session).__module__.startswith("pyspark.sql.connect."), "a session over Spark Connect"
+    graph = omnigraph.init(Path(folder, "ships.og"), SCHEMA)
+    sg = graph.spark(session)
+    load(sg)
+    read(graph, sg)
+    compare_and_merge(graph, sg)
+    stream(graph, sg, Path(folder))
+    maintain(graph, sg)
+    session.stop()
+    sys.stdout.write("all verbs work\n")
+
+
+def load(sg: SparkGraph) -> None:
+    """Load frames and files; merge what is there already; refuse what breaks a rule."""
+    session = sg.session
+    ships = session.range(200).selectExpr("concat('s', id) as code", "concat('ship ', id) as name")
+    tows = session.range(199).selectExpr("concat('s', id) as `from`", "concat('s', id + 1) as `to`")
+    assert sg.load(nodes={"Ship": ships}, edges={"Tows": tows}).nodes == {"Ship": 200}
+    more = session.range(150, 250).selectExpr("concat('s', id) as code", "concat('again ', id) as name")
+    assert sg.load(nodes={"Ship": more}, mode="merge").commit is not None
+    twice = session.createDataFrame([("x", "ship 1"), ("y", "ship 1")], "code string, name string")
+    with pytest.raises(ValidationError) as error:
+        sg.load(nodes={"Ship": twice})
+    assert {each.rule for each in error.value.violations} == {"@unique(name)"}
+
+
+def read(graph: Graph, sg: SparkGraph) -> None:
+    """Read rows, views, queries and the source."""
+    session = sg.session
+    assert sg.nodes("Ship").count() == 250
+    assert sg.edges("Tows", ["from"], filter={"from": "s7"}).count() == 1
+    sg.create_views()
+    assert session.sql("select count(*) as n from Ship where name like 'again%'").collect()[0]["n"] == 100
+    assert codes(sg.query(WALK)) == ["s1", "s2", "s3"]
+    before = spool.MAX_BROADCAST_BYTES
+    for module in (sized_frames, spool):
+        cast("Any", module).MAX_BROADCAST_BYTES = 0
+    with graph.spark(session) as other:
+        assert codes(other.query(WALK)) == ["s1", "s2", "s3"]
+    for module in (sized_frames, spool):
+        cast("Any", module).MAX_BROADCAST_BYTES = before
+    path = graph.uri
+    assert session.read.format("omnigraph").option("type", "Ship").option("columns", "code").load(path).count() == 250
+
+
+def codes(frame: DataFrame) -> list[str]:
+    """The codes of rows, in order."""
+    return [row["code"] for row in frame.collect()]
+
+
+def compare_and_merge(graph: Graph, sg: SparkGraph) -> None:
+    """Diff, merge and revert."""
+    graph.create_branch("dev")
+    changed = sg.session.range(20).selectExpr("concat('s', id) as code", "concat('new ', id) as name")
+    sg.load(nodes={"Ship": changed}, mode="merge", branch="dev")
+    assert sg.diff("main", "dev").count() == 20
+    merged = sg.merge("dev")
+    assert merged.nodes["Ship"].updated == 20
+    assert merged.commit is not None
+    assert sg.revert(merged.commit.id, side=1).nodes["Ship"].updated == 20
+    assert sg.diff("main", "dev").count() == 20
+
+
+def stream(graph: Graph, sg: SparkGraph, folder: Path) -> None:
+    """Stream into the graph, and read its changes as a stream."""
+    session, given = sg.session, folder / "in"
+    given.mkdir()
+    begun = graph.commits()[0].id
+    lines = [json.dumps({"code": f"t{at}", "name": f"streamed {at}"}) for at in range(10)]
+    (given / "one.json").write_text("\n".join(lines), "utf-8")
+    frame = session.readStream.schema("code string, name string").json(str(given))
+    query = sg.stream(frame, node="Ship", checkpoint=folder / "checkpoint", trigger="availableNow")
+    query.awaitTermination()
+    assert query.exception() is None
+    assert sg.nodes("Ship", filter=[("code", ">=", "t")]).count() == 10
+    # The checkpoint knows what was loaded.
+    again = sg.stream(frame, node="Ship", checkpoint=folder / "checkpoint", trigger="availableNow")
+    again.awaitTermination()
+    assert len([commit for commit in graph.commits() if commit.id > begun]) == 1
+    changes = (
+        session.readStream.format("omnigraph").option("changes", "true").option("start", "beginning").load(graph.uri)
+    )
+    written = changes.writeStream.format("parquet").option("checkpointLocation", str(folder / "followed"))
+    written.option("path", str(folder / "changes")).trigger(availableNow=True).start().awaitTermination()
+    assert session.read.parquet(str(folder / "changes")).where("id like 't%'").count() == 10
+
+
+def maintain(graph: Graph, sg: SparkGraph) -> None:
+    """Indexes, compaction and schema changes."""
+    assert sg.ensure_indexes().commit is not None
+    assert isinstance(sg.optimize(), Optimized)
+    applied = sg.apply_schema(SCHEMA.replace("crew: I32?", "crew: I64?"))
+    assert applied.commit is not None
+    assert sg.nodes("Ship").schema["crew"].dataType.simpleString() == "bigint"
+    assert graph.verify().findings == ()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
