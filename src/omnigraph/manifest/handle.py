@@ -99,7 +99,7 @@ class Manifest:
             raise self._explain_missing(branch, version) from missing
         except HistoryGone as gone:
             raise HistoryGone(
-                f"cleanup removed manifest version {version} of branch '{branch}'",
+                f"manifest version {version} of branch '{branch}' was removed by cleanup",
                 hint="choose a newer commit; a tag or a branch keeps a commit from cleanup",
                 details={"branch": branch, "manifest_version": version},
             ) from gone
