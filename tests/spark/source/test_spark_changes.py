@@ -137,6 +137,25 @@ def test_a_query_of_what_is_there_ends_where_it_began(graph: Graph) -> None:
     assert batch(late, begins) == ([], begins)
 
 
+def test_a_batch_has_at_most_so_many_commits(graph: Graph) -> None:
+    for age in range(5):
+        edit(graph, people={"ann": person(age)})
+    reader, everything = reader_of(graph, start="beginning", max_commits="2"), fed(graph.changes("beginning"))
+    found: list[Row] = []
+    counts: list[int] = []
+    start = reader.initialOffset()
+    while True:
+        rows, end = batch(reader, start)
+        if end == start:
+            break
+        found += rows
+        counts.append(len({row["commit"] for row in rows}))
+        start = end
+    assert found == everything
+    assert max(counts) <= 2
+    assert len(counts) >= 3
+
+
 def test_many_commits_are_few_tasks(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _MAX_TASKS > 2
     monkeypatch.setattr("omnigraph.spark.source.change_stream._MAX_TASKS", 2)

@@ -220,6 +220,8 @@ def test_a_branch_and_a_moment(spark: SparkSession, tmp_path: Path) -> None:
     assert names(read(spark, graph, branch="side")) == ["on the side", "s0", "s1", "s2"]
     assert names(read(spark, graph, at=first.id)) == ["s0", "s1", "s2"]
     assert names(read(spark, graph, at=f"v{first.manifest_version}")) == ["s0", "s1", "s2"]
+    assert names(read(spark, graph, version=str(first.manifest_version))) == ["s0", "s1", "s2"]
+    assert names(read(spark, graph, timestamp=first.created_at.isoformat())) == ["s0", "s1", "s2"]
 
 
 @pytest.mark.parametrize("schema", [None, "name string"])
@@ -317,6 +319,9 @@ WRONG: list[tuple[Mapping[str, str], str]] = [
     ({"type": "Ship", "filter": "hull > 1"}, "ParameterError: option 'filter' is not JSON"),
     ({"type": "Ship", "filter": '{"hul": 1}'}, "ParameterError: Ship has no column 'hul' (did you mean 'hull'?)"),
     ({"type": "Ship", "rows_per_partition": "0"}, "rows_per_partition is '0', which is not a positive number"),
+    ({"type": "Ship", "version": "x"}, "version is 'x', which is not a number"),
+    ({"type": "Ship", "timestamp": "june"}, "timestamp: 'june' is no date or time"),
+    ({"type": "Ship", "at": "v1", "version": "1"}, "options at and version cannot be combined: each names a moment"),
     ({}, 'the type is missing: give it as in option("type", "Person")'),
 ]
 

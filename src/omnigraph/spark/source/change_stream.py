@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 CHANGES: Final = "changes"
 """The option that selects the change stream."""
-_OPTIONS: Final = ("path", CHANGES, "branch", "start", "type")
+_OPTIONS: Final = ("path", CHANGES, "branch", "start", "type", "max_commits")
 _MAX_TASKS: Final = 64
 """With more commits than this in a batch, a task reads several of them: each task has to read the history first."""
 
@@ -87,6 +87,7 @@ class ChangeStreamOptions:
     branch: str
     start: str
     types: tuple[str, ...] | None
+    max_commits: int | None
     # Credentials may be in here: never printed.
     storage_options: Mapping[str, str] = field(repr=False)
 
@@ -108,12 +109,16 @@ def parse_stream_options(options: Mapping[str, str]) -> ChangeStreamOptions:
     problems = [_unknown_option(name) for name in given if name not in _OPTIONS]
     if not given.get("path"):
         problems.append('the path of the graph is missing: give it as in load("s3://bucket/graph")')
+    limit = given.get("max_commits")
+    if limit is not None and not (limit.isdecimal() and int(limit) > 0):
+        problems.append(f"max_commits is '{limit}', which is not a positive number")
     if problems:
         listed: list[Json] = list(problems)
         raise ParameterError("; ".join(problems), details={"problems": listed})
     branch, start = given.get("branch", MAIN), given.get("start", NOW)
     types = tuple(name.strip() for name in given["type"].split(",")) if "type" in given else None
-    return ChangeStreamOptions(given["path"], branch, start, types, storage_options_of(options))
+    max_commits = None if limit is None else int(limit)
+    return ChangeStreamOptions(given["path"], branch, start, types, max_commits, storage_options_of(options))
 
 
 def _unknown_option(name: str) -> str:
@@ -147,12 +152,21 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {_CURSOR: self._follow(None).cursor, **start}
 
     def latestOffset(self, start: _Offset, limit: ReadLimit) -> _Offset:  # noqa: ARG002, N802  Spark's signature
-        """Return the newest commit of the branch, or the start of the query as long as it is not fixed."""
+        """Return the newest commit of the branch, or the start of the query as long as it is not fixed.
+
+        With ``max_commits``, a batch ends after so many commits.
+        """
         found = self._follow(start[_CURSOR])
         end = found.newest if self._until is None else self._until
+        if _START in start:
+            return {_CURSOR: start[_CURSOR]}
+        limited: str | None = None
+        for number, cursor in enumerate(found.cursors(), 1):
+            limited = cursor if number == self._options.max_commits else limited
+            if cursor == end:
+                return {_CURSOR: limited or cursor}
         # The start may lie after the cursor at which an availableNow query stops.
-        advances = _START not in start and end in found.cursors()
-        return {_CURSOR: end if advances else start[_CURSOR]}
+        return {_CURSOR: start[_CURSOR]}
 
     def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
         """Divide the commits between two offsets into tasks."""

@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from omnigraph.errors import Json, ParameterError
 from omnigraph.language.schema import EdgeType, NodeType, TableKey
 from omnigraph.language.source import suggest_similar
+from omnigraph.language.values import parse_instant
 from omnigraph.manifest import contract, opening, references
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.lagging import follow_schema_hashes
@@ -39,7 +40,9 @@ ROWS_PER_PARTITION: Final = 262_144
 STORAGE_PREFIX: Final = "storage."
 """The prefix of options that go to the object store."""
 
-_OPTIONS: Final = ("path", "type", "branch", "at", "columns", "filter", "pin", "rows_per_partition", "changes")
+_MOMENTS: Final = ("at", "version", "timestamp")
+"""Options that name a moment: any reference, a manifest version, or a time."""
+_OPTIONS: Final = ("path", "type", "branch", *_MOMENTS, "columns", "filter", "pin", "rows_per_partition", "changes")
 
 
 # --------------------------------------------------------------------------------------------- one type, pinned
@@ -128,10 +131,12 @@ def parse_read_options(options: Mapping[str, str]) -> TypeReadOptions:
         problems.append('the path of the graph is missing: give it as in load("s3://bucket/graph")')
     if "pin" in given:
         problems += [
-            f"option '{name}' cannot be combined with a pin" for name in ("type", "branch", "at") if name in given
+            f"option '{name}' cannot be combined with a pin" for name in ("type", "branch", *_MOMENTS) if name in given
         ]
     elif "type" not in given:
         problems.append('the type is missing: give it as in option("type", "Person")')
+    at, wrong = _parse_moment(given)
+    problems += wrong
     rows = given.get("rows_per_partition", str(ROWS_PER_PARTITION))
     if not (rows.isdecimal() and int(rows) > 0):
         problems.append(f"rows_per_partition is '{rows}', which is not a positive number")
@@ -143,13 +148,30 @@ def parse_read_options(options: Mapping[str, str]) -> TypeReadOptions:
         path=given["path"],
         type=given.get("type"),
         branch=given.get("branch", MAIN),
-        at=given.get("at"),
+        at=at,
         columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
         filter=decode_filter(given["filter"]) if "filter" in given else None,
         pin=decode_pin(given["pin"]) if "pin" in given else None,
         rows_per_partition=int(rows),
         storage_options=storage_options_of(options),
     )
+
+
+def _parse_moment(given: Mapping[str, str]) -> tuple[str | None, list[str]]:
+    """Return the reference that one of the options names, and the problems."""
+    named = [name for name in _MOMENTS if name in given]
+    if len(named) > 1:
+        return None, [f"options {' and '.join(named)} cannot be combined: each names a moment"]
+    version, timestamp = given.get("version"), given.get("timestamp")
+    if version is not None:
+        number = version.removeprefix("v")
+        return f"v{number}", [] if number.isdecimal() else [f"version is '{version}', which is not a number"]
+    if timestamp is not None:
+        try:
+            return parse_instant(timestamp).isoformat(), []
+        except ParameterError as error:
+            return None, [f"timestamp: {error.message}"]
+    return given.get("at"), []
 
 
 def storage_options_of(options: Mapping[str, str]) -> Mapping[str, str]:
