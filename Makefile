@@ -20,8 +20,8 @@ test: $(INSTALLED)  ## One representative of every behaviour; lint, types and la
 	$(PYTEST) -m "not slow"; tests=$$?; \
 	wait $$lint; lint=$$?; cat .lint.log; exit $$((tests + lint))
 
-test-fast: $(INSTALLED)  ## For every save: no Spark, no killed processes, no servers
-	$(PYTEST) -m "not slow and not costly" --durations=5
+test-fast: $(INSTALLED)  ## For every save: no Spark, no killed processes, no servers, one member of each family
+	$(BIN)/pytest -n 2 -m "not slow and not costly" --durations=5
 
 test-all: lint  ## Every kill, every pair, every long life
 	OMNIGRAPH_FUZZ=large $(PYTEST)

@@ -44,6 +44,12 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 COSTLY_FIXTURES: Final = frozenset({"spark", "s3_server", "s3_proxy", "warm"})
+COSTLY_MODULES: Final = re.compile(
+    "backup|beside|cancel|cleanup|costs|crash|differential|docs|drift|examples|fault|feed|hazards|histor|interrupt|kill|"
+    "lagging|legacy|life|live|migration|networkx|overtaken|protocol|race|recover|relocation|s3|spark|staged|"
+    "state_machine|stress|torn|traps|views|waits"
+)
+CHEAP_FAMILIES: Final = re.compile(r"^tests/language/|^tests/test_cases\.py")
 
 
 # A session that lives for minutes and runs each plan once: what a second compiler, whole-stage code, adaptive plans and
@@ -77,9 +83,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneWork
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start Java, servers or processes."""
+    """Mark what ``make test-fast`` leaves out: Java, servers, processes, histories, and all but one of a family."""
+    families: set[str] = set()
     for item in items:
         test = cast("pytest.Function", item)
+        family = test.nodeid.partition("[")[0]
+        if COSTLY_MODULES.search(test.path.name) or (family in families and not CHEAP_FAMILIES.search(family)):
+            test.add_marker(pytest.mark.costly)
+        if not test.get_closest_marker("slow"):
+            families.add(family)
         if "spark" in test.fixturenames:
             assert USES_SPARK.search(test.nodeid), f"{test.nodeid} uses Spark: let its name say so"
         if COSTLY_FIXTURES.intersection(test.fixturenames) or _starts_processes(cast(ModuleType, test.module)):
