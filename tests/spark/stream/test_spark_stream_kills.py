@@ -28,7 +28,7 @@ import os, signal, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
 import omnigraph
-from omnigraph.storage.failpoints import _arming
+from omnigraph.storage.failpoints import _arm
 from tests.spark.stream.spark_streams import streamed
 
 folder, name, when, times = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
@@ -44,7 +44,7 @@ def die(now, step):
 
 sg = omnigraph.open(folder / "notes.og").spark(session)
 frame = streamed(session, folder / "in", "text string")
-with _arming(die):
+with _arm(die):
     query = sg.stream(
         frame,
         node="Note",
