@@ -84,6 +84,7 @@ DAILY_ON_SPARK: Final = (
     "negation-with-its-own-part",
     "null-is-a-group",
     "old-commits",
+    "optional-on-both",
     "order-with-nulls",
     "sums-and-extremes",
     "ties-by-all-variables",

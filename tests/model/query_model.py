@@ -44,6 +44,7 @@ from omnigraph.language.query.typed_tree import (
     TypedBinding,
     TypedExistence,
     TypedNegation,
+    TypedOptional,
     TypedOrderKey,
     TypedRead,
     TypedTraversal,
@@ -66,7 +67,7 @@ class Entity:
     destination: str = ""
 
 
-Row: TypeAlias = Mapping[str, Entity]
+Row: TypeAlias = Mapping[str, Any]  # entities by variable, None for one that is absent
 RESULT = ""
 """Stands for a row of the result, whose properties are its columns."""
 Sorted = TypeVar("Sorted")
@@ -169,7 +170,7 @@ def _row_key(order: TypedOrderKey, query: TypedRead, ranks: Mapping[str, int], a
 
 
 def _id_key(variable: str) -> _Key[Row]:
-    return lambda row: row[variable].id, False
+    return lambda row: None if row[variable] is None else row[variable].id, False
 
 
 def _group_key(order: TypedOrderKey) -> _Key[Mapping[str, Value]]:
@@ -334,7 +335,21 @@ def _starts(clauses: Sequence[Clause]) -> set[str]:
 
 
 def solutions(clauses: Sequence[Clause], asked: Asked, fixed: Row) -> Iterator[Row]:
-    """Every assignment of the variables that satisfies every clause; ``fixed`` ones are given."""
+    """Every assignment of the variables that satisfies every clause; ``fixed`` ones are given.
+
+    An absent variable of an optional block has no entity. Optional blocks come after everything that needs none of
+    their variables.
+    """
+    optionals = [clause for clause in clauses if isinstance(clause, TypedOptional)]
+    if optionals:
+        absent = {name for optional in optionals for name in optional.variables}
+        others = [clause for clause in clauses if not isinstance(clause, TypedOptional)]
+        rows: Iterable[Row] = solutions([each for each in others if not _names(each) & absent], asked, fixed)
+        for optional in optionals:
+            rows = [extended for row in rows for extended in _extended(row, optional, asked)]
+        late = [each for each in others if _names(each) & absent]
+        yield from (row for row in rows if all(_satisfied(clause, row, asked) for clause in late))
+        return
     choices: dict[str, Iterable[Entity]] = {}
     for clause in clauses:
         for name, found in _choices(clause, asked.graph).items():
@@ -348,6 +363,12 @@ def solutions(clauses: Sequence[Clause], asked: Asked, fixed: Row) -> Iterator[R
     for clause in clauses:
         at_level[next(n for n, known in enumerate(levels) if _names(clause) <= known)].append(clause)
     yield from _chosen(fixed, list(choices.items()), at_level, asked)
+
+
+def _extended(row: Row, optional: TypedOptional, asked: Asked) -> list[Row]:
+    fixed = {name: row[name] for name in optional.outer}
+    named = [{name: found[name] for name in optional.variables} for found in solutions(optional.clauses, asked, fixed)]
+    return [{**row, **each} for each in named or [dict.fromkeys(optional.variables)]]
 
 
 def _chosen(
@@ -387,6 +408,8 @@ def _names(part: Clause | Expression) -> set[str]:
             return {part.source, part.destination} | ({part.edge_variable} if part.edge_variable else set())
         case TypedNegation() | TypedExistence():
             return set(part.outer)
+        case TypedOptional():
+            return {*part.outer, *part.variables}
         case And() | Or():
             return set[str]().union(*map(_names, part.parts))
         case Not():
@@ -411,6 +434,8 @@ def _satisfied(clause: Clause, row: Row, asked: Asked) -> bool:
             return all(_satisfied(predicate, row, asked) for predicate in clause.predicates)
         case TypedTraversal():
             return _leads(clause, row, asked.graph)
+        case TypedOptional():
+            return True
         case _:
             return _truth(clause, row, asked) is True
 
@@ -463,6 +488,8 @@ def _value(expression: Expression, row: Row, asked: Asked) -> Value:
             return asked.parameters[expression.name]
         case Now():
             return asked.now_ms
+        case PropertyValue() | Identity() | EndIdentity() if row[expression.variable] is None:
+            return None
         case PropertyValue():
             return row[expression.variable].properties.get(expression.name)
         case ColumnValue():
@@ -493,6 +520,8 @@ def _value(expression: Expression, row: Row, asked: Asked) -> Value:
 
 
 def _leads(step: TypedTraversal, row: Row, graph: Graph) -> bool:
+    if row[step.source] is None or row[step.destination] is None:
+        return False
     source, destination = row[step.source].id, row[step.destination].id
     if step.edge_variable is not None:
         edge = row[step.edge_variable]

@@ -288,7 +288,24 @@ def _clauses(scope: _Scope, number: int, depth: int = 0) -> list[str]:
 def _match(scope: _Scope) -> list[str]:
     first = _binding(scope)
     scope.reached |= set(scope.nodes)
-    return [first, *_clauses(scope, scope.draw(st.integers(0, 4)))]
+    return [first, *_clauses(scope, scope.draw(st.integers(0, 4))), *_optionals(scope)]
+
+
+def _optionals(scope: _Scope) -> list[str]:
+    """Optional blocks, and conditions on what they find; nothing is traversed from there."""
+    found: list[str] = []
+    for _ in range(1 if scope.is_so(4) else 0):
+        inner = scope.inner()
+        inside = [_traversal(inner), *([_condition(inner, 2)] if scope.is_so(3) else [])]
+        found.append(f"optional {{ {' '.join(inside)} }}")
+        new = sorted((inner.nodes.keys() | inner.edges.keys()) - scope.nodes.keys() - scope.edges.keys())
+        scope.nodes.update(inner.nodes)
+        scope.edges.update(inner.edges)
+        if new and scope.is_so(3):
+            found.append(f"${scope.chosen(new)} {scope.chosen(['is null', 'is not null'])}")
+        if scope.is_so(4):
+            found.append(_condition(scope, 2))
+    return found
 
 
 # ------------------------------------------------------------------------------------------------ results

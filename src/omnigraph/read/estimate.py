@@ -34,6 +34,7 @@ from omnigraph.language.query.plan import (
     Limit,
     Mark,
     NodeScan,
+    Optional,
     Outer,
     PlanOperator,
     Project,
@@ -159,7 +160,7 @@ class CardinalityEstimator:
             case _:
                 return self._estimate_result(plan)
 
-    def _estimate_result(self, plan: Mark | Group | Keep | Sort | Limit | Project) -> float:
+    def _estimate_result(self, plan: Mark | Optional | Group | Keep | Sort | Limit | Project) -> float:
         rows = self._rows_of(plan.input)
         match plan:
             case Group():
@@ -169,6 +170,8 @@ class CardinalityEstimator:
             case Limit():
                 limit = plan.count.value if isinstance(plan.count, Constant) else None
                 return min(rows, limit) if isinstance(limit, int) else rows
+            case Optional():
+                return rows * max(1.0, self._rows_of(plan.inner))
             case Mark() | Sort() | Project():
                 return rows
 

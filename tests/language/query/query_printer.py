@@ -70,7 +70,9 @@ def _begins_with_word(clause: ast.ClauseSyntax) -> bool:
         case ast.Comparison(left=first) | ast.NullTest(operand=first) | ast.LogicalOperation(operands=(first, *_)):
             return isinstance(first, ast.AliasReference | ast.ConditionSyntax) or not _can_lead(clause)
         case _:
-            return not isinstance(clause, ast.BindingClause | ast.TraversalClause) and not _can_lead(clause)
+            return not isinstance(
+                clause, ast.BindingClause | ast.TraversalClause | ast.OptionalClause
+            ) and not _can_lead(clause)
 
 
 def _clause(clause: ast.ClauseSyntax) -> list[str]:
@@ -79,6 +81,8 @@ def _clause(clause: ast.ClauseSyntax) -> list[str]:
             return ["not {", *_indented(_clauses(clauses)), "}"]
         case ast.Existence(clauses):
             return ["exists {", *_indented(_clauses(clauses)), "}"]
+        case ast.OptionalClause(clauses):
+            return ["optional {", *_indented(_clauses(clauses)), "}"]
         case ast.BindingClause(variable, type_name, matches):
             return [f"${variable}: {type_name}{_properties(matches)}"]
         case ast.TraversalClause():

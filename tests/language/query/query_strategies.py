@@ -18,7 +18,7 @@ KEYWORDS = (
     *("query", "match", "return", "order", "limit", "not", "is", "as", "asc", "desc", "contains", "starts_with"),
     *("insert", "update", "delete", "set", "where", "now", "nearest", "search", "match_text", "fuzzy", "bm25", "rrf"),
     *("count", "sum", "avg", "min", "max", "distinct", "true", "false", "null", "date", "datetime", "and", "or", "in"),
-    *("ends_with", "matches", "exists", "having", "offset", "collect"),
+    *("ends_with", "matches", "exists", "having", "offset", "collect", "optional"),
 )
 LITERAL_WORDS = ("true", "false", "null")
 
@@ -168,7 +168,9 @@ def _joined_conditions(parts: st.SearchStrategy[ast.ExpressionSyntax]) -> st.Sea
 conditions: st.SearchStrategy[ast.ExpressionSyntax] = _unprinted(
     st.recursive(_simple_conditions, _joined_conditions, max_leaves=5)
 )
-clauses: st.SearchStrategy[ast.ClauseSyntax] = bindings | traversals | conditions | expressions
+_inner_clauses = st.lists(bindings | traversals | conditions, min_size=1, max_size=2).map(tuple)
+optionals = st.builds(ast.OptionalClause, _inner_clauses)
+clauses: st.SearchStrategy[ast.ClauseSyntax] = bindings | traversals | conditions | expressions | optionals
 
 
 # ------------------------------------------------------------------------------------------------ queries

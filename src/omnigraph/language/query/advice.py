@@ -30,6 +30,7 @@ TERMINAL_WORDS = {
     "DELETE": "'delete'",
     "NOT": "'not'",
     "EXISTS": "'exists'",
+    "OPTIONAL": "'optional'",
     "AND": "'and'",
     "OR": "'or'",
     "AS": "'as'",

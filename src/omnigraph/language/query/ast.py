@@ -309,7 +309,15 @@ class TraversalClause:
     edge_span: Span = span_field()
 
 
-ClauseSyntax: TypeAlias = BindingClause | TraversalClause | ExpressionSyntax
+@dataclass(frozen=True, slots=True)
+class OptionalClause:
+    """``optional { ... }``: the matches of the clauses, or one row without them."""
+
+    clauses: tuple[ClauseSyntax, ...]
+    span: Span = span_field()
+
+
+ClauseSyntax: TypeAlias = BindingClause | TraversalClause | OptionalClause | ExpressionSyntax
 """An expression that is a clause is a condition; the checker sees to it."""
 
 

@@ -22,6 +22,7 @@ from omnigraph.language.query.typed_tree import (
     ResultColumn,
     Statement,
     TypedBinding,
+    TypedOptional,
     TypedQuery,
     TypedRead,
     TypedTraversal,
@@ -122,6 +123,8 @@ def _types_read(clauses: Iterable[Clause]) -> Iterator[TypeUse]:
                 yield _edge(clause.edge_type)
                 yield _node(clause.source_type)
                 yield _node(clause.destination_type)
+            case TypedOptional():
+                yield from _types_read(clause.clauses)
             case _:
                 yield from _types_in_blocks(clause)
 

@@ -17,6 +17,7 @@ from omnigraph.language.query.typed_tree import (
     Clause,
     TypedBinding,
     TypedMutation,
+    TypedOptional,
     TypedQuery,
     TypedRead,
     TypedTraversal,
@@ -191,5 +192,7 @@ def _variables_in(clause: Clause) -> frozenset[str]:
         case TypedTraversal():
             ends = frozenset({clause.source, clause.destination})
             return ends if clause.edge_variable is None else ends | {clause.edge_variable}
+        case TypedOptional():
+            return frozenset((*clause.outer, *clause.variables))
         case _:
             return variables_of(clause)

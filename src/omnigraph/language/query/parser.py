@@ -117,6 +117,9 @@ class _QueryTreeBuilder(Transformer[Token, object]):
     def clauses(self, *clauses: ast.ClauseSyntax) -> tuple[ast.ClauseSyntax, ...]:
         return clauses
 
+    def optional(self, word: Token, clauses: tuple[ast.ClauseSyntax, ...], close: Token) -> ast.OptionalClause:
+        return ast.OptionalClause(clauses, _span_between(word, close))
+
     def joined_pattern(self, pattern: ast.BindingClause | ast.TraversalClause, word: Token) -> NoReturn:
         kind = "binding" if isinstance(pattern, ast.BindingClause) else "traversal"
         instead = {

@@ -262,7 +262,19 @@ class TypedTraversal:
     edge_variable: str | None
 
 
-Clause: TypeAlias = TypedBinding | TypedTraversal | Predicate
+@dataclass(frozen=True, slots=True)
+class TypedOptional:
+    """``optional``: each match of the inner clauses, with the outer variables fixed, or one row without any.
+
+    ``variables`` are those that the block binds; in a row without a match they are absent, and all they have is null.
+    """
+
+    clauses: BlockClauses
+    outer: tuple[str, ...]
+    variables: tuple[str, ...]
+
+
+Clause: TypeAlias = TypedBinding | TypedTraversal | TypedOptional | Predicate
 BlockClauses: TypeAlias = Annotated[tuple[Clause, ...], "block"]
 """The clauses of a block. They are no operands of it: their variables are their own."""
 

@@ -47,7 +47,7 @@ from omnigraph.read.frames.comparisons import (
     compare_constants,
     compare_value_with_column,
 )
-from omnigraph.read.frames.frame import RESULT, TRUE_MARK, EntityColumn, Frame, Mask
+from omnigraph.read.frames.frame import RESULT, TRUE_MARK, EntityColumn, Frame, Mask, OptionalEntities
 from omnigraph.storage.arrow_schema import arrow_type, arrow_values
 from omnigraph.storage.columns import Values, compute, to_bool_array
 
@@ -105,7 +105,7 @@ def evaluate(expression: Expression, frame: Frame, evaluation: EvaluationContext
             return cast("Values", binding.entities.take_ids(binding.positions))
         case EndIdentity(variable, end):
             binding = frame.bindings[variable]
-            return binding.entities.take_values(_STORED_ENDS[end], binding.positions)
+            return _cast_to_declared(binding.entities.take_values(_STORED_ENDS[end], binding.positions), expression)
         case Distance() | TextMatch() | TextScore() | FusedScore():
             return _cast_to_declared(evaluation.scorer.score(expression, frame), expression)
         case Truth(predicate):
@@ -211,7 +211,9 @@ def _compare(compare: Compare, frame: Frame, evaluation: EvaluationContext) -> M
 
 def _find_same_entities(one: EntityColumn, other: EntityColumn) -> Mask | None:
     """Return for each row whether two variables are the same entity; None if only their ids can tell."""
-    return one.positions == other.positions if one.entities == other.entities else None
+    if one.entities != other.entities or isinstance(one.entities, OptionalEntities):
+        return None
+    return one.positions == other.positions
 
 
 def _is_comparable(compare: Compare, frame: Frame, evaluation: EvaluationContext) -> Mask:

@@ -108,6 +108,44 @@ def frame_of_columns(table: pa.Table) -> Frame:
     return Frame(table.num_rows, {RESULT: EntityColumn(_ResultRows(table), np.arange(table.num_rows))})
 
 
+@dataclass(frozen=True, slots=True)
+class OptionalEntities:
+    """The entities of a set, and at position 0 none: a variable of an optional block may be absent."""
+
+    base: EntitySet | None
+
+    @property
+    def table_key(self) -> str:
+        """The table of the entities."""
+        return "" if self.base is None else self.base.table_key
+
+    def __len__(self) -> int:
+        return 1 if self.base is None else 1 + len(self.base)
+
+    def is_key(self, column: str) -> bool:
+        """Never: the key of an absent entity is null."""
+        del column
+        return False
+
+    def take_ids(self, positions: Positions) -> pa.StringArray:
+        """Return the ids at some positions; null for an absent entity."""
+        found = None if self.base is None else self.base.take_ids(positions[positions > 0] - 1)
+        return cast("pa.StringArray", _spread(cast("Values | None", found), positions > 0))
+
+    def take_values(self, column: str, positions: Positions) -> Values:
+        """Return the values of a property at some positions; null for an absent entity."""
+        found = None if self.base is None else self.base.take_values(column, positions[positions > 0] - 1)
+        return _spread(found, positions > 0)
+
+
+def _spread(values: Values | None, present: Mask) -> Values:
+    """Put values where a mask is true, and nulls elsewhere."""
+    if values is None:
+        return cast("Values", pa.nulls(len(present), pa.string()))
+    places = pa.array(np.cumsum(present) - 1, pa.int64(), mask=~present)
+    return values.take(places)
+
+
 def _no_bindings() -> Mapping[str, EntityColumn]:
     return {}
 
@@ -143,6 +181,15 @@ class Frame:
     def bind(self, variable: str, entities: EntitySet, positions: Positions) -> Frame:
         """Return the same rows with one more variable."""
         return replace(self, bindings={**self.bindings, variable: EntityColumn(entities, positions)})
+
+    def drop_absent(self, variable: str) -> Frame:
+        """Return the rows in which a variable is present."""
+        binding = self.bindings[variable]
+        if not isinstance(binding.entities, OptionalEntities):
+            return self
+        rows = self.take(np.flatnonzero(binding.positions > 0))
+        base = binding.entities.base
+        return rows if base is None else rows.bind(variable, base, rows.bindings[variable].positions - 1)
 
     def mark(self, name: str, mask: Mask) -> Frame:
         """Return the same rows with a mark."""

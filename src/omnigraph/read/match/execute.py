@@ -23,6 +23,7 @@ from omnigraph.language.query.plan import (
     Mark,
     MatchPlan,
     NodeScan,
+    Optional,
     Outer,
     Select,
     TopRanked,
@@ -34,7 +35,7 @@ from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, Mask, Positions, evaluate_predicate, number_tuples
 from omnigraph.read.match.counting import reduce_frame
 from omnigraph.read.match.expand import execute_connect, execute_connect_edges, execute_expand, execute_expand_edges
-from omnigraph.read.match.join import cross_frames, find_join_comparison, join_frames
+from omnigraph.read.match.join import cross_frames, find_join_comparison, join_frames, outer_join_frames
 from omnigraph.read.match.liveness import Leaf, MatchSpine, SpineStep, StepPlan, Variables, build_spine
 from omnigraph.read.match.scan_nodes import execute_scan
 from omnigraph.read.search import execute_fuse, execute_top_ranked
@@ -147,14 +148,10 @@ def _execute_task(task: _Task, frame: Frame, context: QueryContext) -> Frame:
 def _execute_operator(task: _Task, frame: Frame, context: QueryContext) -> Frame:
     plan = task.plan
     match plan:
-        case Expand():
-            return execute_expand(frame, plan, task.needed, context)
-        case ExpandEdges():
-            return execute_expand_edges(frame, plan, context)
-        case Connect():
-            return execute_connect(frame, plan, context)
-        case ConnectEdges():
-            return execute_connect_edges(frame, plan, context)
+        case Expand() | ExpandEdges() | Connect() | ConnectEdges():
+            return _execute_traversal(frame, plan, task, context)
+        case Optional():
+            return _execute_optional(frame, plan, context)
         case Cross():
             return _execute_cross(frame, plan, task, context)
         case Select():
@@ -167,6 +164,33 @@ def _execute_operator(task: _Task, frame: Frame, context: QueryContext) -> Frame
             return frame.mark(plan.name, _find_witnesses(frame, plan, context))
         case TopRanked():
             return execute_top_ranked(frame, plan, context)
+
+
+def _execute_traversal(
+    frame: Frame, plan: Expand | ExpandEdges | Connect | ConnectEdges, task: _Task, context: QueryContext
+) -> Frame:
+    # Inside a block, an outer variable may be absent: nothing leads from there.
+    ends = (plan.source, plan.destination) if isinstance(plan, Connect | ConnectEdges) else (plan.source,)
+    for end in ends:
+        frame = frame.drop_absent(end)
+    match plan:
+        case Expand():
+            return execute_expand(frame, plan, task.needed, context)
+        case ExpandEdges():
+            return execute_expand_edges(frame, plan, context)
+        case Connect():
+            return execute_connect(frame, plan, context)
+        case ConnectEdges():
+            return execute_connect_edges(frame, plan, context)
+
+
+def _execute_optional(frame: Frame, plan: Optional, context: QueryContext) -> Frame:
+    """Join the rows with the matches of the inner plan, which runs once for equal outer entities."""
+    first, numbers = _number_outer_tuples(frame, plan.outer)
+    outer = frame.take(first[: frame.num_rows]).select(plan.outer)
+    tagged = Frame(outer.num_rows, outer.bindings, tags=np.arange(outer.num_rows))
+    found = execute_match(plan.inner, frozenset(plan.variables), context, tagged)
+    return outer_join_frames(frame, numbers, found, plan.variables)
 
 
 def _execute_cross(frame: Frame, plan: Cross, task: _Task, context: QueryContext) -> Frame:

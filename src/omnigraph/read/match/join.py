@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -11,7 +12,17 @@ from omnigraph.errors import Unsupported
 from omnigraph.language.query import Compare, ComparisonOperator
 from omnigraph.language.query.plan import Cross, Select, variables_of
 from omnigraph.read.context import QueryContext
-from omnigraph.read.frames import Frame, Positions, concat_frames, evaluate, evaluate_predicate
+from omnigraph.read.frames import (
+    EntityColumn,
+    EntitySet,
+    Frame,
+    OptionalEntities,
+    Positions,
+    concat_frames,
+    empty_positions,
+    evaluate,
+    evaluate_predicate,
+)
 from omnigraph.read.match.counting import check_countable, multiply_rows, weights_of
 from omnigraph.read.match.liveness import StepPlan, all_bound_variables
 from omnigraph.storage.columns import Values, encode_values
@@ -66,6 +77,40 @@ def join_frames(left: Frame, right: Frame, compare: Compare, context: QueryConte
         for begin in range(0, max(1, left.num_rows), left_rows)
     )
     return concat_frames([each.filter(evaluate_predicate(compare, each, context.evaluation)) for each in products])
+
+
+def outer_join_frames(frame: Frame, numbers: Positions, found: Frame, variables: Sequence[str]) -> Frame:
+    """Join each row with the found rows that have its number as their tag; a row without any is kept once.
+
+    The variables are those of the found rows; where there is none, they are absent.
+    """
+    tags = empty_positions() if found.tags is None else found.tags
+    order = np.argsort(tags, kind="stable")
+    arranged = tags[order]
+    begins = np.searchsorted(arranged, numbers, "left")
+    counts = np.searchsorted(arranged, numbers, "right") - begins
+    shown = np.maximum(counts, 1)
+    left_rows = np.repeat(np.arange(frame.num_rows), shown)
+    within = np.arange(len(left_rows)) - np.repeat(np.cumsum(shown) - shown, shown)
+    is_present = np.repeat(counts > 0, shown)
+    # Row 0 of the found rows stands for none; the others are shifted by one.
+    places = np.zeros(len(left_rows), np.int64)
+    places[is_present] = 1 + order[(np.repeat(begins, shown) + within)[is_present]]
+    joined = frame.take(left_rows)
+    for name in variables:
+        binding = found.bindings.get(name)
+        base, positions = (None, empty_positions()) if binding is None else _to_optional(binding)
+        joined = joined.bind(name, OptionalEntities(base), np.append(0, positions)[places])
+    if found.weights is None:
+        return joined
+    return multiply_rows(joined, np.append(1, found.weights)[places])
+
+
+def _to_optional(binding: EntityColumn) -> tuple[EntitySet | None, Positions]:
+    """Return a set of entities, and positions among those and none."""
+    if isinstance(binding.entities, OptionalEntities):
+        return binding.entities.base, binding.positions
+    return binding.entities, binding.positions + 1
 
 
 def _slice_frame(frame: Frame, begin: int, count: int) -> Frame:

@@ -16,6 +16,7 @@ from omnigraph.language.query.plan import (
     Mark,
     MatchPlan,
     NodeScan,
+    Optional,
     Outer,
     ReadPlan,
     Select,
@@ -32,7 +33,9 @@ from omnigraph.language.query.plan import (
 
 Variables: TypeAlias = frozenset[str]
 Leaf: TypeAlias = NodeScan | Outer | Fuse
-StepPlan: TypeAlias = Expand | ExpandEdges | Connect | ConnectEdges | Cross | Select | With | Without | Mark | TopRanked
+StepPlan: TypeAlias = (
+    Expand | ExpandEdges | Connect | ConnectEdges | Cross | Select | With | Without | Mark | Optional | TopRanked
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def needed_variables(plan: ReadPlan) -> Variables:
 
 
 def _needed_by_operator(plan: ReadPlan) -> Variables:
-    # An entity that is bound is never null: counting it is counting rows, so the entity itself is not needed.
+    # An entity that is always bound is never null: counting it is counting rows, so the entity itself is not needed.
     parts = (part for part in expressions_of(plan) if not _counts_rows(part))
     ties = plan.tie_break if isinstance(plan, Sort) else ()
     return frozenset(ties).union(*map(variables_of, parts))
@@ -87,6 +90,6 @@ def _needed_by_operator(plan: ReadPlan) -> Variables:
 def _counts_rows(part: Expression | Predicate) -> bool:
     match part:
         case Aggregate(AggregateFunction.COUNT, Identity(), distinct=False):
-            return True
+            return not part.argument.type.nullable
         case _:
             return False

@@ -19,7 +19,16 @@ import pyarrow.compute as pc
 from omnigraph.language.query import Aggregate, AggregateFunction, Expression, Identity, PropertyValue, ResultColumn
 from omnigraph.language.query.plan import variables_of
 from omnigraph.language.values import LARGEST_EXACT_FLOAT
-from omnigraph.read.frames import EvaluationContext, Frame, Mask, Positions, arrow_type_of, evaluate, number_tuples
+from omnigraph.read.frames import (
+    EvaluationContext,
+    Frame,
+    Mask,
+    OptionalEntities,
+    Positions,
+    arrow_type_of,
+    evaluate,
+    number_tuples,
+)
 from omnigraph.read.match import count_by_position
 from omnigraph.storage.columns import Values, column_of, compute, encode_values, find_true
 
@@ -81,7 +90,9 @@ def _encode_expression(expression: Expression, frame: Frame, evaluation: Evaluat
     variables = variables_of(expression)
     if _is_entity(expression, frame):
         (variable,) = variables
-        return frame.bindings[variable].positions + 1
+        binding = frame.bindings[variable]
+        # An absent entity is at position 0, and null has the code 0.
+        return binding.positions + (0 if isinstance(binding.entities, OptionalEntities) else 1)
     if not variables:
         return _encode_values(evaluate(expression, frame, evaluation))
     first, numbers = number_tuples([frame.bindings[name].positions for name in variables])
@@ -124,7 +135,7 @@ def _aggregate(aggregate: Aggregate, frame: Frame, groups: _RowGroups, evaluatio
     function, argument = aggregate.function, aggregate.argument
     if function is AggregateFunction.COUNT and aggregate.distinct:
         return _to_column(_count_distinct(argument, frame, groups, evaluation))
-    if function is AggregateFunction.COUNT and isinstance(argument, Identity):
+    if function is AggregateFunction.COUNT and isinstance(argument, Identity) and not argument.type.nullable:
         return _to_column(count_by_position(groups.numbers, frame.weights, groups.count))
     present = _drop_nulls(evaluate(argument, frame, evaluation), frame, groups)
     match function:

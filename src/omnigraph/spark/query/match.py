@@ -7,7 +7,9 @@ count once is made distinct before the join.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 
+from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
 from omnigraph.language.query import Predicate
@@ -21,6 +23,7 @@ from omnigraph.language.query.plan import (
     Mark,
     MatchPlan,
     NodeScan,
+    Optional,
     Outer,
     Select,
     TopRanked,
@@ -46,7 +49,9 @@ def execute_match(
     # previous one, Spark would compute that one again.
     before_blocks = rows
     for step in spine.steps:
-        if isinstance(step.plan, With | Without | Mark):
+        if isinstance(step.plan, Optional):
+            rows = before_blocks = _join_optional(step.plan, rows, required, context)
+        elif isinstance(step.plan, With | Without | Mark):
             rows = _apply_block(rows, step.plan, before_blocks, context)
         else:
             rows = before_blocks = _execute_step(step.plan, rows, required, context)
@@ -87,7 +92,7 @@ def _execute_step(
             return _filter_rows(rows, (plan.predicate,), context)
         case TopRanked():
             return _take_top_ranked(plan, rows, context)
-        case With() | Without() | Mark():
+        case With() | Without() | Mark() | Optional():
             raise AssertionError("execute_match handles blocks")
 
 
@@ -165,18 +170,49 @@ def _apply_block(
     rows: MatchRows, plan: With | Without | Mark, before_blocks: MatchRows, context: SparkQueryContext
 ) -> MatchRows:
     """Keep or mark the rows for which the inner plan finds something; it runs once per distinct outer entities."""
-    ids = [before_blocks.id_of(variable) for variable in plan.outer]
-    outer = before_blocks.select_variables(plan.outer)
-    distinct = MatchRows(outer.frame.dropDuplicates(ids), outer.slots)
-    required = find_required_attributes(plan.inner, context.query.search)
-    found = execute_match(plan.inner, required, context, distinct).frame.select(*ids)
+    found = _execute_inner(plan, before_blocks, find_required_attributes(plan.inner, context.query.search), context)
+    ids = [rows.id_of(variable) for variable in plan.outer]
+    keys = [context.new_column() for _ in ids]
+    witnesses = found.frame.select(*(fn.col(id_).alias(key) for id_, key in zip(ids, keys, strict=True)))
     match plan:
         case With():
-            return MatchRows(rows.frame.join(found, ids, "left_semi"), rows.slots)
+            return MatchRows(rows.frame.join(witnesses, _same_outer(ids, keys), "left_semi"), rows.slots)
         case Without():
-            return MatchRows(rows.frame.join(found, ids, "left_anti"), rows.slots)
+            return MatchRows(rows.frame.join(witnesses, _same_outer(ids, keys), "left_anti"), rows.slots)
         case Mark():
             mark = context.new_column()
-            witnesses = found.distinct().withColumn(mark, fn.lit(True))  # noqa: FBT003  a value, not a switch
-            joined = rows.frame.join(witnesses, ids, "left").withColumn(mark, fn.col(mark).isNotNull())
-            return MatchRows(joined, {**rows.slots, (plan.name, MARK): mark})
+            marked = witnesses.distinct().withColumn(mark, fn.lit(True))  # noqa: FBT003  a value, not a switch
+            joined = rows.frame.join(marked, _same_outer(ids, keys), "left").drop(*keys)
+            is_marked = joined.withColumn(mark, fn.col(mark).isNotNull())
+            return MatchRows(is_marked, {**rows.slots, (plan.name, MARK): mark})
+
+
+def _join_optional(
+    plan: Optional, rows: MatchRows, required: RequiredAttributes, context: SparkQueryContext
+) -> MatchRows:
+    """Join the rows with the matches of the inner plan; a row without any is kept once."""
+    inside = find_required_attributes(plan.inner, context.query.search)
+    attributes = {
+        name: dict.fromkeys((*inside.get(name, ()), *required.get(name, ()))) for name in {*inside, *required}
+    }
+    found = _execute_inner(plan, rows, attributes, context)
+    ids = [rows.id_of(variable) for variable in plan.outer]
+    keys = [context.new_column() for _ in ids]
+    bound = {slot: column for slot, column in found.slots.items() if slot[0] in plan.variables}
+    outer = [fn.col(id_).alias(key) for id_, key in zip(ids, keys, strict=True)]
+    matches = found.frame.select(*outer, *bound.values())
+    return MatchRows(rows.frame.join(matches, _same_outer(ids, keys), "left").drop(*keys), {**rows.slots, **bound})
+
+
+def _execute_inner(
+    plan: With | Without | Mark | Optional, rows: MatchRows, required: RequiredAttributes, context: SparkQueryContext
+) -> MatchRows:
+    outer = rows.select_variables(plan.outer)
+    distinct = outer.frame.dropDuplicates([rows.id_of(variable) for variable in plan.outer])
+    return execute_match(plan.inner, required, context, MatchRows(distinct, outer.slots))
+
+
+def _same_outer(ids: list[str], keys: list[str]) -> Column:
+    # An outer variable may be absent, and then its id is null.
+    equal = [fn.col(id_).eqNullSafe(fn.col(key)) for id_, key in zip(ids, keys, strict=True)]
+    return reduce(Column.__and__, equal)

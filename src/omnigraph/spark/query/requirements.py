@@ -20,6 +20,7 @@ from omnigraph.language.query.plan import (
     Fuse,
     Mark,
     MatchPlan,
+    Optional,
     PlanOperator,
     ReadPlan,
     With,
@@ -58,7 +59,7 @@ def _required_slots(plan: PlanOperator, search: Search) -> Iterator[Slot]:
             # The score that the result is ordered by comes with its rows.
             if not (isinstance(part, FusedScore) and fusion_of(part, search) in fused):
                 yield from slots_of(part)
-        if isinstance(each, With | Without | Mark):
+        if isinstance(each, With | Without | Mark | Optional):
             # Other variables of the inner plan are local to it, even if they share a name with an outer one.
             yield from (slot for slot in _required_slots(each.inner, search) if slot[0] in each.outer)
 

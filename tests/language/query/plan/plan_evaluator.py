@@ -27,6 +27,7 @@ from omnigraph.language.query.plan.operators import (
     Mark,
     MatchPlan,
     NodeScan,
+    Optional,
     Outer,
     Project,
     ReadPlan,
@@ -205,20 +206,34 @@ def match_rows(plan: MatchPlan, graph: Graph, outer: Row | None = None) -> Itera
         case Select():
             yield from (row for row in match_rows(plan.input, graph, outer) if holds(plan.predicate, row, graph))
         case With() | Without() | Mark():
-            for row in match_rows(plan.input, graph, outer):
-                fixed = {variable: row[variable] for variable in plan.outer}
-                found = next(match_rows(plan.inner, graph, fixed), None) is not None
-                if isinstance(plan, Mark):
-                    yield {**row, plan.name: found}
-                elif found is isinstance(plan, With):
-                    yield row
+            yield from _tested_rows(plan, graph, outer)
+        case Optional():
+            yield from _optional_rows(plan, graph, outer)
         case TopRanked():
             yield from _top_ranked(plan, list(match_rows(plan.input, graph, outer)), graph)
         case Fuse():
             yield from _fused(plan, graph)
         case _:
             for row in match_rows(plan.input, graph, outer):
-                yield from _steps(plan, row, graph)
+                if row[plan.source] is not None:
+                    yield from _steps(plan, row, graph)
+
+
+def _tested_rows(plan: With | Without | Mark, graph: Graph, outer: Row | None) -> Iterator[Row]:
+    for row in match_rows(plan.input, graph, outer):
+        fixed = {variable: row[variable] for variable in plan.outer}
+        found = next(match_rows(plan.inner, graph, fixed), None) is not None
+        if isinstance(plan, Mark):
+            yield {**row, plan.name: found}
+        elif found is isinstance(plan, With):
+            yield row
+
+
+def _optional_rows(plan: Optional, graph: Graph, outer: Row | None) -> Iterator[Row]:
+    for row in match_rows(plan.input, graph, outer):
+        found = match_rows(plan.inner, graph, {variable: row[variable] for variable in plan.outer})
+        matches = [{name: each[name] for name in plan.variables} for each in found]
+        yield from ({**row, **each} for each in matches or [dict.fromkeys(plan.variables)])
 
 
 def _steps(plan: Expand | ExpandEdges | Connect | ConnectEdges, row: Row, graph: Graph) -> Iterator[Row]:
@@ -314,6 +329,8 @@ def value(expression: Expression, row: Row, graph: Graph) -> Value:
             return expression.value
         case ParameterValue():
             return graph.parameters[expression.name]
+        case PropertyValue() | Identity() | EndIdentity() if row[expression.variable] is None:
+            return None
         case PropertyValue():
             return row[expression.variable].properties.get(expression.name)
         case Identity():

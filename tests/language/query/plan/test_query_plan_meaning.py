@@ -17,7 +17,14 @@ from omnigraph.errors import QueryError
 from omnigraph.language.query import compile_query
 from omnigraph.language.query.plan.operators import Project
 from omnigraph.language.query.plan.planner import plan_read
-from omnigraph.language.query.typed_tree import Clause, TypedBinding, TypedNegation, TypedRead, TypedTraversal
+from omnigraph.language.query.typed_tree import (
+    Clause,
+    TypedBinding,
+    TypedNegation,
+    TypedOptional,
+    TypedRead,
+    TypedTraversal,
+)
 from omnigraph.language.schema import parse_schema
 from tests.language.query.plan.plan_evaluator import Edges, Entity, Graph, Row, Value, holds, incident, run, walk
 from tests.selection import sized
@@ -316,6 +323,8 @@ def _satisfied(clause: Clause, row: Row, graph: Graph) -> bool:
         case TypedNegation():
             fixed = {name: row[name] for name in clause.outer}
             return next(solutions(clause.clauses, graph, fixed), None) is None
+        case TypedOptional():
+            raise NotImplementedError("these patterns have no optional blocks")
         case _:
             return holds(clause, row, graph)
 

@@ -26,6 +26,7 @@ from omnigraph.language.query.plan.operators import (
     Limit,
     Mark,
     NodeScan,
+    Optional,
     Outer,
     PlanOperator,
     Project,
@@ -84,6 +85,7 @@ NO_OPERATORS = {ByRank}
 NO_EXPRESSIONS = {
     typed_tree.TypedBinding,
     typed_tree.TypedTraversal,
+    typed_tree.TypedOptional,
     typed_tree.ResultColumn,
     typed_tree.TypedOrderKey,
     typed_tree.TypedRead,
@@ -124,6 +126,7 @@ PLANS: list[tuple[PlanOperator, list[PlanOperator], list[ExpressionPart], str, s
     (With(SCAN, OUTER, ("a",)), [SCAN, OUTER], [], "", "a"),
     (Without(SCAN, OUTER, ("a",)), [SCAN, OUTER], [], "", "a"),
     (Mark(SCAN, OUTER, ("a",), "m"), [SCAN, OUTER], [], "m", "a"),
+    (Optional(SCAN, OUTER, ("a",), ("z",)), [SCAN, OUTER], [], "z", "a"),
     (TopRanked(SCAN, NEAR, ONE), [SCAN], [NEAR, ONE], "", "a"),
     (TopRanked(SCAN, SCORE, None), [SCAN], [SCORE], "", "a"),
     (Fuse(SCAN, OUTER, "a", ONE, WORD), [SCAN, OUTER], [ONE, WORD], "", "a"),

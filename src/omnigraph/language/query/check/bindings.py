@@ -12,6 +12,7 @@ from omnigraph.language.query.typed_tree import (
     Compare,
     Expression,
     Identity,
+    IsNull,
     Now,
     ParameterValue,
     PropertyValue,
@@ -30,7 +31,12 @@ def check_binding(binding: ast.BindingClause, scope: QueryScope) -> TypedBinding
     _bind_node(binding, node_type or UNKNOWN, scope)
     if node_type is None:
         return None
-    compared = [_check_match(match, binding.variable, node_type, scope) for match in binding.matches]
+    compared: list[Compare | IsNull | None] = [
+        _check_match(match, binding.variable, node_type, scope) for match in binding.matches
+    ]
+    if binding.variable in scope.optional:
+        # A pattern finds nothing at a variable that is absent.
+        compared.append(IsNull(Identity(binding.variable, STRING.as_nullable()), negated=True))
     return TypedBinding(binding.variable, node_type.name, tuple(one for one in compared if one is not None))
 
 
@@ -41,6 +47,9 @@ def _bind_node(binding: ast.BindingClause, node_type: Entity, scope: QueryScope)
         hint = f"name it: $x: {binding.type_name}"
         return scope.reject("Q002", "'$_' stands for any node and is never bound", span, hint)
     bound = scope.look_up(variable)
+    if scope.is_own_optional(variable):
+        hint = "bind it inside the optional block, or test it: $x is not null"
+        return scope.reject("T28", f"'${variable}' is bound by an optional block", span, hint)
     if bound is None:
         return scope.bind(variable, node_type, span)
     if isinstance(bound, EdgeType):

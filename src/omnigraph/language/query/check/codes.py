@@ -32,6 +32,7 @@ CODES: Mapping[str, str] = {
     "T25": "a value where a condition is needed, or a block where none can stand",
     "T26": "an offset without an order",
     "T27": "distinct beside an aggregate",
+    "T28": "an optional block without an outer variable or inside another test, or a variable of one that others need",
     "Q001": "a reserved parameter name",
     "Q002": "a variable that is neither bound nor a parameter",
     "Q003": "a variable bound again as something else",

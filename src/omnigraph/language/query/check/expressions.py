@@ -38,6 +38,7 @@ from omnigraph.language.query.typed_tree import (
     Truth,
     TypedExistence,
     TypedNegation,
+    TypedOptional,
 )
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar
@@ -57,6 +58,8 @@ def _check_clause(clause: ast.ClauseSyntax, scope: QueryScope) -> Iterator[Claus
     match clause:
         case ast.BindingClause():
             found = check_binding(clause, scope)
+        case ast.OptionalClause():
+            found = _check_optional(clause, scope)
         case ast.TraversalClause():
             comparison = _to_comparison(clause, scope)
             found = check_traversal(clause, scope) if comparison is None else check_condition(comparison, scope)
@@ -66,6 +69,26 @@ def _check_clause(clause: ast.ClauseSyntax, scope: QueryScope) -> Iterator[Claus
         yield from found.parts
     elif found is not None:
         yield found
+
+
+def _check_optional(block: ast.OptionalClause, scope: QueryScope) -> TypedOptional | None:
+    if scope.is_test:
+        hint = "leave out the optional block: it never decides whether there is a match"
+        return scope.reject("T28", "an optional block does not stand inside exists or not", block.span, hint)
+    found_before = len(scope.report.problems)
+    inner = scope.open_block(is_test=False)
+    clauses = check_clauses(block.clauses, inner)
+    outer = tuple(name for name in scope.variables if name in inner.used)
+    scope.used.update(outer)
+    bound = {name: entity for name, entity in inner.variables.items() if name not in scope.variables}
+    for name, entity in bound.items():
+        scope.bind(name, entity, block.span)
+    scope.hidden.update(inner.hidden - scope.variables.keys())
+    scope.optional.update(bound, inner.optional)
+    if not outer and len(scope.report.problems) == found_before:
+        hint = "use a variable that is bound before it"
+        return scope.reject("T28", "this optional block uses no variable of the match around it", block.span, hint)
+    return TypedOptional(clauses, outer, tuple(bound))
 
 
 def _to_comparison(step: ast.TraversalClause, scope: QueryScope) -> ast.Comparison | None:
@@ -130,7 +153,7 @@ def _check_block(block: ast.Negation | ast.Existence, scope: QueryScope) -> Bloc
         hint = f"make it a column, as in return {{ {word} {{ ... }} as found }}, and use that"
         return scope.reject("T25", f"{word} {{ ... }} stands in match and in return only", block.span, hint)
     found_before = len(scope.report.problems)
-    inner = scope.open_block()
+    inner = scope.open_block(is_test=True)
     clauses = check_clauses(block.clauses, inner)
     outer = scope.close_block(inner)
     if outer or len(scope.report.problems) > found_before:
@@ -166,7 +189,8 @@ def _compare_entities(comparison: ast.Comparison, scope: QueryScope) -> Compare 
         kinds = " and ".join(entity.name for entity in entities if isinstance(entity, NodeType | EdgeType))
         hint = "compare their properties or ids, as in $a.id = $b.id"
         return scope.reject("T7", f"{kinds} are different types: no two of them are the same", comparison.span, hint)
-    left, right = (Identity(side.name, STRING) for side in sides)
+    absent = STRING.as_nullable()
+    left, right = (Identity(side.name, absent if side.name in scope.optional else STRING) for side in sides)
     return Compare(left, comparison.operator, right)
 
 
@@ -211,6 +235,8 @@ def _check_null_test(test: ast.NullTest, scope: QueryScope) -> IsNull | None:
     if _names_column(test.operand, scope):
         column = find_column(test.operand, scope)
         return None if column is None else IsNull(column, test.negated)
+    if isinstance(test.operand, ast.Variable) and _is_optional(test.operand, scope):
+        return IsNull(Identity(test.operand.name, STRING.as_nullable()), test.negated)
     if not isinstance(test.operand, ast.PropertyAccess | ast.Variable) or (
         isinstance(test.operand, ast.Variable) and _is_node(test.operand, scope)
     ):
@@ -221,6 +247,13 @@ def _check_null_test(test: ast.NullTest, scope: QueryScope) -> IsNull | None:
     if operand.type.scalar is Scalar.BLOB:
         return scope.reject("T7", "a Blob cannot be compared", test.operand.span, "test another property")
     return IsNull(operand, test.negated)
+
+
+def _is_optional(variable: ast.Variable, scope: QueryScope) -> bool:
+    """Whether a variable may be absent, and record its use."""
+    if variable.name in scope.parameters or variable.name not in scope.optional:
+        return False
+    return scope.look_up(variable.name) is not None
 
 
 def _check_operand(operand: ast.ExpressionSyntax, scope: QueryScope) -> Expression | None:

@@ -32,7 +32,7 @@ def check_variable(variable: ast.Variable, scope: QueryScope) -> ParameterValue 
         return ParameterValue(variable.name, declared)
     match scope.look_up(variable.name):
         case NodeType():
-            return Identity(variable.name, STRING)
+            return Identity(variable.name, _string_of(variable.name, scope))
         case EdgeType():
             return scope.reject(
                 "T23",
@@ -57,12 +57,18 @@ def check_property(
         return None
     found = entity.properties.get(access.name)
     if found is None and access.name == ID:
-        return Identity(access.variable, STRING)
+        return Identity(access.variable, _string_of(access.variable, scope))
     if found is None and isinstance(entity, EdgeType) and access.name in ENDS:
-        return EndIdentity(access.variable, access.name, STRING)
+        return EndIdentity(access.variable, access.name, _string_of(access.variable, scope))
     if found is None:
         return reject_property(unbound, entity, access.name, access.name_span, scope.report)
-    return PropertyValue(access.variable, access.name, found.type)
+    is_optional = access.variable in scope.optional
+    return PropertyValue(access.variable, access.name, found.type.as_nullable() if is_optional else found.type)
+
+
+def _string_of(variable: str, scope: QueryScope) -> ValueType:
+    """The type of an id: null for a variable that is absent."""
+    return STRING.as_nullable() if variable in scope.optional else STRING
 
 
 def reject_unbound(code: str, variable: str, span: Span, scope: QueryScope) -> None:

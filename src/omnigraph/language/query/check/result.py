@@ -185,11 +185,20 @@ def _check_key_expression(written: ast.ExpressionSyntax, result: OrderScope, sco
         case ast.AliasReference():
             return _find_named_column(written, result, scope)
         case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall() if not result.is_grouped:
-            return check_ranking(written, scope)
+            return _refuse_optional(check_ranking(written, scope), written, scope)
         case _ if isinstance(written, ast.PropertyAccess | ast.ConditionSyntax) and not result.is_grouped:
             return refuse_blob(check_expression(written, scope.at(Place.ORDER)), written.span, scope)
         case _:
             return _find_shown_column(written, result, scope)
+
+
+def _refuse_optional(
+    ranking: Distance | TextScore | FusedScore | None, written: ast.ExpressionSyntax, scope: QueryScope
+) -> Expression | None:
+    if ranking is None or scope.optional.isdisjoint(variables_of(ranking)):
+        return ranking
+    hint = "rank a variable that is always bound"
+    return scope.reject("T28", "a variable of an optional block cannot be ranked", written.span, hint)
 
 
 def _find_named_column(reference: ast.AliasReference, result: OrderScope, scope: QueryScope) -> Expression | None:

@@ -53,6 +53,12 @@ class QueryScope:
     variables: dict[str, Entity] = field(default_factory=dict[str, Entity])
     used: set[str] = field(default_factory=set[str])
     hidden: set[str] = field(default_factory=set[str])
+    optional: set[str] = field(default_factory=set[str])
+    """Variables that an optional block has bound: they may be absent."""
+    is_test: bool = False
+    """Whether this is the inside of ``exists`` or ``not``."""
+    outer: set[str] = field(default_factory=set[str])
+    """Variables of the clauses around this block."""
     place: Place = Place.MATCH
     columns: tuple[ResultColumn, ...] = ()
     """The columns of the result, which ``having`` speaks of."""
@@ -87,9 +93,17 @@ class QueryScope:
             )
         self.variables[variable] = entity
 
-    def open_block(self) -> QueryScope:
+    def open_block(self, *, is_test: bool) -> QueryScope:
         """Return the scope of a block: it sees the variables bound so far, and its own stay inside it."""
-        return QueryScope(self.catalog, self.parameters, self.report, self.anonymous_names, dict(self.variables))
+        inner = QueryScope(self.catalog, self.parameters, self.report, self.anonymous_names, dict(self.variables))
+        inner.optional |= self.optional
+        inner.outer |= self.variables.keys()
+        inner.is_test = is_test
+        return inner
+
+    def is_own_optional(self, name: str) -> bool:
+        """Whether a variable may be absent and belongs to this list of clauses, not to one around it."""
+        return name in self.optional and name not in self.outer
 
     def close_block(self, inner: QueryScope) -> tuple[str, ...]:
         """Leave a block; return the outer variables that it used."""
@@ -118,6 +132,8 @@ def _bound_names(clauses: Iterable[ast.ClauseSyntax]) -> Iterator[str]:
             case ast.TraversalClause():
                 ends = (clause.source, clause.destination, clause.edge_variable)
                 yield from (variable.name for variable in ends if variable is not None)
+            case ast.OptionalClause():
+                yield from _bound_names(clause.clauses)
             case _:
                 for part in ast.walk_syntax(clause):
                     if isinstance(part, ast.Negation | ast.Existence):

@@ -50,6 +50,10 @@ def _check_hops(step: ast.TraversalClause, scope: QueryScope) -> tuple[int, int]
 def _resolve_end(end: ast.Variable, scope: QueryScope) -> Entity | None:
     """Return what an end is already bound to; an edge is a problem."""
     entity = None if end.name == ast.ANONYMOUS else scope.look_up(end.name)
+    if scope.is_own_optional(end.name):
+        hint = "move the traversal into the optional block, or into one of its own: optional { ... }"
+        scope.reject("T28", f"'${end.name}' may be absent: an optional block binds it", end.span, hint)
+        return UNKNOWN
     if isinstance(entity, EdgeType):
         scope.reject("T23", f"'${end.name}' is an edge; a traversal goes between nodes", end.span, "name a node")
         return UNKNOWN

@@ -5,7 +5,8 @@ starts with a scan of its first binding, or of the left end of its first travers
 follow as soon as one end is bound, in text order; one with both ends bound goes first, because it only removes rows.
 Parts that no traversal connects are crossed: those with bindings in order of declaration, then the others. A condition
 is applied where the last of its variables gets bound: inside the scan or expansion if it has only that variable, else
-as a selection. A condition with a block inside it comes last, as a selection over the marks of its blocks.
+as a selection. A condition with a block inside it comes last, as a selection over the marks of its blocks. Optional
+blocks follow, and then the conditions and blocks that speak of their variables.
 
 With an estimate of scans, a part starts at the variable with the fewest nodes among those with a binding or a
 condition. A match with a traversal of at least two hops keeps its first binding: from its other end such a walk may
@@ -20,7 +21,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from omnigraph.language.query.plan.marks import MarkNames, name_marks, replace_blocks
+from omnigraph.language.query.plan.marks import MarkNames, blocks_of, name_marks, replace_blocks
 from omnigraph.language.query.plan.operators import (
     Connect,
     ConnectEdges,
@@ -31,6 +32,7 @@ from omnigraph.language.query.plan.operators import (
     Mark,
     MatchPlan,
     NodeScan,
+    Optional,
     Outer,
     Select,
     TopRanked,
@@ -47,6 +49,7 @@ from omnigraph.language.query.typed_tree import (
     TraversalDirection,
     TypedBinding,
     TypedExistence,
+    TypedOptional,
     TypedTraversal,
 )
 
@@ -88,14 +91,37 @@ def plan_match(
         plan = part if plan is None else pattern.apply_conditions(Cross(plan, part), pattern.bound, bound)
     if plan is None:
         plan = pattern.follow_traversals(Outer(()), set())
-    for block in pattern.blocks:
+    names = name_marks([*pattern.early.marked, *pattern.late.marked], variables_in(clauses) | set(outer))
+    plan = _apply_tests(plan, pattern.early, names, estimate)
+    for optional in pattern.optionals:
+        inner = plan_match(optional.clauses, outer=optional.outer, estimate=estimate)
+        # Anonymous variables among them: each match is a row, whether something reads it or not.
+        bound = variables_in(optional.clauses) - set(optional.outer)
+        plan = Optional(plan, inner, optional.outer, tuple(sorted(bound)))
+    plan = _apply_tests(plan, pattern.late, names, estimate)
+    return plan if pattern.pending is None else pattern.pending.place_above(plan)
+
+
+def _apply_tests(plan: MatchPlan, tests: _Tests, names: MarkNames, estimate: EstimateScan | None) -> MatchPlan:
+    for condition in tests.plain:
+        plan = Select(plan, condition)
+    for block in tests.blocks:
         kind = With if isinstance(block, TypedExistence) else Without
         plan = kind(plan, plan_block(block, estimate), block.outer)
-    names = name_marks(pattern.marked, variables_in(clauses) | set(outer))
-    plan = place_marks(plan, names, estimate)
-    for condition in pattern.marked:
+    used = frozenset(blocks_of(tests.marked))
+    plan = place_marks(plan, {block: name for block, name in names.items() if block in used}, estimate)
+    for condition in tests.marked:
         plan = Select(plan, replace_blocks(condition, names))
-    return plan if pattern.pending is None else pattern.pending.place_above(plan)
+    return plan
+
+
+@dataclass(frozen=True, slots=True)
+class _Tests:
+    """Conditions that are applied to whole rows of a match: plain ones, blocks, and conditions with blocks inside."""
+
+    plain: list[Predicate]
+    blocks: list[Block]
+    marked: list[Predicate]
 
 
 def plan_block(block: Block, estimate: EstimateScan | None) -> MatchPlan:
@@ -118,6 +144,8 @@ def variables_in(clauses: Iterable[Clause]) -> set[str]:
             bound.add(clause.variable)
         elif isinstance(clause, TypedTraversal):
             bound |= _variables_bound_after(clause)
+        elif isinstance(clause, TypedOptional):
+            bound.update(clause.variables)
     return bound
 
 
@@ -133,13 +161,18 @@ class _MatchPattern:
     ) -> None:
         self.pending = pending
         self.bound: set[str] = set()
-        self.blocks = [clause for clause in clauses if isinstance(clause, Block)]
-        conditions = [clause for clause in clauses if isinstance(clause, Predicate) and not isinstance(clause, Block)]
-        self.marked = [condition for condition in conditions if has_block(condition)]
+        self.optionals = [clause for clause in clauses if isinstance(clause, TypedOptional)]
+        absent = frozenset(name for optional in self.optionals for name in optional.variables)
+        tests = [clause for clause in clauses if isinstance(clause, Predicate)]
+        late = [test for test in tests if not absent.isdisjoint(variables_of(test))]
+        early = [test for test in tests if absent.isdisjoint(variables_of(test))]
+        self.late = _sort_tests(late)
+        # Plain conditions are applied as soon as their variables are bound, the others at the end.
+        standing_alone = _sort_tests(early).plain
+        self.early = replace(_sort_tests(early), plain=[])
         self._bindings = [clause for clause in clauses if isinstance(clause, TypedBinding)]
         self._traversals = dict(enumerate(clause for clause in clauses if isinstance(clause, TypedTraversal)))
         in_braces = [predicate for binding in self._bindings for predicate in binding.predicates]
-        standing_alone = [condition for condition in conditions if not has_block(condition)]
         self._predicates: dict[int, Predicate] = dict(enumerate([*in_braces, *standing_alone]))
         self._variables = {number: variables_of(predicate) for number, predicate in self._predicates.items()}
         self._traversals_at = _index_by_name(
@@ -277,6 +310,13 @@ class _MatchPattern:
             traversal.destination_type,
             predicates,
         )
+
+
+def _sort_tests(tests: Iterable[Predicate]) -> _Tests:
+    blocks = [test for test in tests if isinstance(test, Block)]
+    conditions: list[Predicate] = [test for test in tests if not isinstance(test, Block)]
+    plain = [condition for condition in conditions if not has_block(condition)]
+    return _Tests(plain, blocks, [condition for condition in conditions if has_block(condition)])
 
 
 def _index_by_name(named: Iterable[tuple[int, Iterable[str]]]) -> defaultdict[str, list[int]]:

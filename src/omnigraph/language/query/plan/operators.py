@@ -182,6 +182,20 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Optional:
+    """Give one row per row of the inner plan, run as that of :class:`With`; without any, the row itself.
+
+    In that row the ``variables`` of the block are absent: their ids and properties are null, and no pattern finds
+    anything at them.
+    """
+
+    input: MatchPlan
+    inner: MatchPlan
+    outer: tuple[UsedVariable, ...]
+    variables: tuple[BoundVariable, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TopRanked:
     """Keep the rows of the best ``limit`` entities of the ranked variable (of all that rank, without a limit).
 
@@ -226,6 +240,7 @@ MatchPlan: TypeAlias = (
     | With
     | Without
     | Mark
+    | Optional
     | TopRanked
     | Fuse
 )

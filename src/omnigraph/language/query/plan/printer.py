@@ -22,6 +22,7 @@ from omnigraph.language.query.plan.operators import (
     Mark,
     MatchPlan,
     NodeScan,
+    Optional,
     Outer,
     PlanOperator,
     Project,
@@ -140,6 +141,8 @@ def _print_match_operator(plan: MatchPlan) -> str:
             return f"Select {print_expression(plan.predicate)}"
         case With() | Without():
             return f"{type(plan).__name__} {_print_variables(plan.outer)}"
+        case Optional():
+            return f"Optional {_print_variables(plan.outer)}"
         case Mark():
             return f"Mark ${plan.name} by {_print_variables(plan.outer)}"
         case TopRanked():

@@ -18,6 +18,7 @@ from omnigraph.language.query.plan.operators import (
     EdgeTypeName,
     Mark,
     NodeTypeName,
+    Optional,
     PlanOperator,
     With,
     Without,
@@ -98,7 +99,7 @@ def walk_plan(plan: PlanOperator, *, into_blocks: bool = True) -> Iterator[PlanO
     while waiting:
         operator = waiting.pop()
         yield operator
-        if isinstance(operator, With | Without | Mark) and not into_blocks:
+        if isinstance(operator, With | Without | Mark | Optional) and not into_blocks:
             waiting.append(operator.input)
         else:
             waiting += reversed(inputs_of(operator))
