@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
@@ -12,8 +12,10 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 import omnigraph
 from omnigraph.errors import StorageError
 from omnigraph.graph import Graph
+from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.spark import sized_frames, spool
 from omnigraph.spark.executor import SparkExecutor
+from omnigraph.spark.source import SparkSnapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,3 +111,22 @@ def test_nothing_is_left_of_a_query_that_fails(
     monkeypatch.setattr(SparkExecutor, "collect", fail_later)
     with pytest.raises(StorageError, match="no disk"):
         graph.spark(spark).query(WALK)
+
+
+def test_a_destination_that_only_gives_its_id_is_not_read(
+    spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    rows = SparkSnapshot.rows
+
+    def watch(tables: SparkSnapshot, type_: NodeType | EdgeType, *more: Any) -> DataFrame:
+        read.append(type_.name)
+        return rows(tables, type_, *more)
+
+    monkeypatch.setattr(SparkSnapshot, "rows", watch)
+    asked = 'query q() { match { $a: Ship { code: "s3" }  $a tows $b } return { $b as code } }'
+    assert rows_of(graph.spark(spark).query(asked)) == ["s4"]
+    assert sorted(read) == ["Ship", "Tows"]
+    read.clear()
+    assert rows_of(graph.spark(spark).query(asked.replace("$b as", "$b.code as"))) == ["s4"]
+    assert sorted(read) == ["Ship", "Ship", "Tows"]

@@ -141,6 +141,9 @@ def _expand(
         [(rows.id_of(plan.source), pairs.source)],
         {**pairs.slots, (plan.destination, ID): pairs.destination},
     )
+    if not (plan.predicates or required.get(plan.destination)):
+        # Every edge ends at a node, and the edge has its id.
+        return found
     nodes = _scan_nodes(plan.destination, plan.destination_type, plan.predicates, required, context)
     return found.join(nodes.frame, [(pairs.destination, nodes.id_of(plan.destination))], nodes.slots)
 
