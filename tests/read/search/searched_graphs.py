@@ -68,7 +68,11 @@ class SearchContext:
     search: Search
     evaluation: EvaluationContext
 
-    def resolve_count(self, count: Count) -> int:
+    def resolve_total(self, count: Count | None, skip: Count | None) -> int | None:
+        found = [self._resolve(each) for each in (count, skip) if each is not None]
+        return None if count is None else sum(found)
+
+    def _resolve(self, count: Count) -> int:
         value = count.value if isinstance(count, Constant) else self.evaluation.parameters[count.name]
         assert isinstance(value, int)
         return value
