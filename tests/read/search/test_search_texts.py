@@ -137,11 +137,11 @@ def test_scores_are_those_of_the_words_and_null_without_a_match(docs: Graph) -> 
     assert min(ranked.values()) > 0
 
 
-def test_a_null_query_neither_matches_nor_fails_to(docs: Graph) -> None:
+def test_nothing_matches_a_null_query_and_nothing_has_a_score(docs: Graph) -> None:
     words = ParameterValue("q", TEXT)
     search = make_search_context(docs, {"q": None}).search
     rows = frame_of(full_table(docs))
-    assert set(to_list(search.score(match(words), rows))) == {None}
+    assert set(to_list(search.score(match(words), rows))) == {False}
     assert set(to_list(search.score(bm25(words), rows))) == {None}
     assert len(search.find_matching_ids(match(words), DOC)) == 0
 
