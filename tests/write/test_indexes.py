@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar, cast
 
 import pyarrow as pa
 import pytest
@@ -14,10 +16,14 @@ from omnigraph.graph import Graph
 from omnigraph.language.schema import TableKey
 from omnigraph.storage.staging import IndexKind
 from omnigraph.write import indexes
+from omnigraph.write.executor import LocalExecutor
 from omnigraph.write.indexes import IndexSpec, ensure_id_indexes, ensure_indexes
 from omnigraph.write.load import run as load
 from tests.graphs import written
 from tests.write.mutation.interleaving import meanwhile
+
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
 
 SHELF = """
 node Book {
@@ -136,6 +142,29 @@ def test_a_vector_that_no_index_can_hold_stops_nothing_else(shelf: Graph) -> Non
     reasons = {each.index.column: each.reason for each in report.deferred}
     assert reasons["gist"] == "a vector is too long for an index"
     assert indexed(shelf, "Book")["title"] == 3
+
+
+class TwoProcesses(LocalExecutor):
+    """An executor with room for two tasks, that remembers what it ran on."""
+
+    parallelism = 2
+
+    def __init__(self) -> None:
+        self.ran: list[object] = []
+
+    def run(self, task: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
+        self.ran.append(list(items))
+        return super().run(task, items)
+
+
+def test_vectors_are_looked_at_by_the_executor(shelf: Graph) -> None:
+    shelf.mutate('query q($v: Vector(2)) { insert Book { code: "b3", gist: $v } }', params={"v": [1e30, 0.0]})
+    executor, fragments = TwoProcesses(), sorted(shelf.snapshot().table("Book").fragment_rows())
+    report = ensure_indexes(shelf._manifest, "main", ["Book"], executor=executor)
+    assert "a vector is too long for an index" in {each.reason for each in report.deferred}
+    groups = cast("list[tuple[int, ...]]", executor.ran[0])
+    assert len(groups) == 2
+    assert sorted(fragment for group in groups for fragment in group) == fragments
 
 
 def test_a_second_time_there_is_nothing_to_do(shelf: Graph) -> None:

@@ -174,7 +174,7 @@ class EnsureIndexesOperation:
             state = states[index.table_key]
             if state.is_covered(index, self.max_uncovered):
                 present.append(index)
-            elif (reason := state.find_obstacle(index)) is not None:
+            elif (reason := state.find_obstacle(index, self.executor)) is not None:
                 deferred.append(DeferredIndex(index, reason))
             else:
                 missing.append(index)
@@ -293,7 +293,7 @@ class _IndexState:
             return False
         return self.covered.get((index.column, index.kind.value), 0) >= max(1, self.rows - max_uncovered)
 
-    def find_obstacle(self, index: IndexSpec) -> str | None:
+    def find_obstacle(self, index: IndexSpec, executor: Executor) -> str | None:
         """Return why an index cannot be built now, or None."""
         if index.kind is None:
             return "lists and blobs have no index"
@@ -303,17 +303,28 @@ class _IndexState:
             return f"branch '{self.owner}' owns the table until this branch writes to it"
         if index.column not in self.table.schema.names:
             return "the table has no such column on this branch yet"
-        return _find_vector_obstacle(self.table, index.column) if index.kind is IndexKind.IVF_FLAT else None
+        if index.kind is not IndexKind.IVF_FLAT:
+            return None
+        return _find_vector_obstacle(self.table, index.column, executor)
 
 
-def _find_vector_obstacle(table: Table, column: str) -> str | None:
+def _find_vector_obstacle(table: Table, column: str, executor: Executor) -> str | None:
     """Return why Lance would refuse to index vectors: there are none, or a distance is not a finite F32."""
-    max_component: float | None = None
     dimension = cast("pa.FixedSizeListType[pa.DataType, int]", table.schema.field(column).type).list_size
-    for batch in table.scan([column], filter=f"{quote_name(column)} IS NOT NULL"):
-        numbers = compute("list_flatten", column_of(batch, column)).to_numpy(zero_copy_only=False)
-        max_component = max(max_component or 0.0, float(np.abs(numbers).max(initial=0.0)))
-    if max_component is None:
+    rows = table.fragment_rows()
+    groups = group_evenly(rows, max(1, -(-sum(rows.values()) // executor.parallelism)))
+    measured = executor.run(partial(_measure_vectors, table, column), groups)
+    components = [each for each in measured if each is not None]
+    if not components:
         return "no row has a vector"
-    max_distance = 2 * max_component * math.sqrt(dimension)
+    max_distance = 2 * max(components) * math.sqrt(dimension)
     return "a vector is too long for an index" if max_distance >= math.sqrt(np.finfo(np.float32).max) else None
+
+
+def _measure_vectors(table: Table, column: str, fragments: tuple[int, ...]) -> float | None:
+    """Return the largest component of the vectors in some fragments, by its absolute value; None without vectors."""
+    found: float | None = None
+    for batch in table.scan([column], filter=f"{quote_name(column)} IS NOT NULL", in_fragments=fragments):
+        numbers = compute("list_flatten", column_of(batch, column)).to_numpy(zero_copy_only=False)
+        found = max(found or 0.0, float(np.abs(numbers).max(initial=0.0)))
+    return found
