@@ -214,7 +214,7 @@ def _pair_partition(
     rows = pa.Table.from_batches(batches, _DIGESTS)
     is_stored = rows["number"].is_null()
     incoming = rows.filter(rows["number"].is_valid()).select(INCOMING_DIGESTS.names)
-    incoming, stored = keep_common(incoming, rows.filter(is_stored).drop_columns(["number"]))
+    incoming, stored = keep_common(incoming, rows.filter(is_stored).drop(["number"]))
     if not incoming.num_rows:
         return
     numbers = column_of(incoming, "number").to_numpy(zero_copy_only=False)
