@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.language.query.ast import TextFunction
+from omnigraph.language.query.ast import AggregateFunction, TextFunction
 from omnigraph.language.query.typed_tree import (
+    Aggregate,
     ColumnValue,
     Constant,
     Distance,
@@ -30,7 +31,7 @@ from omnigraph.read.frames.evaluation import (
     evaluate,
     evaluate_constant,
 )
-from omnigraph.read.frames.frame import EntityColumn, Frame
+from omnigraph.read.frames.frame import EntityColumn, Frame, frame_of_columns
 from omnigraph.storage.columns import Values, to_list
 from tests.language.query.plan.plan_evaluator import value
 from tests.language.query.query_strategies import fuzzing
@@ -98,6 +99,11 @@ def test_search_functions_are_answered_by_the_search_and_widened() -> None:
     assert to_list(evaluate(match, one_row(pa.array(["text"])), EvaluationContext({}, 0, search))) == [True]
 
 
-def test_a_column_of_the_result_has_no_value_in_a_match() -> None:
-    with pytest.raises(AssertionError, match="ColumnValue"):
-        evaluate(ColumnValue("n", STRING), Frame(1), EvaluationContext({}, 0, NoSearch()))
+def test_a_column_of_the_result_has_a_value_in_its_rows_and_none_in_a_match() -> None:
+    rows = frame_of_columns(pa.table({"n": ["x", None]}))
+    request = EvaluationContext({}, 0, NoSearch())
+    assert to_list(evaluate(ColumnValue("n", STRING), rows, request)) == ["x", None]
+    with pytest.raises(AssertionError, match="aggregate"):
+        evaluate(
+            Aggregate(AggregateFunction.COUNT, ColumnValue("n", STRING), distinct=False, type=STRING), rows, request
+        )
