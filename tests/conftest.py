@@ -40,8 +40,19 @@ os.environ.setdefault("OMNIGRAPH_DURABILITY", "process")
 # Tests make and delete a hundred thousand small files: in memory that takes half the time, where there is room.
 MEMORY: Final = Path("/dev/shm")  # noqa: S108
 ROOM: Final = 8 << 30
-if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
-    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+IN_MEMORY: Final = "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM
+if IN_MEMORY:
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="omnigraph-tests-", dir=MEMORY)
+    # Some tests act as another user.
+    Path(tempfile.tempdir).chmod(0o755)
+
+
+def pytest_unconfigure() -> None:
+    """Remove what killed processes left. Workers find the folder in their environment, and leave it."""
+    if IN_MEMORY:
+        shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+
 
 COSTLY_FIXTURES: Final = frozenset({"spark", "s3_server", "s3_proxy", "warm"})
 COSTLY_MODULES: Final = re.compile(
