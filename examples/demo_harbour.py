@@ -12,20 +12,17 @@ import shutil
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from demo_page import Clock, table
-from omnigraph.pipeline.plan import plan_pipeline
 from pipeline.make_raw import Sizes, write_more, write_raw
 
 import omnigraph as og
 from omnigraph.errors import SparkUnavailable, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.pipeline.file import read_pipeline
-from omnigraph.spark.pipeline import PipelineResult, PipelineStep, run_pipeline
+from omnigraph.spark.pipeline import PipelineResult, PipelineStep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,20 +108,13 @@ def make_files(project: Path, sizes: Sizes) -> None:
 
 def run(graph: Graph, session: SparkSession, file: Path) -> PipelineResult:
     """What ``omnigraph pipeline run FILE`` does."""
-    plan = plan_pipeline(read_pipeline(file), graph)
-    return run_pipeline(plan, partial(graph.spark, session), Told())
+    return og.pipeline.run(file, graph=graph, session=session, progress=show_step)
 
 
-class Told:
-    """Prints a line for each step of a pipeline."""
-
-    def on_start(self, step: PipelineStep) -> None:
-        """Nothing: lines are for what is done."""
-
-    def on_end(self, step: PipelineStep) -> None:
-        """What was done, and how long it took."""
-        rows = "" if step.rows is None else f"{step.rows:,} rows"
-        print(f"  {step.kind:<7} {step.name:<12} {rows:>14}  {step.seconds:5.1f} s")
+def show_step(step: PipelineStep) -> None:
+    """What was done, and how long it took."""
+    rows = "" if step.rows is None else f"{step.rows:,} rows"
+    print(f"  {step.kind:<7} {step.name:<12} {rows:>14}  {step.seconds:5.1f} s")
 
 
 def show_run(graph: Graph, result: PipelineResult) -> None:

@@ -95,7 +95,7 @@ def test_query_block(block: Block) -> None:
 
 
 def named_for_its_worker(block: Block) -> ParameterSet:
-    if "spark" not in block.text:
+    if "spark" not in block.text.lower():
         return pytest.param(block, id=str(block))
     # A stream takes Spark many seconds; what it does is tested in tests/spark/stream and tests/spark/source.
     marks = [pytest.mark.costly, *([pytest.mark.slow] if streams(block) else [])]

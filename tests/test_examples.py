@@ -174,7 +174,7 @@ def test_the_demo_shows_the_main_job(
         assert words in shown
     assert "OTHER ROWS" not in shown
     assert "ANOTHER ONE" not in shown
-    assert len(clock.steps) == 5
+    assert len(clock.steps) == 6
 
 
 @pytest.mark.slow

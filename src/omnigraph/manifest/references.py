@@ -204,7 +204,7 @@ def _at_tag(manifest: Manifest, name: str) -> ResolvedReference:
 def _at_version(manifest: Manifest, branch: str, version: int) -> ResolvedReference:
     view = manifest.view(branch, with_lineage=True)
     if not 0 < version <= view.version:
-        raise NotFound(f"branch '{branch}' has no manifest version {version}", hint=f"the newest is {view.version}")
+        raise NotFound(f"branch '{branch}' has no manifest version {version}", hint=f"the newest is v{view.version}")
     commit = next((each for each in view.history.list_newest_first() if each.manifest_version <= version), None)
     return ResolvedReference(_find_owner_branch(manifest, branch, version), version, commit)
 
