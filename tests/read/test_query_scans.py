@@ -10,9 +10,10 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph import Graph
+from omnigraph.language.query import compile_query
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.frames import Strategy
-from omnigraph.read.query import QueryOptions, QueryRequest, run_query
+from omnigraph.read.query import QueryOptions, QueryRequest, plan_query, run_query
 from omnigraph.storage.table import Table
 
 SCHEMA = """
@@ -86,3 +87,16 @@ def test_a_snapshot_of_the_head_is_kept_until_something_changes(graph: Graph) ->
     assert after.commit != before.commit
     graph.create_branch("b")
     assert graph.snapshot("b").pins == after.pins
+
+
+def test_a_plan_is_kept_for_sizes_and_not_beyond_its_query(graph: Graph) -> None:
+    request = QueryRequest("query q() { match { $p: Person  $p knows $q } return { $q.age } }")
+    compiled = compile_query(request.source, graph.snapshot().catalog())
+    before = plan_query(graph._manifest, graph.snapshot(), request, QueryOptions()).plan
+    graph.mutate('query q() { insert Person { name: "one more", age: 1 } }')
+    assert plan_query(graph._manifest, graph.snapshot(), request, QueryOptions()).plan is before
+    assert list(compiled.sized_plans.values()) == [before]
+    # A text that is too long for the cache is planned each time, so that nothing of it stays in memory.
+    long = QueryRequest(f"{request.source}  // {'long ' * 20_000}")
+    plans = [plan_query(graph._manifest, graph.snapshot(), long, QueryOptions()).plan for _ in range(2)]
+    assert plans[0] is not plans[1]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Final
 
 from omnigraph.errors import ParameterError
 from omnigraph.language.query import CompiledQuery, PropertyValue, TypedMutation, TypedRead, compile_query
@@ -26,8 +24,6 @@ from omnigraph.read.frames import EvaluationContext, QueryTables, Strategy, shar
 from omnigraph.read.profile import Profile, ProfileRecorder
 from omnigraph.read.result import Result, execute_read, output_schema
 from omnigraph.read.search import EmbeddingSettings, Search
-
-_MAX_KEPT_PLANS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +61,8 @@ def plan_query(manifest: Manifest, snapshot: Snapshot, request: QueryRequest, op
     parameters = compiled.bind_parameters(request.params)
     search = Search(snapshot, catalog, shared_cache(), parameters, options.embed)
     evaluation = EvaluationContext(parameters, now_milliseconds(), search)
-    plan, properties = _plan_for_sizes(compiled, catalog, snapshot)
-    tables = QueryTables(snapshot, catalog, shared_cache(), options.strategy, properties)
+    plan = _plan_for_sizes(compiled, catalog, snapshot)
+    tables = QueryTables(snapshot, catalog, shared_cache(), options.strategy, _properties_of(plan))
     context = QueryContext(tables, evaluation, search, ProfileRecorder())
     return PlannedQuery(compiled.name, plan, context)
 
@@ -78,37 +74,19 @@ def _properties_of(plan: ReadPlan) -> frozenset[str]:
     return frozenset(part.name for part in parts if isinstance(part, PropertyValue))
 
 
-def _plan_for_sizes(compiled: CompiledQuery, catalog: Catalog, snapshot: Snapshot) -> tuple[ReadPlan, frozenset[str]]:
-    """Return the plan for the sizes of the tables, and the properties that it reads.
+def _plan_for_sizes(compiled: CompiledQuery, catalog: Catalog, snapshot: Snapshot) -> ReadPlan:
+    """Return the plan for the sizes of the tables.
 
     Sizes are rounded up to a power of two, so that a plan can be kept while tables grow a little.
     """
-    assert not isinstance(compiled.plan, TypedMutation), "mutations are refused before"
+    assert isinstance(compiled.typed, TypedRead), "mutations are refused before"
+    assert not isinstance(compiled.plan, TypedMutation)
     counts = {key: snapshot.pins[key].row_count for key in tables_of(compiled.plan) if key in snapshot.pins}
     size_class = tuple(sorted((key, count.bit_length()) for key, count in counts.items()))
-    return _plan_for_class(_ByIdentity(compiled, catalog), size_class)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _ByIdentity:
-    """A compiled query and its catalog as part of a cache key: the same text and catalog give the same object."""
-
-    compiled: CompiledQuery
-    catalog: Catalog
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByIdentity) and self.compiled is other.compiled
-
-    def __hash__(self) -> int:
-        return id(self.compiled)
-
-
-@lru_cache(maxsize=_MAX_KEPT_PLANS)
-def _plan_for_class(query: _ByIdentity, size_class: tuple[tuple[str, int], ...]) -> tuple[ReadPlan, frozenset[str]]:
-    assert isinstance(query.compiled.typed, TypedRead)
-    sizes = TableSizes(query.catalog, {key: (1 << bits) - 1 for key, bits in size_class})
-    plan = plan_read(query.compiled.typed, sizes.estimate_scan)
-    return plan, _properties_of(plan)
+    if size_class not in compiled.sized_plans:
+        sizes = TableSizes(catalog, {key: (1 << bits) - 1 for key, bits in size_class})
+        compiled.sized_plans[size_class] = plan_read(compiled.typed, sizes.estimate_scan)
+    return compiled.sized_plans[size_class]
 
 
 def execute_query(query: PlannedQuery) -> Result:

@@ -7,10 +7,10 @@ plan (``plan``). :func:`compile_query` runs these steps; each has a module of it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from omnigraph.errors import NotFound, Problem, QueryError
 from omnigraph.language.query.ast import (
@@ -103,6 +103,7 @@ __all__ = [
     "ResultColumn",
     "SchemaSource",
     "Severity",
+    "SizeClass",
     "Statement",
     "TextFunction",
     "TextMatch",
@@ -122,6 +123,9 @@ __all__ = [
     "parse_query_text",
 ]
 
+SizeClass: TypeAlias = tuple[tuple[str, int], ...]
+"""By table key, sorted: the number of bits of its row count."""
+
 _MAX_CACHED_QUERIES: Final = 256
 _MAX_CACHED_LENGTH: Final = 64 * 1024
 """In characters. Longer texts are compiled every time, which bounds the memory of the cache."""
@@ -134,6 +138,10 @@ class CompiledQuery:
     query: Query
     typed: TypedQuery
     plan: ReadPlan | TypedMutation
+    sized_plans: dict[SizeClass, ReadPlan] = field(
+        default_factory=dict["SizeClass", "ReadPlan"], repr=False, compare=False
+    )
+    """Plans of the same read for sizes of its tables. They live as long as this object, which the cache bounds."""
 
     @property
     def name(self) -> str:
