@@ -36,12 +36,16 @@ class Read:
 
 @dataclass(slots=True)
 class _Scope:
-    """What a clause can speak of, and what is written so far. ``reached``: where a far walk may begin."""
+    """What a clause can speak of, and what is written so far.
+
+    ``reached``: where a far walk may begin. ``optional``: what an optional block binds, which cannot be ranked.
+    """
 
     draw: st.DrawFn
     nodes: dict[str, NodeType] = field(default_factory=dict[str, NodeType])
     edges: dict[str, EdgeType] = field(default_factory=dict[str, EdgeType])
     reached: set[str] = field(default_factory=set[str])
+    optional: set[str] = field(default_factory=set[str])
     declared: dict[str, str] = field(default_factory=dict[str, str])
     params: dict[str, object] = field(default_factory=dict[str, object])
     numbers: count[int] = field(default_factory=count)
@@ -301,6 +305,7 @@ def _optionals(scope: _Scope) -> list[str]:
         new = sorted((inner.nodes.keys() | inner.edges.keys()) - scope.nodes.keys() - scope.edges.keys())
         scope.nodes.update(inner.nodes)
         scope.edges.update(inner.edges)
+        scope.optional.update(new)
         if new and scope.is_so(3):
             found.append(f"${scope.chosen(new)} {scope.chosen(['is null', 'is not null'])}")
         if scope.is_so(4):
@@ -466,7 +471,8 @@ def searches(draw: st.DrawFn) -> Read:
     """Patterns with conditions on words, or ranked by distance."""
     scope = _Scope(draw)
     match = _match(scope)
-    vessels = sorted(name for name, type_ in scope.nodes.items() if type_.name == "Vessel")
+    required = sorted(scope.nodes.keys() - scope.optional)
+    vessels = [name for name in required if scope.nodes[name].name == "Vessel"]
     if vessels and scope.is_so():
         target = f"${scope.chosen(vessels)}.prof"
         query = scope.parameter(draw(st.sampled_from(POOLS[Scalar.VECTOR])), ValueType(Scalar.VECTOR, dimension=2))
