@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
+from typing import get_args
 
 from omnigraph.language.query import ast
 from omnigraph.language.syntax import quote_string
@@ -68,7 +69,8 @@ def _begins_with_word(clause: ast.ClauseSyntax) -> bool:
     """Whether this clause and the one before could be read as one: it begins with a word or a parenthesis."""
     match clause:
         case ast.Comparison(left=first) | ast.NullTest(operand=first) | ast.LogicalOperation(operands=(first, *_)):
-            return isinstance(first, ast.AliasReference | ast.ConditionSyntax) or not _can_lead(clause)
+            begin = (ast.AliasReference, ast.FunctionCall, ast.CaseExpression, ast.ArithmeticOperation)
+            return isinstance(first, (*begin, *get_args(ast.ConditionSyntax))) or not _can_lead(clause)
         case _:
             return not isinstance(
                 clause, ast.BindingClause | ast.TraversalClause | ast.OptionalClause
@@ -95,11 +97,23 @@ def _can_lead(condition: ast.ExpressionSyntax) -> bool:
     """Whether a condition can be a clause without parentheses: it begins with no plain variable, and is no value."""
     match condition:
         case ast.Comparison(ast.Variable(), operator, right):
-            return operator not in WORD_OPERATORS or not isinstance(right, ast.Variable)
+            return operator not in WORD_OPERATORS or not _begins_with_variable(right)
+        case ast.Comparison(left=first) | ast.NullTest(operand=ast.ArithmeticOperation() as first):
+            return not _begins_with_variable(first)
         case ast.LogicalOperation(operator, (first, *_)):
             return _needs_parentheses(first, operator) or _can_lead(first)
         case _:
             return isinstance(condition, ast.ConditionSyntax | ast.TextMatchCall)
+
+
+def _begins_with_variable(expression: ast.ExpressionSyntax) -> bool:
+    while isinstance(expression, ast.ArithmeticOperation):
+        first = expression.operands[0]
+        if isinstance(first, ast.ArithmeticOperation) and (_is_product(expression) or not _is_product(first)):
+            # It stands in parentheses.
+            return False
+        expression = first
+    return isinstance(expression, ast.Variable)
 
 
 def _properties(entries: Iterable[ast.PropertyMatch | ast.Assignment]) -> str:
@@ -165,22 +179,54 @@ def _joined(expression: ast.LogicalOperation) -> str:
     return f" {expression.operator} ".join(parts)
 
 
+def _chain(expression: ast.ArithmeticOperation) -> str:
+    first, *rest = map(_factor if _is_product(expression) else _term, expression.operands)
+    signs = zip(expression.operators, rest, strict=True)
+    return "".join([first, *(f" {operator} {operand}" for operator, operand in signs)])
+
+
+def _is_product(expression: ast.ExpressionSyntax) -> bool:
+    products = {ast.ArithmeticOperator.MULTIPLY, ast.ArithmeticOperator.DIVIDE}
+    return isinstance(expression, ast.ArithmeticOperation) and expression.operators[0] in products
+
+
+def _factor(operand: ast.ExpressionSyntax) -> str:
+    return f"({_expression(operand)})" if isinstance(operand, ast.ArithmeticOperation) else _side(operand)
+
+
+def _term(operand: ast.ExpressionSyntax) -> str:
+    return _side(operand) if _is_product(operand) else _factor(operand)
+
+
+def _case(expression: ast.CaseExpression) -> str:
+    arms = zip(expression.conditions, expression.values, strict=True)
+    written = [f"{_expression(condition)}: {_expression(value)}" for condition, value in arms]
+    otherwise = [] if expression.otherwise is None else [f"else: {_expression(expression.otherwise)}"]
+    return f"case {{ {', '.join([*written, *otherwise])} }}"
+
+
 def _side(operand: ast.ExpressionSyntax) -> str:
     return f"({_expression(operand)})" if isinstance(operand, ast.ConditionSyntax) else _expression(operand)
 
 
-def _expression(expression: ast.ExpressionSyntax) -> str:
-    match expression:
+def _condition(condition: ast.ConditionSyntax) -> str:
+    match condition:
         case ast.Comparison(left, operator, right):
             return f"{_side(left)} {operator} {_side(right)}"
         case ast.NullTest(operand, negated):
             return f"{_side(operand)} is {'not ' if negated else ''}null"
         case ast.LogicalOperation():
-            return _joined(expression)
+            return _joined(condition)
         case ast.Inversion(operand):
             return f"not ({_expression(operand)})"
         case ast.Negation() | ast.Existence():
-            return " ".join(_clause(expression))
+            return " ".join(_clause(condition))
+
+
+def _expression(expression: ast.ExpressionSyntax) -> str:
+    if isinstance(expression, ast.ConditionSyntax):
+        return _condition(expression)
+    match expression:
         case ast.ScalarLiteral():
             return _constant(expression)
         case ast.ListLiteral(items):
@@ -191,6 +237,10 @@ def _expression(expression: ast.ExpressionSyntax) -> str:
             return f"${variable}.{name}"
         case ast.AliasReference(name):
             return name
+        case ast.ArithmeticOperation():
+            return _chain(expression)
+        case ast.CaseExpression():
+            return _case(expression)
         case _:
             return _call(expression)
 
@@ -203,9 +253,12 @@ def _call(
     | ast.NearestCall
     | ast.TextMatchCall
     | ast.Bm25Call
-    | ast.RrfCall,
+    | ast.RrfCall
+    | ast.FunctionCall,
 ) -> str:
     match expression:
+        case ast.FunctionCall(name, arguments):
+            return f"{name}({_arguments(*arguments)})"
         case ast.DateLiteral(text):
             return f"date({quote_string(text)})"
         case ast.DateTimeLiteral(text):

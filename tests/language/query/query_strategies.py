@@ -18,7 +18,7 @@ KEYWORDS = (
     *("query", "match", "return", "order", "limit", "not", "is", "as", "asc", "desc", "contains", "starts_with"),
     *("insert", "update", "delete", "set", "where", "now", "nearest", "search", "match_text", "fuzzy", "bm25", "rrf"),
     *("count", "sum", "avg", "min", "max", "distinct", "true", "false", "null", "date", "datetime", "and", "or", "in"),
-    *("ends_with", "matches", "exists", "having", "offset", "collect", "optional"),
+    *("ends_with", "matches", "exists", "having", "offset", "collect", "optional", "case", "else", "lower", "type"),
 )
 LITERAL_WORDS = ("true", "false", "null")
 
@@ -109,7 +109,46 @@ def _calls(arguments: st.SearchStrategy[ast.ExpressionSyntax]) -> st.SearchStrat
         st.builds(ast.RrfCall, nearest | bm25, nearest | bm25, st.none() | arguments),
         st.builds(ast.AggregateCall, st.sampled_from(ast.AggregateFunction), undistinct),
         st.builds(ast.AggregateCall, st.sampled_from(_DISTINCT_AGGREGATES), arguments, st.just(True)),
+        _computed(arguments),
     )
+
+
+_FUNCTIONS = ("lower", "type", "substring", "no_such_function", "case", "else", "as", "return", "limit")
+_SUMS = st.sampled_from([ast.ArithmeticOperator.ADD, ast.ArithmeticOperator.SUBTRACT])
+_PRODUCTS = st.sampled_from([ast.ArithmeticOperator.MULTIPLY, ast.ArithmeticOperator.DIVIDE])
+
+
+def _computed(parts: st.SearchStrategy[ast.ExpressionSyntax]) -> st.SearchStrategy[ast.ExpressionSyntax]:
+    """Arithmetic, calls and cases of some parts."""
+    conditions = parts.filter(lambda condition: condition != ast.AliasReference("else"))
+    arms = st.lists(st.tuples(conditions, parts), min_size=1, max_size=2)
+    return st.one_of(
+        _chains(parts, _SUMS),
+        _chains(parts, _PRODUCTS),
+        st.builds(ast.FunctionCall, st.sampled_from(_FUNCTIONS), st.lists(parts, max_size=3).map(tuple)),
+        st.builds(_build_case, arms, st.none() | parts),
+    )
+
+
+def _chains(
+    parts: st.SearchStrategy[ast.ExpressionSyntax], operators: st.SearchStrategy[ast.ArithmeticOperator]
+) -> st.SearchStrategy[ast.ArithmeticOperation]:
+    steps = st.lists(st.tuples(operators, parts), min_size=1, max_size=2)
+    return st.builds(_build_chain, parts, steps)
+
+
+def _build_chain(
+    first: ast.ExpressionSyntax, steps: list[tuple[ast.ArithmeticOperator, ast.ExpressionSyntax]]
+) -> ast.ArithmeticOperation:
+    operators, others = zip(*steps, strict=True)
+    return ast.ArithmeticOperation((first, *others), operators)
+
+
+def _build_case(
+    arms: list[tuple[ast.ExpressionSyntax, ast.ExpressionSyntax]], otherwise: ast.ExpressionSyntax | None
+) -> ast.CaseExpression:
+    conditions, values = zip(*arms, strict=True)
+    return ast.CaseExpression(conditions, values, otherwise)
 
 
 def _operands(*excluded_words: str) -> st.SearchStrategy[ast.ExpressionSyntax]:
@@ -160,6 +199,7 @@ def _joined_conditions(parts: st.SearchStrategy[ast.ExpressionSyntax]) -> st.Sea
         st.builds(ast.Inversion, parts | expressions),
         st.builds(ast.Comparison, parts, st.sampled_from(ast.ComparisonOperator), parts),
         st.builds(ast.NullTest, parts, st.booleans()),
+        _computed(parts | expressions),
         st.builds(ast.Negation, blocks),
         st.builds(ast.Existence, blocks),
     )

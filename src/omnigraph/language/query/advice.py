@@ -31,6 +31,8 @@ TERMINAL_WORDS = {
     "NOT": "'not'",
     "EXISTS": "'exists'",
     "OPTIONAL": "'optional'",
+    "CASE": "'case'",
+    "_ELSE": "'else'",
     "AND": "'and'",
     "OR": "'or'",
     "AS": "'as'",

@@ -41,6 +41,15 @@ class LogicalOperator(StrEnum):
     OR = "or"
 
 
+class ArithmeticOperator(StrEnum):
+    """The operators between numbers."""
+
+    ADD = "+"
+    SUBTRACT = "-"
+    MULTIPLY = "*"
+    DIVIDE = "/"
+
+
 class AggregateFunction(StrEnum):
     """The aggregate functions."""
 
@@ -178,6 +187,38 @@ class RrfCall:
 
 
 @dataclass(frozen=True, slots=True)
+class ArithmeticOperation:
+    """``a + b - c`` or ``a * b / c``, from left to right: one operator between each two operands.
+
+    A long sum is one operation and not a deep tree.
+    """
+
+    operands: tuple[ExpressionSyntax, ...]
+    operators: tuple[ArithmeticOperator, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """``name(argument, ...)``; the checker knows the functions."""
+
+    name: str
+    arguments: tuple[ExpressionSyntax, ...]
+    span: Span = span_field()
+    name_span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class CaseExpression:
+    """``case { condition: value, ..., else: value }``: one value for each condition."""
+
+    conditions: tuple[ExpressionSyntax, ...]
+    values: tuple[ExpressionSyntax, ...]
+    otherwise: ExpressionSyntax | None = None
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """``left operator right``."""
 
@@ -241,6 +282,9 @@ ExpressionSyntax: TypeAlias = (
     | TextMatchCall
     | Bm25Call
     | RrfCall
+    | ArithmeticOperation
+    | FunctionCall
+    | CaseExpression
     | ConditionSyntax
 )
 ValueSyntax: TypeAlias = AnyLiteral | Variable | NowCall

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from functools import cache
 from math import isinf
-from typing import NoReturn, cast
+from typing import NoReturn, TypeAlias, cast
 
 import lark
 from lark import Token, Transformer
@@ -25,6 +25,7 @@ _INTEGERS = range(-(2**63), 2**64)
 _DECLARATION = re.compile(r"^[ \t]*query\s+\w+\s*[({@]", re.MULTILINE)
 _SCALAR_NAMES = tuple(str(scalar) for scalar in Scalar if scalar is not Scalar.VECTOR)
 _FOREIGN_OPERATORS = {"==": "=", "<>": "!="}
+_Arm: TypeAlias = tuple[ast.ExpressionSyntax, ast.ExpressionSyntax]
 _PATTERN_IN_CONDITION = "put the pattern in exists { ... }"
 
 
@@ -346,6 +347,33 @@ class _QueryTreeBuilder(Transformer[Token, object]):
         close: Token,
     ) -> ast.RrfCall:
         return ast.RrfCall(first, second, k, _span_between(word, close))
+
+    def arithmetic(self, *parts: ast.ExpressionSyntax | Token) -> ast.ArithmeticOperation:
+        operands = tuple(part for part in parts if not isinstance(part, Token))
+        operators = tuple(ast.ArithmeticOperator(part) for part in parts if isinstance(part, Token))
+        return ast.ArithmeticOperation(operands, operators, operands[0].span.to(operands[-1].span))
+
+    def call(self, name: Token, *rest: ast.ExpressionSyntax | Token) -> ast.FunctionCall:
+        arguments = tuple(part for part in rest if not isinstance(part, Token))
+        (close,) = (part for part in rest if isinstance(part, Token))
+        return ast.FunctionCall(str(name), arguments, span=_span_between(name, close), name_span=span_of(name))
+
+    def choice(self, word: Token, *rest: _Arm | ast.ExpressionSyntax | Token) -> ast.CaseExpression:
+        arms = [part for part in rest if isinstance(part, tuple)]
+        others = [part for part in rest if not isinstance(part, tuple | Token)]
+        (close,) = (part for part in rest if isinstance(part, Token))
+        return ast.CaseExpression(
+            tuple(condition for condition, _ in arms),
+            tuple(value for _, value in arms),
+            others[0] if others else None,
+            _span_between(word, close),
+        )
+
+    def arm(self, condition: ast.ExpressionSyntax, value: ast.ExpressionSyntax) -> _Arm:
+        return condition, value
+
+    def otherwise(self, value: ast.ExpressionSyntax) -> ast.ExpressionSyntax:
+        return value
 
     def text(self, token: Token) -> ast.ScalarLiteral:
         return ast.ScalarLiteral(unquote_string(token), span_of(token))
