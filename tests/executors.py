@@ -15,6 +15,7 @@ from omnigraph.read.frames import Strategy
 from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from omnigraph.read.rows.public_values import to_json_rows
 from omnigraph.storage.columns import Values
+from omnigraph.write.load import Engine
 from tests.case_files import Row
 
 if TYPE_CHECKING:
@@ -39,9 +40,15 @@ def _locally(
 
 
 def _on_spark(
-    session: SparkSession, graph: Graph, question: QueryRequest, branch: str, at: Reference | None = None
+    session: SparkSession,
+    engine: Engine,
+    graph: Graph,
+    question: QueryRequest,
+    branch: str,
+    at: Reference | None = None,
 ) -> list[Row]:
-    found = graph.spark(session).query(question.source, question.name, question.params, branch=branch, at=at)
+    sg = graph.spark(session)
+    found = sg.query(question.source, question.name, question.params, branch=branch, at=at, engine=engine)
     return rows_as_json(found, run_query(graph._manifest, question, branch, at).schema)
 
 
@@ -62,4 +69,5 @@ EXECUTORS: Final = (LOCAL.name, "spark")
 
 def on_spark(session: SparkSession) -> Executor:
     """The executor that a Spark session is."""
-    return Executor("spark", {"on Spark": partial(_on_spark, session)})
+    engines: Mapping[str, Engine] = {"on executors": "spark", "in the driver": "local"}
+    return Executor("spark", {name: partial(_on_spark, session, engine) for name, engine in engines.items()})

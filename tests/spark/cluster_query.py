@@ -36,7 +36,7 @@ def main(master: str, folder: str) -> None:
     builder = SparkSession.builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    frame = graph.spark(builder.getOrCreate()).query(WALK)
+    frame = graph.spark(builder.getOrCreate()).query(WALK, engine="spark")
     sys.stdout.write("walked\n")
     sys.stdout.flush()
     sys.stdin.readline()

@@ -70,12 +70,13 @@ def read(graph: Graph, sg: SparkGraph) -> None:
     assert sg.edges("Tows", ["from"], filter={"from": "s7"}).count() == 1
     sg.create_views()
     assert session.sql("select count(*) as n from Ship where name like 'again%'").collect()[0]["n"] == 100
-    assert codes(sg.query(WALK)) == ["s1", "s2", "s3"]
+    assert codes(sg.query(WALK, engine="spark")) == ["s1", "s2", "s3"]
+    assert codes(sg.query(WALK)) == ["s1", "s2", "s3"], "in this process"
     before = spool.MAX_BROADCAST_BYTES
     for module in (sized_frames, spool):
         cast("Any", module).MAX_BROADCAST_BYTES = 0
     with graph.spark(session) as other:
-        assert codes(other.query(WALK)) == ["s1", "s2", "s3"]
+        assert codes(other.query(WALK, engine="spark")) == ["s1", "s2", "s3"]
     for module in (sized_frames, spool):
         cast("Any", module).MAX_BROADCAST_BYTES = before
     path = graph.uri

@@ -90,7 +90,7 @@ def test_spark_shows_the_default_that_a_property_came_with(spark: SparkSession, 
     assert {tuple(row) for row in rows} == {(name, "open door") for name in names}
     match = '$p: Person $p.nick != "shut gate" search($p.nick, "doors")'
     query = f"query q() {{ match {{ {match} }} return {{ $p.name, $p.nick }} }}"
-    assert {tuple(row) for row in on_spark.query(query, branch="dev").collect()} == {
+    assert {tuple(row) for row in on_spark.query(query, branch="dev", engine="spark").collect()} == {
         (name, "open door") for name in names
     }
     # The property of the past is another one, so every row has changed, whatever it says.
@@ -105,7 +105,7 @@ def test_what_lags_is_written_to_on_spark(spark: SparkSession, lagging: Graph, m
     monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
     on_spark = lagging.spark(spark)
     query = "query q() { match { $p: Person { rank: 7 } } return { $p.name, $p.nick } }"
-    assert {row["p.nick"] for row in on_spark.query(query, branch="dev").collect()} == {None}
+    assert {row["p.nick"] for row in on_spark.query(query, branch="dev", engine="spark").collect()} == {None}
     # Nothing is written by a check, so the table lags while the rules are asked. Ann is calm, and has the default.
     with pytest.raises(ValidationError) as caught:
         on_spark.load(_file(lagging, "fay", "calm"), branch="dev", check=True)

@@ -51,8 +51,8 @@ class OmniGraphSource(DataSource):
             )
         from omnigraph.spark.source import TypeReader
 
-        options = self._parse_options()
-        return TypeReader(self._pin_rows(), schema, options.filter, options.rows_per_partition)
+        options, rows = self._parse_options(), self._pin_rows()
+        return TypeReader(rows, schema, options.parse_conditions(rows.type), options.rows_per_partition)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  Spark's signature
         """Return the reader of the changes of a branch."""

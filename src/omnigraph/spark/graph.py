@@ -33,6 +33,7 @@ from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.indexes import IndexReport, ensure_indexes
 from omnigraph.write.load import (
     ColumnNames,
+    Engine,
     Identity,
     IndexPolicy,
     LoadInput,
@@ -134,12 +135,33 @@ class SparkGraph:
         *,
         branch: str = MAIN,
         at: Reference | None = None,
+        engine: Engine = "auto",
     ) -> DataFrame:
-        """Run a query on one snapshot, with the same plan as ``graph.query``, and return its rows as a DataFrame."""
-        from omnigraph.spark.query import run_query
+        """Run a query on one snapshot, with the same plan as ``graph.query``, and return its rows as a DataFrame.
 
-        request = QueryRequest(source, name, params)
-        return run_query(self.manifest, self.snapshot(branch, at), request, self.embedding, self._keep_open)
+        A query that reads little is answered in this process, when this is called; ``engine="spark"`` runs it on the
+        executors all the same. The rows do not depend on it.
+        """
+        from omnigraph.spark.query import SparkQueryOptions, run_query
+
+        request, options = QueryRequest(source, name, params), SparkQueryOptions(self.embedding, engine)
+        return run_query(self.manifest, self.snapshot(branch, at), request, options, self._keep_open)
+
+    def explain(
+        self,
+        source: str | Path | Source,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        engine: Engine = "auto",
+    ) -> str:
+        """Return where :meth:`query` would run a query and why, and the plan with its estimates. No row is read."""
+        from omnigraph.spark.query import SparkQueryOptions, explain_query
+
+        request, options = QueryRequest(source, name, params), SparkQueryOptions(self.embedding, engine)
+        return explain_query(self.manifest, self.snapshot(branch, at), request, options)
 
     def load(
         self,

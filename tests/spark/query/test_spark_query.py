@@ -17,6 +17,7 @@ from omnigraph.graph import Graph
 from omnigraph.language.query.ast import ComparisonOperator
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
+from omnigraph.write.load import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,17 +47,19 @@ def fleet(folder: Path) -> Graph:
 
 
 def rows(graph: Graph, spark: SparkSession, text: str, **params: object) -> list[tuple[object, ...]]:
-    return [tuple(row) for row in graph.spark(spark).query(text, params=params).collect()]
+    return [tuple(row) for row in graph.spark(spark).query(text, params=params, engine="spark").collect()]
 
 
 # ------------------------------------------------------------------------------------------------ columns
 
 
-def test_columns_have_the_types_and_names_of_the_query(graph: Graph, spark: SparkSession) -> None:
+@pytest.mark.parametrize("engine", ["spark", "local"])
+def test_columns_have_the_types_and_names_of_the_query(graph: Graph, spark: SparkSession, engine: Engine) -> None:
     found = graph.spark(spark).query(
         "query q($x: U64) { match { $s: Ship } return { $s, $s.size, $s.serial, $s.mass, $s.debt, $s.draft, $s.depth, "
         "$s.safe, $s.built, $s.seen, $s.tags, $s.marks, $s.at, $x, 1 as one, now() as now } }",
         params={"x": 2**64 - 1},
+        engine=engine,
     )
     assert [(field.name, field.dataType.simpleString()) for field in found.schema] == [
         ("s", "string"),
@@ -81,10 +84,12 @@ def test_columns_have_the_types_and_names_of_the_query(graph: Graph, spark: Spar
     assert tuple(first) == (None, Decimal(2**64 - 1))
 
 
-def test_groups_have_the_types_of_their_aggregates(graph: Graph, spark: SparkSession) -> None:
+@pytest.mark.parametrize("engine", ["spark", "local"])
+def test_groups_have_the_types_of_their_aggregates(graph: Graph, spark: SparkSession, engine: Engine) -> None:
     found = graph.spark(spark).query(
         "query q() { match { $s: Ship } return { count($s) as n, sum($s.size), avg($s.size), min($s.serial), "
-        "max($s.code), count(distinct $s.tags) } }"
+        "max($s.code), count(distinct $s.tags) } }",
+        engine=engine,
     )
     types = ["bigint", "double", "double", "decimal(20,0)", "string", "bigint"]
     assert [field.dataType.simpleString() for field in found.schema] == types
@@ -109,12 +114,12 @@ def test_a_frame_keeps_to_its_moment(tmp_path: Path, spark: SparkSession) -> Non
     graph = fleet(tmp_path)
     graph.load([{"type": "Ship", "data": {"code": "g"}}])
     text = "query q() { match { $s: Ship $s.debt is null } return { $s, now() as now } order { $s.code } }"
-    before = graph.spark(spark).query(text)
+    before = graph.spark(spark).query(text, engine="spark")
     first = before.collect()
     assert [row[0] for row in first] == ["g"]
     graph.load([{"type": "Ship", "data": {"code": "h"}}])
     assert before.collect() == first
-    assert [row[0] for row in graph.spark(spark).query(text).collect()] == ["g", "h"]
+    assert [row[0] for row in graph.spark(spark).query(text, engine="spark").collect()] == ["g", "h"]
 
 
 # ------------------------------------------------------------------------------------------------ plans
@@ -133,7 +138,9 @@ def test_negations_do_not_multiply_each_other(
 ) -> None:
     def scans(negations: int) -> int:
         inner = " ".join(f'not {{ $s tows $t{n} $t{n}.code = "{SHIPS[n]}" }}' for n in range(negations))
-        found = graph.spark(spark).query(f"query q() {{ match {{ $s: Ship {inner} }} return {{ $s }} }}")
+        found = graph.spark(spark).query(
+            f"query q() {{ match {{ $s: Ship {inner} }} return {{ $s }} }}", engine="spark"
+        )
         towing = {begin for begin, end in TOWS if end in SHIPS[:negations]}
         assert {row[0] for row in found.collect()} == set(SHIPS) - towing
         capsys.readouterr()

@@ -59,7 +59,7 @@ def test_a_search_finds_the_same_on_spark(graph: Graph, spark: SparkSession, nam
     params = {"word": "foxes", "none": None}
     here = graph.query(text, params=params)
     shown = cast("list[Row]", here.to_json()["rows"])
-    found = rows_as_json(graph.spark(spark).query(text, params=params), here.schema)
+    found = rows_as_json(graph.spark(spark).query(text, params=params, engine="spark"), here.schema)
     assert shown, "a search that finds nothing shows nothing"
     if "order" in asked:
         assert found == shown

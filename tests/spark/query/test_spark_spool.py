@@ -73,10 +73,10 @@ def rows_of(frame: DataFrame) -> list[str]:
 
 
 def test_few_rows_leave_no_files(spark: SparkSession, graph: Graph, ships: Path) -> None:
-    frame = graph.spark(spark).query(WALK)
+    frame = graph.spark(spark).query(WALK, engine="spark")
     assert not _beside(ships).exists(), "before anybody reads the frame"
     assert rows_of(frame) == ["s1", "s2", "s3", "s4"]
-    fused = graph.spark(spark).query(FUSED)
+    fused = graph.spark(spark).query(FUSED, engine="spark")
     assert not _beside(ships).exists()
     assert rows_of(fused) == [row["code"] for row in graph.query(FUSED).rows]
 
@@ -86,12 +86,12 @@ def test_many_rows_are_read_from_files_until_the_graph_is_closed(
     spark: SparkSession, graph: Graph, ships: Path
 ) -> None:
     with graph.spark(spark) as open_:
-        frame = open_.query(WALK)
+        frame = open_.query(WALK, engine="spark")
         assert list(_beside(ships).glob("*/*.parquet"))
         assert rows_of(frame) == ["s1", "s2", "s3", "s4"]
         # Frames that are made of it read the same files, as often as they like.
         assert frame.where("code > 's2'").count() == 2
-        assert rows_of(open_.query(FUSED)) == [row["code"] for row in graph.query(FUSED).rows]
+        assert rows_of(open_.query(FUSED, engine="spark")) == [row["code"] for row in graph.query(FUSED).rows]
 
 
 @pytest.mark.usefixtures("many")
@@ -110,7 +110,7 @@ def test_nothing_is_left_of_a_query_that_fails(
 
     monkeypatch.setattr(SparkExecutor, "collect", fail_later)
     with pytest.raises(StorageError, match="no disk"):
-        graph.spark(spark).query(WALK)
+        graph.spark(spark).query(WALK, engine="spark")
 
 
 def test_a_destination_that_only_gives_its_id_is_not_read(
@@ -119,14 +119,14 @@ def test_a_destination_that_only_gives_its_id_is_not_read(
     read: list[str] = []
     rows = SparkSnapshot.rows
 
-    def watch(tables: SparkSnapshot, type_: NodeType | EdgeType, *more: Any) -> DataFrame:
+    def watch(tables: SparkSnapshot, type_: NodeType | EdgeType, *more: Any, **named: Any) -> DataFrame:
         read.append(type_.name)
-        return rows(tables, type_, *more)
+        return rows(tables, type_, *more, **named)
 
     monkeypatch.setattr(SparkSnapshot, "rows", watch)
     asked = 'query q() { match { $a: Ship { code: "s3" }  $a tows $b } return { $b as code } }'
-    assert rows_of(graph.spark(spark).query(asked)) == ["s4"]
+    assert rows_of(graph.spark(spark).query(asked, engine="spark")) == ["s4"]
     assert sorted(read) == ["Ship", "Tows"]
     read.clear()
-    assert rows_of(graph.spark(spark).query(asked.replace("$b as", "$b.code as"))) == ["s4"]
+    assert rows_of(graph.spark(spark).query(asked.replace("$b as", "$b.code as"), engine="spark")) == ["s4"]
     assert sorted(read) == ["Ship", "Ship", "Tows"]

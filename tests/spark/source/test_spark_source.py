@@ -22,8 +22,10 @@ import omnigraph
 from omnigraph.errors import NotFound, OmniGraphError, ParameterError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.read.rows.conditions import Filter as Given
+from omnigraph.read.rows.conditions import parse_filter
 from omnigraph.read.rows.type_rows import TypeRows
 from omnigraph.spark.data_source import OmniGraphSource
+from omnigraph.spark.source import type_reader
 from omnigraph.spark.source.spark_types import to_spark_schema
 from omnigraph.spark.source.type_reader import TypeReader, decode_pin, parse_read_options, pin_type
 from omnigraph.storage.location import Location
@@ -141,7 +143,7 @@ def read_names(ships: Graph, given: Given) -> list[str]:
     """Read as a task does, without Spark: only the rows that are asked for leave Lance."""
     type_ = ships.schema.catalog.nodes["Ship"]
     rows = TypeRows(type_, ships.snapshot().table("Ship"))
-    reader = TypeReader(rows, to_spark_schema(type_, ["name"]), given, 1_000)
+    reader = TypeReader(rows, to_spark_schema(type_, ["name"]), parse_filter(type_, given), 1_000)
     found = [batch for part in reader.partitions() for batch in reader.read(part)]
     return sorted(cast("list[str]", pa.Table.from_batches(found)["name"].to_pylist()))
 
@@ -275,6 +277,21 @@ def test_partitions_are_even(spark: SparkSession, tmp_path: Path) -> None:
     assert read(spark, graph).rdd.getNumPartitions() == 1
 
 
+def test_partitions_are_sized_by_the_bytes_of_their_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = omnigraph.init(tmp_path / "vectors.og", "node Ship { code: String @key  at: Vector(256)  crew: I64? }")
+    for part in range(4):
+        graph.load([{"type": "Ship", "data": {"code": f"{part}-{at}", "at": [0.5] * 256}} for at in range(100)])
+    type_ = graph.schema.catalog.nodes["Ship"]
+    rows = TypeRows(type_, graph.snapshot().table("Ship"))
+    # A vector has 1,024 bytes, a number 8: so many rows of the first, or all of the second.
+    monkeypatch.setattr(type_reader, "PARTITION_BYTES", 100 * 1_024)
+
+    def count(columns: list[str], rows_per_partition: int | None = None) -> int:
+        return len(TypeReader(rows, to_spark_schema(type_, columns), (), rows_per_partition).partitions())
+
+    assert (count(["crew"]), count(["at"]), count(["at"], 200)) == (1, 4, 2)
+
+
 def test_a_table_without_rows(spark: SparkSession, tmp_path: Path) -> None:
     graph = small_graph(tmp_path)
     assert read(spark, graph, "Port").collect() == []
@@ -285,7 +302,7 @@ def test_a_table_without_rows(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_type_that_has_no_table_yet(tmp_path: Path) -> None:
     graph = small_graph(tmp_path)
     type_ = graph.schema.catalog.nodes["Ship"]
-    reader = TypeReader(TypeRows(type_, None), to_spark_schema(type_, ["name"]), None, 10)
+    reader = TypeReader(TypeRows(type_, None), to_spark_schema(type_, ["name"]), (), 10)
     (only,) = reader.partitions()
     assert list(reader.read(only)) == []
 
@@ -318,6 +335,7 @@ WRONG: list[tuple[Mapping[str, str], str]] = [
     ({"typ": "Ship"}, "ParameterError: no option 'typ', did you mean 'type'?"),
     ({"type": "Ship", "filter": "hull > 1"}, "ParameterError: option 'filter' is not JSON"),
     ({"type": "Ship", "filter": '{"hul": 1}'}, "ParameterError: Ship has no column 'hul' (did you mean 'hull'?)"),
+    ({"type": "Ship", "conditions": "code = 1"}, "option 'conditions' is not valid"),
     ({"type": "Ship", "rows_per_partition": "0"}, "rows_per_partition is '0', which is not a positive number"),
     ({"type": "Ship", "version": "x"}, "version is 'x', which is not a number"),
     ({"type": "Ship", "timestamp": "june"}, "timestamp: 'june' is no date or time"),

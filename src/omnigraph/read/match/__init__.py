@@ -4,7 +4,7 @@ from omnigraph.read.match.counting import count_by_position
 from omnigraph.read.match.execute import execute_match, stream_match
 from omnigraph.read.match.join import find_join_comparison
 from omnigraph.read.match.liveness import Leaf, StepPlan, Variables, build_spine, needed_variables
-from omnigraph.read.match.scan_nodes import describe_scan_access
+from omnigraph.read.match.scan_nodes import describe_scan_access, finds_by_id, split_predicates
 from omnigraph.read.match.strategy import describe_edge_access
 
 __all__ = [
@@ -17,6 +17,8 @@ __all__ = [
     "describe_scan_access",
     "execute_match",
     "find_join_comparison",
+    "finds_by_id",
     "needed_variables",
+    "split_predicates",
     "stream_match",
 ]

@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from omnigraph.language.query import ComparisonOperator, Predicate, TextMatch
 from omnigraph.language.query.plan import NodeScan
-from omnigraph.language.schema import NodeType
+from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import INTEGERS, Scalar
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import (
     FEW_ROWS,
     EntityColumn,
     EntitySet,
+    EvaluationContext,
     Frame,
     FullTable,
     Mask,
@@ -38,6 +39,7 @@ from omnigraph.storage.lagging_columns import has_declared_column
 
 _KEY_IS_ID: Final = frozenset({Scalar.STRING, Scalar.BOOL}) | INTEGERS
 """Every release has written keys of these types into the id in the same way."""
+_BY_ID: Final = "by id"
 _SMALL: Final = 20_000
 """A table of at most so many rows is always loaded: the next query finds it in memory."""
 
@@ -45,7 +47,7 @@ _SMALL: Final = 20_000
 def execute_scan(plan: NodeScan, context: QueryContext) -> Frame:
     """Return the nodes that satisfy the predicates of a scan."""
     type_ = context.catalog.nodes[plan.node_type]
-    pushed, rest = _split_predicates(plan, context, type_)
+    pushed, rest = split_predicates(plan.predicates, plan.variable, type_, context.evaluation)
     texts = [predicate for predicate in rest if isinstance(predicate, TextMatch)]
     pushed += [ValueIn(("id",), context.search.find_matching_ids(text, type_.table_key)) for text in texts]
     rest = [predicate for predicate in rest if not isinstance(predicate, TextMatch)]
@@ -74,14 +76,14 @@ def evaluate_entity_predicates(
     return reduce(np.logical_and, masks)
 
 
-def _split_predicates(
-    plan: NodeScan, context: QueryContext, type_: NodeType
+def split_predicates(
+    predicates: Sequence[Predicate], variable: str, type_: NodeType | EdgeType, evaluation: EvaluationContext
 ) -> tuple[list[Condition], list[Predicate]]:
     """Split the predicates of a scan into conditions for the storage and the rest."""
     pushed: list[Condition] = []
     rest: list[Predicate] = []
-    for predicate in plan.predicates:
-        condition = to_condition(predicate, plan.variable, context.evaluation)
+    for predicate in predicates:
+        condition = to_condition(predicate, variable, evaluation)
         if condition is None:
             rest.append(predicate)
         else:
@@ -89,13 +91,14 @@ def _split_predicates(
     return pushed, rest
 
 
-def _to_id_condition(condition: Condition, type_: NodeType) -> list[Condition]:
+def _to_id_condition(condition: Condition, type_: NodeType | EdgeType) -> list[Condition]:
     """Return the condition on the id that an equality with the key means, because ids have an index."""
-    if isinstance(condition, ValueIn) and condition.columns == type_.key:
+    key = type_.key if isinstance(type_, NodeType) else None
+    if isinstance(condition, ValueIn) and condition.columns == key:
         return [ValueIn(("id",), condition.values)]
     if not isinstance(condition, ValueCondition) or condition.operator is not ComparisonOperator.EQUAL:
         return []
-    is_key = type_.key == (condition.column,) and condition.type.scalar in _KEY_IS_ID
+    is_key = key == (condition.column,) and condition.type.scalar in _KEY_IS_ID
     if condition.column != "id" and not is_key:
         return []
     value = condition.value
@@ -160,11 +163,16 @@ def _intersect_ids(ids: Sequence[pa.StringArray], nodes: FullTable) -> Positions
 def describe_scan_access(plan: NodeScan, context: QueryContext) -> str:
     """Name how a scan would find its nodes now, for ``explain``."""
     type_ = context.catalog.nodes[plan.node_type]
-    pushed, _ = _split_predicates(plan, context, type_)
+    pushed, _ = split_predicates(plan.predicates, plan.variable, type_, context.evaluation)
     return _name_access(pushed, type_, context, is_pushed=_should_push_down(pushed, type_, context))
+
+
+def finds_by_id(plan: NodeScan, context: QueryContext) -> bool:
+    """Whether a scan would look its nodes up by their ids now, instead of reading the table."""
+    return describe_scan_access(plan, context) == _BY_ID
 
 
 def _name_access(pushed: Sequence[Condition], type_: NodeType, context: QueryContext, *, is_pushed: bool) -> str:
     if not is_pushed:
         return "in memory" if is_loaded(context.snapshot, type_.table_key, context.tables.cache) else "read whole"
-    return "by id" if any(map(_is_id_condition, pushed)) else "filtered by the storage"
+    return _BY_ID if any(map(_is_id_condition, pushed)) else "filtered by the storage"

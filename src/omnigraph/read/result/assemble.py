@@ -22,7 +22,7 @@ _BATCH_ROWS: Final = 65_536
 
 def output_schema(plan: ReadPlan) -> pa.Schema:
     """The names and the Arrow types of the columns of a result."""
-    return pa.schema([pa.field(column.name, arrow_type_of(column.expression)) for column in _columns_of(plan)])
+    return pa.schema([pa.field(column.name, arrow_type_of(column.expression)) for column in result_columns_of(plan)])
 
 
 def execute_read(plan: ReadPlan, context: QueryContext) -> Iterator[pa.RecordBatch]:
@@ -37,7 +37,8 @@ def execute_read(plan: ReadPlan, context: QueryContext) -> Iterator[pa.RecordBat
         yield from _execute_groups(plan, context).to_batches(max_chunksize=_BATCH_ROWS)
 
 
-def _columns_of(plan: ReadPlan) -> tuple[ResultColumn, ...]:
+def result_columns_of(plan: ReadPlan) -> tuple[ResultColumn, ...]:
+    """The columns of a result."""
     while not isinstance(plan, Project | Group):
         assert isinstance(plan.input, Group | Keep | Sort)
         plan = plan.input

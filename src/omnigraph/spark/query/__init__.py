@@ -1,7 +1,9 @@
-"""Run queries on Spark: translate the logical plan of a query to DataFrames over one snapshot."""
+"""Run queries on Spark: translate the logical plan of a query to DataFrames over one snapshot, or answer it here."""
 
-from omnigraph.spark.query.result import run_query
+from omnigraph.spark.query.run import SparkQueryOptions, explain_query, run_query
 
 __all__ = [
+    "SparkQueryOptions",
+    "explain_query",
     "run_query",
 ]

@@ -6,7 +6,7 @@ count once is made distinct before the join.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 
 from pyspark.sql import Column
@@ -30,7 +30,7 @@ from omnigraph.language.query.plan import (
     With,
     Without,
 )
-from omnigraph.read.match import Leaf, StepPlan, build_spine
+from omnigraph.read.match import Leaf, StepPlan, build_spine, split_predicates
 from omnigraph.spark.query.evaluation import evaluate_predicate
 from omnigraph.spark.query.fusion import fuse
 from omnigraph.spark.query.match_rows import ID, MARK, RANK_SLOTS, MatchRows, Slot, SparkQueryContext, take_first
@@ -106,10 +106,12 @@ def _filter_rows(rows: MatchRows, predicates: Iterable[Predicate], context: Spar
 
 
 def _scan_nodes(
-    variable: str, type_: str, predicates: Iterable[Predicate], required: RequiredAttributes, context: SparkQueryContext
+    variable: str, name: str, predicates: Sequence[Predicate], required: RequiredAttributes, context: SparkQueryContext
 ) -> MatchRows:
-    found = scan_entities(variable, context.query.catalog.nodes[type_], required.get(variable, ()), context)
-    return _filter_rows(found, predicates, context)
+    type_ = context.query.catalog.nodes[name]
+    pushed, rest = split_predicates(predicates, variable, type_, context.query.evaluation)
+    found = scan_entities(variable, type_, required.get(variable, ()), context, pushed)
+    return _filter_rows(found, rest, context)
 
 
 def _scan_edges(
@@ -120,12 +122,14 @@ def _scan_edges(
     bound = (ID, *(attribute for attribute in required.get(plan.edge_variable, ()) if isinstance(attribute, str)))
     begin, end, *columns = (context.new_column() for _ in ("from", "to", *bound))
     slots: dict[Slot, str] = {(plan.edge_variable, name): column for name, column in zip(bound, columns, strict=True)}
-    found = context.tables.edges(plan.edge_type, dict.fromkeys(("from", "to", *bound)))
+    edge = context.query.catalog.edges[plan.edge_type]
+    pushed, rest = split_predicates(plan.edge_predicates, plan.edge_variable, edge, context.query.evaluation)
+    found = context.tables.rows(edge, dict.fromkeys(("from", "to", *bound)), conditions=pushed)
     # An end that is an attribute of the edge stays what it is when the edge is walked against its direction.
     names = zip(("from", "to", *bound), (begin, end, *columns), strict=True)
     renamed = found.select(*(fn.col(name).alias(column) for name, column in names))
     walked = orient_edges(renamed, plan.direction).toDF(begin, end, *columns)
-    kept = _filter_rows(MatchRows(walked, slots), plan.edge_predicates, context).frame
+    kept = _filter_rows(MatchRows(walked, slots), rest, context).frame
     return NodePairs(kept, begin, end, context.count_walked(plan.edge_type, plan.direction), slots)
 
 
@@ -173,7 +177,7 @@ def _apply_block(
     rows: MatchRows, plan: With | Without | Mark, before_blocks: MatchRows, context: SparkQueryContext
 ) -> MatchRows:
     """Keep or mark the rows for which the inner plan finds something; it runs once per distinct outer entities."""
-    found = _execute_inner(plan, before_blocks, find_required_attributes(plan.inner, context.query.search), context)
+    found = _execute_inner(plan, before_blocks, find_required_attributes(plan.inner, context.query), context)
     ids = [rows.id_of(variable) for variable in plan.outer]
     keys = [context.new_column() for _ in ids]
     witnesses = found.frame.select(*(fn.col(id_).alias(key) for id_, key in zip(ids, keys, strict=True)))
@@ -194,7 +198,7 @@ def _join_optional(
     plan: Optional, rows: MatchRows, required: RequiredAttributes, context: SparkQueryContext
 ) -> MatchRows:
     """Join the rows with the matches of the inner plan; a row without any is kept once."""
-    inside = find_required_attributes(plan.inner, context.query.search)
+    inside = find_required_attributes(plan.inner, context.query)
     attributes = {
         name: dict.fromkeys((*inside.get(name, ()), *required.get(name, ()))) for name in {*inside, *required}
     }

@@ -17,9 +17,13 @@ from omnigraph.language.query import (
     TextScore,
 )
 from omnigraph.language.query.plan import (
+    ConnectEdges,
+    Expand,
+    ExpandEdges,
     Fuse,
     Mark,
     MatchPlan,
+    NodeScan,
     Optional,
     PlanOperator,
     ReadPlan,
@@ -30,6 +34,8 @@ from omnigraph.language.query.plan import (
     walk_plan,
 )
 from omnigraph.language.types import Scalar
+from omnigraph.read.context import QueryContext
+from omnigraph.read.frames import to_condition
 from omnigraph.read.search import Search, rankings_of
 from omnigraph.spark.query.match_rows import Attribute, Fusion, RankNumber, Slot
 
@@ -37,11 +43,14 @@ RequiredAttributes: TypeAlias = Mapping[str, Iterable[Attribute]]
 """The attributes that are used, by variable."""
 
 
-def find_required_attributes(plan: MatchPlan | ReadPlan, search: Search) -> RequiredAttributes:
-    """Return the attributes that a plan uses of each variable that it binds or gets from its leaf."""
+def find_required_attributes(plan: MatchPlan | ReadPlan, context: QueryContext) -> RequiredAttributes:
+    """Return the attributes that a plan uses of each variable that it binds or gets from its leaf.
+
+    What only a condition of a scan uses is left out: the storage decides it, and its columns are not read.
+    """
     # In the order of discovery, so that the same query always builds the same DataFrames.
     required = defaultdict[str, dict[Attribute, None]](dict)
-    for variable, attribute in _required_slots(plan, search):
+    for variable, attribute in _required_slots(plan, context):
         required[variable][attribute] = None
     return required
 
@@ -51,17 +60,43 @@ def fusion_of(score: FusedScore, search: Search) -> Fusion:
     return Fusion(score.first, score.second, search.resolve_rank_constant(score.k))
 
 
-def _required_slots(plan: PlanOperator, search: Search) -> Iterator[Slot]:
+def _required_slots(plan: PlanOperator, context: QueryContext) -> Iterator[Slot]:
+    search = context.search
     operators = list(walk_plan(plan, into_blocks=False))
     fused = {fusion_of_plan(each, search) for each in operators if isinstance(each, Fuse)}
     for each in operators:
-        for part in expressions_of(each):
+        for part in _list_evaluated(each, context):
             # The score that the result is ordered by comes with its rows.
             if not (isinstance(part, FusedScore) and fusion_of(part, search) in fused):
                 yield from slots_of(part)
         if isinstance(each, With | Without | Mark | Optional):
             # Other variables of the inner plan are local to it, even if they share a name with an outer one.
-            yield from (slot for slot in _required_slots(each.inner, search) if slot[0] in each.outer)
+            yield from (slot for slot in _required_slots(each.inner, context) if slot[0] in each.outer)
+
+
+def _list_evaluated(operator: PlanOperator, context: QueryContext) -> Iterator[Expression | Predicate]:
+    """Yield the expressions and predicates of an operator that Spark evaluates, and not the storage."""
+    match operator:
+        case NodeScan():
+            scanned = [(operator.variable, operator.predicates)]
+        case Expand():
+            scanned = [(operator.destination, operator.predicates)]
+        case ExpandEdges():
+            scanned = [
+                (operator.destination, operator.predicates),
+                (operator.edge_variable, operator.edge_predicates),
+            ]
+        case ConnectEdges():
+            scanned = [(operator.edge_variable, operator.edge_predicates)]
+        case _:
+            scanned = []
+    pushed = {
+        id(predicate)
+        for variable, predicates in scanned
+        for predicate in predicates
+        if to_condition(predicate, variable, context.evaluation) is not None
+    }
+    return (part for part in expressions_of(operator) if id(part) not in pushed)
 
 
 def fusion_of_plan(plan: Fuse, search: Search) -> Fusion:

@@ -16,8 +16,7 @@ from omnigraph.language.query.plan import ByRank, Group, Keep, Limit, MatchPlan,
 from omnigraph.language.types import FLOATS
 from omnigraph.language.values import LARGEST_EXACT_FLOAT
 from omnigraph.manifest.handle import Manifest
-from omnigraph.read.query import QueryOptions, QueryRequest, plan_query
-from omnigraph.read.search import EmbeddingSettings
+from omnigraph.read.query import PlannedQuery
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.query.evaluation import evaluate, evaluate_predicate
 from omnigraph.spark.query.match import execute_match
@@ -52,26 +51,21 @@ class _SortAndLimit:
         return found.offset(self.skip) if self.skip else found
 
 
-def run_query(
-    manifest: Manifest,
-    tables: SparkSnapshot,
-    request: QueryRequest,
-    embedding: EmbeddingSettings | None,
-    keep_open: Callable[[ExitStack], None],
+def run_on_executors(
+    query: PlannedQuery, manifest: Manifest, tables: SparkSnapshot, keep_open: Callable[[ExitStack], None]
 ) -> DataFrame:
-    """Return the rows of a query on a snapshot as a DataFrame; ``now()`` is the time of this call.
+    """Return the rows of a query on a snapshot as a DataFrame that executors compute.
 
     Text searches, embeddings, fusions and walks of several hops run immediately, everything else when Spark runs the
     DataFrame. Rows have the order that the query asks for, until an operation on the DataFrame changes it. If the
     DataFrame reads temporary files, ``keep_open`` gets the stack that deletes them.
     """
-    planned = plan_query(manifest, tables.snapshot, request, QueryOptions(embedding))
     with ExitStack() as stack:
         spool = Spool(
             SparkExecutor(tables.session, "querying"),
             cache(lambda: stack.enter_context(open_scratch_folder(manifest))),
         )
-        frame = execute_read(planned.plan, SparkQueryContext(planned.context, tables, spool))
+        frame = execute_read(query.plan, SparkQueryContext(query.context, tables, spool))
         if spool.has_files:
             keep_open(stack.pop_all())
     return frame
@@ -79,7 +73,7 @@ def run_query(
 
 def execute_read(plan: ReadPlan, context: SparkQueryContext) -> DataFrame:
     """Return the rows of a result."""
-    required = find_required_attributes(plan, context.query.search)
+    required = find_required_attributes(plan, context.query)
     if isinstance(plan, Project):
         return _project(plan, required, context)
     return _group(plan, required, context)

@@ -6,7 +6,7 @@ engines agree. Spark joins the ids and scores of the hits to the rows. Memory gr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -20,16 +20,21 @@ from omnigraph.spark.query.fusion import number_entities
 from omnigraph.spark.query.match_rows import ID, Attribute, Fusion, MatchRows, RankNumber, SparkQueryContext, bind_rows
 from omnigraph.spark.query.requirements import slots_of
 from omnigraph.storage.columns import column_of
+from omnigraph.storage.filters import Condition
 from omnigraph.storage.row_search import SCORE
 
 
 def scan_entities(
-    variable: str, type_: NodeType, attributes: Iterable[Attribute], context: SparkQueryContext
+    variable: str,
+    type_: NodeType,
+    attributes: Iterable[Attribute],
+    context: SparkQueryContext,
+    conditions: Sequence[Condition] = (),
 ) -> MatchRows:
-    """Read all rows of a type and bind them to a variable, with its id and these attributes."""
+    """Read the rows of a type that satisfy the conditions, and bind them to a variable, with these attributes."""
     attributes = list(attributes)
     names = [attribute for attribute in attributes if isinstance(attribute, str)]
-    found = context.tables.rows(type_, [ID, *names])
+    found = context.tables.rows(type_, [ID, *names], conditions=conditions)
     return _add_search_columns(bind_rows(found, variable, names, context), variable, type_, attributes, context)
 
 

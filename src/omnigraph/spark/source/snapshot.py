@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +11,8 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows import Filter, require_edge_type, require_node_type
 from omnigraph.spark.source.type_reader import STORAGE_PREFIX, encode_filter, pin_type, resolve_spark_columns
+from omnigraph.storage.condition_text import encode_conditions
+from omnigraph.storage.filters import Condition
 from omnigraph.storage.location import Location
 
 
@@ -46,12 +48,15 @@ class SparkSnapshot:
         type_: NodeType | EdgeType,
         columns: Iterable[str] | None = None,
         filter: Filter | None = None,  # noqa: A002  as in nodes
+        conditions: Sequence[Condition] = (),
     ) -> DataFrame:
-        """Return the rows of a type, not read yet; Lance applies the filter."""
+        """Return the rows of a type, not read yet; Lance applies the filter and the conditions."""
         reader = self.session.read.format("omnigraph").option("pin", pin_type(self.snapshot, type_).encode())
         reader = reader.option("columns", ",".join(resolve_spark_columns(type_, columns)))
         if filter is not None:
             reader = reader.option("filter", encode_filter(type_, filter))
+        if conditions:
+            reader = reader.option("conditions", encode_conditions(conditions))
         for name, value in self.location.storage_options:
             reader = reader.option(f"{STORAGE_PREFIX}{name}", value)
         # Spark plans in another process, which may have another working directory.

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from functools import partial
 from typing import Final, SupportsFloat, SupportsIndex, cast
 
 import orjson
@@ -23,6 +24,7 @@ from pyspark.sql.types import StructType
 from omnigraph.errors import Json, ParameterError
 from omnigraph.language.schema import EdgeType, NodeType, TableKey
 from omnigraph.language.source import suggest_similar
+from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import parse_instant
 from omnigraph.manifest import contract, opening, references
 from omnigraph.manifest.handle import Manifest
@@ -30,19 +32,33 @@ from omnigraph.manifest.lagging import follow_schema_hashes
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin
 from omnigraph.read.rows import Filter, TypeRows, open_type_rows, parse_filter, require_type
+from omnigraph.spark.sized_frames import MAX_TASK_ROWS, PARTITION_BYTES
 from omnigraph.spark.source.spark_types import arrow_schema_of, stored_names_of, to_spark, to_spark_schema
+from omnigraph.storage.condition_text import decode_conditions
+from omnigraph.storage.filters import Condition
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
+from omnigraph.storage.row_sizes import estimate_stored_row_bytes
 from omnigraph.storage.table import Access
 from omnigraph.write.executor import group_evenly
 
-ROWS_PER_PARTITION: Final = 262_144
 STORAGE_PREFIX: Final = "storage."
 """The prefix of options that go to the object store."""
 
 _MOMENTS: Final = ("at", "version", "timestamp")
 """Options that name a moment: any reference, a manifest version, or a time."""
-_OPTIONS: Final = ("path", "type", "branch", *_MOMENTS, "columns", "filter", "pin", "rows_per_partition", "changes")
+_OPTIONS: Final = (
+    "path",
+    "type",
+    "branch",
+    *_MOMENTS,
+    "columns",
+    "filter",
+    "conditions",
+    "pin",
+    "rows_per_partition",
+    "changes",
+)
 
 
 # --------------------------------------------------------------------------------------------- one type, pinned
@@ -96,8 +112,9 @@ class TypeReadOptions:
     at: str | None = None
     columns: tuple[str, ...] | None = None
     filter: Filter | None = None
+    conditions: str | None = None
     pin: TypePin | None = None
-    rows_per_partition: int = ROWS_PER_PARTITION
+    rows_per_partition: int | None = None
     # Credentials may be in here: never printed.
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
@@ -117,10 +134,24 @@ class TypeReadOptions:
         catalog = contract.load_schema_of(manifest, snapshot.schema_ir_hash).catalog
         return open_type_rows(snapshot, require_type(catalog, cast("str", self.type)))
 
+    def parse_conditions(self, type_: NodeType | EdgeType) -> list[Condition]:
+        """Return what rows have to satisfy: the filter of a user, and the conditions of a query."""
+        found = parse_filter(type_, self.filter)
+        if self.conditions is None:
+            return found
+        try:
+            return [*found, *decode_conditions(self.conditions, partial(_type_of_column, type_))]
+        except ValueError as error:
+            raise ParameterError("option 'conditions' is not valid", hint="use the option filter") from error
+
     def spark_schema(self, type_: NodeType | EdgeType) -> StructType:
         """Return the columns that the options name, or all; refuse a filter that does not fit the type."""
-        parse_filter(type_, self.filter)
+        self.parse_conditions(type_)
         return to_spark_schema(type_, resolve_spark_columns(type_, self.columns))
+
+
+def _type_of_column(type_: NodeType | EdgeType, column: str) -> ValueType:
+    return type_.properties[column].type if column in type_.properties else ValueType(Scalar.STRING)
 
 
 def parse_read_options(options: Mapping[str, str]) -> TypeReadOptions:
@@ -137,8 +168,8 @@ def parse_read_options(options: Mapping[str, str]) -> TypeReadOptions:
         problems.append('the type is missing: give it as in option("type", "Person")')
     at, wrong = _parse_moment(given)
     problems += wrong
-    rows = given.get("rows_per_partition", str(ROWS_PER_PARTITION))
-    if not (rows.isdecimal() and int(rows) > 0):
+    rows = given.get("rows_per_partition")
+    if rows is not None and not (rows.isdecimal() and int(rows) > 0):
         problems.append(f"rows_per_partition is '{rows}', which is not a positive number")
     if problems:
         listed: list[Json] = list(problems)
@@ -151,8 +182,9 @@ def parse_read_options(options: Mapping[str, str]) -> TypeReadOptions:
         at=at,
         columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
         filter=decode_filter(given["filter"]) if "filter" in given else None,
+        conditions=given.get("conditions"),
         pin=decode_pin(given["pin"]) if "pin" in given else None,
-        rows_per_partition=int(rows),
+        rows_per_partition=None if rows is None else int(rows),
         storage_options=storage_options_of(options),
     )
 
@@ -248,19 +280,24 @@ class FragmentGroup(InputPartition):
 class TypeReader(DataSourceReader):
     """Reads the rows of one type. It is pickled and sent to the executors."""
 
-    def __init__(self, rows: TypeRows, schema: StructType, filter_: Filter | None, rows_per_partition: int) -> None:
+    def __init__(
+        self, rows: TypeRows, schema: StructType, conditions: Sequence[Condition], rows_per_partition: int | None
+    ) -> None:
         stored = stored_names_of(rows.type)
         self._rows = rows
         self._columns = [stored[name] for name in resolve_spark_columns(rows.type, schema.names)]
         self._schema = schema
         self._rows_per_partition = rows_per_partition
-        self._conditions = parse_filter(rows.type, filter_)
+        self._conditions = conditions
         _check_types(rows.type, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Divide the fragments into groups of about equal size; at least one group, which may be empty."""
-        fragments = {} if self._rows.table is None else self._rows.table.fragment_rows()
-        return [FragmentGroup(group) for group in group_evenly(fragments, self._rows_per_partition)]
+        table = self._rows.table
+        if table is None:
+            return [FragmentGroup(())]
+        most = self._rows_per_partition or _fit_rows(estimate_stored_row_bytes(table, self._columns))
+        return [FragmentGroup(group) for group in group_evenly(table.fragment_rows(), most)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of some fragments."""
@@ -268,6 +305,11 @@ class TypeReader(DataSourceReader):
         fragments = cast("FragmentGroup", partition).fragments
         for batch in self._rows.read(self._columns, self._conditions, in_fragments=fragments):
             yield to_spark(batch, target)
+
+
+def _fit_rows(row_bytes: int) -> int:
+    """Return how many rows a task reads: about :data:`PARTITION_BYTES` of them."""
+    return max(1, min(MAX_TASK_ROWS, PARTITION_BYTES // row_bytes))
 
 
 def _check_types(type_: NodeType | EdgeType, schema: StructType) -> None:
