@@ -1,6 +1,7 @@
-"""Estimate the output rows of each operator of a plan from the sizes of tables. Nothing is read.
+"""Estimate the output rows of each operator of a plan, and what the plan reads, from the sizes of tables.
 
-The estimates choose where a match begins, and ``explain`` shows them. A wrong one costs time, never correctness.
+The estimates choose where a match begins, and whether a query in a Spark session runs on executors; ``explain`` shows
+them. A wrong one costs time, never correctness. Only metadata is read.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from omnigraph.language.query.plan import (
     Outer,
     PlanOperator,
     Project,
+    ReadPlan,
     Select,
     Sort,
     TopRanked,
@@ -47,7 +49,11 @@ from omnigraph.language.query.plan import (
 )
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.match import find_join_comparison
+from omnigraph.read.context import QueryContext
+from omnigraph.read.frames import FEW_ROWS, Strategy
+from omnigraph.read.match import describe_edge_access, find_join_comparison, finds_by_id
+from omnigraph.storage.arrow_schema import arrow_schema
+from omnigraph.storage.row_sizes import estimate_row_bytes
 
 _EQUALITY: Final = 0.05
 _RANGE: Final = 0.3
@@ -56,6 +62,7 @@ _TEXT_MATCH: Final = 0.05
 _BLOCK: Final = 0.5
 """Selectivities: the fraction of rows that a condition keeps, if nothing else is known."""
 _GROUPS_PER_ROW: Final = 0.1
+_END_COLUMNS: Final = ("id", "src", "dst")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +214,67 @@ def sum_powers(base: float, first: int, last: int, *, most: float) -> float:
     count = last - first + 1
     total = count if base == 1 else base**first * (1 - base**count) / (1 - base)
     return min(total, most)
+
+
+# --------------------------------------------------------------------------------------------- what is read
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCost:
+    """What a query costs in one process: the rows and bytes that it reads, and the most rows that an operator gives."""
+
+    read_rows: int
+    read_bytes: int
+    match_rows: int
+
+
+def estimate_read_cost(plan: ReadPlan, context: QueryContext) -> ReadCost:
+    """Estimate the cost of a plan; tables that the cache holds already count as if they were read."""
+    estimator = CardinalityEstimator(table_sizes_of(context.snapshot, context.catalog))
+    estimator.estimate(plan)
+    read = [part for operator in walk_plan(plan) for part in _list_reads(operator, estimator, context)]
+    size = sum(rows * _estimate_bytes(type_, context) for type_, rows in read)
+    return ReadCost(sum(rows for _, rows in read), size, int(max(estimator.rows.values(), default=0)))
+
+
+def _list_reads(
+    operator: object, estimator: CardinalityEstimator, context: QueryContext
+) -> list[tuple[NodeType | EdgeType, int]]:
+    """Return how many rows of which types an operator reads."""
+    match operator:
+        case NodeScan():
+            type_ = context.catalog.nodes[operator.node_type]
+            is_found = finds_by_id(operator, context)
+            return [(type_, int(estimator.rows[id(operator)]) if is_found else _count_rows(type_, context))]
+        case Expand() | ExpandEdges():
+            nodes = context.catalog.nodes[operator.destination_type]
+            reached = int(estimator.rows[id(operator)])
+            # Of few nodes the rows are looked up, of many the columns are read whole.
+            found = reached if reached <= FEW_ROWS else _count_rows(nodes, context)
+            return [_estimate_edges(operator, estimator, context), (nodes, min(found, _count_rows(nodes, context)))]
+        case Connect() | ConnectEdges():
+            return [_estimate_edges(operator, estimator, context)]
+        case _:
+            return []
+
+
+def _estimate_edges(
+    operator: Expand | ExpandEdges | Connect | ConnectEdges, estimator: CardinalityEstimator, context: QueryContext
+) -> tuple[EdgeType, int]:
+    edge = context.catalog.edges[operator.edge_type]
+    begins, every = estimator.rows[id(operator.input)], _count_rows(edge, context)
+    if describe_edge_access(operator, begins, context.tables) != Strategy.INDEX:
+        return edge, every
+    degree = estimator.sizes.average_degree(edge, edge.from_type)
+    return edge, min(every, int(begins * max(1.0, degree)))
+
+
+def _count_rows(type_: NodeType | EdgeType, context: QueryContext) -> int:
+    pin = context.snapshot.pins.get(type_.table_key)
+    return 0 if pin is None else pin.row_count
+
+
+def _estimate_bytes(type_: NodeType | EdgeType, context: QueryContext) -> int:
+    schema = arrow_schema(type_)
+    read = context.tables.read_columns
+    return estimate_row_bytes(schema, [name for name in schema.names if name in _END_COLUMNS or name in read])

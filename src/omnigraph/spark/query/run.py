@@ -19,9 +19,9 @@ from pyspark.sql.types import StructField, StructType
 
 from omnigraph.language.query.plan import ReadPlan
 from omnigraph.manifest.handle import Manifest
+from omnigraph.read.estimate import estimate_read_cost
 from omnigraph.read.explain import explain_plan
 from omnigraph.read.query import PlannedQuery, QueryOptions, QueryRequest, plan_query
-from omnigraph.read.read_cost import estimate_read_cost
 from omnigraph.read.result import execute_read, result_columns_of
 from omnigraph.read.search import EmbeddingSettings
 from omnigraph.spark.query.result import run_on_executors

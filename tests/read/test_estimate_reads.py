@@ -11,8 +11,8 @@ import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
+from omnigraph.read.estimate import ReadCost, estimate_read_cost
 from omnigraph.read.query import QueryOptions, QueryRequest, plan_query
-from omnigraph.read.read_cost import ReadCost, estimate_read_cost
 
 SCHEMA = """
 node Ship { code: String @key  name: String  at: Vector(64)? }
