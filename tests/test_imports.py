@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import omnigraph as og
+
 HEAVY = {"lance", "datafusion", "pandas", "pyspark", "py4j", "scipy", "obstore", "httpx"}
 EXAMPLE = Path(__file__).parent.parent / "examples" / "evidence"
 
@@ -62,3 +64,17 @@ def test_the_help_imports_no_command() -> None:
         "assert loaded.isdisjoint(f'omnigraph.cli.{entry.module}' for entry in COMMANDS.values())"
     )
     assert imported_by(code) & {"lark", "pyarrow", "numpy", "pydantic"} == set()
+
+
+def test_a_command_imports_only_what_it_uses(tmp_path: Path) -> None:
+    schema = "node A { x: String @key }  edge E: A -> A"
+    og.init(tmp_path / "g.og", schema).mutate('query q() { insert A { x: "1" }  insert E { from: "1", to: "1" } }')
+    words = ["-g", str(tmp_path / "g.og"), "query", "-e", "query q() { match { $a: A  $a e $b } return { $b.x } }"]
+    code = (
+        f"from omnigraph.cli.app import main\nassert main({words}) == 0\n"
+        "rooms = ('omnigraph.write.merge', 'omnigraph.write.load', 'omnigraph.maintain.cleanup')\n"
+        "assert not [name for name in rooms if name in sys.modules], sorted(sys.modules)\n"
+        "import pandas"
+    )
+    assert imported_by(code) & HEAVY == {"lance", "obstore", "pandas"}
+    assert imported_by(code.replace("import pandas", "")) & HEAVY == {"lance", "obstore"}

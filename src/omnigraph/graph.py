@@ -9,17 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, overload
 
-import pyarrow as pa
-
 from omnigraph.arguments import check_arguments, check_calls
+from omnigraph.defaults import COMMITS_TO_KEEP, TEXTS_PER_EMBEDDING_CALL
 from omnigraph.errors import ParameterError, ReadOnly
 from omnigraph.language.schema import Catalog, MigrationPlan, Schema, parse_schema
 from omnigraph.language.source import Source
-from omnigraph.maintain import cleanup, optimize, repair, verify
-from omnigraph.maintain.cleanup import Cleaned
-from omnigraph.maintain.optimize import Optimized
-from omnigraph.maintain.repair import Repaired
-from omnigraph.maintain.verify import Verified
+from omnigraph.late_imports import LateModule
 from omnigraph.manifest import branches, contract, genesis, handle, history, opening, references, settings, tags
 from omnigraph.manifest.branches import Branch
 from omnigraph.manifest.handle import Manifest
@@ -28,34 +23,56 @@ from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.tags import Tag
-from omnigraph.read import changes, query, rows
-from omnigraph.read.changes import ChangeBlock, Changes, Diff
-from omnigraph.read.profile import Profile
-from omnigraph.read.result import Result
-from omnigraph.read.rows import Direction, ExportResult, Filter, Format, Key, Scan, Target
-from omnigraph.read.search import EmbeddingSettings, resolve_embedding_settings
-from omnigraph.spark import engine_choice
-from omnigraph.spark.inputs import require_pyspark
 from omnigraph.storage.durability import Durability, WriteBarrier
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import LockKind, LockSettings
 from omnigraph.storage.table import Access
-from omnigraph.write import commit, embed, evolve, indexes, load, merge, mutation
+from omnigraph.write import commit
 from omnigraph.write.commit import CommitOptions, Recovery
-from omnigraph.write.embed import EmbedResult
-from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.executor import LOCAL, Executor
-from omnigraph.write.indexes import IndexReport
-from omnigraph.write.load import ColumnNames, Engine, Identity, IndexPolicy, LoadResult, OnError, TableInput
-from omnigraph.write.load import LoadMode as LoadMode
-from omnigraph.write.load import RecordSource as RecordSource
-from omnigraph.write.merge import MergeBy, MergeResult, PreferredSide
-from omnigraph.write.mutation import MutationResult, Transaction
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from omnigraph.maintain import cleanup, optimize, repair, verify
+    from omnigraph.maintain.cleanup import Cleaned
+    from omnigraph.maintain.optimize import Optimized
+    from omnigraph.maintain.repair import Repaired
+    from omnigraph.maintain.verify import Verified
+    from omnigraph.read import changes, query, rows, search
+    from omnigraph.read.changes import ChangeBlock, Changes, Diff
+    from omnigraph.read.profile import Profile
+    from omnigraph.read.result import Result
+    from omnigraph.spark import engine_choice, inputs
     from omnigraph.spark.graph import SparkGraph
+    from omnigraph.write import embed, evolve, indexes, mutation
+    from omnigraph.write import load as loads
+    from omnigraph.write import merge as merges
+    from omnigraph.write.embed import EmbedResult
+    from omnigraph.write.evolve import SchemaApplied
+    from omnigraph.write.indexes import IndexReport
+    from omnigraph.write.load import LoadResult
+    from omnigraph.write.merge import MergeResult
+    from omnigraph.write.mutation import MutationResult
+else:
+    # Most processes use a few verbs: the rooms of the others need not be imported.
+    cleanup = LateModule("omnigraph.maintain.cleanup")
+    optimize = LateModule("omnigraph.maintain.optimize")
+    repair = LateModule("omnigraph.maintain.repair")
+    verify = LateModule("omnigraph.maintain.verify")
+    changes = LateModule("omnigraph.read.changes")
+    query = LateModule("omnigraph.read.query")
+    rows = LateModule("omnigraph.read.rows")
+    search = LateModule("omnigraph.read.search")
+    engine_choice = LateModule("omnigraph.spark.engine_choice")
+    inputs = LateModule("omnigraph.spark.inputs")
+    embed = LateModule("omnigraph.write.embed")
+    evolve = LateModule("omnigraph.write.evolve")
+    indexes = LateModule("omnigraph.write.indexes")
+    loads = LateModule("omnigraph.write.load")
+    merges = LateModule("omnigraph.write.merge")
+    mutation = LateModule("omnigraph.write.mutation")
 
 Mode: TypeAlias = Literal["rw", "ro"]
 StorageOptions: TypeAlias = Mapping[str, str] | None
@@ -80,11 +97,11 @@ class Graph:
     """A versioned, typed property graph. Safe to share between threads; unpickling opens it again."""
 
     def __init__(
-        self, manifest: Manifest, mode: Mode, actor: str | None, embed: EmbeddingSettings | None = None
+        self, manifest: Manifest, mode: Mode, actor: str | None, embed: search.EmbeddingSettings | None = None
     ) -> None:
         self._manifest = manifest
         self._schema: Schema | None = None
-        self._query_options = query.QueryOptions(embed)
+        self._embedding = embed
         self.mode: Mode = mode
         self.actor = actor
 
@@ -210,25 +227,25 @@ class Graph:
 
     def load(
         self,
-        source: RecordSource | None = None,
+        source: loads.RecordSource | None = None,
         *,
-        nodes: Mapping[str, TableInput] | None = None,
-        edges: Mapping[str, TableInput] | None = None,
-        columns: Mapping[str, ColumnNames] | None = None,
+        nodes: Mapping[str, loads.TableInput] | None = None,
+        edges: Mapping[str, loads.TableInput] | None = None,
+        columns: Mapping[str, loads.ColumnNames] | None = None,
         ignore: Mapping[str, Collection[str]] | None = None,
         options: Mapping[str, object] | None = None,
-        mode: LoadMode = "append",
+        mode: loads.LoadMode = "append",
         branch: str = MAIN,
         from_branch: Reference | None = None,
-        on_error: OnError = "fail",
+        on_error: loads.OnError = "fail",
         rejects: str | Path | None = None,
         txn: tuple[str, int] | None = None,
-        engine: Engine = "auto",
+        engine: loads.Engine = "auto",
         message: str | None = None,
         actor: str | None = None,
         check: bool = False,
-        indexes: IndexPolicy = "auto",
-        identity: Identity | None = None,
+        indexes: loads.IndexPolicy = "auto",
+        identity: loads.Identity | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> LoadResult:
         """Load records, or frames and files of each type, as one commit. With ``check``, report and write nothing.
@@ -243,11 +260,13 @@ class Graph:
         """
         if not check:
             self._check_writable()
-        count_bytes = progress or load.ignore_bytes
-        given = load.LoadInput(
+        count_bytes = progress or loads.ignore_bytes
+        given = loads.LoadInput(
             source, nodes or {}, edges or {}, columns or {}, ignore or {}, options or {}, count_bytes
         )
-        load_options = load.LoadOptions(mode, on_error, rejects, engine, check, indexes, from_branch, identity=identity)
+        load_options = loads.LoadOptions(
+            mode, on_error, rejects, engine, check, indexes, from_branch, identity=identity
+        )
         commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
         return engine_choice.run_load(self._manifest, self.schema, given, load_options, commit_options)
 
@@ -263,32 +282,39 @@ class Graph:
         type_name: str,
         *,
         branch: str = MAIN,
-        batch: int = embed.DEFAULT_BATCH,
+        batch: int = TEXTS_PER_EMBEDDING_CALL,
         commit_each: bool = False,
         actor: str | None = None,
     ) -> EmbedResult:
         """Fill the missing ``@embed`` vectors of a type, with one commit at the end or one for each batch."""
         self._check_writable()
         options = CommitOptions(branch, actor=actor or self.actor)
-        settings = self._query_options.embed
         return embed.embed(
-            self._manifest, self.schema, type_name, options, settings=settings, batch=batch, commit_each=commit_each
+            self._manifest,
+            self.schema,
+            type_name,
+            options,
+            settings=self._embedding,
+            batch=batch,
+            commit_each=commit_each,
         )
 
-    def transaction(self, branch: str = MAIN, message: str | None = None, actor: str | None = None) -> Transaction:
+    def transaction(
+        self, branch: str = MAIN, message: str | None = None, actor: str | None = None
+    ) -> mutation.Transaction:
         """Return a context manager: its mutations become one commit, or nothing if an exception leaves the block."""
         self._check_writable()
         options = CommitOptions(branch, actor=actor or self.actor, message=message)
-        return Transaction(self._manifest, self.schema, options, self._query_options)
+        return mutation.Transaction(self._manifest, self.schema, options, self._query_options)
 
     def merge(
         self,
         source: Reference,
         into: str = MAIN,
         *,
-        by: MergeBy = "row",
+        by: merges.MergeBy = "row",
         dry_run: bool = False,
-        prefer: PreferredSide | None = None,
+        prefer: merges.PreferredSide | None = None,
         resolve: str | Path | Mapping[str, object] | None = None,
         message: str | None = None,
         actor: str | None = None,
@@ -299,8 +325,8 @@ class Graph:
         if not dry_run:
             self._check_writable()
         options = CommitOptions(into, actor=actor or self.actor, message=message, if_commit=if_commit)
-        merge_options = merge.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
-        return merge.merge(self._manifest, self.schema, source, merge_options, options)
+        merge_options = merges.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
+        return merges.merge(self._manifest, self.schema, source, merge_options, options)
 
     def revert(
         self,
@@ -308,8 +334,8 @@ class Graph:
         *,
         branch: str = MAIN,
         side: int | None = None,
-        by: MergeBy = "row",
-        prefer: PreferredSide | None = None,
+        by: merges.MergeBy = "row",
+        prefer: merges.PreferredSide | None = None,
         resolve: str | Path | Mapping[str, object] | None = None,
         dry_run: bool = False,
         message: str | None = None,
@@ -319,8 +345,8 @@ class Graph:
         if not dry_run:
             self._check_writable()
         options = CommitOptions(branch, actor=actor or self.actor, message=message)
-        merge_options = merge.MergeOptions(by, prefer, resolve, dry_run)
-        return merge.revert(self._manifest, self.schema, ref, side, merge_options, options)
+        merge_options = merges.MergeOptions(by, prefer, resolve, dry_run)
+        return merges.revert(self._manifest, self.schema, ref, side, merge_options, options)
 
     def plan_schema(self, source: str | Path | Source, *, allow_data_loss: bool = False) -> MigrationPlan:
         """Return the migration steps from the current schema to a new one, and what each does to stored rows."""
@@ -397,29 +423,29 @@ class Graph:
     def nodes(
         self,
         name: str,
-        filter: Filter | None = None,  # noqa: A002  the word that Lance and Arrow use
+        filter: rows.Filter | None = None,  # noqa: A002  the word that Lance and Arrow use
         columns: Sequence[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
-    ) -> Scan:
+    ) -> rows.Scan:
         """Scan the nodes of a type as Arrow, lazily. Filters: ``[("age", ">", 30)]`` or ``{"name": "Ann"}``."""
         return rows.scan_nodes(*self._read(branch, at), name, filter, columns)
 
     def edges(
         self,
         name: str,
-        filter: Filter | None = None,  # noqa: A002  as in nodes
+        filter: rows.Filter | None = None,  # noqa: A002  as in nodes
         columns: Sequence[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
-    ) -> Scan:
+    ) -> rows.Scan:
         """Scan the edges of a type as Arrow, lazily. Their ends are the columns ``from`` and ``to``."""
         return rows.scan_edges(*self._read(branch, at), name, filter, columns)
 
     def get(
         self,
         name: str,
-        id: Key,  # noqa: A002  what it is called everywhere
+        id: rows.Key,  # noqa: A002  what it is called everywhere
         columns: Sequence[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
@@ -430,9 +456,9 @@ class Graph:
     def neighbors(
         self,
         name: str,
-        id: Key,  # noqa: A002  as in get
+        id: rows.Key,  # noqa: A002  as in get
         edge: str | None = None,
-        direction: Direction = "out",
+        direction: rows.Direction = "out",
         branch: str = MAIN,
         at: Reference | None = None,
     ) -> pa.Table:
@@ -442,7 +468,7 @@ class Graph:
     def blob(
         self,
         name: str,
-        id: Key,  # noqa: A002  as in get
+        id: rows.Key,  # noqa: A002  as in get
         property: str,  # noqa: A002  as the schema calls it
         offset: int = 0,
         length: int | None = None,
@@ -465,21 +491,21 @@ class Graph:
     @overload
     def export(
         self,
-        target: Target,
+        target: rows.Target,
         types: Collection[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
-        format: Format = "jsonl",
-    ) -> ExportResult: ...
+        format: rows.Format = "jsonl",
+    ) -> rows.ExportResult: ...
 
     def export(
         self,
-        target: Target | None = None,
+        target: rows.Target | None = None,
         types: Collection[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
-        format: Format = "jsonl",  # noqa: A002  what it is called everywhere
-    ) -> Iterator[str] | ExportResult:
+        format: rows.Format = "jsonl",  # noqa: A002  what it is called everywhere
+    ) -> Iterator[str] | rows.ExportResult:
         """Export the graph, or some types, to a path or an open stream. Without a target, yield lines of JSONL."""
         chosen = rows.plan_export(*self._read(branch, at), types)
         return rows.export_lines(chosen, format) if target is None else rows.export_to(chosen, target, format)
@@ -487,11 +513,11 @@ class Graph:
     def spark(self, session: SparkSession | None = None) -> SparkGraph:
         """Return the graph as Spark works on it: in the given session, the running one, or a new one."""
         # A late import: only this needs PySpark, and only this may start Java.
-        require_pyspark()
+        inputs.require_pyspark()
         from omnigraph.spark.graph import SparkGraph
 
-        embedding = self._query_options.embed
-        return SparkGraph(self._manifest, session, actor=self.actor, writable=self.mode == "rw", embedding=embedding)
+        writable = self.mode == "rw"
+        return SparkGraph(self._manifest, session, actor=self.actor, writable=writable, embedding=self._embedding)
 
     def optimize(
         self,
@@ -506,7 +532,7 @@ class Graph:
 
     def cleanup(
         self,
-        keep: int | None = cleanup.DEFAULT_KEEP,
+        keep: int | None = COMMITS_TO_KEEP,
         older_than: timedelta | str | None = None,
         *,
         confirm: bool = False,
@@ -537,6 +563,10 @@ class Graph:
         snapshot = references.take_snapshot(self._manifest, branch, at)
         return snapshot, contract.load_schema_of(self._manifest, snapshot.schema_ir_hash).catalog
 
+    @property
+    def _query_options(self) -> query.QueryOptions:
+        return query.QueryOptions(self._embedding)
+
     def _check_writable(self) -> None:
         if self.mode == "ro":
             raise ReadOnly(f"{self.uri} was opened read-only", hint='open it with mode="rw"')
@@ -554,8 +584,8 @@ class Graph:
 
     def __reduce__(self) -> tuple[object, ...]:
         location, durability = self._manifest.location, self._manifest.access.durability
-        embed = self._query_options.embed
-        return _reopen, (location.uri, self.mode, self.actor, dict(location.storage_options), durability, embed)
+        options = dict(location.storage_options)
+        return _reopen, (location.uri, self.mode, self.actor, options, durability, self._embedding)
 
 
 @check_arguments
@@ -586,7 +616,7 @@ def open(  # noqa: A001  the public name
     storage_options: StorageOptions = None,
     lock: LockKind | None = None,
     durability: Durability | None = None,
-    embed: EmbeddingSettings | Mapping[str, object] | None = None,
+    embed: search.EmbeddingSettings | Mapping[str, object] | None = None,
 ) -> Graph:
     """Open a graph. Read-only never writes a byte; read-write migrates older formats and ends interrupted writes.
 
@@ -602,7 +632,7 @@ def open(  # noqa: A001  the public name
         opening.upgrade_graph(manifest)
         commit.heal_all(manifest)
         opening.repair_for_0_8(manifest)
-    return Graph(manifest, mode, actor, None if embed is None else resolve_embedding_settings(embed))
+    return Graph(manifest, mode, actor, None if embed is None else search.resolve_embedding_settings(embed))
 
 
 def _reopen(
@@ -611,7 +641,7 @@ def _reopen(
     actor: str | None,
     storage_options: StorageOptions,
     durability: Durability,
-    embed: EmbeddingSettings | None,
+    embed: search.EmbeddingSettings | None,
 ) -> Graph:
     return open(uri, mode, actor=actor, storage_options=storage_options, durability=durability, embed=embed)
 

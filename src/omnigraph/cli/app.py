@@ -16,6 +16,7 @@ from omnigraph.cli.global_options import VERBOSE_FLAGS, split_globals, wants_jso
 from omnigraph.cli.render.output import JsonOutput, Output, TextOutput
 from omnigraph.cli.session import DURABILITY_VARIABLE, VARIABLE, Session, read_storage_options
 from omnigraph.errors import ConflictError, MergeConflicts, OmniGraphError, ParameterError, PreconditionFailed
+from omnigraph.late_imports import leave_out
 from omnigraph.storage.durability import Durability
 
 FAILED = 1
@@ -87,7 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     output = JsonOutput() if wants_json(words) else TextOutput()
     try:
-        code = _run(words, output)
+        # Arrow imports pandas where it is installed, for a third of a second. No command needs it, except on Spark.
+        with leave_out("pandas", until="pyspark"):
+            code = _run(words, output)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader is gone, as in `| head`. Without this the interpreter complains when it flushes at exit.

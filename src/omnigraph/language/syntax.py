@@ -6,12 +6,20 @@ of every declaration.
 
 from __future__ import annotations
 
+import hashlib
+import os
+import pickle
 import re
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.util import cache_from_source
+from pathlib import Path
 from typing import Generic, TypeVar, cast
 
+import lark
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from omnigraph.errors import Problem
@@ -102,9 +110,43 @@ class Grammar(Generic[Tree]):
 
 
 def load_lark(package: str, transformer: Transformer[Token, object]) -> Lark:
-    """Load the parser of a package's ``grammar.lark``. It builds the tree while parsing, without recursion."""
+    """Load the parser of a package's ``grammar.lark``. It builds the tree while parsing, without recursion.
+
+    The parse tables are computed once, and kept beside the compiled modules of the package, as they are.
+    """
     grammar = files(package).joinpath("grammar.lark").read_text("utf-8")
-    return Lark(grammar, parser="lalr", lexer="contextual", transformer=transformer, propagate_positions=True)
+    kept = _choose_tables_file(package, grammar)
+    try:
+        return _StoredLark(kept, transformer)
+    except (OSError, EOFError, pickle.UnpicklingError):
+        built = Lark(grammar, parser="lalr", lexer="contextual", transformer=transformer, propagate_positions=True)
+    if not sys.dont_write_bytecode:
+        _write_tables(built, kept)
+    return built
+
+
+class _StoredLark(Lark):
+    """A parser as :func:`_write_tables` wrote it. ``Lark.load`` does the same, but takes no transformer."""
+
+    def __init__(self, tables: Path, transformer: Transformer[Token, object]) -> None:
+        with tables.open("rb") as file:
+            self._load(file, transformer=transformer, propagate_positions=True)
+
+
+def _choose_tables_file(package: str, grammar: str) -> Path:
+    """Return where the parse tables are kept. The name changes with everything that they depend on."""
+    source = sys.modules[package].__file__ or ""
+    digest = hashlib.sha256(f"{lark.__version__} {sys.version_info[:2]} {grammar}".encode()).hexdigest()
+    return Path(cache_from_source(source)).with_name(f"grammar-{digest[:16]}.tables")
+
+
+def _write_tables(parser: Lark, tables: Path) -> None:
+    """Write the parse tables, if the folder may be written. Other processes see the whole file or none."""
+    unnamed = tables.with_suffix(f".{os.getpid()}")
+    with suppress(OSError):
+        with unnamed.open("wb") as file:
+            parser.save(file, exclude_options=("transformer", "propagate_positions"))
+        unnamed.replace(tables)
 
 
 def span_of(token: Token) -> Span:

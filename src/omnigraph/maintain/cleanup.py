@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from omnigraph.defaults import COMMITS_TO_KEEP
 from omnigraph.errors import NotFound, ParameterError, StorageError
 from omnigraph.maintain.orphans import (
     STALE_AFTER,
@@ -36,7 +37,6 @@ from omnigraph.storage.table import Table, open_table
 from omnigraph.storage.table_versions import estimate_freed_bytes, list_versions
 from omnigraph.write.commit import finish_removals, heal, heal_all
 
-DEFAULT_KEEP: Final = 10
 _OPERATION: Final = "cleanup"
 """The name of the operation that empties a dropped table."""
 _AGE: Final = re.compile(r"(\d+)\s*([smhdw])")
@@ -70,7 +70,7 @@ class Cleaned:
 
 def cleanup(
     manifest: Manifest,
-    keep: int | None = DEFAULT_KEEP,
+    keep: int | None = COMMITS_TO_KEEP,
     older_than: timedelta | str | None = None,
     *,
     confirm: bool = False,

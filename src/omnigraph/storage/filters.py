@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.language.query import ComparisonOperator, LogicalOperator
+from omnigraph.language.operators import ComparisonOperator, LogicalOperator
 from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
 from omnigraph.language.values import ConstantValue, from_days, round_to_f32
 from omnigraph.storage.arrow_schema import arrow_values

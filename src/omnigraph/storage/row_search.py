@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as datasets
 from lance.query import MatchQuery
 
-from omnigraph.language.query import ComparisonOperator
+from omnigraph.language.operators import ComparisonOperator
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.values import ConstantValue
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list

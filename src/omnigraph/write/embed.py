@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.defaults import TEXTS_PER_EMBEDDING_CALL
 from omnigraph.errors import NotFound, ParameterError
 from omnigraph.language.schema import Embedding, NodeType, Property, Schema
 from omnigraph.language.source import suggest_name
@@ -28,8 +29,6 @@ from omnigraph.storage.columns import Values, column_of, compute, find_true, to_
 from omnigraph.storage.filters import NullCondition, ValueCondition, ValueIn
 from omnigraph.write.commit import CommitOptions, PreparedWrite, WriterKind, commit_operation
 from omnigraph.write.mutation import StagingArea
-
-DEFAULT_BATCH: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ def embed(
     options: CommitOptions | None = None,
     *,
     settings: EmbeddingSettings | None = None,
-    batch: int = DEFAULT_BATCH,
+    batch: int = TEXTS_PER_EMBEDDING_CALL,
     commit_each: bool = False,
 ) -> EmbedResult:
     """Fill the missing vectors of a node type, in one commit or in one for each batch of texts."""

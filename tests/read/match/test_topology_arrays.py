@@ -31,6 +31,14 @@ from tests.language.query.plan import plan_evaluator
 from tests.language.query.plan.plan_evaluator import Entity, Graph
 
 
+@pytest.fixture(autouse=True, params=[0, 100_000], ids=["many edges", "few edges"])
+def few_keys(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Arrays are sorted in two ways."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(topology, "_FEW_KEYS", request.param)
+        yield
+
+
 @dataclass(frozen=True)
 class Edges:
     """Edges between two types of nodes, or within one."""

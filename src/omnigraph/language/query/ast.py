@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TypeAlias, cast
 
+from omnigraph.language.operators import ComparisonOperator as ComparisonOperator
+from omnigraph.language.operators import LogicalOperator as LogicalOperator
 from omnigraph.language.source import Span, span_field
 from omnigraph.language.types import ValueType
 
@@ -16,29 +18,6 @@ ALL_PROPERTIES = "*"
 
 
 # ------------------------------------------------------------------------------------------------ expressions
-
-
-class ComparisonOperator(StrEnum):
-    """The operators of a comparison; ``a in b`` is ``b contains a``."""
-
-    EQUAL = "="
-    NOT_EQUAL = "!="
-    LESS = "<"
-    LESS_OR_EQUAL = "<="
-    GREATER = ">"
-    GREATER_OR_EQUAL = ">="
-    CONTAINS = "contains"
-    STARTS_WITH = "starts_with"
-    ENDS_WITH = "ends_with"
-    MATCHES = "matches"
-    IN = "in"
-
-
-class LogicalOperator(StrEnum):
-    """The operators between conditions."""
-
-    AND = "and"
-    OR = "or"
 
 
 class ArithmeticOperator(StrEnum):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn, cast
 
 from omnigraph.errors import Json, ParameterError
-from omnigraph.language.query.ast import ComparisonOperator
+from omnigraph.language.operators import ComparisonOperator
 from omnigraph.language.query.plan import Fuse, Limit, ReadPlan, TopRanked, expressions_of, walk_expression, walk_plan
 from omnigraph.language.query.typed_tree import Compare, Expression, FusedScore, ParameterValue, TextMatch
 from omnigraph.language.source import suggest_similar

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import pyarrow as pa
-from scipy.sparse import csr_array
 
 from omnigraph.errors import StorageError, Unsupported
 from omnigraph.language.query import TraversalDirection
@@ -33,9 +32,14 @@ from omnigraph.read.frames import (
     read_contents,
 )
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 _LARGEST_ADJACENCY: Final = 2**31 - 1
 _EDGES_PER_BLOCK: Final = 8_000_000
 """How many edges are read at a time; their ends are texts until they are located."""
+_FEW_KEYS: Final = 100_000
+"""A general sort of so few keys takes less time than the import of SciPy."""
 _HOPS_AT_ONCE: Final = 4_000_000
 """How many edges a walk follows at a time."""
 _MARKS: Final = 2**26
@@ -74,6 +78,8 @@ class Adjacency:
     @cached_property
     def matrix(self) -> csr_array:
         """The sparse matrix with a one for each neighbour."""
+        from scipy.sparse import csr_array
+
         ones = np.ones(len(self.neighbours), np.int64)
         return csr_array((ones, self.neighbours, self.indptr), shape=(self.num_nodes, self.num_neighbours))
 
@@ -188,6 +194,12 @@ def _counting_sort(
     """Sort values by keys below ``size``, stably. Return where each key begins, the order, and the sorted values."""
     if not len(keys):
         return np.zeros(size + 1, np.int32), keys, values
+    if len(keys) <= _FEW_KEYS:
+        order = np.argsort(keys, kind="stable").astype(np.int32)
+        begins = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=size))]).astype(np.int32)
+        return begins, order, values[order]
+    from scipy.sparse import csr_array
+
     # Transposing a matrix with one entry in each row is a counting sort of its columns.
     rows = csr_array((values, keys, np.arange(len(keys) + 1, dtype=np.int32)), shape=(len(keys), size))
     columns = rows.tocsc()

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, SupportsIndex, TypeAlias, cast
 import pyarrow as pa
 
 from omnigraph.errors import Json, ParameterError
-from omnigraph.language.query import ComparisonOperator
+from omnigraph.language.operators import ComparisonOperator
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import suggest_name
 from omnigraph.language.types import Scalar, ValueType
