@@ -8,6 +8,10 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
 
 
 class LateModule(ModuleType):
@@ -36,7 +40,9 @@ class _LeftOut:
         self._until = until
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002  Python passes them
-        return ModuleSpec(name, self) if name == self._module and self._until not in sys.modules else None
+        return (
+            ModuleSpec(name, cast("Loader", self)) if name == self._module and self._until not in sys.modules else None
+        )
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         raise ModuleNotFoundError(f"{spec.name} is left out", name=spec.name)
