@@ -7,15 +7,19 @@ sort a table of ten rows. The snapshot knows better, so every join says by a hin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from pyspark.sql import Column
+from pyspark.sql import functions as fn
 
 from omnigraph.spark.executor import union_all
 from omnigraph.write.executor import group_evenly
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 JoinKind: TypeAlias = Literal["inner", "left", "left_semi", "left_anti"]
 
@@ -67,6 +71,23 @@ def join_by_size(left: SizedFrame, right: SizedFrame, on: Sequence[str], how: Jo
     # Sorted, a side that exceeds the memory of an executor is spilled to its disk.
     shuffled = left.frame.repartition(count, *columns).hint("merge")
     return shuffled.join(right.frame.repartition(count, *columns), columns, how)
+
+
+def join_pairs(
+    left: SizedFrame, right: SizedFrame, equal: Sequence[tuple[str, str]], how: JoinKind, partitions: Callable[[], int]
+) -> DataFrame:
+    """Join two frames on pairs of equal columns; broadcast the smaller one if it is small, else shuffle both.
+
+    ``partitions`` returns how many partitions rows are shuffled to; it is asked only if they are.
+    """
+    condition = reduce(Column.__and__, (fn.col(one) == fn.col(other) for one, other in equal))
+    if right.can_broadcast and (how != "inner" or right.max_bytes <= left.max_bytes):
+        return left.frame.join(right.frame.hint("broadcast"), condition, how)
+    if how == "inner" and left.can_broadcast:
+        return left.frame.hint("broadcast").join(right.frame, condition, how)
+    count = partitions()
+    shuffled = left.frame.repartition(count, *(one for one, _ in equal)).hint("merge")
+    return shuffled.join(right.frame.repartition(count, *(other for _, other in equal)), condition, how)
 
 
 def hint_join(left: DataFrame, right: SizedFrame, on: list[str] | Column, how: JoinKind) -> DataFrame:

@@ -50,6 +50,11 @@ class Spool:
         """Whether a frame still reads files of the folder."""
         return any(self._files.values())
 
+    @property
+    def parallelism(self) -> int:
+        """The number of tasks that run at the same time."""
+        return self._executor.parallelism
+
     def keep(self, frame: DataFrame) -> SizedFrame:
         """Compute a frame, once; return one that reads the result, with its number of rows."""
         folder = self._folder()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
@@ -11,6 +14,7 @@ import pytest
 import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.spark import sized_frames
 from omnigraph.spark.query import run
 from omnigraph.spark.source import SparkSnapshot
 from omnigraph.storage.filters import Condition
@@ -144,3 +148,34 @@ def test_conditions_and_columns_of_the_plan_go_into_the_scan(
         ("Ship", ["id", "code", "name"], ["`built` < DATE '1950-01-01'"]),
         ("Tows", ["from", "to", "id"], ["`since` >= 2003"]),
     ]
+
+
+# ------------------------------------------------------------------------------------------------ how rows are joined
+
+
+def test_joins_follow_the_size_of_the_data_and_not_the_settings_of_the_session(
+    graph: Graph, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sg, before = graph.spark(spark), dict(spark.conf.getAll)
+    text = "query q() { match { $a: Ship  $a $t:tows $b } return { $b.code as code, $t.since as since } }"
+    few = plan_of(sg.query(text, engine="spark"))
+    assert "Exchange hashpartitioning" not in few
+    assert few.count("BroadcastHashJoin") == 2
+    monkeypatch.setattr(sized_frames, "MAX_BROADCAST_BYTES", 0)
+    for size, partitions in ((2_538, "6"), (5_076, "3")):
+        monkeypatch.setattr(sized_frames, "PARTITION_BYTES", size)
+        many = sg.query(text, engine="spark")
+        plan = plan_of(many)
+        assert plan.count("SortMergeJoin") == 2
+        assert re.findall(r"Exchange hashpartitioning\(c\d+#\d+, (\d+)\)", plan) == [partitions] * 4
+    many = sg.query(text, engine="spark")
+    assert sorted(row.since for row in many.collect()) == list(range(2000, 2059))
+    assert dict(spark.conf.getAll) == before
+
+
+def plan_of(frame: DataFrame) -> str:
+    """The physical plan."""
+    text = StringIO()
+    with redirect_stdout(text):
+        frame.explain()
+    return text.getvalue()

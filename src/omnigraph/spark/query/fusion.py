@@ -6,8 +6,17 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from omnigraph.language.query.plan import Fuse
-from omnigraph.spark.query.match_rows import RANK_SLOTS, RESULT, MatchRows, SparkQueryContext, take_first
+from omnigraph.spark.query.match_rows import (
+    PAIR_BYTES,
+    RANK_SLOTS,
+    RESULT,
+    UNKNOWN_ROWS,
+    MatchRows,
+    SparkQueryContext,
+    take_first,
+)
 from omnigraph.spark.query.requirements import fusion_of_plan
+from omnigraph.spark.sized_frames import SizedFrame
 
 
 def fuse(first: MatchRows, second: MatchRows, plan: Fuse, context: SparkQueryContext) -> MatchRows:
@@ -16,7 +25,7 @@ def fuse(first: MatchRows, second: MatchRows, plan: Fuse, context: SparkQueryCon
     One task numbers all rows of a ranking: every match for words, as many as the limit for vectors.
     """
     # Each side is read twice: to rank its entities, and for its rows.
-    first, second = (MatchRows(context.spool.keep(rows.frame).frame, rows.slots) for rows in (first, second))
+    first, second = (_keep_rows(rows, context) for rows in (first, second))
     fusion = fusion_of_plan(plan, context.query.search)
     scores = _score_entities(
         _rank_entities(first, plan.variable, context), _rank_entities(second, plan.variable, context), fusion.k, context
@@ -29,10 +38,16 @@ def fuse(first: MatchRows, second: MatchRows, plan: Fuse, context: SparkQueryCon
         best = take_first(best, order, limit)
     best = best.withColumn(rank, fn.row_number().over(Window.orderBy(*order)))
     bound = {**dict(zip(RANK_SLOTS, (rank, entity), strict=True)), (RESULT, fusion): score}
-    kept = first.join(best, [(first.id_of(plan.variable), entity)], bound)
+    most = UNKNOWN_ROWS if limit is None else limit
+    kept = first.join(SizedFrame(best, most, PAIR_BYTES), [(first.id_of(plan.variable), entity)], bound, context)
     rest = best.where(fn.col(in_first).isNull())
-    added = second.join(rest, [(second.id_of(plan.variable), entity)], bound)
+    added = second.join(SizedFrame(rest, most, PAIR_BYTES), [(second.id_of(plan.variable), entity)], bound, context)
     return MatchRows(kept.frame.union(added.frame.select(*(added.slots[slot] for slot in kept.slots))), kept.slots)
+
+
+def _keep_rows(rows: MatchRows, context: SparkQueryContext) -> MatchRows:
+    kept = context.spool.keep(rows.frame)
+    return MatchRows(kept.frame, rows.slots, kept.max_rows, kept.row_bytes)
 
 
 def number_entities(ranked: DataFrame, context: SparkQueryContext) -> DataFrame:

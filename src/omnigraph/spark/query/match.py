@@ -7,6 +7,7 @@ count once is made distinct before the join.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import Column
@@ -33,10 +34,23 @@ from omnigraph.language.query.plan import (
 from omnigraph.read.match import Leaf, StepPlan, build_spine, split_predicates
 from omnigraph.spark.query.evaluation import evaluate_predicate
 from omnigraph.spark.query.fusion import fuse
-from omnigraph.spark.query.match_rows import ID, MARK, RANK_SLOTS, MatchRows, Slot, SparkQueryContext, take_first
+from omnigraph.spark.query.match_rows import (
+    ID,
+    MARK,
+    PAIR_BYTES,
+    RANK_SLOTS,
+    UNKNOWN_ROWS,
+    MatchRows,
+    Slot,
+    SparkQueryContext,
+    take_first,
+)
 from omnigraph.spark.query.requirements import RequiredAttributes, find_required_attributes
 from omnigraph.spark.query.search import rank_key, scan_entities
 from omnigraph.spark.query.walk import NodePairs, find_destinations, orient_edges
+from omnigraph.spark.sized_frames import SizedFrame, hint_join
+from omnigraph.storage.arrow_schema import arrow_schema
+from omnigraph.storage.row_sizes import estimate_row_bytes
 
 
 def execute_match(
@@ -65,7 +79,7 @@ def _execute_leaf(
         case NodeScan():
             return _scan_nodes(leaf.variable, leaf.node_type, leaf.predicates, required, context)
         case Outer():
-            return outer or MatchRows(context.tables.session.range(1).select(), {})
+            return outer or MatchRows(context.tables.session.range(1).select(), {}, max_rows=1)
         case Fuse():
             first, second = (execute_match(arm, required, context) for arm in (leaf.first, leaf.second))
             return fuse(first, second, leaf, context)
@@ -81,13 +95,15 @@ def _execute_step(
             return _expand(plan, rows, _scan_edges(plan, required, context), required, context)
         case Connect():
             pairs = find_destinations(plan, rows, context)
-            return rows.semi_join(pairs.frame, _end_columns(plan, rows, pairs))
+            return rows.semi_join(pairs.sized, _end_columns(plan, rows, pairs), context)
         case ConnectEdges():
             pairs = _scan_edges(plan, required, context)
-            return rows.join(pairs.frame, _end_columns(plan, rows, pairs), pairs.slots)
+            return rows.join(pairs.sized, _end_columns(plan, rows, pairs), pairs.slots, context)
         case Cross():
             right = execute_match(plan.right, required, context)
-            return MatchRows(rows.frame.crossJoin(right.frame), {**rows.slots, **right.slots})
+            most = min(UNKNOWN_ROWS, rows.max_rows * right.max_rows)
+            product = rows.frame.crossJoin(right.frame)
+            return MatchRows(product, {**rows.slots, **right.slots}, most, rows.row_bytes + right.row_bytes)
         case Select():
             return _filter_rows(rows, (plan.predicate,), context)
         case TopRanked():
@@ -130,7 +146,8 @@ def _scan_edges(
     renamed = found.select(*(fn.col(name).alias(column) for name, column in names))
     walked = orient_edges(renamed, plan.direction).toDF(begin, end, *columns)
     kept = _filter_rows(MatchRows(walked, slots), rest, context).frame
-    return NodePairs(kept, begin, end, context.count_walked(plan.edge_type, plan.direction), slots)
+    row_bytes = PAIR_BYTES + estimate_row_bytes(arrow_schema(edge), [ID, *edge.properties.keys() & set(bound)])
+    return NodePairs(kept, begin, end, context.count_walked(plan.edge_type, plan.direction), slots, row_bytes)
 
 
 def _expand(
@@ -141,15 +158,18 @@ def _expand(
     context: SparkQueryContext,
 ) -> MatchRows:
     found = rows.join(
-        pairs.frame,
+        pairs.sized,
         [(rows.id_of(plan.source), pairs.source)],
         {**pairs.slots, (plan.destination, ID): pairs.destination},
+        context,
     )
     if not (plan.predicates or required.get(plan.destination)):
         # Every edge ends at a node, and the edge has its id.
         return found
     nodes = _scan_nodes(plan.destination, plan.destination_type, plan.predicates, required, context)
-    return found.join(nodes.frame, [(pairs.destination, nodes.id_of(plan.destination))], nodes.slots)
+    joined = found.join(nodes.sized, [(pairs.destination, nodes.id_of(plan.destination))], nodes.slots, context)
+    # Of each id there is one node.
+    return replace(joined, max_rows=found.max_rows)
 
 
 def _end_columns(plan: Connect | ConnectEdges, rows: MatchRows, pairs: NodePairs) -> list[tuple[str, str]]:
@@ -167,7 +187,9 @@ def _take_top_ranked(plan: TopRanked, rows: MatchRows, context: SparkQueryContex
     limit = context.query.resolve_total(plan.limit, plan.skip)
     if limit is not None:
         best = take_first(best, [fn.col(key), fn.col(entity)], limit)
-    return rows.join(best, [(id_, entity)], dict(zip(RANK_SLOTS, (key, entity), strict=True)))
+    ranked = SizedFrame(best, rows.max_rows if limit is None else limit, PAIR_BYTES)
+    joined = rows.join(ranked, [(id_, entity)], dict(zip(RANK_SLOTS, (key, entity), strict=True)), context)
+    return replace(joined, max_rows=rows.max_rows)
 
 
 # --------------------------------------------------------------------------------------------- blocks
@@ -181,17 +203,19 @@ def _apply_block(
     ids = [rows.id_of(variable) for variable in plan.outer]
     keys = [context.new_column() for _ in ids]
     witnesses = found.frame.select(*(fn.col(id_).alias(key) for id_, key in zip(ids, keys, strict=True)))
+    known = SizedFrame(witnesses, found.max_rows, PAIR_BYTES * max(1, len(keys)))
     match plan:
         case With():
-            return MatchRows(rows.frame.join(witnesses, _same_outer(ids, keys), "left_semi"), rows.slots)
+            return replace(rows, frame=hint_join(rows.frame, known, _same_outer(ids, keys), "left_semi"))
         case Without():
-            return MatchRows(rows.frame.join(witnesses, _same_outer(ids, keys), "left_anti"), rows.slots)
+            return replace(rows, frame=hint_join(rows.frame, known, _same_outer(ids, keys), "left_anti"))
         case Mark():
             mark = context.new_column()
             marked = witnesses.distinct().withColumn(mark, fn.lit(True))  # noqa: FBT003  a value, not a switch
-            joined = rows.frame.join(marked, _same_outer(ids, keys), "left").drop(*keys)
+            sized = SizedFrame(marked, known.max_rows, known.row_bytes)
+            joined = hint_join(rows.frame, sized, _same_outer(ids, keys), "left").drop(*keys)
             is_marked = joined.withColumn(mark, fn.col(mark).isNotNull())
-            return MatchRows(is_marked, {**rows.slots, (plan.name, MARK): mark})
+            return replace(rows, frame=is_marked, slots={**rows.slots, (plan.name, MARK): mark})
 
 
 def _join_optional(
@@ -216,7 +240,7 @@ def _execute_inner(
 ) -> MatchRows:
     outer = rows.select_variables(plan.outer)
     distinct = outer.frame.dropDuplicates([rows.id_of(variable) for variable in plan.outer])
-    return execute_match(plan.inner, required, context, MatchRows(distinct, outer.slots))
+    return execute_match(plan.inner, required, context, replace(outer, frame=distinct))
 
 
 def _same_outer(ids: list[str], keys: list[str]) -> Column:

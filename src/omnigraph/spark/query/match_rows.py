@@ -7,8 +7,7 @@ variables whose names differ only in case, which Spark treats as equal, stay apa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final, TypeAlias
 
@@ -18,6 +17,7 @@ from pyspark.sql import functions as fn
 from omnigraph.language.query import Distance, TextMatch, TextScore, TraversalDirection
 from omnigraph.language.schema import TableKey
 from omnigraph.read.context import QueryContext
+from omnigraph.spark.sized_frames import SizedFrame, count_partitions, join_pairs
 from omnigraph.spark.source import SparkSnapshot
 from omnigraph.spark.spool import Spool
 
@@ -67,11 +67,17 @@ class SparkQueryContext:
     query: QueryContext
     tables: SparkSnapshot
     spool: Spool
+    data_bytes: int
+    """The size of the tables of the query, or of the rows of its match if they are more."""
     column_names: Iterator[str] = field(default_factory=lambda: (f"c{number}" for number in count()))
 
     def new_column(self) -> str:
         """Return a column name that is unique in this query."""
         return next(self.column_names)
+
+    def count_partitions(self) -> int:
+        """Return how many partitions rows are shuffled to: as many as follow from the size of the data."""
+        return count_partitions(self.data_bytes, self.spool.parallelism)
 
     def count_rows(self, table_key: str) -> int:
         """Return how many rows a table has."""
@@ -86,10 +92,17 @@ class SparkQueryContext:
 
 @dataclass(frozen=True, slots=True)
 class MatchRows:
-    """The rows of a match, and the column that holds each slot."""
+    """The rows of a match, and the column that holds each slot. There are at most ``max_rows`` rows."""
 
     frame: DataFrame
     slots: Mapping[Slot, str]
+    max_rows: int = UNKNOWN_ROWS
+    row_bytes: int = PAIR_BYTES
+
+    @property
+    def sized(self) -> SizedFrame:
+        """The rows as a frame of known size."""
+        return SizedFrame(self.frame, self.max_rows, self.row_bytes)
 
     def id_of(self, variable: str) -> str:
         """The column that holds the id of a variable."""
@@ -99,40 +112,48 @@ class MatchRows:
         """Keep the columns of these variables only."""
         kept = frozenset(variables)
         slots = {slot: column for slot, column in self.slots.items() if slot[0] in kept}
-        return MatchRows(self.frame.select(*slots.values()), slots)
+        return replace(self, frame=self.frame.select(*slots.values()), slots=slots)
 
     def where(self, condition: Column) -> MatchRows:
         """Keep the rows that satisfy a condition."""
-        return MatchRows(self.frame.where(condition), self.slots)
+        return replace(self, frame=self.frame.where(condition))
 
-    def join(self, other: DataFrame, equal: Iterable[tuple[str, str]], bound: Mapping[Slot, str]) -> MatchRows:
+    def join(
+        self,
+        other: SizedFrame,
+        equal: Sequence[tuple[str, str]],
+        bound: Mapping[Slot, str],
+        context: SparkQueryContext,
+    ) -> MatchRows:
         """Inner join with another frame on pairs of equal columns; ``bound`` are the slots that it adds."""
         slots = {**self.slots, **bound}
-        return MatchRows(self.frame.join(other, _all_equal(equal)).select(*slots.values()), slots)
+        frame = join_pairs(self.sized, other, equal, "inner", context.count_partitions).select(*slots.values())
+        rows = min(UNKNOWN_ROWS, self.max_rows * other.max_rows)
+        return MatchRows(frame, slots, rows, self.row_bytes + other.row_bytes)
 
-    def left_join(self, other: DataFrame, equal: tuple[str, str], bound: Mapping[Slot, str]) -> MatchRows:
-        """Left join with another frame on a pair of equal columns; ``bound`` are the slots that it adds."""
+    def left_join(
+        self, other: SizedFrame, equal: tuple[str, str], bound: Mapping[Slot, str], context: SparkQueryContext
+    ) -> MatchRows:
+        """Left join with another frame that has a key once; ``bound`` are the slots that it adds."""
         slots = {**self.slots, **bound}
-        return MatchRows(self.frame.join(other, _all_equal([equal]), "left").select(*slots.values()), slots)
+        frame = join_pairs(self.sized, other, [equal], "left", context.count_partitions).select(*slots.values())
+        return replace(self, frame=frame, slots=slots, row_bytes=self.row_bytes + other.row_bytes)
 
     def with_column(self, slot: Slot, value: Column, column: str) -> MatchRows:
         """Add a column that holds the value of a slot."""
-        return MatchRows(self.frame.withColumn(column, value), {**self.slots, slot: column})
+        return replace(self, frame=self.frame.withColumn(column, value), slots={**self.slots, slot: column})
 
-    def semi_join(self, other: DataFrame, equal: Iterable[tuple[str, str]]) -> MatchRows:
+    def semi_join(self, other: SizedFrame, equal: Sequence[tuple[str, str]], context: SparkQueryContext) -> MatchRows:
         """Keep the rows that have a match in another frame."""
-        return MatchRows(self.frame.join(other, _all_equal(equal), "left_semi"), self.slots)
+        return replace(self, frame=join_pairs(self.sized, other, equal, "left_semi", context.count_partitions))
 
 
-def _all_equal(columns: Iterable[tuple[str, str]]) -> Column:
-    return reduce(Column.__and__, (fn.col(left) == fn.col(right) for left, right in columns))
-
-
-def bind_rows(found: DataFrame, variable: str, properties: Iterable[str], context: SparkQueryContext) -> MatchRows:
+def bind_rows(found: SizedFrame, variable: str, properties: Iterable[str], context: SparkQueryContext) -> MatchRows:
     """Bind rows of a type to a variable: its id and these properties, in columns with new names."""
     columns = {name: context.new_column() for name in (ID, *properties)}
     slots: dict[Slot, str] = {(variable, name): column for name, column in columns.items()}
-    return MatchRows(found.select(*(fn.col(name).alias(column) for name, column in columns.items())), slots)
+    frame = found.frame.select(*(fn.col(name).alias(column) for name, column in columns.items()))
+    return MatchRows(frame, slots, found.max_rows, found.row_bytes)
 
 
 def sort_rows(frame: DataFrame, order: Sequence[Column]) -> DataFrame:

@@ -12,15 +12,18 @@ from pyspark.sql import functions as fn
 
 from omnigraph.language.query import Aggregate, AggregateFunction, ColumnValue, TypedOrderKey
 from omnigraph.language.query import ResultColumn as TypedColumn
-from omnigraph.language.query.plan import ByRank, Group, Keep, Limit, MatchPlan, Project, ReadPlan, Sort
+from omnigraph.language.query.plan import ByRank, Group, Keep, Limit, MatchPlan, Project, ReadPlan, Sort, tables_of
 from omnigraph.language.types import FLOATS
 from omnigraph.language.values import LARGEST_EXACT_FLOAT
 from omnigraph.manifest.handle import Manifest
+from omnigraph.read.context import QueryContext
+from omnigraph.read.estimate import estimate_read_cost
 from omnigraph.read.query import PlannedQuery
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.query.evaluation import evaluate, evaluate_predicate
 from omnigraph.spark.query.match import execute_match
 from omnigraph.spark.query.match_rows import (
+    PAIR_BYTES,
     RANK_SLOTS,
     RESULT,
     MatchRows,
@@ -65,10 +68,18 @@ def run_on_executors(
             SparkExecutor(tables.session, "querying"),
             cache(lambda: stack.enter_context(open_scratch_folder(manifest))),
         )
-        frame = execute_read(query.plan, SparkQueryContext(query.context, tables, spool))
+        size = _estimate_data_bytes(query.plan, query.context)
+        frame = execute_read(query.plan, SparkQueryContext(query.context, tables, spool, size))
         if spool.has_files:
             keep_open(stack.pop_all())
     return frame
+
+
+def _estimate_data_bytes(plan: ReadPlan, context: QueryContext) -> int:
+    pins = (context.snapshot.pins.get(key) for key in tables_of(plan))
+    stored = sum(pin.row_count for pin in pins if pin is not None)
+    cost = estimate_read_cost(plan, context)
+    return max(cost.read_bytes, max(stored, cost.match_rows) * PAIR_BYTES)
 
 
 def execute_read(plan: ReadPlan, context: SparkQueryContext) -> DataFrame:

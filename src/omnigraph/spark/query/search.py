@@ -17,11 +17,23 @@ from omnigraph.language.schema import NodeType
 from omnigraph.read.search import Ranking
 from omnigraph.spark.query.evaluation import compute_distance, evaluate
 from omnigraph.spark.query.fusion import number_entities
-from omnigraph.spark.query.match_rows import ID, Attribute, Fusion, MatchRows, RankNumber, SparkQueryContext, bind_rows
+from omnigraph.spark.query.match_rows import (
+    ID,
+    PAIR_BYTES,
+    Attribute,
+    Fusion,
+    MatchRows,
+    RankNumber,
+    SparkQueryContext,
+    bind_rows,
+)
 from omnigraph.spark.query.requirements import slots_of
+from omnigraph.spark.sized_frames import SizedFrame
+from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of
-from omnigraph.storage.filters import Condition
+from omnigraph.storage.filters import Condition, ValueIn
 from omnigraph.storage.row_search import SCORE
+from omnigraph.storage.row_sizes import estimate_row_bytes
 
 
 def scan_entities(
@@ -34,8 +46,16 @@ def scan_entities(
     """Read the rows of a type that satisfy the conditions, and bind them to a variable, with these attributes."""
     attributes = list(attributes)
     names = [attribute for attribute in attributes if isinstance(attribute, str)]
-    found = context.tables.rows(type_, [ID, *names], conditions=conditions)
+    frame = context.tables.rows(type_, [ID, *names], conditions=conditions)
+    row_bytes = estimate_row_bytes(arrow_schema(type_), [ID, *names])
+    found = SizedFrame(frame, _bound_rows(type_, conditions, context), row_bytes)
     return _add_search_columns(bind_rows(found, variable, names, context), variable, type_, attributes, context)
+
+
+def _bound_rows(type_: NodeType, conditions: Sequence[Condition], context: SparkQueryContext) -> int:
+    """Return how many rows a scan gives at most: those of the table, or the ids that it looks for."""
+    listed = [len(each.values) for each in conditions if isinstance(each, ValueIn) and each.columns == (ID,)]
+    return min([context.count_rows(type_.table_key), *listed])
 
 
 def _add_search_columns(
@@ -73,7 +93,8 @@ def _add_text_search(
         return rows.with_column(slot, none, column)
     scores = column_of(found, SCORE).cast(pa.float64())
     hits = context.tables.session.createDataFrame(pa.table({id_: column_of(found, ID), column: scores}))
-    rows = rows.left_join(hits, (rows.id_of(variable), id_), {slot: column})
+    known = SizedFrame(hits, found.num_rows, PAIR_BYTES)
+    rows = rows.left_join(known, (rows.id_of(variable), id_), {slot: column}, context)
     return (
         rows
         if isinstance(attribute, TextScore)
@@ -90,4 +111,5 @@ def _add_rank_number(
     ranked = entities.frame.select(rank_key(ranking, entities, context).alias(key), entities.id_of(variable))
     numbers = number_entities(ranked.where(fn.col(key).isNotNull()), context)
     id_, number = numbers.columns
-    return rows.left_join(numbers, (rows.id_of(variable), id_), {(variable, attribute): number})
+    known = SizedFrame(numbers, entities.max_rows, PAIR_BYTES)
+    return rows.left_join(known, (rows.id_of(variable), id_), {(variable, attribute): number}, context)

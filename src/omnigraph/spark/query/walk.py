@@ -27,6 +27,12 @@ class NodePairs:
     destination: str
     max_rows: int
     slots: Mapping[Slot, str] = field(default_factory=dict[Slot, str])
+    row_bytes: int = PAIR_BYTES
+
+    @property
+    def sized(self) -> SizedFrame:
+        """The pairs as a frame of known size."""
+        return SizedFrame(self.frame, self.max_rows, self.row_bytes)
 
     def self_loops(self) -> NodePairs:
         """The pairs of a node with itself."""
@@ -43,8 +49,15 @@ def find_destinations(plan: Expand | Connect, rows: MatchRows, context: SparkQue
     if plan.minimum > plan.maximum:
         return hop.without_rows()
     if plan.maximum == 1:
-        return replace(hop, frame=hop.frame.distinct())
+        return replace(hop, frame=_remove_duplicates(hop, context))
     return _walk(_start_at(plan.source, rows, context), hop, plan.minimum, plan.maximum, context)
+
+
+def _remove_duplicates(pairs: NodePairs, context: SparkQueryContext) -> DataFrame:
+    """Return each pair once. Many of them are shuffled to as many partitions as follow from their size."""
+    if pairs.sized.can_broadcast:
+        return pairs.frame.distinct()
+    return pairs.frame.repartition(context.count_partitions(), pairs.source, pairs.destination).distinct()
 
 
 def orient_edges(ends: DataFrame, direction: TraversalDirection) -> DataFrame:
@@ -105,6 +118,5 @@ def _walk(start: NodePairs, hop: NodePairs, minimum: int, maximum: int, context:
 
 
 def _advance(frontier: SizedFrame, start: NodePairs, hop: NodePairs) -> DataFrame:
-    edges = SizedFrame(hop.frame, hop.max_rows, PAIR_BYTES)
-    found = join_by_condition(frontier, edges, fn.col(start.destination) == fn.col(hop.source))
+    found = join_by_condition(frontier, hop.sized, fn.col(start.destination) == fn.col(hop.source))
     return found.select(fn.col(start.source), fn.col(hop.destination).alias(start.destination))
