@@ -23,6 +23,7 @@ from omnigraph.language.query.plan.operators import (
     Select,
     Sort,
     TopRanked,
+    WalkEnd,
     With,
     Without,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "Select",
     "Sort",
     "TopRanked",
+    "WalkEnd",
     "With",
     "Without",
     "expressions_of",
