@@ -75,6 +75,7 @@ class Kind:
 DAILY_ON_SPARK: Final = (
     "aggregates-of-nothing",
     "blocks-and-conditions",
+    "computed-on-both",
     "dates-and-times",
     "edge-between-bound-ends",
     "edges-in-groups-and-order",
@@ -88,11 +89,8 @@ DAILY_ON_SPARK: Final = (
     "order-with-nulls",
     "sums-and-extremes",
     "ties-by-all-variables",
-    "several-edge-types",
     "up-to-three-hops",
     "values-of-every-type",
-    "walk-belongs-to-its-left-end",
-    "walks-without-bounds",
 )
 """One case for each operator, aggregate and kind of value. Each takes Spark a second or more."""
 

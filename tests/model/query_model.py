@@ -1,9 +1,10 @@
 """What a query answers, from the meaning of the language alone: loops over bindings, and no plan.
 
 A match is every assignment of its variables that satisfies every clause. An anonymous end is a variable like any other,
-an edge variable ranges over edges, and a traversal is a condition on its two ends: it is walked from the left one. So
-nothing here depends on an order of clauses, except that a ranking looks at its variable before the rest of the match
-where that variable is the first binding of its part.
+an edge variable ranges over edges, and a traversal is a condition on its two ends; so nothing here depends on an order
+of clauses. Two things do, and follow the text as the language has it: a walk of two hops or more at least begins at
+its left end (whoever writes such a walk for this model sees to it that the match gets there first), and a ranking
+looks at its variable before the rest of the match where that variable is the first binding of its part.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator
 from omnigraph.language.query.typed_tree import (
     Aggregate,
     And,
+    Arithmetic,
+    Call,
+    Choose,
     Clause,
     ColumnValue,
     Compare,
     Constant,
     Distance,
-    EdgeStep,
     EndIdentity,
     Expression,
     Identity,
@@ -48,9 +51,11 @@ from omnigraph.language.query.typed_tree import (
     TypedOrderKey,
     TypedRead,
     TypedTraversal,
+    TypeName,
 )
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
+from tests.model.value_model import calculated, called, met
 
 Value: TypeAlias = Any  # what a property holds: None, or a value of its type that compares with its like
 Line: TypeAlias = tuple[tuple[str, object], ...]
@@ -73,7 +78,7 @@ RESULT = ""
 Sorted = TypeVar("Sorted")
 _Key: TypeAlias = tuple[Callable[[Sorted], Value], bool]
 """What is sorted by, and whether the greatest come first."""
-_Walk: TypeAlias = tuple[tuple[EdgeStep, ...], str, int, int | None]
+_Walk: TypeAlias = tuple[str, TraversalDirection, str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,8 +313,22 @@ def _has_block(clause: Clause | Expression) -> bool:
             return _has_block(clause.left) or _has_block(clause.right)
         case Truth():
             return _has_block(clause.predicate)
+        case Arithmetic() | Call() | Choose():
+            return any(map(_has_block, _parts(clause)))
         case _:
             return False
+
+
+def _parts(computed: Arithmetic | Call | Choose) -> list[Clause | Expression]:
+    """What a computed value is made of."""
+    match computed:
+        case Arithmetic():
+            return [*computed.operands]
+        case Call():
+            return [*computed.arguments]
+        case Choose():
+            otherwise = [] if computed.otherwise is None else [computed.otherwise]
+            return [*computed.conditions, *computed.values, *otherwise]
 
 
 def _starts(clauses: Sequence[Clause]) -> set[str]:
@@ -394,7 +413,7 @@ def _choices(clause: Clause, graph: Graph) -> Mapping[str, Iterable[Entity]]:
                 clause.destination: graph.nodes[clause.destination_type].values(),
             }
             edge = clause.edge_variable
-            return ends if edge is None else {**ends, edge: graph.edges[clause.steps[0].edge_type].values()}
+            return ends if edge is None else {**ends, edge: graph.edges[clause.edge_type].values()}
         case _:
             return {}
 
@@ -422,10 +441,12 @@ def _names(part: Clause | Expression) -> set[str]:
             return _names(part.operand)
         case TextMatch() | Distance():
             return _names(part.target)
-        case PropertyValue() | Identity() | EndIdentity():
+        case PropertyValue() | Identity() | EndIdentity() | TypeName():
             return {part.variable}
         case _:
-            return set()
+            return (
+                set[str]().union(*map(_names, _parts(part))) if isinstance(part, Arithmetic | Call | Choose) else set()
+            )
 
 
 def _satisfied(clause: Clause, row: Row, asked: Asked) -> bool:
@@ -488,7 +509,7 @@ def _value(expression: Expression, row: Row, asked: Asked) -> Value:
             return asked.parameters[expression.name]
         case Now():
             return asked.now_ms
-        case PropertyValue() | Identity() | EndIdentity() if row[expression.variable] is None:
+        case PropertyValue() | Identity() | EndIdentity() | TypeName() if row[expression.variable] is None:
             return None
         case PropertyValue():
             return row[expression.variable].properties.get(expression.name)
@@ -513,6 +534,23 @@ def _value(expression: Expression, row: Row, asked: Asked) -> Value:
         case Truth():
             return _truth(expression.predicate, row, asked)
         case _:
+            return _computed(expression, row, asked)
+
+
+def _computed(expression: Expression, row: Row, asked: Asked) -> Value:
+    match expression:
+        case Arithmetic():
+            return calculated(expression, [_value(operand, row, asked) for operand in expression.operands])
+        case Call():
+            return called(expression, [_value(argument, row, asked) for argument in expression.arguments])
+        case TypeName():
+            return expression.type_name
+        case Choose():
+            arms = zip(expression.conditions, expression.values, strict=True)
+            true = (value for condition, value in arms if _truth(condition, row, asked) is True)
+            chosen = next(true, expression.otherwise)
+            return None if chosen is None else met(_value(chosen, row, asked), chosen.type, expression.type)
+        case _:
             raise NotImplementedError(type(expression).__name__)
 
 
@@ -531,36 +569,29 @@ def _leads(step: TypedTraversal, row: Row, graph: Graph) -> bool:
             TraversalDirection.OUT: along,
             TraversalDirection.IN: against,
             TraversalDirection.BOTH: along or against,
-        }[step.steps[0].direction]
+        }[step.direction]
     if step.source_type != step.destination_type:
         # Between two types a walk ends after its first step.
-        return step.minimum == 1 and destination in _neighbours(graph, step.steps, source)
-    walk = (step.steps, source, step.minimum, step.maximum)
+        return step.minimum == 1 and destination in _neighbours(graph, step.edge_type, step.direction, source)
+    walk = (step.edge_type, step.direction, source, step.minimum, step.maximum)
     if walk not in graph.walks:
         graph.walks[walk] = _reached(graph, *walk)
     return destination in graph.walks[walk]
 
 
-def _neighbours(graph: Graph, steps: Iterable[EdgeStep], node: str) -> set[str]:
-    found: set[str] = set()
-    for step in steps:
-        edges = graph.edges[step.edge_type].values()
-        if step.direction is not TraversalDirection.IN:
-            found |= {edge.destination for edge in edges if edge.source == node}
-        if step.direction is not TraversalDirection.OUT:
-            found |= {edge.source for edge in edges if edge.destination == node}
-    return found
+def _neighbours(graph: Graph, edge_type: str, direction: TraversalDirection, node: str) -> set[str]:
+    edges = graph.edges[edge_type].values()
+    out = {edge.destination for edge in edges if edge.source == node and direction is not TraversalDirection.IN}
+    return out | {edge.source for edge in edges if edge.destination == node and direction is not TraversalDirection.OUT}
 
 
 def _reached(
-    graph: Graph, steps: tuple[EdgeStep, ...], source: str, minimum: int, maximum: int | None
+    graph: Graph, edge_type: str, direction: TraversalDirection, source: str, minimum: int, maximum: int
 ) -> frozenset[str]:
     """The nodes whose shortest distance is in bounds, and those with an edge to themselves one hop later as well."""
-    frontier, visited, found = {source}, {source}, {source} if minimum == 0 else set[str]()
-    hop = 0
-    while frontier and (maximum is None or hop < maximum):
-        hop += 1
-        around = {node: _neighbours(graph, steps, node) for node in frontier}
+    frontier, visited, found = {source}, {source}, set[str]()
+    for hop in range(1, maximum + 1):
+        around = {node: _neighbours(graph, edge_type, direction, node) for node in frontier}
         loops = {node for node, others in around.items() if node in others}
         frontier = set[str]().union(*around.values()) - visited
         visited |= frontier

@@ -1,4 +1,8 @@
-"""Hypothesis strategies for reads that type-check: texts over the schema of ``query_worlds``, with their parameters."""
+"""Hypothesis strategies for reads that type-check: texts over the schema of ``query_worlds``, with their parameters.
+
+A walk of two hops or more at least depends on the end that it begins at. Here it stands to the right of what a match
+has reached by then from its very first binding, or from the rows that a block is asked about: it begins there.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,8 @@ from tests.read.query_worlds import CATALOG, POOLS, json_value
 
 NUMBER_LITERALS: Final = [-2, 0, 1, 3, 900, 2**53, 2**53 + 1, 2**63, -0.5, 0.5, 2.75, 3.0, 9007199254740992.0]
 OPERATORS: Final = ["=", "!=", "<", "<=", ">", ">=", "!=", "<=", ">="]
-HOPS: Final = ["", "", "{1,2}", "{1,3}", "{1,1}", "{1,7}", "{2}", "{2,3}", "{3,5}", "{1,}", "{2,}", "{0,1}", "{0,}"]
+WITHIN_A_TYPE: Final = ["{0}", "<{0}>", "{0}{{1,2}}", "<{0}>{{1,3}}", "{0}{{1,1}}", "{0}{{1,7}}"]
+FAR: Final = ["{0}{{2}}", "{0}{{2,3}}", "<{0}>{{2,3}}", "{0}{{3,5}}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +38,13 @@ class Read:
 class _Scope:
     """What a clause can speak of, and what is written so far.
 
-    ``optional``: what an optional block binds, which cannot be ranked.
+    ``reached``: where a far walk may begin. ``optional``: what an optional block binds, which cannot be ranked.
     """
 
     draw: st.DrawFn
     nodes: dict[str, NodeType] = field(default_factory=dict[str, NodeType])
     edges: dict[str, EdgeType] = field(default_factory=dict[str, EdgeType])
+    reached: set[str] = field(default_factory=set[str])
     optional: set[str] = field(default_factory=set[str])
     declared: dict[str, str] = field(default_factory=dict[str, str])
     params: dict[str, object] = field(default_factory=dict[str, object])
@@ -47,7 +53,7 @@ class _Scope:
 
     def inner(self) -> _Scope:
         """The inside of a block."""
-        return replace(self, nodes=dict(self.nodes), edges=dict(self.edges))
+        return replace(self, nodes=dict(self.nodes), edges=dict(self.edges), reached=set(self.nodes))
 
     def chosen(self, choices: Sequence[str]) -> str:
         return self.draw(st.sampled_from(choices))
@@ -100,6 +106,83 @@ def _value(scope: _Scope, type_: ValueType) -> str:
     return scope.parameter(found, type_.item) if scope.is_so(3) else literal(found, type_.item)
 
 
+# ------------------------------------------------------------------------------------------------ computed values
+
+
+_INTEGER: Final = ValueType(Scalar.I64)
+_TEXT: Final = ValueType(Scalar.STRING)
+
+
+def _operand(scope: _Scope, type_: ValueType, depth: int) -> str:
+    """A property, a literal, a parameter or a computed value that compares with values of a type."""
+    found = scope.properties(_alike(type_))
+    match scope.chosen(["property", "property", "value", "computed"]):
+        case "property" if found:
+            return scope.draw(st.sampled_from(found))[0]
+        case "computed" if depth < 2:
+            return _computed(scope, type_, depth + 1)
+        case _:
+            return _value(scope, replace(type_, enum_values=None))
+
+
+def _computed(scope: _Scope, type_: ValueType, depth: int = 0) -> str:
+    """A computed value that compares with values of a type."""
+    if scope.is_so(3):
+        sides = [_operand(scope, type_, depth) for _ in range(2)]
+        if type_.scalar in NUMBERS or scope.is_so():
+            return f"coalesce({', '.join(sides)})"
+        return f"case {{ {_arm(scope)}: {sides[0]}, else: {sides[1]} }}"
+    if type_.scalar in NUMBERS:
+        return _number(scope, depth)
+    match type_.scalar:
+        case Scalar.STRING:
+            return _text(scope, depth)
+        case Scalar.DATE | Scalar.DATETIME:
+            units = ["year", "month", "week", "day", *(["hour"] if type_.scalar is Scalar.DATETIME else [])]
+            return f'truncate({_operand(scope, type_, depth)}, "{scope.chosen(units)}")'
+        case _:
+            return f"case {{ {_arm(scope)}: {_operand(scope, type_, depth)} }}"
+
+
+def _arm(scope: _Scope) -> str:
+    """A condition without computed values: what is drawn has an end."""
+    left, type_ = scope.draw(st.sampled_from(scope.properties(_is_single)))
+    compared = f"{left} {scope.chosen(OPERATORS)} {_value(scope, type_)}"
+    return f"not ({compared})" if scope.is_so(4) else scope.chosen([compared, f"{left} is null"])
+
+
+def _number(scope: _Scope, depth: int) -> str:
+    kind = scope.chosen(["sum", "sum", "product", "product", "length", "year", "size", "days"])
+    moment = ValueType(scope.draw(st.sampled_from([Scalar.DATE, Scalar.DATETIME])))
+    lists = scope.properties(lambda type_: type_.is_list)
+    match kind:
+        case "length":
+            return f"length({_operand(scope, _TEXT, depth)})"
+        case "year":
+            return f"{scope.chosen(['year', 'month', 'day'])}({_operand(scope, moment, depth)})"
+        case "days":
+            return f"days_between({_operand(scope, moment, depth)}, {_operand(scope, moment, depth)})"
+        case "size" if lists:
+            return f"size({scope.draw(st.sampled_from(lists))[0]})"
+        case _:
+            signs = [" * ", " / "] if kind == "product" else [" + ", " - "]
+            operands = [_operand(scope, _INTEGER, depth) for _ in range(scope.draw(st.integers(2, 3)))]
+            return "(" + "".join(f"{each}{scope.chosen(signs)}" for each in operands[:-1]) + operands[-1] + ")"
+
+
+def _text(scope: _Scope, depth: int) -> str:
+    text = _operand(scope, _TEXT, depth)
+    match scope.chosen(["map", "substring", "concat", "type"]):
+        case "substring":
+            return f"substring({text}, {scope.draw(st.integers(0, 3))}, {_operand(scope, _INTEGER, 2)})"
+        case "concat":
+            return f"concat({text}, {_operand(scope, _TEXT, depth)})"
+        case "type":
+            return f"type(${scope.chosen(sorted({**scope.nodes, **scope.edges}))})"
+        case _:
+            return f"{scope.chosen(['lower', 'upper', 'trim'])}({text})"
+
+
 # ------------------------------------------------------------------------------------------------ conditions
 
 
@@ -116,7 +199,11 @@ def _alike(type_: ValueType) -> Callable[[ValueType], bool]:
 def _compared(scope: _Scope) -> str:
     left, type_ = scope.draw(st.sampled_from(scope.properties(_is_single)))
     operator = scope.chosen(OPERATORS)
-    match scope.chosen(["value", "value", "number", "property", "now"]):
+    if scope.is_so(4):
+        left = _computed(scope, type_)
+    match scope.chosen(["value", "value", "number", "property", "now", "computed"]):
+        case "computed":
+            right = _computed(scope, type_)
         case "number" if type_.scalar in NUMBERS:
             right = str(scope.draw(st.sampled_from(NUMBER_LITERALS)))
         case "property":
@@ -244,20 +331,20 @@ def _traversal(scope: _Scope) -> str:
         variable = scope.new_name("e")
         walked = f"${variable}:" + (scope.chosen([word, f"<{word}>"]) if within else word)
         scope.edges[variable] = edge
+    elif within and begin in scope.reached and scope.is_so(4):
+        _reach(scope, begin, end, type_)
+        return f"${begin} {scope.chosen(FAR).format(word)} ${end}"
     else:
-        words = "|".join([word, *_other_edges(scope, edge)])
-        shown = f"<{words}>" if within and scope.is_so(3) else words
-        walked = shown + scope.chosen(HOPS if within else ["", "", "{1,4}", "{2,4}", "{1,}"])
-    if end != "_":
-        scope.nodes.setdefault(end, type_)
+        walked = scope.chosen(WITHIN_A_TYPE if within else ["{0}", "{0}", "{0}{{1,4}}", "{0}{{2,4}}"]).format(word)
+    _reach(scope, begin, end, type_)
     return f"${begin} {walked} ${end}" if scope.is_so() else f"${end} {walked} ${begin}"
 
 
-def _other_edges(scope: _Scope, edge: EdgeType) -> list[str]:
-    """Other edge types between the same types, in either direction: one end of a traversal is always bound."""
-    ends = {edge.from_type, edge.to_type}
-    able = [other for other in CATALOG.edges.values() if {other.from_type, other.to_type} == ends]
-    return [to_edge_word(scope.draw(st.sampled_from(able)).name)] if scope.is_so(4) else []
+def _reach(scope: _Scope, begin: str, end: str, type_: NodeType) -> None:
+    if end != "_":
+        scope.nodes.setdefault(end, type_)
+        if begin in scope.reached or end in scope.reached:
+            scope.reached |= {begin, end}
 
 
 def _block(scope: _Scope, depth: int) -> str:
@@ -285,6 +372,7 @@ def _clauses(scope: _Scope, number: int, depth: int = 0) -> list[str]:
 
 def _match(scope: _Scope) -> list[str]:
     first = _binding(scope)
+    scope.reached |= set(scope.nodes)
     return [first, *_clauses(scope, scope.draw(st.integers(0, 4))), *_optionals(scope)]
 
 
@@ -327,7 +415,8 @@ def _aggregate(scope: _Scope) -> str:
         case "sum" | "avg" as function if numbers:
             return f"{function}({scope.draw(st.sampled_from(numbers))[0]})"
         case "min" | "max" as function:
-            return f"{function}({scope.draw(st.sampled_from(able))[0]})"
+            name, type_ = scope.draw(st.sampled_from(able))
+            return f"{function}({_computed(scope, type_) if scope.is_so(3) else name})"
         case _:
             return f"count({scope.chosen(_plain_columns(scope))})"
 
@@ -354,9 +443,13 @@ def _result(scope: _Scope) -> str:
     names = {name: f"c{number}" if scope.is_so() else name for number, name in enumerate(plain)}
     if scope.is_so(4):
         names[_truth(scope)] = "t"
+    if scope.is_so(3):
+        # Beside an aggregate it speaks of a variable, so that rows can be grouped by it.
+        of_variable, type_ = scope.draw(st.sampled_from(scope.properties(_is_single)))
+        names[f"coalesce({of_variable}, {_computed(scope, type_)})"] = "k"
     columns = [name if name == shown else f"{name} as {shown}" for name, shown in names.items()]
     sortable = {name for name, _ in scope.properties(_is_single)} | {f"${name}" for name in scope.nodes}
-    keys = [shown for name, shown in names.items() if name in sortable or shown == "t"]
+    keys = [shown for name, shown in names.items() if name in sortable or shown in {"t", "k"}]
     distinct = not grouped and scope.is_so(4)
     if grouped:
         numbers = range(scope.draw(st.integers(1, 3)))
@@ -366,7 +459,11 @@ def _result(scope: _Scope) -> str:
         able = [name for name in collected if name in sortable]
         columns += [f"collect({scope.chosen(['', 'distinct '])}{scope.chosen(able)}) as l"] if able else []
     elif not distinct:
-        keys += [name for name, _ in scope.properties(_is_single)]
+        able = scope.properties(_is_single)
+        keys += [name for name, _ in able]
+        # A key that is no constant: it speaks of a variable.
+        name, type_ = scope.draw(st.sampled_from(able))
+        keys += [f"coalesce({_computed(scope, type_)}, {name})"] if scope.is_so(3) else []
     parts = [f"return {'distinct ' * distinct}{{ {', '.join(columns)} }}"]
     if grouped and scope.is_so(3):
         tests = ["n0 is null", "n0 is not null or n0 is null", "not (n0 is null)", "n0 = n0", "n0 != n0"]
@@ -398,6 +495,7 @@ def filters(draw: st.DrawFn) -> Read:
     """The nodes of a type, or the edges at them, that satisfy a condition or two, or that do not."""
     scope = _Scope(draw)
     match = [_new_part(scope)]
+    scope.reached |= set(scope.nodes)
     match += [_traversal(scope)] if scope.is_so(3) else []
     for _ in range(draw(st.integers(1, 2))):
         condition = _condition(scope)
@@ -410,6 +508,7 @@ def counts(draw: st.DrawFn) -> Read:
     """Walks of which only a number is asked, or a number for each of something."""
     scope = _Scope(draw)
     first = _binding(scope)
+    scope.reached |= set(scope.nodes)
     match = [first, *(_traversal(scope) for _ in range(draw(st.integers(1, 4))))]
     keys = draw(st.lists(st.sampled_from(_plain_columns(scope)), max_size=2, unique=True))
     return _as_read(scope, match, f"return {{ {', '.join([*keys, f'{_aggregate(scope)} as n'])} }}")
@@ -420,6 +519,7 @@ def joins(draw: st.DrawFn) -> Read:
     """Parts that no edge connects, and comparisons of their properties; sometimes inside a negation."""
     scope = _Scope(draw)
     match = [_new_part(scope)]
+    scope.reached |= set(scope.nodes)
     match += _clauses(scope, draw(st.integers(0, 1)))
     if scope.is_so(3):
         inner = scope.inner()

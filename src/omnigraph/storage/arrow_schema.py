@@ -7,6 +7,7 @@ the languages that needs Arrow to be imported.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import pyarrow as pa
 
@@ -65,8 +66,23 @@ def arrow_type(type_: ValueType) -> pa.DataType:
 def arrow_values(type_: ValueType, values: Sequence[ConstantValue]) -> pa.Array[pa.Scalar[pa.DataType]]:
     """Return values of a type other than Blob as a column. Dates are days, date-times are milliseconds."""
     target = arrow_type(type_)
-    plain = _NUMBERS_OF_DATES.get(type_.scalar)
+    plain = _plain_type_of(type_)
     if plain is None:
         return pa.array(values, target)
     # Made from datetime objects, a date64 would lose the time of day.
-    return pa.array(values, pa.list_(pa.field("item", plain)) if type_.is_list else plain).cast(target)
+    return pa.array(values, plain).cast(target)
+
+
+def arrow_constants(type_: ValueType, values: pa.Array[pa.Scalar[pa.DataType]]) -> list[ConstantValue]:
+    """Return a column of a type other than Blob as constants; the reverse of :func:`arrow_values`."""
+    plain = _plain_type_of(type_)
+    found = cast("list[object]", cast("pa.Int64Array", values if plain is None else values.cast(plain)).to_pylist())
+    return [
+        cast(ConstantValue, tuple(cast("list[object]", each)) if isinstance(each, list) else each) for each in found
+    ]
+
+
+def _plain_type_of(type_: ValueType) -> pa.DataType | None:
+    """Return the type of the numbers that dates are stored as; None for other types."""
+    plain = _NUMBERS_OF_DATES.get(type_.scalar)
+    return pa.list_(pa.field("item", plain)) if plain is not None and type_.is_list else plain

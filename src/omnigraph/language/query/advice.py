@@ -11,6 +11,7 @@ _ONE_OF = 'write a list: $x.p in ["a", "b"]'
 _EDGE = "an edge is written with a lowercase first letter: '<recased>'"
 _PARTS = "the parts of a read are match, return, having, order { ... }, limit n and offset n, in this order"
 _WHICH = "say which ones: where property = value"
+_CASE = "write case { condition: value, else: value }"
 _ONE_CONDITION = "where takes one comparison of a property, with = != < <= > or >="
 
 TERMINAL_WORDS = {
@@ -57,7 +58,6 @@ TERMINAL_WORDS = {
     "COMMA": "','",
     "COLON": "':'",
     "DOT": "'.'",
-    "VBAR": "'|'",
 }
 """The names of terminals in "expected ...". Terminals that would not help are left out."""
 
@@ -66,7 +66,8 @@ TERMINAL_WORDS = {
 class _Mistake:
     """A common mistake: a pattern for the text at the error, the hint, and a pattern for the text before the error.
 
-    ``<recased>`` in the hint is the word at the error, its first letter in the other case.
+    ``<recased>`` in the hint is the word at the error, its first letter in the other case; ``<lowercase>`` is the
+    word in lowercase.
     """
 
     at: str
@@ -77,7 +78,8 @@ class _Mistake:
         found = re.compile(self.at).match(text, offset)
         if found is None or re.search(rf"(?:{self.before})\s*\Z", text[max(0, offset - _LOOK_BACK) : offset]) is None:
             return None
-        return self.hint.replace("<recased>", found.group()[:1].swapcase() + found.group()[1:])
+        word = found.group()
+        return self.hint.replace("<recased>", word[:1].swapcase() + word[1:]).replace("<lowercase>", word.lower())
 
 
 _MISTAKES = (
@@ -87,7 +89,14 @@ _MISTAKES = (
     _Mistake(";", "leave it out: nothing separates clauses or statements"),
     _Mistake("['`\u2018-\u201d]", _TEXT),
     _Mistake("&", "write and, or leave it out: all clauses of a match must hold"),
+    _Mistake(r"\|\|", "write or between conditions, concat(a, b) for texts"),
     _Mistake(r"\|", "write or"),
+    _Mistake("%", "there is no remainder: compute it where the result is used"),
+    _Mistake(r"(?i:case)\b(?!\s*\{)|(?i:when)\b", _CASE),
+    _Mistake(r"(?i:then|end)\b", _CASE, before=r"\b(?i:when|then|else)\b[^{}]*"),
+    _Mistake(r"else\b", "put a comma before it", before=r":\s*[^,{}:]+"),
+    _Mistake(r"(?!Vector\b)[A-Z]\w*(?=\s*\()", "a function is written in lowercase: '<lowercase>'"),
+    _Mistake(r"-(?=\s*[$(a-z])", "there is no sign before a value: write 0 - $x.p", before=r"[{,(:=<>+*/-]"),
     _Mistake("!", "write != for unequal, or not ( ... ) around a condition"),
     _Mistake("~", "write matches", before="="),
     _Mistake(r"\*", "name what is counted: count($x)", before=r"\bcount\s*\([^()]*"),
@@ -120,6 +129,7 @@ _MISTAKES = (
     _Mistake("", "write is null, or is not null", before=r"\bis(?:\s+not)?"),
     _Mistake("", "write not ( ... ) around a condition, or not { ... } around clauses", before=r"\bnot"),
     _Mistake("-", "a limit is zero or more", before=r"\b(?:limit|offset)"),
+    _Mistake("-[0-9]", "put a blank after the sign to subtract: $x.p - 1", before=r"[\w)\]\"]"),
     _Mistake("@", "the annotations of a query are @description and @instruction"),
     # Words of other languages.
     _Mistake(r"[,)]", _ONE_OF, before=r"\bin\s*\([^()]*"),

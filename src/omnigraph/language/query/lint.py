@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from omnigraph.errors import Problem
-from omnigraph.language.query.ast import BindingClause, MutationBody, Query, ReadBody, TraversalClause, Update
+from omnigraph.language.query.ast import (
+    BindingClause,
+    Comparison,
+    MutationBody,
+    Query,
+    ReadBody,
+    TraversalClause,
+    Update,
+)
 from omnigraph.language.query.check import check_query, find_duplicate_names
 from omnigraph.language.query.descriptor import describe_operation
 from omnigraph.language.query.lint_report import LintFinding, LintReport, QueryLint, SchemaSource, Severity
@@ -28,10 +38,12 @@ from omnigraph.language.source import Source, Span, read_source
 UNPARAMETERISED = "L101"
 NEVER_UPDATED = "L201"
 CARTESIAN = "L301"
+SIGNED_NUMBER = "L302"
 LINT_CODES = {
     UNPARAMETERISED: "a mutation without parameters",
     NEVER_UPDATED: "an optional property that no update of its type sets",
     CARTESIAN: "parts of a match that nothing connects",
+    SIGNED_NUMBER: "a signed number after a value, without a comma: it is a value of its own",
 }
 
 
@@ -101,6 +113,29 @@ def _find_warnings(query: Query, source: Source) -> Iterator[Problem]:
             query.name_span,
             f"declare what varies, as in {query.name}($name: String)",
         )
+    if isinstance(query.body, ReadBody):
+        for span in _find_signed_numbers(query.body, source.text):
+            yield source.problem(
+                SIGNED_NUMBER,
+                "this is a value of its own, and is not subtracted from the one before it",
+                span,
+                "put a blank after the sign to subtract, or a comma before it",
+            )
+
+
+def _find_signed_numbers(body: ReadBody, text: str) -> Iterator[Span]:
+    """Yield the signed numbers that directly follow a value."""
+    columns = [(projection.expression, projection.alias is None) for projection in body.projections]
+    conditions = [(clause, isinstance(clause, Comparison)) for clause in (*body.clauses, *body.having)]
+    for (before, ends_with_value), (after, _) in (*pairwise(columns), *pairwise(conditions)):
+        between = text[before.span.end : after.span.start]
+        begin = after.span.start
+        if ends_with_value and "," not in _COMMENT.sub("", between) and _SIGNED.match(text, begin):
+            yield Span(begin, begin + 1)
+
+
+_SIGNED = re.compile(r"-[0-9]")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 # ------------------------------------------------------------------------------------------------ the whole text

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, TypeAlias
 
-from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator, TextFunction
+from omnigraph.language.query.ast import AggregateFunction, ArithmeticOperator, ComparisonOperator, TextFunction
 from omnigraph.language.types import ValueType
 from omnigraph.language.values import ConstantValue
 
@@ -24,12 +24,22 @@ class TraversalDirection(StrEnum):
     BOTH = "both"
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeStep:
-    """One way to make a hop: along the edges of a type, in a direction."""
+class Function(StrEnum):
+    """The functions of values: each gives one value for the values of its arguments."""
 
-    edge_type: str
-    direction: TraversalDirection
+    LOWER = "lower"
+    UPPER = "upper"
+    TRIM = "trim"
+    LENGTH = "length"
+    SUBSTRING = "substring"
+    CONCAT = "concat"
+    YEAR = "year"
+    MONTH = "month"
+    DAY = "day"
+    TRUNCATE = "truncate"
+    DAYS_BETWEEN = "days_between"
+    COALESCE = "coalesce"
+    SIZE = "size"
 
 
 UsedVariable: TypeAlias = Annotated[str, "used"]
@@ -153,6 +163,47 @@ class Truth:
     type: ValueType
 
 
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """``+ - *`` or ``/`` between numbers, from left to right, one operator between each two operands.
+
+    Integers are exact in I64; with a float, and for ``/``, the result is an F64. Null where an operand is null, where a
+    step does not fit or is no finite number, and where an operand of U64 is beyond I64.
+    """
+
+    operands: tuple[Expression, ...]
+    operators: tuple[ArithmeticOperator, ...]
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of values. Null if an argument is null, except for ``coalesce``."""
+
+    function: Function
+    arguments: tuple[Expression, ...]
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Choose:
+    """``case``: the value of the first condition that is true, else ``otherwise``, else null."""
+
+    conditions: tuple[Predicate, ...]
+    values: tuple[Expression, ...]
+    otherwise: Expression | None
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class TypeName:
+    """``type($x)``: the name of the type of a bound node or edge; null where the variable is absent."""
+
+    variable: UsedVariable
+    type_name: str
+    type: ValueType
+
+
 Expression: TypeAlias = (
     Constant
     | ParameterValue
@@ -167,7 +218,13 @@ Expression: TypeAlias = (
     | FusedScore
     | Aggregate
     | Truth
+    | Arithmetic
+    | Call
+    | Choose
+    | TypeName
 )
+ComputedExpression: TypeAlias = Arithmetic | Call | Choose
+"""Expressions that are computed from others."""
 RankingExpression: TypeAlias = Distance | TextScore | FusedScore
 
 
@@ -253,20 +310,20 @@ class TypedBinding:
 
 @dataclass(frozen=True, slots=True)
 class TypedTraversal:
-    """A traversal. The source is the variable on the left, whatever the directions.
+    """A step along an edge type. The source is the variable on the left, whatever the direction.
 
-    Each hop is one of the ``steps``. ``edge_variable`` set means one row per edge, and there is one step; else one row
-    per distinct destination at ``minimum`` to ``maximum`` hops, any number of them without a maximum. Anonymous ends
-    have names of their own that begin with ``_``.
+    ``edge_variable`` set means one row per edge; else one row per distinct destination at distance
+    ``minimum`` to ``maximum``. Anonymous ends have names of their own that begin with ``_``.
     """
 
     source: str
     source_type: str
-    steps: tuple[EdgeStep, ...]
+    edge_type: str
+    direction: TraversalDirection
     destination: str
     destination_type: str
     minimum: int
-    maximum: int | None
+    maximum: int
     edge_variable: str | None
 
 

@@ -25,6 +25,7 @@ from omnigraph.read.frames.evaluation import (
     evaluate,
     evaluate_constant,
     evaluate_predicate,
+    fold_constants,
 )
 from omnigraph.read.frames.frame import (
     EntityColumn,
@@ -67,6 +68,7 @@ __all__ = [
     "evaluate_constant",
     "evaluate_predicate",
     "find_positions",
+    "fold_constants",
     "frame_of_columns",
     "is_loaded",
     "lookup_rows",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +17,13 @@ import pyarrow as pa
 from omnigraph.language.query import (
     Aggregate,
     And,
+    Arithmetic,
+    Call,
+    Choose,
     ColumnValue,
     Compare,
     ComparisonOperator,
+    ComputedExpression,
     Constant,
     Distance,
     EndIdentity,
@@ -37,8 +41,9 @@ from omnigraph.language.query import (
     TextMatch,
     TextScore,
     Truth,
+    TypeName,
 )
-from omnigraph.language.query.plan import variables_of
+from omnigraph.language.query.plan import rebuild, variables_of, walk_expression
 from omnigraph.language.types import ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.read.frames.comparisons import (
@@ -47,12 +52,14 @@ from omnigraph.read.frames.comparisons import (
     compare_constants,
     compare_value_with_column,
 )
-from omnigraph.read.frames.frame import RESULT, TRUE_MARK, EntityColumn, Frame, Mask, OptionalEntities
-from omnigraph.storage.arrow_schema import arrow_type, arrow_values
-from omnigraph.storage.columns import Values, compute, to_bool_array
+from omnigraph.read.frames.frame import RESULT, TRUE_MARK, EntityColumn, Frame, Mask, OptionalEntities, Positions
+from omnigraph.read.frames.kernels import calculate, call_function, convert_number
+from omnigraph.storage.arrow_schema import arrow_constants, arrow_type, arrow_values
+from omnigraph.storage.columns import Values, compute, make_nulls, to_bool_array
 
 QueryConstant: TypeAlias = Constant | ParameterValue | Now
 """Expressions with the same value in every row of a query."""
+Part = TypeVar("Part", bound=Expression | Predicate)
 SearchExpression: TypeAlias = Distance | TextMatch | TextScore | FusedScore
 """Expressions that a search evaluates."""
 
@@ -110,6 +117,8 @@ def evaluate(expression: Expression, frame: Frame, evaluation: EvaluationContext
             return _cast_to_declared(evaluation.scorer.score(expression, frame), expression)
         case Truth(predicate):
             return _evaluate_truth(predicate, frame, evaluation)
+        case Arithmetic() | Call() | Choose() | TypeName():
+            return _compute(expression, frame, evaluation)
         case ColumnValue(name):
             binding = frame.bindings[RESULT]
             return binding.entities.take_values(name, binding.positions)
@@ -130,6 +139,72 @@ def _cast_to_declared(values: Values, expression: Expression) -> Values:
     # A table that lags behind the schema may hold narrower numbers.
     declared = arrow_type_of(expression)
     return values if values.type.equals(declared) else values.cast(declared)
+
+
+# --------------------------------------------------------------------------------------------- computed values
+
+
+def _compute(expression: Arithmetic | Call | Choose | TypeName, frame: Frame, evaluation: EvaluationContext) -> Values:
+    match expression:
+        case Arithmetic(operands, operators):
+            return calculate(operators, [evaluate(operand, frame, evaluation) for operand in operands])
+        case Call(function, arguments):
+            columns = [evaluate(argument, frame, evaluation) for argument in arguments]
+            return call_function(function, columns, arrow_type_of(expression))
+        case Choose():
+            return _choose(expression, frame, evaluation)
+        case TypeName(variable, type_name):
+            names = _repeat(type_name, expression.type, frame.num_rows)
+            binding = frame.bindings[variable]
+            if not isinstance(binding.entities, OptionalEntities):
+                return names
+            is_present = cast("Values", pa.array(binding.positions > 0))
+            return compute("if_else", is_present, names, pa.scalar(None, pa.string()))
+
+
+def _choose(choice: Choose, frame: Frame, evaluation: EvaluationContext) -> Values:
+    """Evaluate each arm for the rows that reach it, and its value for the rows that choose it."""
+    left = np.arange(frame.num_rows)
+    chosen: list[Positions] = []
+    values: list[Values] = []
+    for condition, value in zip(choice.conditions, choice.values, strict=True):
+        rows = frame if len(left) == frame.num_rows else frame.take(left)
+        is_true = evaluate_predicate(condition, rows, evaluation)
+        chosen.append(left[is_true])
+        values.append(_evaluate_arm(value, choice, frame.take(chosen[-1]), evaluation))
+        left = left[~is_true]
+    chosen.append(left)
+    values.append(_evaluate_arm(choice.otherwise, choice, frame.take(left), evaluation))
+    places = np.empty(frame.num_rows, np.int64)
+    places[np.concatenate(chosen)] = np.arange(frame.num_rows)
+    return pa.concat_arrays(values).take(places)
+
+
+def _evaluate_arm(value: Expression | None, choice: Choose, frame: Frame, evaluation: EvaluationContext) -> Values:
+    if value is None or not frame.num_rows:
+        return make_nulls(frame.num_rows, arrow_type_of(choice))
+    return convert_number(evaluate(value, frame, evaluation), arrow_type_of(choice))
+
+
+def fold_constants(part: Part, evaluation: EvaluationContext) -> Part:
+    """Return an expression or predicate with constants in place of computed parts that are the same in every row."""
+    return cast(Part, _fold(part, evaluation))
+
+
+def _fold(part: Expression | Predicate, evaluation: EvaluationContext) -> Expression | Predicate:
+    if not isinstance(part, ComputedExpression):
+        return rebuild(part, lambda inner: _fold(inner, evaluation))
+    if not all(isinstance(inner, _SAME_IN_EVERY_ROW) for inner in walk_expression(part)):
+        return part
+    values = evaluate(part, Frame(1), evaluation)
+    return Constant(arrow_constants(part.type, values)[0], part.type)
+
+
+_SAME_IN_EVERY_ROW: Final = (
+    *(Constant, ParameterValue, Now, Arithmetic, Call, Choose, Truth),
+    *(Compare, IsNull, And, Or, Not),
+)
+"""What an expression is made of that has the same value in every row."""
 
 
 # --------------------------------------------------------------------------------------------- predicates
@@ -191,7 +266,11 @@ def _decide_by_row(predicate: Predicate, frame: Frame, evaluation: EvaluationCon
 
 
 def _compare(compare: Compare, frame: Frame, evaluation: EvaluationContext) -> Mask:
-    left, operator, right = compare.left, compare.operator, compare.right
+    left, operator, right = (
+        fold_constants(compare.left, evaluation),
+        compare.operator,
+        fold_constants(compare.right, evaluation),
+    )
     if isinstance(left, Identity) and isinstance(right, Identity) and operator in _EQUALITIES:
         same = _find_same_entities(frame.bindings[left.variable], frame.bindings[right.variable])
         if same is not None:

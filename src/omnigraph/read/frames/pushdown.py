@@ -21,7 +21,7 @@ from omnigraph.language.query import (
 from omnigraph.language.types import FLOATS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.read.frames.comparisons import MIRRORED, list_equalities
-from omnigraph.read.frames.evaluation import EvaluationContext, QueryConstant, evaluate_constant
+from omnigraph.read.frames.evaluation import EvaluationContext, QueryConstant, evaluate_constant, fold_constants
 from omnigraph.storage.filters import (
     AnyCondition,
     Condition,
@@ -38,7 +38,7 @@ ID: Final = "id"
 
 def to_condition(predicate: Predicate, variable: str, evaluation: EvaluationContext) -> Condition | None:
     """Convert a predicate to a condition for a scan of the variable's table, or None if a scan cannot decide it."""
-    condition = _convert(predicate, variable, evaluation)
+    condition = _convert(fold_constants(predicate, evaluation), variable, evaluation)
     return None if condition is None or condition.to_sql() is None else condition
 
 

@@ -19,6 +19,9 @@ from pyspark.sql import functions as fn
 from omnigraph.language.query import (
     Aggregate,
     And,
+    Arithmetic,
+    Call,
+    Choose,
     ColumnValue,
     Compare,
     ComparisonOperator,
@@ -39,14 +42,17 @@ from omnigraph.language.query import (
     TextMatch,
     TextScore,
     Truth,
+    TypeName,
 )
 from omnigraph.language.types import FLOATS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.read.context import QueryContext
-from omnigraph.read.frames import QueryConstant, evaluate_constant, match_pattern
+from omnigraph.read.frames import QueryConstant, evaluate_constant, fold_constants, match_pattern
 from omnigraph.read.search import Vector, compute_distances
 from omnigraph.spark.query.comparisons import compare
+from omnigraph.spark.query.computed import calculate, call_natively, choose, convert_number
 from omnigraph.spark.query.fusion import fuse_ranks
+from omnigraph.spark.query.kernel_tasks import InputPart, compute_in_tasks, needs_kernels
 from omnigraph.spark.query.match_rows import MARK, RESULT, Fusion, MatchRows, RankNumber
 from omnigraph.spark.query.requirements import fusion_of
 from omnigraph.spark.source import to_spark_type
@@ -73,6 +79,8 @@ def evaluate(expression: Expression, rows: MatchRows, context: QueryContext) -> 
             return fn.col(rows.slots[expression.target.variable, expression])
         case FusedScore():
             return _evaluate_fused_score(fusion_of(expression, context.search), rows)
+        case Arithmetic() | Call() | Choose() | TypeName():
+            return _compute(expression, rows, context)
         case Truth(predicate):
             is_true, is_false = (_decide(predicate, rows, context, outcome=outcome) for outcome in (True, False))
             return fn.when(is_true, fn.lit(True)).when(is_false, fn.lit(False))  # noqa: FBT003  a value, not a switch
@@ -80,6 +88,40 @@ def evaluate(expression: Expression, rows: MatchRows, context: QueryContext) -> 
             return fn.col(rows.slots[RESULT, name])
         case Aggregate():
             raise AssertionError("an aggregate has no value before rows are grouped")
+
+
+def _compute(expression: Arithmetic | Call | Choose | TypeName, rows: MatchRows, context: QueryContext) -> Column:
+    folded = fold_constants(expression, context.evaluation)
+    if isinstance(folded, Constant):
+        return to_literal(folded.value, folded.type)
+    if needs_kernels(expression):
+        return _compute_in_tasks(expression, rows, context)
+    match expression:
+        case Arithmetic(operands):
+            return calculate(expression, [evaluate(operand, rows, context) for operand in operands])
+        case Call(_, arguments):
+            return call_natively(expression, [evaluate(argument, rows, context) for argument in arguments])
+        case Choose():
+            return _choose(expression, rows, context)
+        case TypeName(variable, type_name):
+            name = fn.lit(type_name)
+            return fn.when(fn.col(rows.id_of(variable)).isNotNull(), name) if expression.type.nullable else name
+
+
+def _compute_in_tasks(expression: Expression, rows: MatchRows, context: QueryContext) -> Column:
+    def evaluate_input(part: InputPart) -> Column:
+        return fn.col(rows.slots[part.name, MARK]) if isinstance(part, Marked) else evaluate(part, rows, context)
+
+    return compute_in_tasks(expression, evaluate_input, context.evaluation)
+
+
+def _choose(expression: Choose, rows: MatchRows, context: QueryContext) -> Column:
+    def evaluate_arm(value: Expression) -> Column:
+        return convert_number(evaluate(value, rows, context), value.type, expression.type)
+
+    arms = zip(expression.conditions, expression.values, strict=True)
+    decided = [(evaluate_predicate(condition, rows, context), evaluate_arm(value)) for condition, value in arms]
+    return choose(decided, None if expression.otherwise is None else evaluate_arm(expression.otherwise))
 
 
 def _evaluate_fused_score(fusion: Fusion, rows: MatchRows) -> Column:
@@ -143,6 +185,9 @@ def evaluate_predicate(predicate: Predicate, rows: MatchRows, context: QueryCont
 
 def _decide(predicate: Predicate, rows: MatchRows, context: QueryContext, *, outcome: bool) -> Column:
     """Return for each row whether the predicate has an outcome: true or false."""
+    if isinstance(predicate, Compare | IsNull) and needs_kernels(predicate):
+        truth = Truth(predicate, ValueType(Scalar.BOOL, nullable=True))
+        return _invert_unless(_compute_in_tasks(truth, rows, context), outcome=outcome)
     match predicate:
         case Compare():
             found = _compare(predicate, rows, context)

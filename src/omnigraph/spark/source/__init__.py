@@ -9,7 +9,7 @@ from omnigraph.spark.source.change_stream import (
     to_change_row,
 )
 from omnigraph.spark.source.snapshot import SparkSnapshot
-from omnigraph.spark.source.spark_types import arrow_schema_of, to_spark, to_spark_type
+from omnigraph.spark.source.spark_types import arrow_schema_of, from_spark, to_spark, to_spark_type
 from omnigraph.spark.source.type_reader import TypeReader, TypeReadOptions, parse_read_options
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "TypeReadOptions",
     "TypeReader",
     "arrow_schema_of",
+    "from_spark",
     "parse_read_options",
     "parse_stream_options",
     "to_change_row",

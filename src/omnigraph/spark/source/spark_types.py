@@ -32,7 +32,7 @@ from omnigraph.errors import ParameterError
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.rows import PUBLIC_NAMES, to_public_schema
-from omnigraph.storage.arrow_schema import arrow_schema
+from omnigraph.storage.arrow_schema import arrow_schema, arrow_type
 from omnigraph.storage.columns import Values, column_of, make_nulls
 
 BLOB: Final = StructType(
@@ -120,3 +120,10 @@ def _convert(values: Values, public_type: pa.DataType, target_type: pa.DataType)
     if public_type != values.type:
         values = values.view(public_type)
     return values.cast(target_type)
+
+
+def from_spark(values: Values, type_: ValueType) -> Values:
+    """Convert a column of Spark to the type in which the local engine computes."""
+    declared = arrow_type(type_)
+    public = to_public_schema(pa.schema([pa.field("value", declared)])).types[0]
+    return values.cast(public).view(declared) if public != declared else values.cast(declared)

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from omnigraph.language.query import typed_tree
-from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator, TextFunction
+from omnigraph.language.query.ast import AggregateFunction, ArithmeticOperator, ComparisonOperator, TextFunction
 from omnigraph.language.query.plan import operators
 from omnigraph.language.query.plan.operators import (
     ByRank,
@@ -55,12 +55,15 @@ from omnigraph.language.query.plan.visitor import (
 from omnigraph.language.query.typed_tree import (
     Aggregate,
     And,
+    Arithmetic,
+    Call,
+    Choose,
     ColumnValue,
     Compare,
     Constant,
     Distance,
-    EdgeStep,
     EndIdentity,
+    Function,
     FusedScore,
     Identity,
     IsNull,
@@ -79,12 +82,12 @@ from omnigraph.language.query.typed_tree import (
     TypedExistence,
     TypedNegation,
     TypedOrderKey,
+    TypeName,
 )
 from omnigraph.language.types import Scalar, ValueType
 
 NO_OPERATORS = {ByRank}
 NO_EXPRESSIONS = {
-    EdgeStep,
     typed_tree.TypedBinding,
     typed_tree.TypedTraversal,
     typed_tree.TypedOptional,
@@ -111,7 +114,6 @@ COUNTED = Aggregate(AggregateFunction.COUNT, A, distinct=False, type=NUMBER)
 ON_A, ON_B, ON_E = (Compare(side, ComparisonOperator.EQUAL, WORD) for side in (A, B, E))
 TESTED = IsNull(A, negated=False)
 MARKED, BLOCK = Marked("m"), TypedExistence((TypedBinding("z", "T", (ON_B,)),), ("a",))
-ALONG_X = (EdgeStep("X", TraversalDirection.OUT),)
 SCAN, OUTER = NodeScan("a", "T", (ON_A, TESTED)), Outer(("a",))
 
 GROUP = Group(SCAN, (ResultColumn("c", COUNTED),))
@@ -120,9 +122,9 @@ GROUP = Group(SCAN, (ResultColumn("c", COUNTED),))
 PLANS: list[tuple[PlanOperator, list[PlanOperator], list[ExpressionPart], str, str]] = [
     (SCAN, [], [ON_A, TESTED], "a", ""),
     (OUTER, [], [], "a", ""),
-    (Expand(SCAN, "a", ALONG_X, "b", "T", 1, 1, (ON_B,)), [SCAN], [ON_B], "b", "a"),
+    (Expand(SCAN, "a", "X", OUT, "b", "T", 1, 1, (ON_B,)), [SCAN], [ON_B], "b", "a"),
     (ExpandEdges(SCAN, "a", "X", OUT, "e", (ON_E,), "b", "T", (ON_B,)), [SCAN], [ON_E, ON_B], "be", "a"),
-    (Connect(SCAN, "a", ALONG_X, "b", 1, 1), [SCAN], [], "", "ab"),
+    (Connect(SCAN, "a", "X", OUT, "b", 1, 1), [SCAN], [], "", "ab"),
     (ConnectEdges(SCAN, "a", "X", OUT, "e", (ON_E,), "b"), [SCAN], [ON_E], "e", "ab"),
     (Cross(SCAN, OUTER), [SCAN, OUTER], [], "", ""),
     (Select(SCAN, ON_B), [SCAN], [ON_B], "", "b"),
@@ -170,6 +172,11 @@ PARTS: list[tuple[ExpressionPart, list[ExpressionPart], str]] = [
     (BLOCK, [], "a"),
     (TypedNegation(BLOCK.clauses, BLOCK.outer), [], "a"),
     (Truth(ON_A, TEXT), [ON_A], "a"),
+    (Arithmetic((A, ONE, B), (ArithmeticOperator.ADD,) * 2, NUMBER), [A, ONE, B], "ab"),
+    (Call(Function.CONCAT, (A, WORD, E), TEXT), [A, WORD, E], "ae"),
+    (Choose((ON_A, TESTED), (B, WORD), ONE, TEXT), [ON_A, TESTED, B, WORD, ONE], "ab"),
+    (Choose((ON_A,), (B,), None, TEXT), [ON_A, B], "ab"),
+    (TypeName("a", "T", TEXT), [], "a"),
 ]
 
 
@@ -207,9 +214,9 @@ def test_the_parts_of_an_operator(
 # The operators that read rows: all others work on the rows of their inputs.
 READERS: list[tuple[PlanOperator, set[str]]] = [
     (SCAN, {"node:T"}),
-    (Expand(SCAN, "a", ALONG_X, "b", "U", 1, 1, ()), {"edge:X", "node:U"}),
+    (Expand(SCAN, "a", "X", OUT, "b", "U", 1, 1, ()), {"edge:X", "node:U"}),
     (ExpandEdges(SCAN, "a", "X", OUT, "e", (), "b", "U", ()), {"edge:X", "node:U"}),
-    (Connect(SCAN, "a", ALONG_X, "b", 1, 1), {"edge:X"}),
+    (Connect(SCAN, "a", "X", OUT, "b", 1, 1), {"edge:X"}),
     (ConnectEdges(SCAN, "a", "X", OUT, "e", (), "b"), {"edge:X"}),
 ]
 
@@ -226,7 +233,7 @@ def test_every_other_operator_reads_none() -> None:
 
 
 def test_a_plan_reads_the_tables_of_all_its_operators_and_negations() -> None:
-    inner = Expand(OUTER, "a", ALONG_X, "b", "U", 1, 1, ())
+    inner = Expand(OUTER, "a", "X", OUT, "b", "U", 1, 1, ())
     other = NodeScan("c", "V", ())
     plan = Project(Cross(Without(SCAN, inner, ("a",)), other), (ResultColumn("a", A),))
     assert tables_of(plan) == {"node:T", "edge:X", "node:U", "node:V"}

@@ -6,15 +6,19 @@ function returns the typed form, or None after it has reported a problem.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.aggregates import apply_aggregate
 from omnigraph.language.query.check.bindings import check_binding
 from omnigraph.language.query.check.comparisons import WORD_OPERATORS, compare
+from omnigraph.language.query.check.computed import apply_arithmetic, choose
+from omnigraph.language.query.check.functions import ENTITY_FUNCTIONS, apply_function, is_function, reject_unknown
 from omnigraph.language.query.check.literals import type_literal
 from omnigraph.language.query.check.names import BOOL, DATETIME, STRING, check_property, check_variable, refuse_blob
-from omnigraph.language.query.check.report import suggest_name
+from omnigraph.language.query.check.report import ProblemReport, suggest_name
 from omnigraph.language.query.check.scope import Place, QueryScope
 from omnigraph.language.query.check.searches import check_ranking, check_text_match
 from omnigraph.language.query.check.traversal import check_traversal
@@ -43,6 +47,7 @@ from omnigraph.language.query.typed_tree import (
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar
 
+ComputedSyntax: TypeAlias = ast.ArithmeticOperation | ast.FunctionCall | ast.CaseExpression
 LITERALS = (ast.ScalarLiteral, ast.DateLiteral, ast.DateTimeLiteral, ast.ListLiteral)
 
 
@@ -93,13 +98,12 @@ def _check_optional(block: ast.OptionalClause, scope: QueryScope) -> TypedOption
 
 def _to_comparison(step: ast.TraversalClause, scope: QueryScope) -> ast.Comparison | None:
     """Read ``$names contains $word`` as a comparison: it parses as a traversal, but the left side is a parameter."""
-    word = step.edges[0].name
-    if word not in WORD_OPERATORS or scope.catalog.find_edge(word) is not None:
+    if step.edge not in WORD_OPERATORS or scope.catalog.find_edge(step.edge) is not None:
         return None
-    plain = len(step.edges) == 1 and step.hops is None and step.edge_variable is None and not step.undirected
+    plain = step.hops is None and step.edge_variable is None and not step.undirected
     if not plain or step.source.name not in scope.parameters or step.source.name in scope.variables:
         return None
-    return ast.Comparison(step.source, ast.ComparisonOperator(word), step.destination, step.span)
+    return ast.Comparison(step.source, ast.ComparisonOperator(step.edge), step.destination, step.span)
 
 
 # ------------------------------------------------------------------------------------------------ conditions
@@ -138,7 +142,7 @@ def _join(operator: ast.LogicalOperator, parts: tuple[Predicate, ...]) -> And | 
 
 def _reject_value(value: ast.ExpressionSyntax, scope: QueryScope) -> None:
     found = None
-    if isinstance(value, ast.PropertyAccess | ast.Variable):
+    if isinstance(value, ast.PropertyAccess | ast.Variable | ComputedSyntax):
         known = len(scope.report.problems)
         found = check_expression(value, scope)
         if found is None and len(scope.report.problems) > known:
@@ -238,10 +242,11 @@ def _check_null_test(test: ast.NullTest, scope: QueryScope) -> IsNull | None:
         return None if column is None else IsNull(column, test.negated)
     if isinstance(test.operand, ast.Variable) and _is_optional(test.operand, scope):
         return IsNull(Identity(test.operand.name, STRING.as_nullable()), test.negated)
-    if not isinstance(test.operand, ast.PropertyAccess | ast.Variable) or (
+    if not isinstance(test.operand, ast.PropertyAccess | ast.Variable | ComputedSyntax) or (
         isinstance(test.operand, ast.Variable) and _is_node(test.operand, scope)
     ):
-        return scope.reject("T7", "only a property or a parameter can be null", test.operand.span, "write $x.p is null")
+        message = "only a property, a parameter or a computed value can be null"
+        return scope.reject("T7", message, test.operand.span, "write $x.p is null")
     operand = check_expression(test.operand, scope)
     if operand is None:
         return None
@@ -262,16 +267,8 @@ def _check_operand(operand: ast.ExpressionSyntax, scope: QueryScope) -> Expressi
     if _names_column(operand, scope):
         return _refuse_blob_or_vector(find_column(operand, scope), operand, scope)
     match operand:
-        case ast.AggregateCall() if scope.place is Place.MATCH:
-            hint = "return it, and compare it in having"
-            return scope.reject("T7", f"{operand.function} cannot be compared in a match", operand.span, hint)
-        case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall() if scope.place is Place.MATCH:
-            return scope.reject(
-                "T7", "a score cannot be compared in a match", operand.span, "return it, and compare it in having"
-            )
         case ast.AliasReference():
-            hint = f'write "{operand.name}" for a text, ${operand.name} for a variable'
-            return scope.reject("T7", f"'{operand.name}' is not a value here", operand.span, hint)
+            return _reject_word(operand, scope)
         case ast.Variable() if _is_node(operand, scope):
             hint = f"compare a property or the id: ${operand.name}.property, ${operand.name}.id"
             return scope.reject("T7", f"'${operand.name}' is a node, not a value", operand.span, hint)
@@ -279,6 +276,11 @@ def _check_operand(operand: ast.ExpressionSyntax, scope: QueryScope) -> Expressi
             return scope.reject("T7", "nothing equals null", operand.span, "write is null or is not null")
         case _:
             return _refuse_blob_or_vector(check_expression(operand, scope), operand, scope)
+
+
+def _reject_word(word: ast.AliasReference, scope: QueryScope) -> None:
+    hint = f'write "{word.name}" for a text, ${word.name} for a variable'
+    return scope.reject("T7", f"'{word.name}' is not a value here", word.span, hint)
 
 
 def _is_node(variable: ast.Variable, scope: QueryScope) -> bool:
@@ -310,9 +312,12 @@ def check_expression(expression: ast.ExpressionSyntax, scope: QueryScope) -> Exp
         case ast.PropertyAccess():
             return check_property(expression, scope)
         case ast.AliasReference():
-            return scope.reject(
-                "Q010", f"'{expression.name}' is not a value", expression.span, "write the expression that it names"
-            )
+            hint = _FOREIGN_WORDS.get(expression.name, "write the expression that it names")
+            return scope.reject("Q010", f"'{expression.name}' is not a value", expression.span, hint)
+        case ast.AggregateCall() | ast.NearestCall() | ast.Bm25Call() | ast.RrfCall() if scope.place is Place.MATCH:
+            what = expression.function if isinstance(expression, ast.AggregateCall) else "a score"
+            hint = "return it, and compare it in having"
+            return scope.reject("T7", f"{what} cannot be compared in a match", expression.span, hint)
         case ast.AggregateCall():
             hint = f"make {expression.function} a column of its own; having compares it"
             return scope.reject("T8", "an aggregate is a whole column of return", expression.span, hint)
@@ -320,9 +325,16 @@ def check_expression(expression: ast.ExpressionSyntax, scope: QueryScope) -> Exp
             return check_text_match(expression, scope)
         case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall():
             return check_ranking(expression, scope)
+        case ast.ArithmeticOperation() | ast.FunctionCall() | ast.CaseExpression():
+            return _check_computed(expression, scope)
         case _:
             predicate = check_condition(expression, scope)
             return None if predicate is None else _to_value(predicate)
+
+
+_FOREIGN_WORDS: Mapping[str, str] = dict.fromkeys(
+    ("case", "when", "then", "end"), "write case { condition: value, else: value }"
+)
 
 
 def _to_value(predicate: Predicate) -> Truth:
@@ -339,6 +351,62 @@ def _can_be_unknown(predicate: Predicate) -> bool:
             return _can_be_unknown(predicate.part)
         case _:
             return False
+
+
+# ------------------------------------------------------------------------------------------------ computed values
+
+
+def _check_computed(computed: ComputedSyntax, scope: QueryScope) -> Expression | None:
+    """Check arithmetic, a call or a case. In ``having`` one that a column shows stands for that column."""
+    shown = _find_shown(computed, scope) if scope.place is Place.HAVING else None
+    if shown is not None:
+        return shown
+    match computed:
+        case ast.ArithmeticOperation():
+            operands = _check_parts(computed.operands, scope)
+            return None if operands is None else apply_arithmetic(computed, operands, scope)
+        case ast.FunctionCall() if computed.name in ENTITY_FUNCTIONS:
+            return ENTITY_FUNCTIONS[computed.name](computed, scope)
+        case ast.FunctionCall() if is_function(computed.name):
+            arguments = _check_parts(computed.arguments, scope)
+            return None if arguments is None else apply_function(computed, arguments, scope)
+        case ast.FunctionCall():
+            return reject_unknown(computed, scope)
+        case ast.CaseExpression():
+            return _check_case(computed, scope)
+
+
+def _find_shown(computed: ComputedSyntax, scope: QueryScope) -> ColumnValue | None:
+    """Find the column that shows a computed value, without a word if there is none."""
+    silent = replace(scope, place=Place.RETURN, report=ProblemReport(scope.report.source))
+    expression = _check_computed(computed, silent)
+    for column in scope.columns:
+        if column.expression == expression:
+            return ColumnValue(column.name, column.expression.type)
+    return None
+
+
+def _check_case(written: ast.CaseExpression, scope: QueryScope) -> Expression | None:
+    checked = [check_condition(condition, scope) for condition in written.conditions]
+    conditions = tuple(condition for condition in checked if condition is not None)
+    otherwise = () if written.otherwise is None else (written.otherwise,)
+    values = _check_parts((*written.values, *otherwise), scope)
+    if values is None or len(conditions) < len(checked):
+        return None
+    return choose(written, conditions, values, scope)
+
+
+def _check_parts(parts: Sequence[ast.ExpressionSyntax], scope: QueryScope) -> tuple[Expression, ...] | None:
+    """Check all operands or arguments; None if a problem of one of them is reported."""
+    checked = [_check_part(part, scope) for part in parts]
+    known = tuple(part for part in checked if part is not None)
+    return known if len(known) == len(checked) else None
+
+
+def _check_part(part: ast.ExpressionSyntax, scope: QueryScope) -> Expression | None:
+    if isinstance(part, ast.AliasReference) and scope.place is Place.MATCH:
+        return _reject_word(part, scope)
+    return refuse_blob(check_expression(part, scope), part.span, scope)
 
 
 def check_aggregate(call: ast.AggregateCall, scope: QueryScope) -> Aggregate | None:

@@ -102,6 +102,11 @@ def is_text(value_type: ValueType) -> bool:
     return value_type.scalar is Scalar.STRING and not value_type.is_list
 
 
+def is_node_variable(written: ast.ExpressionSyntax, checked: Expression) -> bool:
+    """Whether an expression is a bare ``$x`` that stands for a node, whose id it would show as a column."""
+    return isinstance(written, ast.Variable) and isinstance(checked, Identity)
+
+
 def is_null(expression: Expression) -> bool:
     """Whether an expression is the literal null."""
     return isinstance(expression, Constant) and expression.value is None

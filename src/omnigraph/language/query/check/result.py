@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.expressions import LITERALS, check_aggregate, check_condition, check_expression
+from omnigraph.language.query.check.expressions import (
+    LITERALS,
+    ComputedSyntax,
+    check_aggregate,
+    check_condition,
+    check_expression,
+)
 from omnigraph.language.query.check.names import ENDS, ID, refuse_blob, reject_unbound
 from omnigraph.language.query.check.report import suggest_name
 from omnigraph.language.query.check.scope import Place, QueryScope
@@ -92,7 +98,9 @@ def _check_projection(projection: ast.Projection, scope: QueryScope, *, grouped:
 def _can_group(expression: Expression) -> bool:
     if any(isinstance(part, RankingExpression) for part in walk_expression(expression)):
         return False
-    return isinstance(expression, ParameterValue) or bool(variables_of(expression))
+    if any(isinstance(part, ParameterValue) for part in walk_expression(expression)):
+        return True
+    return bool(variables_of(expression))
 
 
 def _free_alias(name: str, columns: dict[str, ResultColumn]) -> str:
@@ -122,6 +130,9 @@ def _name_column(written: ast.ExpressionSyntax) -> str | None:
             return f"bm25({_name_column(written.target)})"
         case ast.RrfCall():
             return f"rrf({_name_column(written.first)}, {_name_column(written.second)})"
+        case ast.FunctionCall(arguments=(only,)):
+            argument = _name_column(only)
+            return None if argument is None else f"{written.name}({argument})"
         case ast.AggregateCall():
             argument = _name_column(written.argument)
             return None if argument is None else f"{written.function}({'distinct ' * written.distinct}{argument})"
@@ -188,8 +199,20 @@ def _check_key_expression(written: ast.ExpressionSyntax, result: OrderScope, sco
             return _refuse_optional(check_ranking(written, scope), written, scope)
         case _ if isinstance(written, ast.PropertyAccess | ast.ConditionSyntax) and not result.is_grouped:
             return refuse_blob(check_expression(written, scope.at(Place.ORDER)), written.span, scope)
+        case _ if isinstance(written, ComputedSyntax) and not result.is_grouped:
+            return _check_computed_key(written, result, scope)
         case _:
             return _find_shown_column(written, result, scope)
+
+
+def _check_computed_key(written: ComputedSyntax, result: OrderScope, scope: QueryScope) -> Expression | None:
+    expression = refuse_blob(check_expression(written, scope.at(Place.ORDER)), written.span, scope)
+    if expression is None:
+        return None
+    has_score = any(isinstance(part, RankingExpression) for part in walk_expression(expression))
+    if variables_of(expression) and not has_score:
+        return expression
+    return _match_shown_column(expression, written, result, scope)
 
 
 def _refuse_optional(
@@ -220,15 +243,19 @@ def _find_shown_column(written: ast.ExpressionSyntax, result: OrderScope, scope:
     inside = scope.at(Place.ORDER)
     is_aggregate = isinstance(written, ast.AggregateCall)
     expression = check_aggregate(written, inside) if is_aggregate else check_expression(written, inside)
-    if expression is None:
-        return None
+    return None if expression is None else _match_shown_column(expression, written, result, scope)
+
+
+def _match_shown_column(
+    expression: Expression, written: ast.ExpressionSyntax, result: OrderScope, scope: QueryScope
+) -> ColumnValue | None:
     for column in result.columns:
         if column.expression == expression:
             return ColumnValue(column.name, expression.type)
     if result.is_grouped:
         message = "with aggregates or distinct, only columns of the result can be ordered by"
     else:
-        message = "only properties, columns of the result and rankings can be ordered by"
+        message = "only values of variables, columns of the result and rankings can be ordered by"
     return scope.reject("Q011", message, written.span, "add it to return")
 
 

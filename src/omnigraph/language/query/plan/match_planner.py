@@ -9,8 +9,8 @@ as a selection. A condition with a block inside it comes last, as a selection ov
 blocks follow, and then the conditions and blocks that speak of their variables.
 
 With an estimate of scans, a part starts at the variable with the fewest nodes among those with a binding or a
-condition. A walk of several hops to an end that is about one node is planned between two bound ends: that end is
-scanned as well, and the walk begins there.
+condition. A match with a traversal of at least two hops keeps its first binding: from its other end such a walk may
+find other loops.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from omnigraph.language.query.plan.operators import (
     Outer,
     Select,
     TopRanked,
-    WalkEnd,
     With,
     Without,
 )
@@ -45,7 +44,6 @@ from omnigraph.language.query.typed_tree import (
     Block,
     Clause,
     Distance,
-    EdgeStep,
     Predicate,
     TextScore,
     TraversalDirection,
@@ -63,9 +61,6 @@ _REVERSED = {
     TraversalDirection.IN: TraversalDirection.OUT,
     TraversalDirection.BOTH: TraversalDirection.BOTH,
 }
-_OTHER_END = {WalkEnd.SOURCE: WalkEnd.DESTINATION, WalkEnd.DESTINATION: WalkEnd.SOURCE}
-_ABOUT_ONE = 1.5
-"""A scan that is estimated to find no more nodes than this looks one up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +180,7 @@ class _MatchPattern:
         )
         self._predicates_on = _index_by_name(self._variables.items())
         self._constant_predicates = [number for number, names in self._variables.items() if not names]
-        self._estimate = estimate
-        if estimate is not None:
+        if estimate is not None and not any(traversal.minimum > 1 for traversal in self._traversals.values()):
             self._bindings += self._find_other_starts()
             self._bindings.sort(key=lambda binding: estimate(self._build_scan(binding)))
 
@@ -274,54 +268,42 @@ class _MatchPattern:
         return [number for number in numbers if len(self._variables[number]) == 1 and number in self._predicates]
 
     def _plan_step(self, plan: MatchPlan, traversal: TypedTraversal, bound: set[str]) -> MatchPlan:
-        written_left = WalkEnd.SOURCE
         if traversal.source not in bound:
-            traversal, written_left = _reverse(traversal), WalkEnd.DESTINATION
+            traversal = _reverse(traversal)
         if traversal.destination in bound:
-            return self._plan_connect(plan, traversal, written_left)
-        if self._leads_to_one_node(traversal):
-            scan = self.plan_scan(traversal.destination, traversal.destination_type)
-            return self._plan_connect(Cross(plan, scan), _reverse(traversal), _OTHER_END[written_left])
-        return self._plan_expand(plan, traversal, written_left)
+            return self._plan_connect(plan, traversal)
+        return self._plan_expand(plan, traversal)
 
-    def _leads_to_one_node(self, traversal: TypedTraversal) -> bool:
-        """Whether a walk of several hops has an end, not bound yet, that a scan finds at once."""
-        if self._estimate is None or _hop_range(traversal)[1] == 1:
-            return False
-        scan = self._build_scan(TypedBinding(traversal.destination, traversal.destination_type, ()))
-        return bool(scan.predicates) and self._estimate(scan) <= _ABOUT_ONE
-
-    def _plan_connect(self, plan: MatchPlan, traversal: TypedTraversal, written_left: WalkEnd) -> MatchPlan:
-        source, destination = traversal.source, traversal.destination
+    def _plan_connect(self, plan: MatchPlan, traversal: TypedTraversal) -> MatchPlan:
+        source, edge_type, direction = traversal.source, traversal.edge_type, traversal.direction
         if traversal.edge_variable is None:
-            return Connect(plan, source, traversal.steps, destination, *_hop_range(traversal), written_left)
-        (step,) = traversal.steps
+            minimum, maximum = _hop_range(traversal)
+            return Connect(plan, source, edge_type, direction, traversal.destination, minimum, maximum)
         edge_predicates = self._take_own_conditions(traversal.edge_variable)
         return ConnectEdges(
-            plan, source, step.edge_type, step.direction, traversal.edge_variable, edge_predicates, destination
+            plan, source, edge_type, direction, traversal.edge_variable, edge_predicates, traversal.destination
         )
 
-    def _plan_expand(self, plan: MatchPlan, traversal: TypedTraversal, written_left: WalkEnd) -> MatchPlan:
+    def _plan_expand(self, plan: MatchPlan, traversal: TypedTraversal) -> MatchPlan:
         minimum, maximum = _hop_range(traversal)
         predicates = self._take_own_conditions(traversal.destination)
         if traversal.edge_variable is None:
             return Expand(
                 plan,
                 traversal.source,
-                traversal.steps,
+                traversal.edge_type,
+                traversal.direction,
                 traversal.destination,
                 traversal.destination_type,
                 minimum,
                 maximum,
                 predicates,
-                written_left,
             )
-        (step,) = traversal.steps
         return ExpandEdges(
             plan,
             traversal.source,
-            step.edge_type,
-            step.direction,
+            traversal.edge_type,
+            traversal.direction,
             traversal.edge_variable,
             self._take_own_conditions(traversal.edge_variable),
             traversal.destination,
@@ -360,12 +342,12 @@ def _reverse(traversal: TypedTraversal) -> TypedTraversal:
         traversal,
         source=traversal.destination,
         source_type=traversal.destination_type,
-        steps=tuple(EdgeStep(step.edge_type, _REVERSED[step.direction]) for step in traversal.steps),
+        direction=_REVERSED[traversal.direction],
         destination=traversal.source,
         destination_type=traversal.source_type,
     )
 
 
-def _hop_range(traversal: TypedTraversal) -> tuple[int, int | None]:
+def _hop_range(traversal: TypedTraversal) -> tuple[int, int]:
     same_type = traversal.source_type == traversal.destination_type
     return traversal.minimum, traversal.maximum if same_type else 1

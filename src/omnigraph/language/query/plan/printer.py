@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from omnigraph.language.query.ast import ANONYMOUS
+from omnigraph.language.query.ast import ANONYMOUS, ArithmeticOperator
 from omnigraph.language.query.plan.operators import (
     ByRank,
     Connect,
@@ -36,15 +36,17 @@ from omnigraph.language.query.plan.visitor import inputs_of
 from omnigraph.language.query.typed_tree import (
     Aggregate,
     And,
+    Arithmetic,
     AssignedValue,
     Block,
+    Call,
+    Choose,
     ColumnValue,
     Compare,
     Constant,
     DeleteEdges,
     DeleteNodes,
     Distance,
-    EdgeStep,
     EndIdentity,
     Expression,
     FusedScore,
@@ -69,6 +71,7 @@ from omnigraph.language.query.typed_tree import (
     TypedMutation,
     TypedNegation,
     TypedOrderKey,
+    TypeName,
     UpdateNodes,
 )
 from omnigraph.language.syntax import quote_string
@@ -76,7 +79,6 @@ from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue, from_days, from_milliseconds
 
 _ARROWS = {TraversalDirection.OUT: ("-", "->"), TraversalDirection.IN: ("<-", "-"), TraversalDirection.BOTH: ("-", "-")}
-_OWN_ARROWS = {TraversalDirection.OUT: ">", TraversalDirection.IN: "<", TraversalDirection.BOTH: ""}
 _MAX_TREE_WIDTH = 80
 
 
@@ -163,28 +165,15 @@ def _print_count(plan: TopRanked | Fuse) -> str:
 def _print_step(plan: Expand | ExpandEdges | Connect | ConnectEdges) -> str:
     match plan:
         case Expand() | Connect():
-            (before, after), edge = _print_steps(plan.steps)
-            edge, conditions = edge + _print_hops(plan), ()
+            hops = "" if plan.minimum == plan.maximum == 1 else f"{{{plan.minimum},{plan.maximum}}}"
+            edge, conditions = plan.edge_type + hops, ()
         case ExpandEdges() | ConnectEdges():
-            before, after = _ARROWS[plan.direction]
             edge, conditions = f"${plan.edge_variable}: {plan.edge_type}", plan.edge_predicates
+    before, after = _ARROWS[plan.direction]
     path = f"${plan.source} {before}[{edge}]{after} ${plan.destination}"
     if isinstance(plan, Connect | ConnectEdges):
         return path + _print_where(conditions)
     return f"{path}: {plan.destination_type}{_print_where((*conditions, *plan.predicates))}"
-
-
-def _print_steps(steps: tuple[EdgeStep, ...]) -> tuple[tuple[str, str], str]:
-    """Print the arrow and the edge types of a walk. Directions that differ are written at their types."""
-    if len({step.direction for step in steps}) == 1:
-        return _ARROWS[steps[0].direction], "|".join(step.edge_type for step in steps)
-    return _ARROWS[TraversalDirection.BOTH], "|".join(_OWN_ARROWS[step.direction] + step.edge_type for step in steps)
-
-
-def _print_hops(plan: Expand | Connect) -> str:
-    if plan.minimum == plan.maximum == 1:
-        return ""
-    return f"{{{plan.minimum},{'' if plan.maximum is None else plan.maximum}}}"
 
 
 def _print_where(predicates: tuple[Predicate, ...]) -> str:
@@ -257,8 +246,44 @@ def print_expression(part: Expression | Predicate) -> str:
             return f"{part.function}({'distinct ' if part.distinct else ''}{print_expression(part.argument)})"
         case Distance() | TextMatch() | TextScore() | FusedScore():
             return _print_search(part)
+        case Arithmetic() | Call() | Choose() | TypeName():
+            return _print_computed(part)
         case _:
             return _print_predicate(part)
+
+
+def _print_computed(part: Arithmetic | Call | Choose | TypeName) -> str:
+    match part:
+        case Arithmetic():
+            first, *others = (_print_term(operand, part) for operand in part.operands)
+            steps = zip(part.operators, others, strict=True)
+            return "".join([first, *(f" {operator} {operand}" for operator, operand in steps)])
+        case Call():
+            return f"{part.function}({', '.join(map(_print_value, part.arguments))})"
+        case Choose():
+            arms = zip(part.conditions, part.values, strict=True)
+            spelled = [f"{print_expression(condition)}: {_print_value(value)}" for condition, value in arms]
+            otherwise = [] if part.otherwise is None else [f"else: {_print_value(part.otherwise)}"]
+            return f"case {{ {', '.join([*spelled, *otherwise])} }}"
+        case TypeName():
+            return f"type(${part.variable})"
+
+
+def _print_term(operand: Expression, operation: Arithmetic) -> str:
+    """Print an operand, in parentheses where it would be read as a part of the operation around it."""
+    is_sum = _is_sum(operation)
+    if isinstance(operand, Arithmetic) and (not is_sum or _is_sum(operand)):
+        return f"({print_expression(operand)})"
+    return _print_operand(operand)
+
+
+def _is_sum(operation: Arithmetic) -> bool:
+    return operation.operators[0] in {ArithmeticOperator.ADD, ArithmeticOperator.SUBTRACT}
+
+
+def _print_value(part: Expression) -> str:
+    """Print an argument or the value of an arm. An id is a value there, not an entity."""
+    return f"{print_expression(part)}.id" if isinstance(part, Identity) else print_expression(part)
 
 
 def _print_predicate(part: Compare | IsNull | And | Or | Not | Marked | Block) -> str:
