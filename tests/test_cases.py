@@ -89,8 +89,11 @@ DAILY_ON_SPARK: Final = (
     "order-with-nulls",
     "sums-and-extremes",
     "ties-by-all-variables",
+    "several-edge-types",
     "up-to-three-hops",
     "values-of-every-type",
+    "walk-belongs-to-its-left-end",
+    "walks-without-bounds",
 )
 """One case for each operator, aggregate and kind of value. Each takes Spark a second or more."""
 

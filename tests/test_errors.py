@@ -26,6 +26,7 @@ SPECIAL: dict[str, OmniGraphError] = {
     "KeyConflict": errors.KeyConflict("1 record", [Violation("Person", "key", "exists", id="ann")]),
     "LegacyRowIds": errors.LegacyRowIds("old ids", hint="rewrite them"),
     "SourceTooLarge": errors.SourceTooLarge("a.pg", 10, 5),
+    "WalkTooLong": errors.WalkTooLong(32),
     "PipelineError": errors.PipelineError([PROBLEM]),
     "ExpectedVersionMismatch": errors.ExpectedVersionMismatch("node:Person", 1, 2),
     "PreconditionFailed": errors.PreconditionFailed("main", "A", None),

@@ -4,7 +4,8 @@
 
     OmniGraphError
       InputError                  fix the input
-        SchemaError, QueryError, ParameterError, SourceTooLarge, Unsupported, PipelineError
+        SchemaError, QueryError, ParameterError, SourceTooLarge, WalkTooLong, Unsupported,
+        PipelineError
         ValidationError
           KeyConflict, LegacyRowIds
       ConflictError               read again, retry
@@ -315,6 +316,20 @@ class SourceTooLarge(InputError):
         )
         self.size = size
         self.limit = limit
+
+
+class WalkTooLong(InputError):
+    """A walk without an upper bound takes more hops on Spark than the session allows; no rows were given."""
+
+    code = "walk_too_long"
+
+    def __init__(self, rounds: int) -> None:
+        super().__init__(
+            f"a walk without an upper bound is not at its end after {rounds} hops",
+            hint="write an upper bound, or run it locally",
+            details={"rounds": rounds},
+        )
+        self.rounds = rounds
 
 
 class Unsupported(InputError):

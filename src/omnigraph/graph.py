@@ -251,6 +251,7 @@ class Graph:
         """Load records, or frames and files of each type, as one commit. With ``check``, report and write nothing.
 
         With mode "merge" the graph has what the input has: a second load of the same input changes nothing.
+        With mode "update" rows must exist, the properties that a record mentions change, and all others stay.
         ``identity`` names the columns that identify records without an id, such as
         ``{"CallsAt": ["from", "to", "at"]}``.
 

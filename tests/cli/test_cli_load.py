@@ -367,3 +367,19 @@ def test_several_columns_are_the_parts_of_a_key() -> None:
     assert read_column_names(["At.to=line,seq", "At.from.name=n,m", "At.name=a,b"]) == {
         "At": {"to": ["line", "seq"], "from.name": "n,m", "name": "a,b"}
     }
+
+
+def test_a_table_with_the_key_and_one_column_updates(omnigraph: Command, tmp_path: Path) -> None:
+    schema = "node Port { code: String @key  name: String  depth: F64? }"
+    graph = og.init(tmp_path / "ports.og", schema)
+    graph.load([{"type": "Port", "data": {"code": code, "name": code * 2}} for code in "ab"])
+    (tmp_path / "depths.csv").write_text("code,depth\nb,12.5\n")
+    words = ("load", "--node", f"Port={tmp_path / 'depths.csv'}", "--mode", "update", "-g", str(tmp_path / "ports.og"))
+    assert omnigraph(*words).out.startswith("main: 1 node, 0 edges loaded, commit ")
+    assert sorted((str(row["name"]), row["depth"]) for row in rows_of(graph, "Port")) == [("aa", None), ("bb", 12.5)]
+    assert omnigraph(*words).out.splitlines()[0] == "main: 1 node, 0 edges, nothing changed"
+    (tmp_path / "depths.csv").write_text("code,depth\nb,1\nz,2\n")
+    answer = omnigraph(*words)
+    assert answer.code == 1
+    assert "depths.csv:3" in answer.err
+    assert "there is no Port to update with the key 'z'" in answer.err

@@ -1,10 +1,9 @@
 """What a query answers, from the meaning of the language alone: loops over bindings, and no plan.
 
 A match is every assignment of its variables that satisfies every clause. An anonymous end is a variable like any other,
-an edge variable ranges over edges, and a traversal is a condition on its two ends; so nothing here depends on an order
-of clauses. Two things do, and follow the text as the language has it: a walk of two hops or more at least begins at
-its left end (whoever writes such a walk for this model sees to it that the match gets there first), and a ranking
-looks at its variable before the rest of the match where that variable is the first binding of its part.
+an edge variable ranges over edges, and a traversal is a condition on its two ends: it is walked from the left one. So
+nothing here depends on an order of clauses, except that a ranking looks at its variable before the rest of the match
+where that variable is the first binding of its part.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from omnigraph.language.query.typed_tree import (
     Compare,
     Constant,
     Distance,
+    EdgeStep,
     EndIdentity,
     Expression,
     Identity,
@@ -78,7 +78,7 @@ RESULT = ""
 Sorted = TypeVar("Sorted")
 _Key: TypeAlias = tuple[Callable[[Sorted], Value], bool]
 """What is sorted by, and whether the greatest come first."""
-_Walk: TypeAlias = tuple[str, TraversalDirection, str, int, int]
+_Walk: TypeAlias = tuple[tuple[EdgeStep, ...], str, int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +413,7 @@ def _choices(clause: Clause, graph: Graph) -> Mapping[str, Iterable[Entity]]:
                 clause.destination: graph.nodes[clause.destination_type].values(),
             }
             edge = clause.edge_variable
-            return ends if edge is None else {**ends, edge: graph.edges[clause.edge_type].values()}
+            return ends if edge is None else {**ends, edge: graph.edges[clause.steps[0].edge_type].values()}
         case _:
             return {}
 
@@ -569,29 +569,36 @@ def _leads(step: TypedTraversal, row: Row, graph: Graph) -> bool:
             TraversalDirection.OUT: along,
             TraversalDirection.IN: against,
             TraversalDirection.BOTH: along or against,
-        }[step.direction]
+        }[step.steps[0].direction]
     if step.source_type != step.destination_type:
         # Between two types a walk ends after its first step.
-        return step.minimum == 1 and destination in _neighbours(graph, step.edge_type, step.direction, source)
-    walk = (step.edge_type, step.direction, source, step.minimum, step.maximum)
+        return step.minimum == 1 and destination in _neighbours(graph, step.steps, source)
+    walk = (step.steps, source, step.minimum, step.maximum)
     if walk not in graph.walks:
         graph.walks[walk] = _reached(graph, *walk)
     return destination in graph.walks[walk]
 
 
-def _neighbours(graph: Graph, edge_type: str, direction: TraversalDirection, node: str) -> set[str]:
-    edges = graph.edges[edge_type].values()
-    out = {edge.destination for edge in edges if edge.source == node and direction is not TraversalDirection.IN}
-    return out | {edge.source for edge in edges if edge.destination == node and direction is not TraversalDirection.OUT}
+def _neighbours(graph: Graph, steps: Iterable[EdgeStep], node: str) -> set[str]:
+    found: set[str] = set()
+    for step in steps:
+        edges = graph.edges[step.edge_type].values()
+        if step.direction is not TraversalDirection.IN:
+            found |= {edge.destination for edge in edges if edge.source == node}
+        if step.direction is not TraversalDirection.OUT:
+            found |= {edge.source for edge in edges if edge.destination == node}
+    return found
 
 
 def _reached(
-    graph: Graph, edge_type: str, direction: TraversalDirection, source: str, minimum: int, maximum: int
+    graph: Graph, steps: tuple[EdgeStep, ...], source: str, minimum: int, maximum: int | None
 ) -> frozenset[str]:
     """The nodes whose shortest distance is in bounds, and those with an edge to themselves one hop later as well."""
-    frontier, visited, found = {source}, {source}, set[str]()
-    for hop in range(1, maximum + 1):
-        around = {node: _neighbours(graph, edge_type, direction, node) for node in frontier}
+    frontier, visited, found = {source}, {source}, {source} if minimum == 0 else set[str]()
+    hop = 0
+    while frontier and (maximum is None or hop < maximum):
+        hop += 1
+        around = {node: _neighbours(graph, steps, node) for node in frontier}
         loops = {node for node, others in around.items() if node in others}
         frontier = set[str]().union(*around.values()) - visited
         visited |= frontier

@@ -269,3 +269,31 @@ def test_a_view_that_only_leaves_out_rows_has_the_columns_of_its_source(
     text = changed("nodes:", f"  v: {sql}\nnodes:", changed("view: adults", "view: v"))
     name = planned(graph, tmp_path, text).mappings[0].columns[0]
     assert (name.expression_type is not None) is known
+
+
+UPDATE = """
+version: 1
+graph: brain.og
+load: {mode: update}
+sources:
+  people: {format: csv, path: raw/people/*.csv, options: {header: true}}
+  links: {format: parquet, path: raw/links.parquet}
+nodes:
+  Person: {view: people, columns: {name: full_name, age: cast(age AS int)}}
+  Note: {view: people, columns: {id: full_name}}
+edges:
+  Knows: {view: links, columns: {id: a, since: since}}
+"""
+
+
+def test_an_update_needs_what_names_its_rows_and_nothing_else(graph: Graph, tmp_path: Path) -> None:
+    plan = planned(graph, tmp_path, UPDATE)
+    assert [[column.name for column in each.columns] for each in plan.mappings] == [
+        ["name", "age"],
+        ["id"],
+        ["id", "since"],
+    ]
+    missing = UPDATE.replace("name: full_name, age", "age")
+    assert places(problems_of(graph, tmp_path, missing)) == [("P203", 8, 3)]
+    merged = {code for code, *_ in places(problems_of(graph, tmp_path, UPDATE.replace("mode: update", "mode: merge")))}
+    assert merged > {"P203"}

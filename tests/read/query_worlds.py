@@ -43,7 +43,9 @@ node Vessel {
 node Port { code: String @key  name: String?  depth: F64?  berths: U32?  opened: Date? }
 edge Tows: Vessel -> Vessel { since: I64?  note: String? }
 edge Near: Port -> Port
+edge Escorts: Vessel -> Vessel
 edge CallsAt: Vessel -> Port { at: DateTime?  fee: F32? }
+edge Serves: Port -> Vessel
 """
 CATALOG: Final[Catalog] = parse_schema(SCHEMA).catalog
 SIDE: Final = "side"

@@ -1,8 +1,4 @@
-"""Hypothesis strategies for reads that type-check: texts over the schema of ``query_worlds``, with their parameters.
-
-A walk of two hops or more at least depends on the end that it begins at. Here it stands to the right of what a match
-has reached by then from its very first binding, or from the rows that a block is asked about: it begins there.
-"""
+"""Hypothesis strategies for reads that type-check: texts over the schema of ``query_worlds``, with their parameters."""
 
 from __future__ import annotations
 
@@ -22,8 +18,7 @@ from tests.read.query_worlds import CATALOG, POOLS, json_value
 
 NUMBER_LITERALS: Final = [-2, 0, 1, 3, 900, 2**53, 2**53 + 1, 2**63, -0.5, 0.5, 2.75, 3.0, 9007199254740992.0]
 OPERATORS: Final = ["=", "!=", "<", "<=", ">", ">=", "!=", "<=", ">="]
-WITHIN_A_TYPE: Final = ["{0}", "<{0}>", "{0}{{1,2}}", "<{0}>{{1,3}}", "{0}{{1,1}}", "{0}{{1,7}}"]
-FAR: Final = ["{0}{{2}}", "{0}{{2,3}}", "<{0}>{{2,3}}", "{0}{{3,5}}"]
+HOPS: Final = ["", "", "{1,2}", "{1,3}", "{1,1}", "{1,7}", "{2}", "{2,3}", "{3,5}", "{1,}", "{2,}", "{0,1}", "{0,}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +33,12 @@ class Read:
 class _Scope:
     """What a clause can speak of, and what is written so far.
 
-    ``reached``: where a far walk may begin. ``optional``: what an optional block binds, which cannot be ranked.
+    ``optional``: what an optional block binds, which cannot be ranked.
     """
 
     draw: st.DrawFn
     nodes: dict[str, NodeType] = field(default_factory=dict[str, NodeType])
     edges: dict[str, EdgeType] = field(default_factory=dict[str, EdgeType])
-    reached: set[str] = field(default_factory=set[str])
     optional: set[str] = field(default_factory=set[str])
     declared: dict[str, str] = field(default_factory=dict[str, str])
     params: dict[str, object] = field(default_factory=dict[str, object])
@@ -53,7 +47,7 @@ class _Scope:
 
     def inner(self) -> _Scope:
         """The inside of a block."""
-        return replace(self, nodes=dict(self.nodes), edges=dict(self.edges), reached=set(self.nodes))
+        return replace(self, nodes=dict(self.nodes), edges=dict(self.edges))
 
     def chosen(self, choices: Sequence[str]) -> str:
         return self.draw(st.sampled_from(choices))
@@ -331,20 +325,20 @@ def _traversal(scope: _Scope) -> str:
         variable = scope.new_name("e")
         walked = f"${variable}:" + (scope.chosen([word, f"<{word}>"]) if within else word)
         scope.edges[variable] = edge
-    elif within and begin in scope.reached and scope.is_so(4):
-        _reach(scope, begin, end, type_)
-        return f"${begin} {scope.chosen(FAR).format(word)} ${end}"
     else:
-        walked = scope.chosen(WITHIN_A_TYPE if within else ["{0}", "{0}", "{0}{{1,4}}", "{0}{{2,4}}"]).format(word)
-    _reach(scope, begin, end, type_)
+        words = "|".join([word, *_other_edges(scope, edge)])
+        shown = f"<{words}>" if within and scope.is_so(3) else words
+        walked = shown + scope.chosen(HOPS if within else ["", "", "{1,4}", "{2,4}", "{1,}"])
+    if end != "_":
+        scope.nodes.setdefault(end, type_)
     return f"${begin} {walked} ${end}" if scope.is_so() else f"${end} {walked} ${begin}"
 
 
-def _reach(scope: _Scope, begin: str, end: str, type_: NodeType) -> None:
-    if end != "_":
-        scope.nodes.setdefault(end, type_)
-        if begin in scope.reached or end in scope.reached:
-            scope.reached |= {begin, end}
+def _other_edges(scope: _Scope, edge: EdgeType) -> list[str]:
+    """Other edge types between the same types, in either direction: one end of a traversal is always bound."""
+    ends = {edge.from_type, edge.to_type}
+    able = [other for other in CATALOG.edges.values() if {other.from_type, other.to_type} == ends]
+    return [to_edge_word(scope.draw(st.sampled_from(able)).name)] if scope.is_so(4) else []
 
 
 def _block(scope: _Scope, depth: int) -> str:
@@ -372,7 +366,6 @@ def _clauses(scope: _Scope, number: int, depth: int = 0) -> list[str]:
 
 def _match(scope: _Scope) -> list[str]:
     first = _binding(scope)
-    scope.reached |= set(scope.nodes)
     return [first, *_clauses(scope, scope.draw(st.integers(0, 4))), *_optionals(scope)]
 
 
@@ -495,7 +488,6 @@ def filters(draw: st.DrawFn) -> Read:
     """The nodes of a type, or the edges at them, that satisfy a condition or two, or that do not."""
     scope = _Scope(draw)
     match = [_new_part(scope)]
-    scope.reached |= set(scope.nodes)
     match += [_traversal(scope)] if scope.is_so(3) else []
     for _ in range(draw(st.integers(1, 2))):
         condition = _condition(scope)
@@ -508,7 +500,6 @@ def counts(draw: st.DrawFn) -> Read:
     """Walks of which only a number is asked, or a number for each of something."""
     scope = _Scope(draw)
     first = _binding(scope)
-    scope.reached |= set(scope.nodes)
     match = [first, *(_traversal(scope) for _ in range(draw(st.integers(1, 4))))]
     keys = draw(st.lists(st.sampled_from(_plain_columns(scope)), max_size=2, unique=True))
     return _as_read(scope, match, f"return {{ {', '.join([*keys, f'{_aggregate(scope)} as n'])} }}")
@@ -519,7 +510,6 @@ def joins(draw: st.DrawFn) -> Read:
     """Parts that no edge connects, and comparisons of their properties; sometimes inside a negation."""
     scope = _Scope(draw)
     match = [_new_part(scope)]
-    scope.reached |= set(scope.nodes)
     match += _clauses(scope, draw(st.integers(0, 1)))
     if scope.is_so(3):
         inner = scope.inner()

@@ -17,7 +17,7 @@ from omnigraph.cli.session import session_of
 from omnigraph.errors import NotFound
 
 # As the library names them; importing them from there would bring Lance along.
-Mode: TypeAlias = Literal["append", "merge", "overwrite"]
+Mode: TypeAlias = Literal["append", "merge", "update", "overwrite"]
 OnError: TypeAlias = Literal["fail", "quarantine"]
 Engine: TypeAlias = Literal["auto", "local", "spark"]
 ENDS = ("from", "to")
@@ -71,7 +71,8 @@ def load(
         Mode,
         typer.Option(
             "--mode",
-            help="append adds rows and refuses ids that exist, merge updates what is there, overwrite replaces tables.",
+            help="append adds rows and refuses ids that exist, merge adds rows or replaces what is there, "
+            "update changes the given properties of rows that exist, overwrite replaces tables.",
         ),
     ] = "append",
     branch: Annotated[str, typer.Option("--branch", help="The branch to load into.")] = "main",
@@ -107,7 +108,7 @@ def load(
         typer.Option(
             "--identity",
             metavar="TYPE=COLUMNS",
-            help="The columns by which a merge finds rows without an id, such as CallsAt=from,to,at. May be repeated.",
+            help="The columns by which merge and update find rows without an id: CallsAt=from,to,at. Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -125,6 +126,7 @@ def load(
     Examples:
       omnigraph load evidence.jsonl --mode merge --branch import/june --from main
       omnigraph load --node Person=people.csv --edge Knows=knows.parquet --map Person.name=full_name
+      omnigraph load --node Person=ranks.csv --mode update
     """
     session = session_of(context)
     if rejects is not None and on_error != "quarantine":

@@ -50,7 +50,7 @@ PROBLEM_CODES: Mapping[str, str] = MappingProxyType(
         UNKNOWN_COLUMN: "The view does not have this column.",
         BAD_CHECK: "A check is not a valid read query.",
         BAD_BRANCH: "The branch, the branch to create it from, or the branch to merge into is invalid.",
-        BAD_IDENTITY: "The columns cannot identify the rows of the type in a merge.",
+        BAD_IDENTITY: "The columns cannot identify the rows of the type in a merge or an update.",
         NO_GRAPH: "There is no graph at this location.",
         NO_SOURCE: "A source does not exist, or cannot be read.",
         BAD_SQL: "Spark rejects an SQL text.",

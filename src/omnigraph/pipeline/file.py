@@ -109,7 +109,7 @@ class PipelineCheck:
 
 @dataclass(frozen=True, slots=True)
 class TypeIdentity:
-    """The columns by which a merge finds the stored rows of a type."""
+    """The columns by which a merge or an update finds the stored rows of a type."""
 
     type_name: str
     columns: tuple[str, ...]
@@ -207,6 +207,7 @@ class _PipelineParser:
         self._reader = reader
         self._folder = folder
         self._names: dict[str, str] = {}
+        self._required_ends: tuple[EndName, ...] = _ENDS
 
     def parse(self, root: Node) -> PipelineFile:
         reader = self._reader
@@ -214,12 +215,15 @@ class _PipelineParser:
         if "version" in found:
             self._check_version(found["version"])
         sections = {name: found[name] for name in _KEYS if name in found}
+        load = self._parse_load(sections["load"]) if "load" in sections else LoadSettings()
+        # The rows of an update may be named by their ids.
+        self._required_ends = () if load.mode == "update" else _ENDS
         file = PipelineFile(
             reader.source,
             self._folder,
             (),
             reader.read_text(found["graph"], "graph") if "graph" in found else None,
-            self._parse_load(sections["load"]) if "load" in sections else LoadSettings(),
+            load,
             tuple(self._parse_sources(sections)),
             tuple(self._parse_views(sections)),
             (*self._parse_mappings(sections, "nodes", "node"), *self._parse_mappings(sections, "edges", "edge")),
@@ -246,7 +250,7 @@ class _PipelineParser:
             for name in ("branch", "from", "merge_into")
             if name in found
         }
-        modes: tuple[LoadMode, ...] = ("append", "merge", "overwrite")
+        modes: tuple[LoadMode, ...] = ("append", "merge", "update", "overwrite")
         on_errors: tuple[OnError, ...] = ("fail", "quarantine")
         mode = reader.read_choice(found["mode"], "load.mode", modes) if "mode" in found else None
         on_error = reader.read_choice(found["on_error"], "load.on_error", on_errors) if "on_error" in found else None
@@ -348,7 +352,8 @@ class _PipelineParser:
     def _parse_mapping(self, entry: YamlEntry, kind: EntityKind) -> TypeMapping:
         reader, what = self._reader, f"{kind} '{entry.name}'"
         ends = _ENDS if kind == "edge" else ()
-        found = reader.read_fields(entry.value, what, ("view", *ends, "columns"), ("view", *ends))
+        required = self._required_ends if kind == "edge" else ()
+        found = reader.read_fields(entry.value, what, ("view", *ends, "columns"), ("view", *required))
         view = reader.read_text(found["view"], f"{what}: view") if "view" in found else None
         columns = self._parse_columns(found["columns"], f"{what}: columns") if "columns" in found else ()
         end_mappings = tuple(self._parse_end(name, found[name], what) for name in ends if name in found)

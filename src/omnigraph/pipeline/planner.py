@@ -6,7 +6,7 @@ known without Spark; ``spark/pipeline/dataframes.py`` compares the others by the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -21,7 +21,7 @@ from omnigraph.errors import (
     QueryError,
 )
 from omnigraph.language.query import TypedMutation, compile_query
-from omnigraph.language.schema import Catalog, EdgeType, NodeType, Schema
+from omnigraph.language.schema import Catalog, EdgeType, NodeType, Property, Schema
 from omnigraph.language.source import Span, suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.manifest.branches import Branch, check_free, check_name
@@ -271,11 +271,17 @@ class _Planner:
                 self._add_problem(codes.UNKNOWN_PROPERTY, message, column.span, hint)
         mapped = {column.name for column in mapping.columns}
         for each in type_.properties.values():
-            if each.name not in mapped and not each.type.nullable and each.default is None:
-                in_key = isinstance(type_, NodeType) and each.name in (type_.key or ())
+            in_key = isinstance(type_, NodeType) and each.name in (type_.key or ())
+            if each.name not in mapped and self._is_required(each, mapped, in_key=in_key):
                 what = "is in the key" if in_key else "is required"
                 message = f"{type_.name}.{each.name} {what}, but not mapped"
                 self._add_problem(codes.MISSING_PROPERTY, message, mapping.span, f"add {each.name}: to columns")
+
+    def _is_required(self, each: Property, mapped: Collection[str], *, in_key: bool) -> bool:
+        """Return whether a property must be mapped. An update needs the key of its rows, or their ids."""
+        if self.file.load.mode == "update":
+            return in_key and "id" not in mapped
+        return not each.type.nullable and each.default is None
 
     def _plan_ends(self, type_: NodeType | EdgeType, mapping: TypeMapping) -> Iterator[PlannedColumn]:
         if not isinstance(type_, EdgeType):

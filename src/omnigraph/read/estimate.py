@@ -51,7 +51,7 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import FEW_ROWS, Strategy
-from omnigraph.read.match import describe_edge_access, find_join_comparison, finds_by_id
+from omnigraph.read.match import describe_edge_access, edge_walk_of, find_join_comparison, finds_by_id
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.row_sizes import estimate_row_bytes
 
@@ -63,6 +63,8 @@ _BLOCK: Final = 0.5
 """Selectivities: the fraction of rows that a condition keeps, if nothing else is known."""
 _GROUPS_PER_ROW: Final = 0.1
 _END_COLUMNS: Final = ("id", "src", "dst")
+_MANY_HOPS: Final = 1_000
+"""A walk without an upper bound is estimated as one of so many hops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,19 +186,27 @@ class CardinalityEstimator:
 
     def _estimate_expand(self, plan: Expand | ExpandEdges) -> float:
         self.types[plan.destination] = plan.destination_type
-        edge, destination = self.sizes.catalog.edges[plan.edge_type], self.sizes.catalog.nodes[plan.destination_type]
-        degree = self.sizes.average_degree(edge, self.types.get(plan.source, plan.destination_type))
-        reached = degree
-        if isinstance(plan, Expand):
-            reached = sum_powers(degree, plan.minimum, plan.maximum, most=self.sizes.node_count(plan.destination_type))
-        else:
-            reached *= self.sizes.selectivity_of(plan.edge_predicates, edge)
+        reached = self._estimate_reached(plan, self.types.get(plan.source, plan.destination_type))
+        if isinstance(plan, ExpandEdges):
+            reached *= self.sizes.selectivity_of(plan.edge_predicates, self.sizes.catalog.edges[plan.edge_type])
+        destination = self.sizes.catalog.nodes[plan.destination_type]
         return self._rows_of(plan.input) * reached * self.sizes.selectivity_of(plan.predicates, destination)
 
     def _estimate_connect(self, plan: Connect | ConnectEdges) -> float:
-        edge = self.sizes.catalog.edges[plan.edge_type]
-        ends = max(1, self.sizes.node_count(edge.from_type)) * max(1, self.sizes.node_count(edge.to_type))
-        return self._rows_of(plan.input) * min(1.0, self.sizes.rows.get(edge.table_key, 0) / ends)
+        walk = edge_walk_of(plan)
+        source, destination = walk.end_types(self.sizes.catalog)
+        fraction = self._estimate_reached(plan, source.name) / max(1, self.sizes.node_count(destination.name))
+        return self._rows_of(plan.input) * min(1.0, fraction)
+
+    def _estimate_reached(self, plan: Expand | ExpandEdges | Connect | ConnectEdges, source_type: str) -> float:
+        """Estimate how many nodes or edges an operator finds from one node."""
+        walk = edge_walk_of(plan)
+        edges = [self.sizes.catalog.edges[step.edge_type] for step in walk.steps]
+        degree = sum(self.sizes.average_degree(edge, source_type) for edge in edges)
+        if isinstance(plan, ExpandEdges | ConnectEdges):
+            return degree
+        most = self.sizes.node_count(walk.end_types(self.sizes.catalog)[1].name)
+        return sum_powers(degree, plan.minimum, _MANY_HOPS if plan.maximum is None else plan.maximum, most=most)
 
     def _estimate_ranked(self, plan: TopRanked | Fuse) -> float:
         rows = self._rows_of(plan.input if isinstance(plan, TopRanked) else plan.first)
@@ -251,22 +261,25 @@ def _list_reads(
             reached = int(estimator.rows[id(operator)])
             # Of few nodes the rows are looked up, of many the columns are read whole.
             found = reached if reached <= FEW_ROWS else _count_rows(nodes, context)
-            return [_estimate_edges(operator, estimator, context), (nodes, min(found, _count_rows(nodes, context)))]
+            return [*_estimate_edges(operator, estimator, context), (nodes, min(found, _count_rows(nodes, context)))]
         case Connect() | ConnectEdges():
-            return [_estimate_edges(operator, estimator, context)]
+            return _estimate_edges(operator, estimator, context)
         case _:
             return []
 
 
 def _estimate_edges(
     operator: Expand | ExpandEdges | Connect | ConnectEdges, estimator: CardinalityEstimator, context: QueryContext
-) -> tuple[EdgeType, int]:
-    edge = context.catalog.edges[operator.edge_type]
-    begins, every = estimator.rows[id(operator.input)], _count_rows(edge, context)
-    if describe_edge_access(operator, begins, context.tables) != Strategy.INDEX:
-        return edge, every
-    degree = estimator.sizes.average_degree(edge, edge.from_type)
-    return edge, min(every, int(begins * max(1.0, degree)))
+) -> list[tuple[NodeType | EdgeType, int]]:
+    begins = estimator.rows[id(operator.input)]
+    is_looked_up = describe_edge_access(operator, begins, context.tables) == Strategy.INDEX
+    found: list[tuple[NodeType | EdgeType, int]] = []
+    for step in edge_walk_of(operator).steps:
+        edge = context.catalog.edges[step.edge_type]
+        reached = int(begins * max(1.0, estimator.sizes.average_degree(edge, edge.from_type)))
+        every = _count_rows(edge, context)
+        found.append((edge, min(every, reached) if is_looked_up else every))
+    return found
 
 
 def _count_rows(type_: NodeType | EdgeType, context: QueryContext) -> int:

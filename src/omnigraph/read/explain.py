@@ -65,7 +65,10 @@ def _warn_of_products(plan: ReadPlan, estimator: CardinalityEstimator) -> list[s
 
 
 def _is_join(product: Cross, above: PlanOperator) -> bool:
-    return isinstance(above, Select) and find_join_comparison(product, above) is not None
+    # A walk between two bound ends connects them.
+    return isinstance(above, Connect) or (
+        isinstance(above, Select) and find_join_comparison(product, above) is not None
+    )
 
 
 def _format_rows(rows: float) -> str:

@@ -124,7 +124,8 @@ def _properties(entries: Iterable[ast.PropertyMatch | ast.Assignment]) -> str:
 
 def _traversal(traversal: ast.TraversalClause) -> str:
     binding = f"{_expression(traversal.edge_variable)}:" if traversal.edge_variable else ""
-    edge = f"<{traversal.edge}>" if traversal.undirected else traversal.edge
+    words = "|".join(word.name for word in traversal.edges)
+    edge = f"<{words}>" if traversal.undirected else words
     hops = _hops(traversal.hops) if traversal.hops else ""
     return f"{_expression(traversal.source)} {binding}{edge}{hops} {_expression(traversal.destination)}"
 

@@ -167,10 +167,12 @@ expressions = variables | operands
 
 _hop_counts = st.integers(0, 3) | st.integers(0, MAX_HOPS)
 hops = st.builds(ast.Hops, _hop_counts, st.none() | _hop_counts)
+_first_edge, _other_edge = st.builds(ast.EdgeWord, names("not")), st.builds(ast.EdgeWord, names())
+_edge_words = st.tuples(_first_edge) | st.tuples(_first_edge, _other_edge)
 traversals = st.builds(
     ast.TraversalClause,
     source=variables,
-    edge=names("not"),
+    edges=_edge_words,
     destination=variables,
     undirected=st.booleans(),
     hops=st.none() | hops,

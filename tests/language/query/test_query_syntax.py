@@ -36,6 +36,10 @@ def read(clauses: str = "$v: Vessel", projections: str = "$v", tail: str = "") -
     return body
 
 
+def edges(*names: str) -> tuple[ast.EdgeWord, ...]:
+    return tuple(map(ast.EdgeWord, names))
+
+
 def clause(text: str) -> ast.ClauseSyntax:
     (only,) = read(text).clauses
     return only
@@ -91,7 +95,9 @@ def test_every_keyword_is_a_name_where_a_name_stands(word: str) -> None:
         ast.PropertyAccess("v", word), ast.ComparisonOperator.EQUAL, ast.ScalarLiteral(1)
     )
     assert read(projections=f"$v.x as {word} $v.y as {word}, $v").projections[1].alias == word
-    assert clause(f"$a <{word}> $b") == ast.TraversalClause(ast.Variable("a"), word, ast.Variable("b"), undirected=True)
+    assert clause(f"$a <{word}> $b") == ast.TraversalClause(
+        ast.Variable("a"), edges(word), ast.Variable("b"), undirected=True
+    )
     assert statements(f"delete T where {word} = 1") == (
         ast.Delete("T", ast.WhereCondition(word, ast.ComparisonOperator.EQUAL, ast.ScalarLiteral(1))),
     )
@@ -108,9 +114,11 @@ def test_every_keyword_is_a_property_to_assign_without_commas(word: str) -> None
 @pytest.mark.parametrize("word", [word for word in KEYWORDS if word != "not"])
 def test_every_keyword_but_not_is_an_edge(word: str) -> None:
     ends = ast.Variable("a"), ast.Variable("b")
-    assert clause(f"$a {word} $b") == ast.TraversalClause(ends[0], word, ends[1])
-    assert clause(f"$a {word}{{1,2}} $b") == ast.TraversalClause(ends[0], word, ends[1], hops=ast.Hops(1, 2))
-    assert clause(f"$a $e:{word} $b") == ast.TraversalClause(ends[0], word, ends[1], edge_variable=ast.Variable("e"))
+    assert clause(f"$a {word} $b") == ast.TraversalClause(ends[0], edges(word), ends[1])
+    assert clause(f"$a {word}{{1,2}} $b") == ast.TraversalClause(ends[0], edges(word), ends[1], hops=ast.Hops(1, 2))
+    assert clause(f"$a $e:{word} $b") == ast.TraversalClause(
+        ends[0], edges(word), ends[1], edge_variable=ast.Variable("e")
+    )
 
 
 @pytest.mark.parametrize("word", [word for word in KEYWORDS if word not in {"true", "false"}])
@@ -150,21 +158,25 @@ A, B = ast.Variable("a"), ast.Variable("b")
         ("$a < $b", ast.Comparison(A, ast.ComparisonOperator.LESS, B)),
         ("$a < knows", ast.Comparison(A, ast.ComparisonOperator.LESS, ast.AliasReference("knows"))),
         ("$a < true", ast.Comparison(A, ast.ComparisonOperator.LESS, ast.ScalarLiteral(value=True))),
-        ("$a <knows> $b", ast.TraversalClause(A, "knows", B, undirected=True)),
-        ("$a < knows > $b", ast.TraversalClause(A, "knows", B, undirected=True)),
+        ("$a <knows> $b", ast.TraversalClause(A, edges("knows"), B, undirected=True)),
+        ("$a < knows > $b", ast.TraversalClause(A, edges("knows"), B, undirected=True)),
         ("$a <= $b", ast.Comparison(A, ast.ComparisonOperator.LESS_OR_EQUAL, B)),
-        ("$a contains $b", ast.TraversalClause(A, "contains", B)),
+        ("$a contains $b", ast.TraversalClause(A, edges("contains"), B)),
         ("$a contains $b.p", ast.Comparison(A, ast.ComparisonOperator.CONTAINS, ast.PropertyAccess("b", "p"))),
         ('$a contains "x"', ast.Comparison(A, ast.ComparisonOperator.CONTAINS, ast.ScalarLiteral("x"))),
         ('$a starts_with "x"', ast.Comparison(A, ast.ComparisonOperator.STARTS_WITH, ast.ScalarLiteral("x"))),
-        ("$a is $b", ast.TraversalClause(A, "is", B)),
+        ("$a is $b", ast.TraversalClause(A, edges("is"), B)),
         ("$a is null", ast.NullTest(A)),
         ("$a.p is not null", ast.NullTest(ast.PropertyAccess("a", "p"), negated=True)),
-        ("$a nothing $b", ast.TraversalClause(A, "nothing", B)),
-        ("$a not_yet $b", ast.TraversalClause(A, "not_yet", B)),
+        ("$a nothing $b", ast.TraversalClause(A, edges("nothing"), B)),
+        ("$a not_yet $b", ast.TraversalClause(A, edges("not_yet"), B)),
         ("not { $a: T }", ast.Negation((ast.BindingClause("a", "T"),))),
-        ("$a knows{3} $b", ast.TraversalClause(A, "knows", B, hops=ast.Hops(3, 3))),
-        ("$a knows{3,} $b", ast.TraversalClause(A, "knows", B, hops=ast.Hops(3, None))),
+        ("$a knows{3} $b", ast.TraversalClause(A, edges("knows"), B, hops=ast.Hops(3, 3))),
+        ("$a knows|likes $b", ast.TraversalClause(A, edges("knows", "likes"), B)),
+        ("$a knows | is|not{0,} $b", ast.TraversalClause(A, edges("knows", "is", "not"), B, hops=ast.Hops(0, None))),
+        ("$a <knows|null> $b", ast.TraversalClause(A, edges("knows", "null"), B, undirected=True)),
+        ("$a contains|in $b", ast.TraversalClause(A, edges("contains", "in"), B)),
+        ("$a knows{3,} $b", ast.TraversalClause(A, edges("knows"), B, hops=ast.Hops(3, None))),
         ("$a: T { }", ast.BindingClause("a", "T")),
     ],
 )
@@ -186,7 +198,7 @@ def test_commas_between_clauses_change_nothing() -> None:
 def test_a_filter_ends_where_the_next_clause_begins() -> None:
     assert read("$a.p = $b $b knows $c").clauses == (
         ast.Comparison(ast.PropertyAccess("a", "p"), ast.ComparisonOperator.EQUAL, B),
-        ast.TraversalClause(B, "knows", ast.Variable("c")),
+        ast.TraversalClause(B, edges("knows"), ast.Variable("c")),
     )
 
 
@@ -265,7 +277,7 @@ def test_every_part_knows_its_place() -> None:
     assert at(binding.matches[0].span) == "p: 1"
     assert at(negation.span) == "not { $v $e:tows{1,2} $w }"
     assert at(traversal.span) == "$v $e:tows{1,2} $w"
-    assert at(traversal.edge_span) == "tows"
+    assert at(traversal.edges_span) == "tows"
     assert at(traversal.hops.span) == "{1,2}"
     assert at(comparison.span) == '$v.name = date("x")'
     assert at(comparison.left.name_span) == "name"

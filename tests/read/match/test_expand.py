@@ -14,8 +14,8 @@ import pytest
 
 from omnigraph.errors import StorageError
 from omnigraph.graph import Graph
-from omnigraph.language.query.plan.operators import Connect, ConnectEdges, Cross, Expand, ExpandEdges, NodeScan
-from omnigraph.language.query.typed_tree import TraversalDirection
+from omnigraph.language.query.plan.operators import Connect, ConnectEdges, Cross, Expand, ExpandEdges, NodeScan, WalkEnd
+from omnigraph.language.query.typed_tree import EdgeStep, TraversalDirection
 from omnigraph.read.frames import entity_sets
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.entity_sets import PartialTable, QueryTables, Strategy
@@ -39,24 +39,28 @@ STRATEGIES = pytest.mark.parametrize("strategy", list(Strategy))
 
 def operators() -> Iterator[Operator]:
     """Every operator in every direction, near and far."""
-    hops = [(1, 1), (1, 2), (2, 2), (1, 4), (2, 3), (3, 5), (2, 1)]
+    hops = [(1, 1), (1, 2), (2, 2), (1, 4), (2, 3), (3, 5), (2, 1), (0, 1), (2, None), (0, None)]
+    for left, (least, most) in product(WalkEnd, hops):
+        both = (EdgeStep("Knows", TraversalDirection.IN), EdgeStep("Likes", TraversalDirection.OUT))
+        yield Expand(PEOPLE, "a", both, "b", "Person", least, most, (), left)
+        yield Connect(PAIRS, "a", both, "b", least, most, left)
     for direction, (least, most) in product(TraversalDirection, hops):
-        yield Expand(PEOPLE, "a", "Knows", direction, "b", "Person", least, most, ())
-        yield Connect(PAIRS, "a", "Knows", direction, "b", least, most)
+        yield Expand(PEOPLE, "a", (EdgeStep("Knows", direction),), "b", "Person", least, most, ())
+        yield Connect(PAIRS, "a", (EdgeStep("Knows", direction),), "b", least, most)
     for direction in TraversalDirection:
         yield ExpandEdges(PEOPLE, "a", "Knows", direction, "e", (), "b", "Person", ())
         yield ConnectEdges(PAIRS, "a", "Knows", direction, "e", (), "b")
     for least in (1, 2):
-        yield Expand(PEOPLE, "a", "LivesIn", TraversalDirection.OUT, "b", "City", least, 1, ())
-        yield Expand(CITIES, "a", "LivesIn", TraversalDirection.IN, "b", "Person", least, 1, ())
+        yield Expand(PEOPLE, "a", (EdgeStep("LivesIn", TraversalDirection.OUT),), "b", "City", least, 1, ())
+        yield Expand(CITIES, "a", (EdgeStep("LivesIn", TraversalDirection.IN),), "b", "Person", least, 1, ())
     yield ExpandEdges(PEOPLE, "a", "LivesIn", TraversalDirection.OUT, "e", (), "b", "City", ())
     yield ExpandEdges(CITIES, "a", "LivesIn", TraversalDirection.IN, "e", (), "b", "Person", ())
-    yield Connect(HOMES, "a", "LivesIn", TraversalDirection.OUT, "b", 1, 1)
+    yield Connect(HOMES, "a", (EdgeStep("LivesIn", TraversalDirection.OUT),), "b", 1, 1)
     yield ConnectEdges(HOMES, "b", "LivesIn", TraversalDirection.IN, "e", (), "a")
 
 
 def execute(frame: Frame, plan: Operator, tables: QueryTables, entity_filter: EntityFilter | None = None) -> Frame:
-    edges = load_walk_context(frame.bindings[plan.source], edge_walk_of(plan, tables.catalog), tables)
+    edges = load_walk_context(frame.bindings[plan.source], edge_walk_of(plan), tables)
     match plan:
         case Expand():
             return expand(frame, plan, edges, entity_filter)
@@ -134,10 +138,10 @@ def test_lists_of_many_ids_find_each_edge_once(graph: Graph, monkeypatch: pytest
 
 @STRATEGIES
 def test_steps_follow_each_other_in_one_query(graph: Graph, strategy: Strategy) -> None:
-    first = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 2, ())
+    first = Expand(PEOPLE, "a", (EdgeStep("Knows", TraversalDirection.OUT),), "b", "Person", 1, 2, ())
     second = ExpandEdges(first, "b", "Knows", TraversalDirection.BOTH, "e", (), "c", "Person", ())
-    third = Connect(second, "c", "Knows", TraversalDirection.IN, "a", 1, 3)
-    fourth = Expand(third, "c", "LivesIn", TraversalDirection.OUT, "home", "City", 1, 1, ())
+    third = Connect(second, "c", (EdgeStep("Knows", TraversalDirection.IN),), "a", 1, 3)
+    fourth = Expand(third, "c", (EdgeStep("LivesIn", TraversalDirection.OUT),), "home", "City", 1, 1, ())
     tables = open_tables(graph, strategy)
     frame = scan(PEOPLE, tables)
     for plan in (first, second, third, fourth):
@@ -147,8 +151,8 @@ def test_steps_follow_each_other_in_one_query(graph: Graph, strategy: Strategy) 
 
 
 def test_steps_that_change_their_way_in_between(graph: Graph) -> None:
-    first = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 1, ())
-    second = Expand(first, "b", "Knows", TraversalDirection.IN, "c", "Person", 1, 2, ())
+    first = Expand(PEOPLE, "a", (EdgeStep("Knows", TraversalDirection.OUT),), "b", "Person", 1, 1, ())
+    second = Expand(first, "b", (EdgeStep("Knows", TraversalDirection.IN),), "c", "Person", 1, 2, ())
     third = ConnectEdges(second, "c", "Knows", TraversalDirection.OUT, "e", (), "a")
     for strategies_tried in product((Strategy.ARRAYS, Strategy.INDEX), repeat=3):
         kept = Cache(2**30)
@@ -176,7 +180,7 @@ def test_only_what_is_kept_is_reached_and_asked_about_once(graph: Graph, strateg
     assert ids_of(frame) == [row for row in expected(plan, graph) if dict(row)["b"] in {"p1", "p2", "p5"}]
     assert [key for key, _ in asked] == ["edge:Knows", "node:Person"]
     assert all(len(set(ids)) == len(ids) for _, ids in asked)
-    walked = Expand(PEOPLE, "a", "Knows", TraversalDirection.BOTH, "b", "Person", 1, 3, ())
+    walked = Expand(PEOPLE, "a", (EdgeStep("Knows", TraversalDirection.BOTH),), "b", "Person", 1, 3, ())
     frame = execute(scan(PEOPLE, tables), walked, tables, passes)
     assert ids_of(frame) == [row for row in expected(walked, graph) if dict(row)["b"] in {"p1", "p2", "p5"}]
     between = ConnectEdges(PAIRS, "a", "Knows", TraversalDirection.OUT, "e", (), "b")
@@ -193,7 +197,7 @@ def _texts(ids: pa.StringArray) -> Values:
 
 @STRATEGIES
 def test_rows_keep_their_weights_and_tags(graph: Graph, strategy: Strategy) -> None:
-    plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 2, ())
+    plan = Expand(PEOPLE, "a", (EdgeStep("Knows", TraversalDirection.OUT),), "b", "Person", 1, 2, ())
     tables = open_tables(graph, strategy)
     plain = scan(PEOPLE, tables)
     numbers = np.arange(plain.num_rows)
@@ -207,7 +211,7 @@ def test_rows_keep_their_weights_and_tags(graph: Graph, strategy: Strategy) -> N
 @STRATEGIES
 def test_properties_of_what_was_reached(graph: Graph, strategy: Strategy) -> None:
     ages = {row["id"]: row["age"] for row in plan_rows(graph)}
-    plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 1, ())
+    plan = Expand(PEOPLE, "a", (EdgeStep("Knows", TraversalDirection.OUT),), "b", "Person", 1, 1, ())
     tables = open_tables(graph, strategy)
     found = execute(scan(PEOPLE, tables), plan, tables).bindings["b"]
     assert to_list(found.entities.take_values("age", found.positions)) == [
@@ -229,13 +233,15 @@ def test_a_graph_without_edges_and_one_without_rows(tmp_path: Path, strategy: St
         for plan in operators():
             assert isinstance(plan.input, NodeScan | Cross)
             tables = open_tables(graph, strategy)
-            assert execute(scan(plan.input, tables), plan, tables).num_rows == 0
+            # A walk of no hops finds its source.
+            stays = isinstance(plan, Expand | Connect) and plan.minimum == 0
+            assert execute(scan(plan.input, tables), plan, tables).num_rows == (len(names) if stays else 0)
 
 
 @STRATEGIES
 def test_branches_and_the_past_are_walked_as_they_are(tmp_path: Path, strategy: Strategy) -> None:
     graph = random_graph(tmp_path, 7)
-    plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.BOTH, "b", "Person", 1, 2, ())
+    plan = Expand(PEOPLE, "a", (EdgeStep("Knows", TraversalDirection.BOTH),), "b", "Person", 1, 2, ())
     kept, before, old = Cache(2**30), expected(plan, graph), graph.snapshot().commit
     assert old is not None
     graph.create_branch("side")
@@ -289,7 +295,7 @@ def test_a_search_that_widens_goes_over_to_arrays(graph: Graph, monkeypatch: pyt
     monkeypatch.setattr(strategies, "_SECONDS_PER_BUILT_EDGE", 1.3e-3 / 33)
     monkeypatch.setattr(strategies, "_SECONDS_PER_BUILT_NODE", 0.0)
     monkeypatch.setattr(strategies, "_SECONDS_PER_SCANNED_EDGE", 0.0)
-    plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 4, ())
+    plan = Expand(PEOPLE, "a", (EdgeStep("Knows", TraversalDirection.OUT),), "b", "Person", 1, 4, ())
     tables = open_tables(graph, Strategy.AUTO)
     frame = scan(PEOPLE, tables).take(np.array([0]))
     found = execute(frame, plan, tables)
@@ -304,7 +310,7 @@ def test_a_search_that_widens_goes_over_to_arrays(graph: Graph, monkeypatch: pyt
 @pytest.mark.parametrize("end", ["from", "to"])
 def test_an_edge_to_nowhere_is_an_error_by_arrays(tmp_path: Path, end: str) -> None:
     tables = dangling(tmp_path, end, Strategy.ARRAYS)
-    plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 1, ())
+    plan = Expand(PEOPLE, "a", (EdgeStep("Knows", TraversalDirection.OUT),), "b", "Person", 1, 1, ())
     with pytest.raises(
         StorageError, match=r"1 edges of 'Knows' have a (src|dst) that is not in node:Person, for example 'gone'"
     ):
@@ -313,7 +319,7 @@ def test_an_edge_to_nowhere_is_an_error_by_arrays(tmp_path: Path, end: str) -> N
 
 def test_an_edge_to_nowhere_is_an_error_by_lookups_as_soon_as_something_is_asked_of_it(tmp_path: Path) -> None:
     tables = dangling(tmp_path, "to", Strategy.INDEX)
-    plan = Expand(PEOPLE, "a", "Knows", TraversalDirection.OUT, "b", "Person", 1, 1, ())
+    plan = Expand(PEOPLE, "a", (EdgeStep("Knows", TraversalDirection.OUT),), "b", "Person", 1, 1, ())
     found = execute(scan(PEOPLE, tables), plan, tables).bindings["b"]
     with pytest.raises(StorageError, match="node:Person has no row 'gone'"):
         found.entities.take_values("age", found.positions)

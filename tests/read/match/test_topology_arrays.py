@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.language.query.typed_tree import TraversalDirection
+from omnigraph.language.query.plan import WalkEnd
+from omnigraph.language.query.typed_tree import EdgeStep, TraversalDirection
 from omnigraph.read.frames.frame import Positions
-from omnigraph.read.match import topology
+from omnigraph.read.match import breadth_first, topology
+from omnigraph.read.match.breadth_first import WalkBounds, walk
 from omnigraph.read.match.topology import (
     Adjacency,
     are_neighbours,
@@ -25,7 +27,7 @@ from omnigraph.read.match.topology import (
     orient_edges,
     orient_sizes,
     propagate_weights,
-    walk,
+    unite,
 )
 from tests.language.query.plan import plan_evaluator
 from tests.language.query.plan.plan_evaluator import Entity, Graph
@@ -142,8 +144,18 @@ def test_weights_are_passed_on(walked: tuple[Edges, TraversalDirection], distinc
 def in_pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Walks in one piece, and in as many as it takes."""
     steps, marks = cast("tuple[int, int]", request.param)
-    monkeypatch.setattr(topology, "_HOPS_AT_ONCE", steps)
-    monkeypatch.setattr(topology, "_MARKS", marks)
+    monkeypatch.setattr(breadth_first, "_HOPS_AT_ONCE", steps)
+    monkeypatch.setattr(breadth_first, "_MARKS", marks)
+
+
+BOUNDS = st.builds(WalkBounds, st.integers(0, 4), st.none() | st.integers(0, 5), st.sampled_from(WalkEnd)).filter(
+    lambda bounds: bounds.maximum != 0
+)
+
+
+def plain(bounds: WalkBounds) -> plan_evaluator.Bounds:
+    backwards = bounds.written_left is WalkEnd.DESTINATION
+    return plan_evaluator.Bounds(bounds.minimum, bounds.maximum, backwards=backwards)
 
 
 def naive(edges: Edges) -> Graph:
@@ -155,11 +167,9 @@ def naive(edges: Edges) -> Graph:
 class TestWalks:
     """Each test runs in one piece and in many."""
 
-    @given(
-        within_one_type(), DIRECTIONS, st.integers(1, 4), st.integers(1, 5), st.lists(st.integers(0, 100), max_size=6)
-    )
+    @given(within_one_type(), DIRECTIONS, BOUNDS, st.lists(st.integers(0, 100), max_size=6))
     def test_walks_as_the_plan_says(
-        self, edges: Edges, direction: TraversalDirection, minimum: int, maximum: int, numbers: list[int]
+        self, edges: Edges, direction: TraversalDirection, bounds: WalkBounds, numbers: list[int]
     ) -> None:
         arrays, graph = edges.arrays(direction, distinct=True), naive(edges)
         sources = some(arrays.num_nodes, numbers)
@@ -167,18 +177,29 @@ class TestWalks:
             (row, node)
             for row, source in enumerate(sources)
             for node in sorted(
-                int(found) for found in plan_evaluator.walk(graph, "E", direction, str(source), minimum, maximum)
+                map(int, plan_evaluator.walk(graph, [EdgeStep("E", direction)], str(source), plain(bounds)))
             )
         ]
-        rows, found = walk(arrays, sources, minimum, maximum)
+        rows, found = walk(arrays, sources, bounds)
         assert list(zip(rows.tolist(), found.tolist(), strict=True)) == expected
 
     @given(between_two_types(), ONE_WAY)
     def test_one_hop_between_two_types(self, edges: Edges, direction: TraversalDirection) -> None:
         arrays = edges.arrays(direction, distinct=True)
-        rows, found = walk(arrays, np.arange(arrays.num_nodes), 1, 1)
+        rows, found = walk(arrays, np.arange(arrays.num_nodes), WalkBounds(1, 1))
         steps = {(begin, end) for begin, end, _ in edges.steps(direction)}
         assert list(zip(rows.tolist(), found.tolist(), strict=True)) == sorted(steps)
+
+
+@given(within_one_type(), within_one_type(), DIRECTIONS)
+def test_a_union_has_each_neighbour_once(some_edges: Edges, others: Edges, direction: TraversalDirection) -> None:
+    size = max(some_edges.num_sources, others.num_sources)
+    both = [Edges(size, size, each.pairs) for each in (some_edges, others)]
+    united = unite([each.arrays(direction, distinct=True) for each in both])
+    pairs = {(begin, end) for each in both for begin, end, _ in each.steps(direction)}
+    rows, found = find_neighbours(united, np.arange(size))
+    assert list(zip(rows.tolist(), found.tolist(), strict=True)) == sorted(pairs)
+    assert united.num_neighbours == size
 
 
 def test_sums_stay_exact_beyond_what_floats_hold() -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.language.query.typed_tree import TraversalDirection
-from omnigraph.read.match.topology import build_adjacency, orient_edges, walk
+from omnigraph.read.match.breadth_first import WalkBounds, walk
+from omnigraph.read.match.topology import build_adjacency, orient_edges
 
 
 class Networkx(Protocol):
@@ -35,5 +36,5 @@ def test_destinations_are_as_far_as_their_shortest_path(seed: int, maximum: int)
     start = int(pairs[0, 0])
     distances = networkx.single_source_shortest_path_length(graph, start, cutoff=maximum)
     for minimum in range(1, maximum + 1):
-        _, found = walk(arrays, np.array([start]), minimum, maximum)
+        _, found = walk(arrays, np.array([start]), WalkBounds(minimum, maximum))
         assert found.tolist() == sorted(node for node, hops in distances.items() if hops >= minimum)

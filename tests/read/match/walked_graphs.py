@@ -25,6 +25,7 @@ SCHEMA = """
 node Person { name: String @key  age: I32?  note: String? }
 node City { name: String @key }
 edge Knows: Person -> Person { since: I32? }
+edge Likes: Person -> Person
 edge LivesIn: Person -> City
 """
 
@@ -75,11 +76,16 @@ def random_graph(folder: Path, seed: int, size: int = 12, edges: int = 30) -> Gr
     names, cities = [f"p{number}" for number in range(size)], ["here", "there", "nowhere"]
     knows = [(names[int(a)], names[int(b)]) for a, b in rng.integers(0, size - 2, (edges, 2)).tolist()]
     lives = [(names[int(a)], cities[int(b)]) for a, b in rng.integers(0, (size, 2), (size, 2)).tolist()]
+    likes = [(names[int(a)], names[int(b)]) for a, b in rng.integers(0, size, (size, 2)).tolist()]
     # One text is the id of a person and of a city.
     graph = new_graph(folder)
     graph.load(
         nodes={"Person": people(names), "City": pa.table({"name": [*cities, "p0"]})},
-        edges={"Knows": Links([*knows, knows[0], ("p1", "p1"), ("p1", "p1")]).table(), "LivesIn": Links(lives).table()},
+        edges={
+            "Knows": Links([*knows, knows[0], ("p1", "p1"), ("p1", "p1")]).table(),
+            "Likes": Links([*likes, ("p2", "p2")]).table(),
+            "LivesIn": Links(lives).table(),
+        },
     )
     return graph
 
@@ -95,7 +101,7 @@ def evaluated(graph: Graph) -> plan_evaluator.Graph:
         return [entity(dict(row)) for row in rows_of(graph, name)]
 
     nodes = {name: {node.id: node for node in entities(name)} for name in ("Person", "City")}
-    return plan_evaluator.Graph(nodes, {name: tuple(entities(name)) for name in ("Knows", "LivesIn")}, {})
+    return plan_evaluator.Graph(nodes, {name: tuple(entities(name)) for name in ("Knows", "Likes", "LivesIn")}, {})
 
 
 def ids_of(frame: Frame) -> list[tuple[tuple[str, object], ...]]:

@@ -30,7 +30,13 @@ def load_on_spark(state: State, step: Step) -> State:
     return test_cases._looked_at(replace(state, graph=graph, made=test_cases._made(result)), step)
 
 
-DAILY = ("all-problems-of-a-file", "composite-key-ends", "merge-by-identity", "merge-on-a-branch")
+DAILY = (
+    "all-problems-of-a-file",
+    "composite-key-ends",
+    "merge-by-identity",
+    "merge-on-a-branch",
+    "update-needs-stored-rows",
+)
 
 
 @pytest.mark.usefixtures("spark")

@@ -356,3 +356,20 @@ def test_spaces_in_paths_empty_sources_and_composite_keys(tmp_path: Path, spark:
     result = run_pipeline(planned(graph, folder, text), lambda: graph.spark(spark), Watched())
     assert dict(result.load.nodes) == {"Leg": 1, "Note": 0, "Person": 1}
     assert [row["to"] for row in graph.edges("Rides").to_arrow().to_pylist()] == ['["N1","7"]']
+
+
+@pytest.mark.slow
+def test_an_update_changes_what_is_mapped(graph: Graph, run: Run) -> None:
+    text = changed("mode: merge, branch: load/june, from: main", "mode: update, identity: {Knows: [from, to]}")
+    text = changed("since: since", "since: 7", text)
+    people = [{"type": "Person", "data": {"name": name, "joined": "2024-01-01"}} for name in ("ann", "cas")]
+    graph.load([*people, {"edge": "Knows", "from": "ann", "to": "cas", "data": {"since": 1}}])
+    assert run(text).load.mode == "update"
+    rows = graph.nodes("Person").to_arrow().to_pylist()
+    assert sorted((row["name"], row["age"], row["joined"]) for row in rows) == [
+        ("ann", 30, date(2024, 1, 1)),
+        ("cas", 44, date(2024, 1, 1)),
+    ]
+    assert [row["since"] for row in graph.edges("Knows").to_arrow().to_pylist()] == [7]
+    again = run(text)
+    assert again.load.commit is None

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 import omnigraph
+from omnigraph.errors import ParameterError, WalkTooLong
 from omnigraph.graph import Graph
 from omnigraph.language.query.ast import ComparisonOperator
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
+from omnigraph.spark.query.match_rows import MAX_WALK_ROUNDS
 from omnigraph.write.load import Engine
 
 if TYPE_CHECKING:
@@ -130,6 +132,22 @@ def test_a_walk_ends_where_nothing_is_left(graph: Graph, spark: SparkSession) ->
     asked = text.replace("q()", "q($from: String)")
     assert rows(graph, spark, asked, **{"from": "b"}) == [("a",), ("c",), ("d",), ("e",)], "c by its loop"
     assert rows(graph, spark, asked, **{"from": "f"}) == []
+
+
+def test_a_walk_without_an_upper_bound_is_never_cut_short(graph: Graph, spark: SparkSession) -> None:
+    text = 'query q() { match { $s: Ship { code: "a" } $s tows{1,} $t } return { count($t) as n } }'
+    spark.conf.set(MAX_WALK_ROUNDS, "3")
+    try:
+        with pytest.raises(WalkTooLong, match="after 3 hops") as refused:
+            rows(graph, spark, text)
+        assert refused.value.hint == "write an upper bound, or run it locally"
+        spark.conf.set(MAX_WALK_ROUNDS, "none")
+        with pytest.raises(ParameterError, match="maxWalkRounds is 'none'"):
+            rows(graph, spark, text)
+        spark.conf.set(MAX_WALK_ROUNDS, "5")
+        assert rows(graph, spark, text) == [(4,)]
+    finally:
+        spark.conf.unset(MAX_WALK_ROUNDS)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import omnigraph
 from omnigraph.errors import ParameterError, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.storage.failpoints import record_writes
-from omnigraph.write.load import identity_matching
+from omnigraph.write.load import match_candidates
 from omnigraph.write.load.run import LoadResult
 from tests.counting import counting_scans
 from tests.graphs import rows_of, written
@@ -41,7 +41,7 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     if request.param != "held":
         request.getfixturevalue("staged_at_once")
     if request.param == "divided":
-        monkeypatch.setattr(identity_matching, "ROWS_IN_A_PART", 1)
+        monkeypatch.setattr(match_candidates, "ROWS_IN_A_PART", 1)
     return request.param
 
 

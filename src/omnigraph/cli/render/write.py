@@ -88,7 +88,7 @@ class LoadSummary(CommandResult):
             return "loaded before" + ("" if commit is None else f", by commit {commit.id}")
         if self.checked:
             return f"{counts} can be loaded; nothing was written"
-        if commit is None and self.result.mode == "merge" and not self.result.rejected:
+        if commit is None and self.result.mode in ("merge", "update") and not self.result.rejected:
             return f"{counts}, nothing changed"
         return f"{counts} loaded, " + ("no commit" if commit is None else f"commit {commit.id}")
 

@@ -58,6 +58,7 @@ TERMINAL_WORDS = {
     "COMMA": "','",
     "COLON": "':'",
     "DOT": "'.'",
+    "VBAR": "'|'",
 }
 """The names of terminals in "expected ...". Terminals that would not help are left out."""
 

@@ -311,7 +311,7 @@ class BindingClause:
 
 @dataclass(frozen=True, slots=True)
 class Hops:
-    """``{minimum,maximum}``; ``{n}`` is both; no maximum was written as ``{n,}``."""
+    """``{minimum,maximum}``; ``{n}`` is both; ``{n,}`` has no maximum."""
 
     minimum: int
     maximum: int | None
@@ -319,17 +319,29 @@ class Hops:
 
 
 @dataclass(frozen=True, slots=True)
+class EdgeWord:
+    """The name of an edge type as a traversal spells it."""
+
+    name: str
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class TraversalClause:
-    """``$a edge $b``, ``$a <edge> $b``, ``$a edge{1,3} $b``, ``$a $e:edge $b``."""
+    """``$a edge $b``, ``$a <edge> $b``, ``$a edge|other{1,3} $b``, ``$a $e:edge $b``."""
 
     source: Variable
-    edge: str
+    edges: tuple[EdgeWord, ...]
     destination: Variable
     undirected: bool = False
     hops: Hops | None = None
     edge_variable: Variable | None = None
     span: Span = span_field()
-    edge_span: Span = span_field()
+
+    @property
+    def edges_span(self) -> Span:
+        """The span of all edge names."""
+        return self.edges[0].span.to(self.edges[-1].span)
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ def _types_read(clauses: Iterable[Clause]) -> Iterator[TypeUse]:
             case TypedBinding():
                 yield _node(clause.node_type)
             case TypedTraversal():
-                yield _edge(clause.edge_type)
+                yield from (_edge(step.edge_type) for step in clause.steps)
                 yield _node(clause.source_type)
                 yield _node(clause.destination_type)
             case TypedOptional():

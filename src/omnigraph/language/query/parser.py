@@ -155,32 +155,41 @@ class _QueryTreeBuilder(Transformer[Token, object]):
         self,
         source: Token,
         edge_variable: Token | None,
-        edge: tuple[Token, bool],
+        edges: tuple[tuple[ast.EdgeWord, ...], bool],
         hops: ast.Hops | None,
         destination: Token,
     ) -> ast.TraversalClause:
-        word, undirected = edge
+        words, undirected = edges
         return ast.TraversalClause(
             _build_variable(source),
-            str(word),
+            words,
             _build_variable(destination),
             undirected=undirected,
             hops=hops,
             edge_variable=None if edge_variable is None else _build_variable(edge_variable),
             span=_span_between(source, destination),
-            edge_span=span_of(word),
         )
 
     def traversal_by_operator_word(
-        self, source: Token, word: Token, hops: ast.Hops | None, destination: Token
+        self,
+        source: Token,
+        word: Token,
+        others: tuple[ast.EdgeWord, ...] | None,
+        hops: ast.Hops | None,
+        destination: Token,
     ) -> ast.TraversalClause:
-        return self.traversal(source, None, (word, False), hops, destination)
+        return self.traversal(source, None, self.directed(word, others), hops, destination)
 
-    def directed(self, word: Token) -> tuple[Token, bool]:
-        return word, False
+    def directed(self, word: Token, others: tuple[ast.EdgeWord, ...] | None) -> tuple[tuple[ast.EdgeWord, ...], bool]:
+        return (_build_edge_word(word), *(others or ())), False
 
-    def undirected(self, _open: Token, word: Token, _close: Token) -> tuple[Token, bool]:
-        return word, True
+    def undirected(
+        self, _open: Token, word: Token, others: tuple[ast.EdgeWord, ...] | None, _close: Token
+    ) -> tuple[tuple[ast.EdgeWord, ...], bool]:
+        return (_build_edge_word(word), *(others or ())), True
+
+    def other_edges(self, *words: Token) -> tuple[ast.EdgeWord, ...]:
+        return tuple(map(_build_edge_word, words))
 
     def hops(self, opening: Token, minimum: Token, maximum: Token | None, close: Token) -> ast.Hops:
         most = None if maximum is None else _parse_hop_count(maximum)
@@ -418,6 +427,10 @@ def _name_of(variable: Token) -> str:
 
 def _build_variable(token: Token) -> ast.Variable:
     return ast.Variable(_name_of(token), span_of(token))
+
+
+def _build_edge_word(token: Token) -> ast.EdgeWord:
+    return ast.EdgeWord(str(token), span_of(token))
 
 
 def _build_count(count: Token, what: str) -> ast.ScalarLiteral | ast.Variable:

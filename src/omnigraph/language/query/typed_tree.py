@@ -24,6 +24,14 @@ class TraversalDirection(StrEnum):
     BOTH = "both"
 
 
+@dataclass(frozen=True, slots=True)
+class EdgeStep:
+    """One way to make a hop: along the edges of a type, in a direction."""
+
+    edge_type: str
+    direction: TraversalDirection
+
+
 class Function(StrEnum):
     """The functions of values: each gives one value for the values of its arguments."""
 
@@ -310,20 +318,20 @@ class TypedBinding:
 
 @dataclass(frozen=True, slots=True)
 class TypedTraversal:
-    """A step along an edge type. The source is the variable on the left, whatever the direction.
+    """A traversal. The source is the variable on the left, whatever the directions.
 
-    ``edge_variable`` set means one row per edge; else one row per distinct destination at distance
-    ``minimum`` to ``maximum``. Anonymous ends have names of their own that begin with ``_``.
+    Each hop is one of the ``steps``. ``edge_variable`` set means one row per edge, and there is one step; else one row
+    per distinct destination at ``minimum`` to ``maximum`` hops, any number of them without a maximum. Anonymous ends
+    have names of their own that begin with ``_``.
     """
 
     source: str
     source_type: str
-    edge_type: str
-    direction: TraversalDirection
+    steps: tuple[EdgeStep, ...]
     destination: str
     destination_type: str
     minimum: int
-    maximum: int
+    maximum: int | None
     edge_variable: str | None
 
 

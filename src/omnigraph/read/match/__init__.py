@@ -5,7 +5,7 @@ from omnigraph.read.match.execute import execute_match, stream_match
 from omnigraph.read.match.join import find_join_comparison
 from omnigraph.read.match.liveness import Leaf, StepPlan, Variables, build_spine, needed_variables
 from omnigraph.read.match.scan_nodes import describe_scan_access, finds_by_id, split_predicates
-from omnigraph.read.match.strategy import describe_edge_access
+from omnigraph.read.match.strategy import describe_edge_access, edge_walk_of
 
 __all__ = [
     "Leaf",
@@ -15,6 +15,7 @@ __all__ = [
     "count_by_position",
     "describe_edge_access",
     "describe_scan_access",
+    "edge_walk_of",
     "execute_match",
     "find_join_comparison",
     "finds_by_id",

@@ -16,6 +16,7 @@ from omnigraph.language.query.plan import Connect, ConnectEdges, Expand, ExpandE
 from omnigraph.language.schema import TableKey
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import EntityColumn, EntitySet, Frame, Mask, Positions, Strategy
+from omnigraph.read.match.breadth_first import WalkBounds, walk
 from omnigraph.read.match.counting import check_countable, count_by_position, multiply_rows
 from omnigraph.read.match.liveness import Variables
 from omnigraph.read.match.scan_nodes import evaluate_entity_predicates
@@ -27,7 +28,6 @@ from omnigraph.read.match.topology import (
     find_edges_between,
     find_neighbours,
     propagate_weights,
-    walk,
 )
 from omnigraph.read.match.walk_context import WalkContext, load_walk_context, to_positions_in
 
@@ -78,7 +78,7 @@ def execute_connect_edges(frame: Frame, plan: ConnectEdges, context: QueryContex
 def _load_edges(
     frame: Frame, plan: Expand | ExpandEdges | Connect | ConnectEdges, context: QueryContext
 ) -> WalkContext:
-    edges = load_walk_context(frame.bindings[plan.source], edge_walk_of(plan, context.catalog), context.tables)
+    edges = load_walk_context(frame.bindings[plan.source], edge_walk_of(plan), context.tables)
     context.recorder.record_access_path(edges.strategy)
     return edges
 
@@ -167,10 +167,11 @@ def _count_destinations(plan: Expand, edges: WalkContext) -> Positions:
 
 def _find_reachable(plan: Expand | Connect, edges: WalkContext) -> tuple[Adjacency, Positions]:
     """Return an adjacency from each source to all nodes within the hops of the plan, and each row's place in it."""
-    if plan.minimum == plan.maximum == 1:
+    bounds = WalkBounds(plan.minimum, plan.maximum, plan.written_left)
+    if bounds.is_single_hop:
         return edges.adjacency, edges.sources
     distinct, numbers = np.unique(edges.sources, return_inverse=True)
-    at, found = walk(edges.adjacency, distinct, plan.minimum, plan.maximum)
+    at, found = walk(edges.adjacency, distinct, bounds)
     counts = np.bincount(at, minlength=len(distinct))
     indptr = np.concatenate([np.zeros(1, np.int32), np.cumsum(counts, dtype=np.int32)])
     return Adjacency(indptr, found.astype(np.int32), None, edges.adjacency.num_neighbours), numbers

@@ -6,12 +6,13 @@ choice is by estimated cost and never changes the result. Nothing here reads a r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from omnigraph.language.query import TraversalDirection
+from omnigraph.language.query import EdgeStep, TraversalDirection
 from omnigraph.language.query.plan import Connect, ConnectEdges, Expand, ExpandEdges
-from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
+from omnigraph.language.schema import Catalog, NodeType, TableKey
 from omnigraph.read.frames import QueryTables, SkiRental, Strategy, read_contents
 from omnigraph.read.match.topology import is_adjacency_loaded
 from omnigraph.storage.filters import MAX_LISTED_VALUES
@@ -29,37 +30,38 @@ on 2.4 million, on two shared cores and a local disk."""
 
 @dataclass(frozen=True, slots=True)
 class EdgeWalk:
-    """How an operator follows the edges of one type."""
+    """How an operator follows edges: each hop is one of the steps, which lead from one type to one type."""
 
-    edge: EdgeType
-    direction: TraversalDirection
+    steps: tuple[EdgeStep, ...]
     distinct: bool
-    """Whether parallel edges count once."""
-    hops: int
-
-    @property
-    def lookup_columns(self) -> tuple[str, ...]:
-        """The columns of the edge table that hold the node where a hop begins."""
-        match self.direction:
-            case TraversalDirection.OUT:
-                return ("src",)
-            case TraversalDirection.IN:
-                return ("dst",)
-            case TraversalDirection.BOTH:
-                return ("src", "dst")
+    """Whether parallel edges count once; several steps need it."""
+    hops: int | None
+    """How many hops at most."""
 
     def end_types(self, catalog: Catalog) -> tuple[NodeType, NodeType]:
         """The node types where a hop begins and where it ends."""
-        source, destination = catalog.nodes[self.edge.from_type], catalog.nodes[self.edge.to_type]
-        return (destination, source) if self.direction is TraversalDirection.IN else (source, destination)
+        step = self.steps[0]
+        edge = catalog.edges[step.edge_type]
+        source, destination = catalog.nodes[edge.from_type], catalog.nodes[edge.to_type]
+        return (destination, source) if step.direction is TraversalDirection.IN else (source, destination)
 
 
-def edge_walk_of(plan: Expand | ExpandEdges | Connect | ConnectEdges, catalog: Catalog) -> EdgeWalk:
+def lookup_columns(direction: TraversalDirection) -> tuple[str, ...]:
+    """The columns of an edge table that hold the node where a hop begins."""
+    match direction:
+        case TraversalDirection.OUT:
+            return ("src",)
+        case TraversalDirection.IN:
+            return ("dst",)
+        case TraversalDirection.BOTH:
+            return ("src", "dst")
+
+
+def edge_walk_of(plan: Expand | ExpandEdges | Connect | ConnectEdges) -> EdgeWalk:
     """Return how an operator of a plan follows edges."""
-    edge = catalog.edges[plan.edge_type]
     if isinstance(plan, Expand | Connect):
-        return EdgeWalk(edge, plan.direction, distinct=True, hops=plan.maximum)
-    return EdgeWalk(edge, plan.direction, distinct=False, hops=1)
+        return EdgeWalk(plan.steps, distinct=True, hops=plan.maximum)
+    return EdgeWalk((EdgeStep(plan.edge_type, plan.direction),), distinct=False, hops=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +97,25 @@ def estimate_lookup(frontier_rows: float, sizes: EdgeSizes, *, indexed: bool) ->
 
 def should_look_up(walk: EdgeWalk, frontier_rows: int, tables: QueryTables) -> bool:
     """Decide whether to look up the edges of a frontier, and charge the cost of the lookup."""
-    choice = _choose(walk, frontier_rows, tables)
-    if choice.strategy is Strategy.INDEX:
+    choices = [_choose(step, walk, frontier_rows, tables) for step in walk.steps]
+    if _combine(choices) is not Strategy.INDEX:
+        return False
+    for choice in choices:
         choice.rental.pay(choice.lookup_seconds)
-    return choice.strategy is Strategy.INDEX
+    return True
 
 
 def describe_edge_access(
     plan: Expand | ExpandEdges | Connect | ConnectEdges, frontier_rows: float, tables: QueryTables
 ) -> str:
     """Name the strategy that would be chosen now, for ``explain``."""
-    return _choose(edge_walk_of(plan, tables.catalog), frontier_rows, tables).strategy
+    walk = edge_walk_of(plan)
+    return _combine([_choose(step, walk, frontier_rows, tables) for step in walk.steps])
+
+
+def _combine(choices: Sequence[_Choice]) -> Strategy:
+    """Choose arrays for all steps of a walk if one of them is better off with arrays: a walk is over one kind."""
+    return next((each.strategy for each in choices if each.strategy is not Strategy.INDEX), Strategy.INDEX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +127,21 @@ class _Choice:
     rental: SkiRental
 
 
-def _choose(walk: EdgeWalk, frontier_rows: float, tables: QueryTables) -> _Choice:
-    edge = walk.edge
+def _choose(step: EdgeStep, walk: EdgeWalk, frontier_rows: float, tables: QueryTables) -> _Choice:
+    edge = tables.catalog.edges[step.edge_type]
     contents = read_contents(tables.snapshot, edge.table_key, tables.cache)
     sources, destinations = (
         read_contents(tables.snapshot, TableKey.of_node(name), tables.cache).num_rows
         for name in (edge.from_type, edge.to_type)
     )
-    sizes = _measure_edges(contents.num_rows, sources, destinations, walk.direction)
+    sizes = _measure_edges(contents.num_rows, sources, destinations, step.direction)
     rental = tables.cache.get_or_make((contents, "edge lookups"), SkiRental, lambda _: 100)
-    indexed = contents.indexed.issuperset(walk.lookup_columns)
+    indexed = contents.indexed.issuperset(lookup_columns(step.direction))
     lookup_seconds = estimate_lookup(frontier_rows, sizes, indexed=indexed)
     if tables.strategy is not Strategy.AUTO:
         return _Choice(tables.strategy, lookup_seconds, rental)
     loaded = is_adjacency_loaded(
-        tables.snapshot, edge, walk.direction, distinct=walk.distinct, catalog=tables.catalog, cache=tables.cache
+        tables.snapshot, edge, step.direction, distinct=walk.distinct, catalog=tables.catalog, cache=tables.cache
     )
     strategy = choose_strategy(frontier_rows, sizes, loaded=loaded, indexed=indexed, spent=rental.spent)
     return _Choice(strategy, lookup_seconds, rental)

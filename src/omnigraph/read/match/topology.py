@@ -1,4 +1,4 @@
-"""Adjacency arrays of an edge type: how they are built, and how neighbours, edges and walks are found in them.
+"""Adjacency arrays of edge types: how they are built, and how neighbours and edges are found in them.
 
 Arrays are derived from three table versions, the edges and the nodes at both ends, and are kept in the cache. For a
 version that only added edges to a cached one, just the added edges are read.
@@ -6,17 +6,17 @@ version that only added edges to a cached one, just the added edges are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import StorageError, Unsupported
-from omnigraph.language.query import TraversalDirection
+from omnigraph.language.query import EdgeStep, TraversalDirection
 from omnigraph.language.schema import Catalog, EdgeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import (
@@ -26,8 +26,8 @@ from omnigraph.read.frames import (
     FullTable,
     Mask,
     Positions,
+    QueryTables,
     TableContents,
-    empty_positions,
     open_full_table,
     read_contents,
 )
@@ -40,10 +40,6 @@ _EDGES_PER_BLOCK: Final = 8_000_000
 """How many edges are read at a time; their ends are texts until they are located."""
 _FEW_KEYS: Final = 100_000
 """A general sort of so few keys takes less time than the import of SciPy."""
-_HOPS_AT_ONCE: Final = 4_000_000
-"""How many edges a walk follows at a time."""
-_MARKS: Final = 2**26
-"""How many pairs of a source and a node a walk can mark as visited."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +120,40 @@ def load_adjacency(
     return cache.get_or_make(AdjacencyKey(tables.key, direction, distinct), make, lambda made: made.nbytes)
 
 
+@dataclass(frozen=True, slots=True)
+class UnionKey:
+    """The cache key of the union of several adjacencies."""
+
+    parts: tuple[AdjacencyKey, ...]
+
+
+def load_steps(steps: Sequence[EdgeStep], tables: QueryTables, *, distinct: bool) -> Adjacency:
+    """Return the adjacency of hops along any of some steps; of several steps, parallel edges count once."""
+    snapshot, catalog, cache = tables.snapshot, tables.catalog, tables.cache
+    edges = [catalog.edges[step.edge_type] for step in steps]
+    parts = [
+        load_adjacency(snapshot, edge, step.direction, distinct=distinct, catalog=catalog, cache=cache)
+        for edge, step in zip(edges, steps, strict=True)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    keys = (
+        AdjacencyKey(_open_tables(snapshot, edge, catalog, cache).key, step.direction, distinct=True)
+        for edge, step in zip(edges, steps, strict=True)
+    )
+    return cache.get_or_make(UnionKey(tuple(keys)), lambda: unite(parts), lambda made: made.nbytes)
+
+
+def unite(parts: Sequence[Adjacency]) -> Adjacency:
+    """Return the union of adjacencies of the same nodes; a neighbour is listed once."""
+    if sum(len(part.neighbours) for part in parts) > _LARGEST_ADJACENCY:
+        raise Unsupported("these edge types have too many edges to be walked together", hint="name fewer of them")
+    begins = [np.repeat(np.arange(part.num_nodes, dtype=np.int32), np.diff(part.indptr)) for part in parts]
+    hops = np.concatenate(begins), np.concatenate([part.neighbours for part in parts])
+    sizes = (parts[0].num_nodes, parts[0].num_neighbours)
+    return build_adjacency((*hops, np.zeros(0, np.int32)), sizes, distinct=True)
+
+
 def is_adjacency_loaded(
     snapshot: Snapshot, edge: EdgeType, direction: TraversalDirection, *, distinct: bool, catalog: Catalog, cache: Cache
 ) -> bool:
@@ -151,9 +181,11 @@ def _open_tables(snapshot: Snapshot, edge: EdgeType, catalog: Catalog, cache: Ca
     return _TopologyTables(read_contents(snapshot, edge.table_key, cache), sources, destinations)
 
 
-def orient_edges(
-    sources: CompactPositions, destinations: CompactPositions, direction: TraversalDirection
-) -> tuple[CompactPositions, CompactPositions, CompactPositions]:
+Hops: TypeAlias = tuple[CompactPositions, CompactPositions, CompactPositions]
+"""The begins, the ends and the edges of hops."""
+
+
+def orient_edges(sources: CompactPositions, destinations: CompactPositions, direction: TraversalDirection) -> Hops:
     """Turn edges into hops in a direction: the begin, the end and the edge of each. With BOTH, a loop is one hop."""
     every = np.arange(len(sources), dtype=np.int32)
     match direction:
@@ -172,9 +204,7 @@ def orient_sizes(sizes: tuple[int, int], direction: TraversalDirection) -> tuple
     return (sizes[1], sizes[0]) if direction is TraversalDirection.IN else sizes
 
 
-def build_adjacency(
-    hops: tuple[CompactPositions, CompactPositions, CompactPositions], sizes: tuple[int, int], *, distinct: bool
-) -> Adjacency:
+def build_adjacency(hops: Hops, sizes: tuple[int, int], *, distinct: bool) -> Adjacency:
     """Build an adjacency from hops in any order: their begins, ends and edges."""
     begins, ends, edges = hops
     num_nodes, num_neighbours = sizes
@@ -375,67 +405,3 @@ def _lower_bounds(arrays: Adjacency, sources: Positions, bounds: Positions) -> P
         is_below = is_open & (arrays.neighbours[middle] < bounds)
         low, high = np.where(is_below, middle + 1, low), np.where(is_open & ~is_below, middle, high)
     return low
-
-
-# --------------------------------------------------------------------------------------------- walking
-
-
-def walk(arrays: Adjacency, sources: Positions, minimum: int, maximum: int) -> tuple[Positions, Positions]:
-    """Walk breadth first from each source, as :class:`Expand` defines it.
-
-    Return the row among ``sources`` and the destination of each pair, in ascending order. The adjacency has no
-    parallel edges.
-    """
-    if minimum > maximum or not len(sources) or not arrays.num_nodes:
-        return empty_positions(), empty_positions()
-    if maximum == 1:
-        return find_neighbours(arrays, sources)
-    at_once = min(len(sources), max(1, _MARKS // arrays.num_nodes))
-    is_visited = np.zeros(at_once * arrays.num_nodes, np.bool_)
-    begins = range(0, len(sources), at_once)
-    parts = [_walk_block(arrays, sources[begin : begin + at_once], minimum, maximum, is_visited) for begin in begins]
-    places = [codes // arrays.num_nodes + begin for begin, codes in zip(begins, parts, strict=True)]
-    return np.concatenate(places), np.concatenate([codes % arrays.num_nodes for codes in parts])
-
-
-def _walk_block(arrays: Adjacency, sources: Positions, minimum: int, maximum: int, is_visited: Mask) -> Positions:
-    """Walk from some sources at once. A pair of a source and a node is one number; no pair is marked yet."""
-    frontiers = [np.arange(len(sources)) * arrays.num_nodes + sources]
-    loops: list[Positions] = []
-    is_visited[frontiers[0]] = True
-    while len(frontiers) <= maximum and len(frontiers[-1]):
-        hops = [_follow_edges(arrays, part, is_visited) for part in _split_frontier(arrays, frontiers[-1])]
-        if len(frontiers) == minimum:
-            # A node one hop nearer is a destination at this hop only if it has an edge to itself.
-            loops = [each for _, each in hops]
-        frontiers.append(np.concatenate([empty_positions(), *(each for each, _ in hops)]))
-    for frontier in frontiers:
-        # Clearing the marks is far cheaper than allocating new ones.
-        is_visited[frontier] = False
-    codes = np.concatenate([empty_positions(), *frontiers[minimum:], *loops])
-    codes.sort()
-    return codes
-
-
-def _follow_edges(arrays: Adjacency, frontier: Positions, is_visited: Mask) -> tuple[Positions, Positions]:
-    """Return the unvisited pairs one hop ahead, and mark them; and the pairs with an edge to themselves."""
-    size = arrays.num_nodes
-    nodes = frontier % size
-    rows, neighbours = find_neighbours(arrays, nodes)
-    codes = (frontier - nodes)[rows] + neighbours
-    loops = codes[neighbours == nodes[rows]]
-    fresh = codes[~is_visited[codes]]
-    fresh.sort()
-    fresh = fresh[np.concatenate([np.ones(min(1, len(fresh)), np.bool_), fresh[1:] != fresh[:-1]])]
-    is_visited[fresh] = True
-    return fresh, loops
-
-
-def _split_frontier(arrays: Adjacency, frontier: Positions) -> list[Positions]:
-    """Split a frontier into parts that follow a bounded number of edges each."""
-    nodes = frontier % arrays.num_nodes
-    hops = np.cumsum(arrays.indptr[nodes + 1] - arrays.indptr[nodes], dtype=np.int64)
-    if not len(hops) or hops[-1] <= _HOPS_AT_ONCE:
-        return [frontier]
-    cuts = np.searchsorted(hops, np.arange(_HOPS_AT_ONCE, int(hops[-1]), _HOPS_AT_ONCE))
-    return np.split(frontier, np.unique(cuts[cuts > 0]))

@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import StorageError
+from omnigraph.language.query import EdgeStep
+from omnigraph.language.schema import EdgeType
 from omnigraph.read.frames import (
     CompactPositions,
     EntityColumn,
@@ -24,8 +26,8 @@ from omnigraph.read.frames import (
     empty_positions,
     lookup_rows,
 )
-from omnigraph.read.match.strategy import EdgeWalk, should_look_up
-from omnigraph.read.match.topology import Adjacency, build_adjacency, load_adjacency, orient_edges
+from omnigraph.read.match.strategy import EdgeWalk, lookup_columns, should_look_up
+from omnigraph.read.match.topology import Adjacency, Hops, build_adjacency, load_steps, orient_edges
 from omnigraph.storage.columns import Values, column_of
 
 
@@ -38,6 +40,7 @@ class WalkContext:
     nodes: FullTable | PartialTable
     """The nodes that neighbours are positions in."""
     edges: FullTable | PartialTable
+    """The edges of the adjacency; it has them only if there is one step."""
 
     @property
     def strategy(self) -> Strategy:
@@ -52,20 +55,16 @@ def load_walk_context(sources: EntityColumn, walk: EdgeWalk, tables: QueryTables
         if found is not None:
             return found
     begin, end = walk.end_types(tables.catalog)
-    adjacency = load_adjacency(
-        tables.snapshot,
-        walk.edge,
-        walk.direction,
-        distinct=walk.distinct,
-        catalog=tables.catalog,
-        cache=tables.cache,
-    )
     return WalkContext(
-        adjacency,
+        load_steps(walk.steps, tables, distinct=walk.distinct),
         to_positions_in(sources, tables.full_table_of(begin)),
         tables.full_table_of(end),
-        tables.full_table_of(walk.edge),
+        tables.full_table_of(_first_edge_type(walk, tables)),
     )
+
+
+def _first_edge_type(walk: EdgeWalk, tables: QueryTables) -> EdgeType:
+    return tables.catalog.edges[walk.steps[0].edge_type]
 
 
 def to_positions_in(column: EntityColumn, entities: FullTable | PartialTable) -> Positions:
@@ -101,39 +100,47 @@ def _look_up_edges(column: EntityColumn, walk: EdgeWalk, tables: QueryTables) ->
     begin, end = (tables.partial_table_of(type_) for type_ in walk.end_types(tables.catalog))
     sources = to_positions_in(column, begin)
     frontier, visited = np.unique(sources), empty_positions()
-    hops: list[_FoundEdges] = []
-    for hop in range(walk.hops):
+    found: dict[EdgeStep, list[_FoundEdges]] = {step: [] for step in walk.steps}
+    hop = 0
+    while len(frontier) and (walk.hops is None or hop < walk.hops):
         if hop and not should_look_up(walk, len(frontier), tables):
             return None
-        found = _find_edges_at(begin.take_ids(frontier), walk, tables)
-        hops.append(found)
+        hop += 1
+        ids, ahead = begin.take_ids(frontier), empty_positions()
+        for step, edges in found.items():
+            edges.append(_find_edges_at(ids, step, walk, tables))
+            # Beyond one hop both ends are of one type, so the next frontier may be at either end.
+            ahead = np.concatenate([ahead, edges[-1].sources, edges[-1].destinations])
         visited = np.union1d(visited, frontier)
-        # Beyond one hop both ends are of one type, so the next frontier may be at either end.
-        frontier = np.setdiff1d(np.concatenate([found.sources, found.destinations]), visited)
-        if not len(frontier):
-            break
+        frontier = np.setdiff1d(ahead, visited)
+    oriented = [_orient_found(edges, step) for step, edges in found.items()]
+    hops = tuple(np.concatenate(columns) for columns in zip(*oriented, strict=True))
+    adjacency = build_adjacency(cast("Hops", hops), (len(begin), len(end)), distinct=walk.distinct)
+    return WalkContext(adjacency, sources, end, tables.partial_table_of(_first_edge_type(walk, tables)))
+
+
+def _orient_found(found: Sequence[_FoundEdges], step: EdgeStep) -> Hops:
+    """Turn edges that were found into hops: their begins, ends and edges."""
     begins, ends, order = orient_edges(
-        _concat_positions([hop.sources for hop in hops]),
-        _concat_positions([hop.destinations for hop in hops]),
-        walk.direction,
+        _concat_positions([each.sources for each in found]),
+        _concat_positions([each.destinations for each in found]),
+        step.direction,
     )
-    edges = _concat_positions([hop.edges for hop in hops])[order]
-    adjacency = build_adjacency((begins, ends, edges), (len(begin), len(end)), distinct=walk.distinct)
-    return WalkContext(adjacency, sources, end, tables.partial_table_of(walk.edge))
+    return begins, ends, _concat_positions([each.edges for each in found])[order]
 
 
 def _concat_positions(parts: Sequence[Positions]) -> CompactPositions:
     return np.concatenate([empty_positions(), *parts]).astype(np.int32)
 
 
-def _find_edges_at(nodes: pa.StringArray, walk: EdgeWalk, tables: QueryTables) -> _FoundEdges:
+def _find_edges_at(nodes: pa.StringArray, step: EdgeStep, walk: EdgeWalk, tables: QueryTables) -> _FoundEdges:
     """Look up the edges that begin a hop at some nodes."""
-    edge = walk.edge
+    edge = tables.catalog.edges[step.edge_type]
     if edge.table_key not in tables.snapshot.pins:
         return _FoundEdges(empty_positions(), empty_positions(), empty_positions())
     table = tables.snapshot.table(edge.table_key)
     columns = ("src", "dst") if walk.distinct else ("id", "src", "dst")
-    rows = lookup_rows(table, walk.lookup_columns, cast("Values", nodes), columns)
+    rows = lookup_rows(table, lookup_columns(step.direction), cast("Values", nodes), columns)
     if walk.distinct:
         edges = np.arange(rows.num_rows)
     else:

@@ -9,9 +9,8 @@ does not read the type.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import accumulate
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
@@ -22,11 +21,11 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.rows import read_blobs_at
 from omnigraph.spark.executor import FragmentTask, SparkExecutor, union_all
 from omnigraph.spark.load.incoming_rows import DistributedRows
+from omnigraph.spark.load.rewritten_rows import FragmentLayout, RewrittenPositions, write_origins
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, SizedFrame, divide_fragments, join_by_size
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, take_where
-from omnigraph.storage.lance_internals import translate_errors
 from omnigraph.storage.row_sizes import estimate_stored_row_bytes
 from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import ROW_ADDRESS, Table
@@ -37,10 +36,8 @@ from omnigraph.write.load import (
     IncomingRows,
     InMemoryRows,
     MatchBasis,
-    RecordPosition,
     RowIdentity,
     RowNumbers,
-    RowPositions,
     StoredRows,
     add_blob_digests,
     addresses_of,
@@ -61,10 +58,6 @@ MAX_LOOKED_UP_ROWS: Final = 100_000
 _ROWS_PER_PARTITION: Final = 500_000
 _DIGEST_BYTES: Final = 160
 """The size of the digests of a row, about."""
-_ELSEWHERE: Final = -1
-"""The start of a run whose row numbers are in the scratch table."""
-_OFFSET: Final = np.uint64(0xFFFFFFFF)
-
 _DIGESTS: Final = pa.schema(
     [
         pa.field("number", pa.int64()),
@@ -90,8 +83,6 @@ _REWRITTEN: Final = pa.schema(
     ]
 )
 _REWRITTEN_COLUMNS: Final = "fragment long, rows long, taken long, fragments string, origins string"
-ORIGINS: Final = pa.schema([pa.field("number", pa.int64())])
-"""The row numbers that rewritten rows had before."""
 
 
 def match_stored_rows(
@@ -101,48 +92,21 @@ def match_stored_rows(
     staged = cast("DistributedRows", rows.storage)
     if rows.positions.count <= MAX_LOOKED_UP_ROWS and can_match_by_lookup(table, rows, identity):
         return _write_identified(scratch, rows, match_locally(table, rows, identity))
-    layout = _FragmentLayout(staged.own_fragments)
+    layout = FragmentLayout(staged.own_fragments)
     frames = [
         _pair_rows(executor, table, staged, _MatchTask(basis, rows.generated, layout), rows)
-        for basis in _list_bases(rows, identity)
+        for basis in list_bases(rows, identity)
     ]
     reports = _rewrite_changed(executor, scratch, staged, layout, union_all(frames))
     return _collect_rows(scratch, rows, staged, layout, reports) if reports else rows
 
 
-def _list_bases(rows: IncomingRows, identity: RowIdentity | None) -> Iterator[MatchBasis]:
+def list_bases(rows: IncomingRows, identity: RowIdentity | None) -> Iterator[MatchBasis]:
+    """Yield how the incoming rows are matched: by their ids, by an identity, or some by each."""
     if rows.generated.count < rows.positions.count:
         yield MatchBasis(rows.type, None)
     if identity is not None:
         yield MatchBasis(rows.type, identity)
-
-
-@dataclass(frozen=True)
-class _FragmentLayout:
-    """The fragments of incoming rows with their row counts: a row number is a fragment and an offset in it."""
-
-    rows: Mapping[int, int]
-
-    @cached_property
-    def ids(self) -> RowNumbers:
-        """The fragment ids, sorted."""
-        return np.array(sorted(self.rows), np.int64)
-
-    @cached_property
-    def starts(self) -> RowNumbers:
-        """The number of the first row of each fragment."""
-        return np.array([0, *accumulate(self.rows[int(each)] for each in self.ids)], np.int64)[:-1]
-
-    def number_rows(self, addresses: Values) -> RowNumbers:
-        """Return the row numbers of addresses."""
-        found = addresses.to_numpy(zero_copy_only=False).astype(np.uint64)
-        at = np.searchsorted(self.ids, (found >> np.uint64(32)).astype(np.int64))
-        return self.starts[at] + (found & _OFFSET).astype(np.int64)
-
-    def locate_rows(self, numbers: RowNumbers) -> tuple[RowNumbers, RowNumbers]:
-        """Return the fragments of row numbers, and the offsets in them."""
-        at = np.searchsorted(self.starts, numbers, side="right") - 1
-        return self.ids[at], numbers - self.starts[at]
 
 
 # --------------------------------------------------------------------------------------------- pairs
@@ -154,7 +118,7 @@ class _MatchTask:
 
     basis: MatchBasis
     generated: GeneratedIds
-    layout: _FragmentLayout
+    layout: FragmentLayout
 
     def digest_incoming(self, detached: Table, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Task over fragments of incoming rows."""
@@ -162,7 +126,8 @@ class _MatchTask:
         for batch in detached.scan(names, with_row_address=True, in_fragments=fragments):
             rows = pa.Table.from_batches([batch])
             numbers = self.layout.number_rows(column_of(rows, ROW_ADDRESS))
-            yield from _to_digests(self.basis.digest_incoming(numbers, rows, self.generated), None)
+            chosen = self.basis.choose_rows(numbers, rows, self.generated)
+            yield from _to_digests(self.basis.digest_incoming(*chosen), None)
 
     def digest_stored(self, table: Table, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Task over fragments of the stored table."""
@@ -251,7 +216,7 @@ class _RewrittenFragment:
 
 
 def _rewrite_changed(
-    executor: SparkExecutor, scratch: Table, staged: DistributedRows, layout: _FragmentLayout, outcomes: DataFrame
+    executor: SparkExecutor, scratch: Table, staged: DistributedRows, layout: FragmentLayout, outcomes: DataFrame
 ) -> Mapping[int, _RewrittenFragment]:
     """Write the fragments again that lose rows or get ids; return them by the fragments that they replace."""
     task = partial(_rewrite_partition, staged.detached, scratch, staged.type, layout)
@@ -268,7 +233,7 @@ def _rewrite_partition(
     detached: Table,
     scratch: Table,
     type_: NodeType | EdgeType,
-    layout: _FragmentLayout,
+    layout: FragmentLayout,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Task over outcomes: write the rows of their fragments again."""
@@ -283,7 +248,7 @@ def _rewrite_fragment(
     detached: Table,
     scratch: Table,
     type_: NodeType | EdgeType,
-    layout: _FragmentLayout,
+    layout: FragmentLayout,
     fragment: int,
     outcomes: pa.Table,
 ) -> pa.RecordBatch:
@@ -311,7 +276,7 @@ def _rewrite_fragment(
     none = cast("Values", pa.array([], pa.string()))
     left = first + np.flatnonzero(~unchanged)
     written = tables.write_rows(scratch, to_reader(schema, read(), none), "overwrite") if len(left) else ()
-    origins = tables.write_rows(scratch, pa.table([pa.array(left)], schema=ORIGINS), "overwrite") if len(left) else ()
+    origins = write_origins(scratch, left) if len(left) else ()
     values = (fragment, len(left), len(new_ids) - new_ids.null_count, _to_json(written), _to_json(origins))
     columns = [pa.array([value], type_) for value, type_ in zip(values, _REWRITTEN.types, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=_REWRITTEN)
@@ -325,7 +290,7 @@ def _collect_rows(
     scratch: Table,
     rows: IncomingRows,
     staged: DistributedRows,
-    layout: _FragmentLayout,
+    layout: FragmentLayout,
     reports: Mapping[int, _RewrittenFragment],
 ) -> IncomingRows:
     """Return the rows of the fragments that stay and of those that replace the others, in the same order."""
@@ -353,12 +318,14 @@ def _replace_rows(
     *,
     has_taken_ids: bool,
 ) -> IncomingRows:
-    generated = GeneratedIds()
+    schema, generated = arrow_schema(rows.type), GeneratedIds()
     generated.add(positions.count, generated=rows.has_generated_ids)
     storage = (
-        DistributedRows(rows.type, FragmentTarget(scratch, "overwrite"), tuple(fragments), executor=staged.executor)
+        DistributedRows(
+            rows.type, schema, FragmentTarget(scratch, "overwrite"), tuple(fragments), executor=staged.executor
+        )
         if fragments
-        else InMemoryRows(arrow_schema(rows.type).empty_table())
+        else InMemoryRows(schema.empty_table())
     )
     return IncomingRows(
         rows.type,
@@ -382,60 +349,5 @@ def _write_identified(scratch: Table, rows: IncomingRows, matched: IncomingRows)
     fragments: tuple[FragmentText, ...] = ()
     if len(numbers):
         fragments = matched.storage.write_to(scratch, "overwrite", none)
-        origins = tables.write_rows(scratch, pa.table([pa.array(numbers)], schema=ORIGINS), "overwrite")
-        positions.add_rewritten(len(numbers), origins)
+        positions.add_rewritten(len(numbers), write_origins(scratch, numbers))
     return _replace_rows(rows, staged, scratch, fragments, positions, has_taken_ids=matched.has_taken_ids)
-
-
-# --------------------------------------------------------------------------------------------- positions
-
-
-@dataclass
-class RewrittenPositions:
-    """The positions of rows after some fragments were written again: runs of rows, by their earlier row numbers.
-
-    A run is a range of numbers, or as many rows of the scratch table as say which numbers they had.
-    """
-
-    before: RowPositions
-    scratch: Table
-    _starts: list[int] = field(default_factory=list[int])
-    _counts: list[int] = field(default_factory=list[int])
-    _origins: list[FragmentText] = field(default_factory=list[FragmentText])
-
-    def add_kept(self, first: int, count: int) -> None:
-        """Add the rows of a fragment that stays, whose first row had this number."""
-        self._starts.append(first)
-        self._counts.append(count)
-
-    def add_rewritten(self, count: int, origins: Sequence[FragmentText]) -> None:
-        """Add rows that were written again; the numbers that they had are in fragments of the scratch table."""
-        self._starts.append(_ELSEWHERE)
-        self._counts.append(count)
-        self._origins += origins
-
-    @property
-    def count(self) -> int:
-        """The number of rows."""
-        return sum(self._counts)
-
-    def find(self, numbers: RowNumbers) -> list[RecordPosition]:
-        """Return the positions of some rows."""
-        counts, starts = np.array(self._counts, np.int64), np.array(self._starts, np.int64)
-        runs = np.searchsorted(np.cumsum(counts), numbers, side="right")
-        within = numbers - (np.cumsum(counts) - counts)[runs]
-        rewritten = np.where(starts < 0, counts, 0)
-        places = (np.cumsum(rewritten) - rewritten)[runs] + within
-        earlier = starts[runs] + within
-        looked_up = np.flatnonzero(starts[runs] < 0)
-        earlier[looked_up] = self._read_origins(cast("list[int]", places[looked_up].tolist()))
-        return self.before.find(earlier)
-
-    def _read_origins(self, places: Sequence[int]) -> RowNumbers:
-        if not places:
-            return np.zeros(0, np.int64)
-        staged = tables.overwrite_fragments(self.scratch, ORIGINS, self._origins)
-        origins = tables.audit_version(self.scratch, staged)
-        with translate_errors(origins.subject):
-            found = origins.dataset.take(list(places))
-        return column_of(found, "number").to_numpy(zero_copy_only=False)

@@ -21,7 +21,6 @@ import pyarrow as pa
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of, encode_values, make_nulls, to_list
 from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import Access, Table, open_table
@@ -35,8 +34,10 @@ from omnigraph.write.load import (
     ObjectReader,
     RawBatch,
     RejectedRecord,
+    RowForm,
     ValidatedBatch,
     parse_block,
+    schema_of,
     to_rejects_line,
     validate_batch,
 )
@@ -120,6 +121,7 @@ class LoadTask:
     max_violations: int | None
     names: Mapping[str, str]
     """The names of files as the user gave them, by path."""
+    form: RowForm = RowForm.WHOLE
 
     def read_records(
         self, to_record: ObjectReader | None, batches: Iterable[pa.RecordBatch]
@@ -133,7 +135,7 @@ class LoadTask:
                 writer.count_lines(run, len(lines)),
                 _strip_byte_order_mark(run, lines, writer),
             )
-            for found in parse_block(self.catalog, block, to_record):
+            for found in parse_block(self.catalog, block, to_record, self.form):
                 writer.add(found, run.block)
         yield writer.finish()
 
@@ -146,7 +148,8 @@ class LoadTask:
             file = None if number is None else self.display_name(files.get(number))
             # Rows of a distributed frame have no row numbers.
             lines = make_nulls(rows.num_rows, pa.int64())
-            writer.add(ColumnMapping(self.catalog, type_, rows.schema).to_raw_batch(file or name, lines, rows), None)
+            columns = ColumnMapping(self.catalog, type_, rows.schema, form=self.form)
+            writer.add(columns.to_raw_batch(file or name, lines, rows), None)
         yield writer.finish()
 
     def display_name(self, file: str | None) -> str | None:
@@ -328,7 +331,7 @@ class PartitionWriter:
         if not buffer.batches:
             return
         address = self._task.targets[key]
-        rows = pa.Table.from_batches(buffer.batches, arrow_schema(buffer.type))
+        rows = pa.Table.from_batches(buffer.batches, schema_of(self._task.form, buffer.type))
         buffer.fragments += tables.write_rows(self._open(address), rows, address.mode)
         if buffer.places:
             buffer.place_fragments += self._write_scratch(pa.Table.from_batches(buffer.places, PLACES))

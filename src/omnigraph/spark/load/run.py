@@ -29,12 +29,12 @@ from omnigraph.spark.load.identity_matching import match_stored_rows
 from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces
 from omnigraph.spark.load.load_task import PLACES, REPORT_COLUMNS, LoadTask, ReportKind, address_of, decode_violation
 from omnigraph.spark.load.quarantine import ParquetQuarantine
+from omnigraph.spark.load.row_updates import complete_rows
 from omnigraph.spark.load.set_rules import check_changes
 from omnigraph.spark.load.sources import names_by_path, read_lines
 from omnigraph.spark.load.staging import stage_rows
 from omnigraph.spark.load.tables import map_tables
 from omnigraph.spark.scratch import create_scratch_table
-from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.staging import FragmentText, StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write import load as loads
@@ -58,6 +58,7 @@ from omnigraph.write.load import (
     ViolationCollector,
     choose_rejects_target,
     resolve_tables,
+    schema_of,
 )
 from omnigraph.write.rules import IncomingMode, RuleCheckResult, ViolationCounts, type_of_table
 
@@ -99,6 +100,11 @@ class _SparkLoadEngine:
         executor = self.executor.doing("matching a load")
         with translate_spark_errors(executor.activity):
             return match_stored_rows(executor, self.scratch, table, rows, identity)
+
+    def complete(self, table: Table | None, rows: IncomingRows, identity: RowIdentity | None) -> IncomingRows:
+        executor = self.executor.doing("matching a load")
+        with translate_spark_errors(executor.activity):
+            return complete_rows(executor, self.scratch, table, rows, identity)
 
     def stage(self, table: Table, incoming: IncomingTable) -> StagedChange | None:
         if incoming.rows.count <= load_incoming.LOCAL_LOAD_ROWS:
@@ -172,6 +178,7 @@ def _run_read_job(
         options.on_error == "quarantine",
         None if options.check else MAX_VIOLATIONS,
         names_by_path([*paths, *(each.name for each in typed if isinstance(each.rows, DataFile))]),
+        given.form,
     )
     with translate_spark_errors("reading a load"):
         records = partial(task.read_records, None)
@@ -264,13 +271,14 @@ def _incoming_tables(
     found: dict[str, IncomingRows] = {}
     for key in keys:
         type_, rows = type_of_table(context.catalog, key), report.rows.get(key, _TableReport())
+        schema = schema_of(context.input.form, type_)
         places = StagedPlaces(scratch, rows.runs, tuple(rows.places), report.blocks)
         if rows.count:
             source = DistributedRows(
-                type_, targets[key], tuple(rows.fragments), executor=executor.doing("staging a load")
+                type_, schema, targets[key], tuple(rows.fragments), executor=executor.doing("staging a load")
             )
         else:
-            source = InMemoryRows(arrow_schema(type_).empty_table())
+            source = InMemoryRows(schema.empty_table())
         found[key] = IncomingRows(type_, rows.generated, places, source)
     return found
 

@@ -270,10 +270,13 @@ class _MergedTable:
     def incoming(self) -> IncomingTable:
         """The inserted and updated rows, like those of a load."""
         fragments = tuple(text for each in self.reports for text in each.rows)
+        schema = arrow_schema(self.type)
         source = (
-            DistributedRows(self.type, FragmentTarget(self.scratch, "overwrite"), fragments, executor=self.executor)
+            DistributedRows(
+                self.type, schema, FragmentTarget(self.scratch, "overwrite"), fragments, executor=self.executor
+            )
             if fragments
-            else InMemoryRows(arrow_schema(self.type).empty_table())
+            else InMemoryRows(schema.empty_table())
         )
         places = StagedPlaces(self.scratch, [SourceRun(self.num_rows)], (), BlockLines({}))
         return IncomingTable(

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
+from omnigraph.errors import ParameterError
 from omnigraph.language.query import Distance, TextMatch, TextScore, TraversalDirection
 from omnigraph.language.schema import TableKey
 from omnigraph.read.context import QueryContext
@@ -30,6 +31,9 @@ _MAX_COUNT: Final = 2**63 - 1
 _NUMBER: Final = "number"
 PAIR_BYTES: Final = 64
 """The size of a pair of ids, about."""
+MAX_WALK_ROUNDS: Final = "spark.omnigraph.maxWalkRounds"
+"""The setting of a Spark session that limits walks without an upper bound."""
+_DEFAULT_ROUNDS: Final = 32
 UNKNOWN_ROWS: Final = 2**62
 """The size of frames that nobody knows: too many rows for a broadcast."""
 
@@ -78,6 +82,15 @@ class SparkQueryContext:
     def count_partitions(self) -> int:
         """Return how many partitions rows are shuffled to: as many as follow from the size of the data."""
         return count_partitions(self.data_bytes, self.spool.parallelism)
+
+    @property
+    def max_walk_rounds(self) -> int:
+        """How many hops a walk without an upper bound may take: each is a job over all edges."""
+        text = self.tables.session.conf.get(MAX_WALK_ROUNDS, str(_DEFAULT_ROUNDS)) or ""
+        if not (text.isdecimal() and int(text) > 0):
+            hint = f"set it to a number of hops, or unset it for {_DEFAULT_ROUNDS}"
+            raise ParameterError(f"the setting {MAX_WALK_ROUNDS} is '{text}', which is no positive number", hint=hint)
+        return int(text)
 
     def count_rows(self, table_key: str) -> int:
         """Return how many rows a table has."""

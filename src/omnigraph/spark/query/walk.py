@@ -6,14 +6,16 @@ frontier is spooled, so that no hop is computed twice, and none is lost with an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from omnigraph.language.query import TraversalDirection
-from omnigraph.language.query.plan import Connect, Expand
+from omnigraph.errors import WalkTooLong
+from omnigraph.language.query import EdgeStep, TraversalDirection
+from omnigraph.language.query.plan import Connect, Expand, WalkEnd
 from omnigraph.spark.query.match_rows import PAIR_BYTES, UNKNOWN_ROWS, MatchRows, Slot, SparkQueryContext
 from omnigraph.spark.sized_frames import SizedFrame, hint_join, join_by_condition, union_sized
 
@@ -45,12 +47,12 @@ class NodePairs:
 
 def find_destinations(plan: Expand | Connect, rows: MatchRows, context: SparkQueryContext) -> NodePairs:
     """Return the distinct pairs of source nodes and the destinations that the step finds for them."""
-    hop = _scan_neighbours(plan.edge_type, plan.direction, context)
-    if plan.minimum > plan.maximum:
+    hop = _scan_hops(plan.steps, context)
+    if plan.maximum is not None and plan.minimum > plan.maximum:
         return hop.without_rows()
-    if plan.maximum == 1:
+    if plan.minimum == plan.maximum == 1:
         return replace(hop, frame=_remove_duplicates(hop, context))
-    return _walk(_start_at(plan.source, rows, context), hop, plan.minimum, plan.maximum, context)
+    return _walk(_start_at(plan.source, rows, context), hop, plan, context)
 
 
 def _remove_duplicates(pairs: NodePairs, context: SparkQueryContext) -> DataFrame:
@@ -76,11 +78,15 @@ def orient_edges(ends: DataFrame, direction: TraversalDirection) -> DataFrame:
             return ends.union(reversed_.where(fn.col(first) != fn.col(second)))
 
 
-def _scan_neighbours(edge_type: str, direction: TraversalDirection, context: SparkQueryContext) -> NodePairs:
+def _scan_hops(steps: Sequence[EdgeStep], context: SparkQueryContext) -> NodePairs:
+    """Return the pairs of nodes that one hop connects, along any of the steps."""
     source, destination = context.new_column(), context.new_column()
-    ends = context.tables.edges(edge_type, ["from", "to"]).toDF(source, destination)
-    walked = orient_edges(ends, direction).toDF(source, destination)
-    return NodePairs(walked, source, destination, context.count_walked(edge_type, direction))
+    walked = (
+        orient_edges(context.tables.edges(step.edge_type, ["from", "to"]), step.direction).toDF(source, destination)
+        for step in steps
+    )
+    most = sum(context.count_walked(step.edge_type, step.direction) for step in steps)
+    return NodePairs(reduce(DataFrame.union, walked), source, destination, most)
 
 
 # --------------------------------------------------------------------------------------------- several hops
@@ -94,27 +100,47 @@ def _start_at(variable: str, rows: MatchRows, context: SparkQueryContext) -> Nod
     return NodePairs(starts, source, destination, UNKNOWN_ROWS)
 
 
-def _walk(start: NodePairs, hop: NodePairs, minimum: int, maximum: int, context: SparkQueryContext) -> NodePairs:
-    """Return the nodes at ``minimum`` to ``maximum`` hops, and those one hop nearer that have an edge to themselves."""
+def _walk(start: NodePairs, hop: NodePairs, plan: Expand | Connect, context: SparkQueryContext) -> NodePairs:
+    """Return the pairs that a walk from each start finds, as :class:`Expand` defines it."""
+    frontiers = _find_frontiers(start, hop, plan.maximum, context)
+    destinations = frontiers[plan.minimum :]
+    if 1 <= plan.minimum <= len(frontiers):
+        # An edge to itself reaches a right end with one hop more than its distance. Beyond the minimum it is included
+        # anyway.
+        nearer = frontiers[plan.minimum - 1]
+        loops = _select_looped(nearer, start, hop, plan.written_left).distinct()
+        destinations.append(context.spool.keep(loops))
+    context.spool.release(frontiers[: plan.minimum])
+    found = [each for each in destinations if each.max_rows]
+    if not found:
+        return start.without_rows()
+    reached = union_sized(found)
+    return replace(start, frame=reached.frame, max_rows=reached.max_rows)
+
+
+def _find_frontiers(
+    start: NodePairs, hop: NodePairs, maximum: int | None, context: SparkQueryContext
+) -> list[SizedFrame]:
+    """Return the pairs of each start with the nodes at 0, 1, 2, ... hops from it, until there are no more."""
     frontiers = [context.spool.keep(start.frame)]
-    while len(frontiers) <= maximum:
+    rounds = context.max_walk_rounds if maximum is None else maximum
+    while maximum is None or len(frontiers) <= maximum:
         neighbours = _advance(frontiers[-1], start, hop).distinct()
         visited = union_sized(frontiers)
         frontier = context.spool.keep(hint_join(neighbours, visited, [start.source, start.destination], "left_anti"))
         if not frontier.max_rows:
             break
         frontiers.append(frontier)
-    destinations = frontiers[minimum:]
-    if minimum <= len(frontiers):
-        # A self-loop reaches a node with one hop more than its distance. Beyond the minimum it is included anyway.
-        loops = _advance(frontiers[minimum - 1], start, hop.self_loops()).distinct()
-        destinations.append(context.spool.keep(loops))
-    context.spool.release(frontiers[:minimum])
-    found = [each for each in destinations if each.max_rows]
-    if not found:
-        return start.without_rows()
-    reached = union_sized(found)
-    return replace(start, frame=reached.frame, max_rows=reached.max_rows)
+        if maximum is None and len(frontiers) > rounds:
+            raise WalkTooLong(rounds)
+    return frontiers
+
+
+def _select_looped(nearer: SizedFrame, start: NodePairs, hop: NodePairs, written_left: WalkEnd) -> DataFrame:
+    """Return the pairs whose right end has an edge to itself; a walk backwards starts there."""
+    right = start.destination if written_left is WalkEnd.SOURCE else start.source
+    found = join_by_condition(nearer, hop.self_loops().sized, fn.col(right) == fn.col(hop.source))
+    return found.select(start.source, start.destination)
 
 
 def _advance(frontier: SizedFrame, start: NodePairs, hop: NodePairs) -> DataFrame:

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
 from omnigraph.read.rows import PUBLIC_NAMES
+from omnigraph.write.load.partial_rows import RowForm
 
 ColumnNames: TypeAlias = "Mapping[str, str | Sequence[str]]"
 """The column that each target is read from; for an end also several columns, one for each part of the key."""
@@ -23,12 +24,16 @@ ALL_OTHERS: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class ColumnSelection:
-    """The columns that are read for each target, where their names differ, and the columns that are ignored."""
+    """The columns that are read for each target, where their names differ, and the columns that are ignored.
+
+    ``form`` says whether the columns give whole rows.
+    """
 
     type: NodeType | EdgeType
     targets: frozenset[str]
     columns: Mapping[str, str] = field(default_factory=dict[str, str])
     ignored: frozenset[str] = frozenset()
+    form: RowForm = RowForm.WHOLE
 
     @property
     def ignores_others(self) -> bool:
@@ -77,7 +82,11 @@ def _describe_missing(type_: NodeType | EdgeType, target: str, column: str, name
 
 
 def select_columns(
-    catalog: Catalog, type_: NodeType | EdgeType, given: ColumnNames, ignored: Iterable[str]
+    catalog: Catalog,
+    type_: NodeType | EdgeType,
+    given: ColumnNames,
+    ignored: Iterable[str],
+    form: RowForm = RowForm.WHOLE,
 ) -> tuple[ColumnSelection, list[str]]:
     """Return the selection of a type, and the problems of what is given for it."""
     ends = list_ends(catalog, type_)
@@ -98,7 +107,7 @@ def select_columns(
             columns |= {} if parts is None else {f"{target}.{part}": name for part, name in parts.items()}
         else:
             problems.append(f"{type_.name}.{target} is read from one column, not from {len(names)}")
-    return ColumnSelection(type_, targets, columns, frozenset(ignored)), problems
+    return ColumnSelection(type_, targets, columns, frozenset(ignored), form), problems
 
 
 def list_ends(catalog: Catalog, type_: NodeType | EdgeType) -> dict[str, NodeType]:

@@ -6,7 +6,7 @@ is refused before any row is read. A value that does not fit is an error of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -19,8 +19,10 @@ from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, column_of, compute, to_list
 from omnigraph.write.load.conversion import ConvertedColumn, can_convert, convert_arrow, convert_values
+from omnigraph.write.load.partial_rows import RowForm, list_value_columns
 from omnigraph.write.load.text_values import convert_texts
 from omnigraph.write.load.validation import RawBatch, RowError, resolve_end_ids, to_row_errors
+from omnigraph.write.rules import AbsentValues
 
 BATCH_ROWS: Final = 65_536
 _TEXT: Final = ValueType(Scalar.STRING)
@@ -120,9 +122,15 @@ class ColumnMapping:
     """Maps the columns of a frame to the columns of a type. The columns have the names of what they are read as."""
 
     def __init__(
-        self, catalog: Catalog, type_: NodeType | EdgeType, schema: pa.Schema, values: ColumnValues = ARROW_VALUES
+        self,
+        catalog: Catalog,
+        type_: NodeType | EdgeType,
+        schema: pa.Schema,
+        values: ColumnValues = ARROW_VALUES,
+        form: RowForm = RowForm.WHOLE,
     ) -> None:
         self.type = type_
+        self.form = form
         self.schema = schema
         self.values = values
         self.ends: dict[str, NodeType] = {}
@@ -136,11 +144,18 @@ class ColumnMapping:
         for name, found in zip(names, self.schema.types, strict=True):
             if name in known and not self.values.accepts(found, known[name]):
                 yield f"column '{given.get(name, name)}' is {found}, which is no {known[name]}"
-        for each in self.type.properties.values():
-            if each.name not in (*names, *given) and not each.type.nullable and each.default is None:
-                yield f"column '{each.name}' is missing"
+        yield from self._find_missing_columns({*names, *given})
         for column, node in self.ends.items():
             yield from self._find_end_problems(column, node, given)
+
+    def _find_missing_columns(self, names: Collection[str]) -> Iterator[str]:
+        if self.form is RowForm.WHOLE:
+            required = [each for each in self.type.properties.values() if not each.type.nullable]
+            missing = [each.name for each in required if each.default is None and each.name not in names]
+            yield from (f"column '{name}' is missing" for name in missing)
+        elif isinstance(self.type, NodeType) and "id" not in names:
+            missing = [name for name in self.type.key or () if name not in names]
+            yield from (f"column '{name}' is missing; give it, or id" for name in missing)
 
     def _find_end_problems(self, column: str, node: NodeType, given: Mapping[str, str]) -> Iterator[str]:
         name = PUBLIC_NAMES[column]
@@ -153,6 +168,8 @@ class ColumnMapping:
         if name in given or not given.keys().isdisjoint(parts):
             # A column that is named and is not there is a problem already.
             parts = {part: each for part, each in parts.items() if part in self.schema.names}
+        elif self._is_absent(column):
+            return
         elif not parts or not set(parts) <= set(self.schema.names):
             yield f"column '{name}' is missing" + (f"; give it, or {', '.join(parts)}" if parts else "")
             return
@@ -160,6 +177,15 @@ class ColumnMapping:
             found = self._type_of(part)
             if not self.values.accepts(found, property_.type):
                 yield f"column '{given.get(part, part)}' is {found}, which is no {property_.type}"
+
+    def _is_absent(self, column: str) -> bool:
+        """Return whether the rows of an update do not mention a column of the type."""
+        if self.form is RowForm.WHOLE:
+            return False
+        names = {column}
+        if column in self.ends:
+            names = {PUBLIC_NAMES[column], *_list_key_columns(column, self.ends[column])}
+        return names.isdisjoint(self.schema.names)
 
     def _type_of(self, column: str) -> pa.DataType:
         return self.schema.types[self.schema.get_field_index(column)]
@@ -173,13 +199,28 @@ class ColumnMapping:
                 converted = self.values.convert(column_of(batch, column), type_)
                 columns[column] = converted.values
                 errors += to_row_errors(column, str(type_), converted)
-            elif column in self.type.properties and self.type.properties[column].default is not None:
+            elif column in self.type.properties and self._has_default(column):
                 columns[column] = _repeat_default(self.type.properties[column], batch.num_rows)
         for column, node in self.ends.items():
-            columns[column] = self._read_end_ids(batch, column, node, errors)
+            if not self._is_absent(column):
+                columns[column] = self._read_end_ids(batch, column, node, errors)
         return RawBatch(
-            self.type, columns, errors, name, lines, lambda row: _format_row(self.type, batch.slice(row, 1))
+            self.type,
+            columns,
+            errors,
+            name,
+            lines,
+            lambda row: _format_row(self.type, batch.slice(row, 1)),
+            self._find_absent(batch.num_rows),
         )
+
+    def _has_default(self, name: str) -> bool:
+        return self.form is RowForm.WHOLE and self.type.properties[name].default is not None
+
+    def _find_absent(self, count: int) -> AbsentValues | None:
+        if self.form is RowForm.WHOLE:
+            return None
+        return {name: np.ones(count, np.bool_) for name in list_value_columns(self.type) if self._is_absent(name)}
 
     def _read_end_ids(self, batch: pa.RecordBatch, column: str, node: NodeType, errors: list[RowError]) -> Values:
         """Return the node ids at one end, as given or computed from the key values."""

@@ -22,9 +22,9 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar
 from omnigraph.read.rows import PUBLIC_NAMES
-from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Rows, Values, column_of, compute, join_texts, to_bool_array
 from omnigraph.storage.keys import to_canonical_text
+from omnigraph.write.load.partial_rows import list_value_columns
 from omnigraph.write.load.row_digests import digest_rows
 from omnigraph.write.rules import format_unique
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Identity: TypeAlias = Mapping[str, Sequence[str]]
 """The columns that identify the records of a type: properties, and ``from`` and ``to`` of an edge."""
 
-MATCHING_MODES: Final = ("merge",)
+MATCHING_MODES: Final = ("merge", "update")
 """The modes that look for the stored rows of records."""
 _COLUMNS: Final = {public: column for column, public in PUBLIC_NAMES.items()}
 _BY_ID: Final = "id:"
@@ -60,6 +60,11 @@ class RowIdentity:
         """The columns outside of the identity, without ``id``."""
         return tuple(name for name in list_value_columns(self.type) if name not in self.columns)
 
+    @property
+    def for_update(self) -> RowIdentity | None:
+        """The identity by which an update finds rows; None if it has all columns, so that nothing could change."""
+        return self if self.is_unique or self.other_columns else None
+
     def make_keys(self, rows: Rows) -> pa.StringArray:
         """Return the match key of each row. The rows need all columns, or those of the identity if all have values."""
         if not self.is_unique:
@@ -76,11 +81,6 @@ class RowIdentity:
         if not self.is_unique:
             return np.zeros(rows.num_rows, np.bool_)
         return to_bool_array(cast("Values", to_canonical_text(rows, self.columns).is_null()))
-
-
-def list_value_columns(type_: NodeType | EdgeType) -> tuple[str, ...]:
-    """Return all columns of a type except ``id``."""
-    return tuple(arrow_schema(type_).names[1:])
 
 
 def make_id_keys(rows: Rows) -> pa.StringArray:
@@ -103,7 +103,7 @@ def choose_identity(type_: NodeType | EdgeType, declared: Sequence[str] | None) 
         example = ", ".join(f'"{PUBLIC_NAMES.get(name, name)}"' for name in type_.unique[0])
         raise ParameterError(
             f"{type_.name} has several unique sets, and any of them could identify its rows: {listed}",
-            hint=f'name the columns to merge by, such as identity={{"{type_.name}": [{example}]}}',
+            hint=f'name the columns that identify a row, such as identity={{"{type_.name}": [{example}]}}',
         )
     if type_.unique:
         return RowIdentity(type_, type_.unique[0], is_unique=True)
@@ -124,7 +124,8 @@ def resolve_identity(catalog: Catalog, identity: object, mode: LoadMode) -> dict
     given = cast("Mapping[object, object]", identity)
     if given and mode not in MATCHING_MODES:
         raise ParameterError(
-            f'identity is given, but mode "{mode}" looks for no stored rows', hint='use mode="merge", or leave it out'
+            f'identity is given, but mode "{mode}" looks for no stored rows',
+            hint='use mode="merge" or "update", or leave it out',
         )
     found: dict[str, tuple[str, ...]] = {}
     problems: list[Json] = []

@@ -30,10 +30,11 @@ from omnigraph.storage.staging import delete_fragments as discard_files
 from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.storage.table_writes import WriteMode
 from omnigraph.write.load.positions import GeneratedIds, RowNumbers, RowPositions
+from omnigraph.write.load.validation import RejectedRecord
 from omnigraph.write.row_values import load_blobs
 from omnigraph.write.spill import spill_rows
 
-_BLOB_ROWS_AT_ONCE: Final = 64
+BLOB_ROWS_AT_ONCE: Final = 64
 """Read blobs for this many rows at a time, since blobs are large."""
 _log = logging.getLogger("omnigraph")
 
@@ -73,6 +74,19 @@ class RowStorage(Protocol):
         ...
 
 
+class UnmatchedRecords(Protocol):
+    """Incoming rows whose stored rows were not found."""
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        ...
+
+    def to_records(self, incoming: IncomingRows, limit: int | None) -> Iterator[RejectedRecord]:
+        """Yield each row as a rejected record; at most so many. ``incoming`` are the rows as they were read."""
+        ...
+
+
 @dataclass(slots=True)
 class IncomingRows:
     """All incoming rows of one type. ``storage`` leaves out those that the graph has already."""
@@ -82,11 +96,13 @@ class IncomingRows:
     positions: RowPositions
     storage: RowStorage
     unchanged: int = 0
-    """The number of rows that the graph has already, and that ``positions`` counts."""
+    """The number of rows that ``positions`` counts, but that are not written: unchanged ones, and unmatched ones."""
     left_out: int = 0
     """The number of rows that the graph has already, and that ``positions`` does not count."""
     has_taken_ids: bool = False
     """Whether rows have taken the ids of the stored rows that they replace."""
+    unmatched: UnmatchedRecords | None = None
+    """The rows of an update whose stored rows were not found. They are not among the rows to write."""
     _written: list[_WrittenFragments] = field(default_factory=list["_WrittenFragments"])
 
     @property
@@ -202,16 +218,17 @@ class InMemoryRows:
 
 @dataclass(eq=False)
 class StagedRows:
-    """Keeps rows in fragments and reads them through a detached version."""
+    """Keeps rows in fragments and reads them through a detached version. ``schema`` is that of the fragments."""
 
     type: NodeType | EdgeType
+    schema: pa.Schema
     target: FragmentTarget
     fragments: tuple[FragmentText, ...]
     _columns: dict[tuple[str, ...], pa.Table] = field(default_factory=dict[tuple[str, ...], pa.Table])
 
     def read_columns(self, names: Sequence[str], excluded_ids: Values) -> pa.Table:
         """Return some columns of the rows except the excluded ids, in a local file. Without exclusions it is cached."""
-        key, schema = tuple(names), arrow_schema(self.type).empty_table().select(list(names)).schema
+        key, schema = tuple(names), self.schema.empty_table().select(list(names)).schema
         if not len(excluded_ids) and key in self._columns:
             return self._columns[key]
         pieces = (exclude_ids(piece.select(list(names)), excluded_ids).cast(schema) for piece in self._scan(names))
@@ -233,7 +250,7 @@ class StagedRows:
                 yield self._number_rows(piece), piece.select(list(names))
                 continue
             first = int(self._number_rows(piece.slice(0, 1))[0]) if piece.num_rows else 0
-            for rows in attach_blobs(self.detached, arrow_schema(self.type), [piece]):
+            for rows in attach_blobs(self.detached, self.schema, [piece]):
                 yield np.arange(first, first + rows.num_rows), rows
                 first += rows.num_rows
 
@@ -259,7 +276,7 @@ class StagedRows:
         if self.target.mode == "append":
             staged = tables.append_fragments(self.target.table, self.fragments)
         else:
-            staged = tables.overwrite_fragments(self.target.table, arrow_schema(self.type), self.fragments)
+            staged = tables.overwrite_fragments(self.target.table, self.schema, self.fragments)
         assert staged is not None
         return tables.audit_version(self.target.table, staged)
 
@@ -290,24 +307,24 @@ class StagedRows:
         return starts[np.searchsorted(fragments, addresses >> 32)] + (addresses & 0xFFFFFFFF).astype(np.int64)
 
     def _load_blobs(self, rows: pa.Table) -> pa.Table:
-        return load_blobs(self.detached, rows, arrow_schema(self.type))
+        return load_blobs(self.detached, rows, self.schema)
 
 
 def attach_blobs(table: Table, schema: pa.Schema, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Turn scanned rows with addresses into rows that can be written again: load their blobs, a few rows at a time."""
     has_blobs = any(pa.types.is_struct(type_) for type_ in schema.types)
     for piece in pieces:
-        at_once = _BLOB_ROWS_AT_ONCE if has_blobs else max(1, piece.num_rows)
+        at_once = BLOB_ROWS_AT_ONCE if has_blobs else max(1, piece.num_rows)
         for start in range(0, piece.num_rows, at_once):
             yield load_blobs(table, piece.slice(start, at_once), schema)
 
 
 def to_reader(schema: pa.Schema, pieces: Iterable[pa.Table], excluded_ids: Values) -> pa.RecordBatchReader:
-    """Return rows except the excluded ids as a reader that can be written."""
+    """Return the columns of a schema, in rows except the excluded ids, as a reader that can be written."""
     batches = (
         pa.RecordBatch.from_arrays(batch.columns, schema=schema)
         for piece in pieces
-        for batch in exclude_ids(piece, excluded_ids).to_batches()
+        for batch in exclude_ids(piece, excluded_ids).select(schema.names).to_batches()
     )
     return pa.RecordBatchReader.from_batches(schema, batches)
 

@@ -16,6 +16,7 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
 from omnigraph.write.load.column_selection import ColumnNames, ColumnSelection, select_columns
 from omnigraph.write.load.data_frames import ArrowStream
+from omnigraph.write.load.partial_rows import RowForm
 from omnigraph.write.load.sources import ByteCounter, RecordSource, ignore_bytes
 from omnigraph.write.load.table_files import (
     DataFile,
@@ -40,7 +41,7 @@ class LoadInput:
     """The data to load: records, and frames or files by type name.
 
     ``columns``, ``ignored`` and ``file_options`` say how frames and files are read. ``count_bytes`` is told how much
-    was read, if this process reads the files.
+    was read, if this process reads the files. ``form`` follows from the mode of the load.
     """
 
     source: RecordSource | None = None
@@ -50,6 +51,7 @@ class LoadInput:
     ignored: Mapping[str, Iterable[str]] = field(default_factory=dict[str, Iterable[str]])
     file_options: Mapping[str, object] = field(default_factory=dict[str, object])
     count_bytes: ByteCounter = ignore_bytes
+    form: RowForm = RowForm.WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def resolve_tables(catalog: Catalog, given: LoadInput) -> list[TypedTable]:
             _find_given(given.columns, type_, name, named),
             _find_given(given.ignored, type_, name, named),
         )
-        selection, wrong = select_columns(catalog, type_, columns or {}, ignored or ())
+        selection, wrong = select_columns(catalog, type_, columns or {}, ignored or (), given.form)
         problems += wrong
         tables, wrong, absent = _list_tables(type_, f"{kind}s['{name}']", rows, selection, options)
         found += tables

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, islice
 from typing import Final, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -23,8 +24,10 @@ from omnigraph.write.commit import PreparedWrite, TableChange, WriterKind
 from omnigraph.write.load.identity import MATCHING_MODES, RowIdentity, choose_identity
 from omnigraph.write.load.identity_matching import match_stored_rows
 from omnigraph.write.load.incoming_rows import IncomingRows
-from omnigraph.write.load.quarantine import RejectDelivery
+from omnigraph.write.load.quarantine import MAX_VIOLATIONS, RejectDelivery, build_load_error
 from omnigraph.write.load.row_admission import NO_IDS, IncomingTable, RejectedIds, RowAdmission
+from omnigraph.write.load.row_updates import complete_rows
+from omnigraph.write.load.validation import RejectedRecord
 from omnigraph.write.row_values import can_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.rules import (
     IncomingMode,
@@ -34,10 +37,11 @@ from omnigraph.write.rules import (
     list_rule_columns,
 )
 
-LoadMode: TypeAlias = Literal["append", "merge", "overwrite"]
+LoadMode: TypeAlias = Literal["append", "merge", "update", "overwrite"]
 _INCOMING_MODES: Final[Mapping[LoadMode, IncomingMode]] = {
     "append": IncomingMode.INSERT,
     "merge": IncomingMode.UPSERT,
+    "update": IncomingMode.UPSERT,
     "overwrite": IncomingMode.OVERWRITE,
 }
 
@@ -68,6 +72,10 @@ class LoadEngine(Protocol):
         """Find the stored rows of incoming ones, see :func:`match_stored_rows`."""
         ...
 
+    def complete(self, table: Table | None, rows: IncomingRows, identity: RowIdentity | None) -> IncomingRows:
+        """Complete the partial rows of an update, see :func:`complete_rows`."""
+        ...
+
     def stage(self, table: Table, incoming: IncomingTable) -> StagedChange | None:
         """Stage the rows on a pinned table. A retry on another pin looks up the replaced rows again."""
         ...
@@ -85,6 +93,10 @@ class LocalLoadEngine:
     def match(self, table: Table, rows: IncomingRows, identity: RowIdentity | None) -> IncomingRows:
         """Find the stored rows on this machine."""
         return match_stored_rows(table, rows, identity)
+
+    def complete(self, table: Table | None, rows: IncomingRows, identity: RowIdentity | None) -> IncomingRows:
+        """Complete the rows on this machine."""
+        return complete_rows(table, rows, identity)
 
     def stage(self, table: Table, incoming: IncomingTable) -> StagedChange | None:
         """Stage the rows on this machine."""
@@ -123,31 +135,59 @@ class LoadOperation:
         self._refuse_legacy_ids(snapshot)
         tables = self._match_stored(snapshot)
         admission = self._check_rules(snapshot, tables)
+        if self.quarantine is None:
+            self._refuse_unmatched(tables, admission)
         rejected, reads = admission.reject_violating()
         changes = tuple(
             TableChange(each.table_key, partial(self._stage, each), each.rows.is_large)
             for each in admission.list_accepted(rejected)
             if each.rows.count > rejected[each.table_key].count or self.mode == "overwrite"
         )
-        counts = {key: rows.given - rejected[key].count for key, rows in tables.items()}
+        counts = {key: rows.given - rejected[key].count - _count_unmatched(rows) for key, rows in tables.items()}
         changed = sum(rows.count - rejected[key].count for key, rows in tables.items())
-        outcome = self._deliver_rejects(LoadOutcome(counts, changed), rejected)
+        outcome = self._deliver_rejects(LoadOutcome(counts, changed), rejected, tables)
         return PreparedWrite(changes, reads | self._list_matched(snapshot), outcome, force_commit=self.keeps_txn)
 
     def find_set_violations(self, snapshot: Snapshot, known: Sequence[Violation]) -> list[Violation]:
         """Return the violations of set rules among the accepted rows, except those that follow from ``known`` ones."""
-        return self._check_rules(snapshot, self._match_stored(snapshot)).find_violations(known)
+        tables = self._match_stored(snapshot)
+        unmatched = self._find_unmatched(tables)
+        return [*unmatched, *self._check_rules(snapshot, tables).find_violations([*known, *unmatched])]
 
     def _match_stored(self, snapshot: Snapshot) -> Mapping[str, IncomingRows]:
-        """Return the rows of each table that the graph does not have already."""
+        """Return the rows of each table that the graph does not have already, whole."""
         if self.mode not in MATCHING_MODES:
             return self.tables
         found: dict[str, IncomingRows] = {}
         for key, rows in self.tables.items():
             chosen = choose_identity(rows.type, self.identity.get(key)) if rows.generated.count else None
-            has_rows = rows.count and key in snapshot.pins and snapshot.pins[key].row_count
-            found[key] = self.engine.match(snapshot.table(key), rows, chosen) if has_rows else rows
+            has_rows = key in snapshot.pins and snapshot.pins[key].row_count
+            table = snapshot.table(key) if has_rows else None
+            if not rows.count:
+                found[key] = rows
+            elif self.mode == "update":
+                found[key] = self.engine.complete(table, rows, chosen and chosen.for_update)
+            else:
+                found[key] = rows if table is None else self.engine.match(table, rows, chosen)
         return found
+
+    def _find_unmatched(self, tables: Mapping[str, IncomingRows]) -> list[Violation]:
+        """Return the violations of records whose stored rows were not found."""
+        limit = None if self.check_only else MAX_VIOLATIONS
+        found = (record for key, rows in tables.items() for record in self._to_unmatched_records(key, rows, limit))
+        return [each for record in islice(found, limit) for each in record.violations]
+
+    def _to_unmatched_records(self, key: str, rows: IncomingRows, limit: int | None) -> Iterator[RejectedRecord]:
+        return iter(()) if rows.unmatched is None else rows.unmatched.to_records(self.tables[key], limit)
+
+    def _refuse_unmatched(self, tables: Mapping[str, IncomingRows], admission: RowAdmission) -> None:
+        """Raise an error if the stored rows of records were not found, with what else is wrong."""
+        unmatched = self._find_unmatched(tables)
+        if not unmatched:
+            return
+        found = [*unmatched, *admission.find_violations(unmatched)]
+        limit = None if self.check_only else MAX_VIOLATIONS
+        raise build_load_error(found[:limit], more=limit is not None and len(found) >= limit)
 
     def _list_matched(self, snapshot: Snapshot) -> frozenset[str]:
         """Return the tables that were read to match rows. One without rows counts: others may insert them meanwhile."""
@@ -174,14 +214,24 @@ class LoadOperation:
             IncomingMode.FRESH if table.has_generated_ids and self.mode != "overwrite" else _INCOMING_MODES[self.mode]
         )
 
-    def _deliver_rejects(self, outcome: LoadOutcome, rejected_ids: Mapping[str, RejectedIds]) -> LoadOutcome:
+    def _deliver_rejects(
+        self, outcome: LoadOutcome, rejected_ids: Mapping[str, RejectedIds], tables: Mapping[str, IncomingRows]
+    ) -> LoadOutcome:
         if self.quarantine is None:
             return outcome
         rejected = self.quarantine.count + sum(each.count for each in rejected_ids.values())
+        rejected += sum(map(_count_unmatched, tables.values()))
         if self.check_only or not rejected:
             return replace(outcome, rejected=rejected)
-        path = self.quarantine.deliver(record for each in rejected_ids.values() for record in each.to_records())
+        unmatched = (self._to_unmatched_records(key, rows, None) for key, rows in tables.items())
+        broken = (each.to_records() for each in rejected_ids.values())
+        path = self.quarantine.deliver(chain.from_iterable(chain(unmatched, broken)))
         return replace(outcome, rejected=rejected, rejects_path=path)
+
+
+def _count_unmatched(rows: IncomingRows) -> int:
+    """Return how many rows of an update have no stored row."""
+    return 0 if rows.unmatched is None else rows.unmatched.count
 
 
 # --------------------------------------------------------------------------------------------- on this machine

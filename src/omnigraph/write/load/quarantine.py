@@ -18,9 +18,10 @@ from omnigraph.errors import AlreadyExists, ParameterError, StorageError, Valida
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar
 from omnigraph.read.rows import INLINE_PREFIX, PUBLIC_NAMES, BlobValue
-from omnigraph.storage.columns import column_of, to_list
+from omnigraph.storage.columns import column_of, compute, to_bool_array, to_list
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
+from omnigraph.write.load.partial_rows import GIVEN, Mask, unpack_given
 from omnigraph.write.load.validation import RejectedRecord
 from omnigraph.write.rules import ViolationCounts
 
@@ -223,22 +224,22 @@ def _check_rejects_path(graph: Location, path: Path) -> Path:
 # --------------------------------------------------------------------------------------------- rows as records
 
 
-def format_records(type_: NodeType | EdgeType, rows: pa.Table, *, with_id: bool) -> list[str]:
-    """Format rows of a table as the records that would load them."""
-    names = [*(["id"] if with_id else []), *type_.properties]
-    columns = {name: _to_json_values(type_, rows, name) for name in names}
-    ends = (
-        {PUBLIC_NAMES[name]: to_list(column_of(rows, name)) for name in PUBLIC_NAMES}
-        if isinstance(type_, EdgeType)
-        else {}
+def format_records(type_: NodeType | EdgeType, rows: pa.Table, *, with_id: Mask) -> list[str]:
+    """Format rows of a table as the records that would load them; of an update, what its records mention."""
+    columns = {name: _to_json_values(type_, rows, name) for name in ("id", *type_.properties)}
+    given = {"id": with_id} | (
+        unpack_given(type_, rows)
+        if GIVEN in rows.column_names
+        else {name: to_bool_array(compute("is_valid", column_of(rows, name))) for name in rows.column_names[1:]}
     )
+    ends = {name: to_list(column_of(rows, name)) for name in PUBLIC_NAMES} if isinstance(type_, EdgeType) else {}
     kind = "edge" if isinstance(type_, EdgeType) else "type"
     return [
         orjson.dumps(
             {
                 kind: type_.name,
-                **{name: values[row] for name, values in ends.items()},
-                "data": {name: values[row] for name, values in columns.items() if values[row] is not None},
+                **{PUBLIC_NAMES[name]: values[row] for name, values in ends.items() if given[name][row]},
+                "data": {name: values[row] for name, values in columns.items() if given[name][row]},
             }
         ).decode()
         for row in range(rows.num_rows)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn, TypeAlias, cast
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, compute, to_list
 from omnigraph.write.load.column_selection import ColumnSelection, list_ends
 from omnigraph.write.load.conversion import convert_values
+from omnigraph.write.load.partial_rows import Mask, RowForm
 from omnigraph.write.load.sources import (
     Block,
     ByteCounter,
@@ -51,6 +53,8 @@ _RECORD_FORM: Final = 'write {"type": "T", "data": {...}} or {"edge": "E", "from
 _OBJECT_FORM: Final = ', or name the type of the objects in a file: load(nodes={"T": file}), --node T=FILE'
 _TEXT: Final = ValueType(Scalar.STRING)
 _NO_DATA: Final[Record] = {}
+_ABSENT: Final = object()
+"""Stands for an end that a record does not mention."""
 
 ParsedRecords: TypeAlias = RawBatch | RejectedRecord
 
@@ -78,15 +82,21 @@ class _RecordGroup:
 
 
 def read_records(
-    catalog: Catalog, source: RecordSource, count_bytes: ByteCounter = ignore_bytes
+    catalog: Catalog,
+    source: RecordSource,
+    count_bytes: ByteCounter = ignore_bytes,
+    form: RowForm = RowForm.WHOLE,
 ) -> Iterator[ParsedRecords]:
     """Yield the rows of a source, in batches of one type, and the invalid records."""
     for block in read_blocks(source, count_bytes):
-        yield from parse_block(catalog, block)
+        yield from parse_block(catalog, block, form=form)
 
 
 def parse_block(
-    catalog: Catalog, block: Block, to_record: Callable[[Record], Record] | None = None
+    catalog: Catalog,
+    block: Block,
+    to_record: Callable[[Record], Record] | None = None,
+    form: RowForm = RowForm.WHOLE,
 ) -> Iterator[ParsedRecords]:
     """Yield the rows of one block, in batches of one type, and its invalid records.
 
@@ -103,7 +113,7 @@ def parse_block(
             violation = Violation(error.type, error.rule, error.message, file, block.first + number)
             yield RejectedRecord(_format_record(each), (violation,))
     for group in groups.list_groups():
-        yield _to_raw_batch(catalog, block, file, group)
+        yield _to_raw_batch(catalog, block, file, group, form)
 
 
 class ObjectReader:
@@ -222,8 +232,8 @@ class _RecordGroups:
             name = record.get("edge")
             group = self._edges.get(name) if type(name) is str else None
             group = group or self._find_edge_group(name)
-            group.sources.append(record.get("from"))
-            group.targets.append(record.get("to"))
+            group.sources.append(record.get("from", _ABSENT))
+            group.targets.append(record.get("to", _ABSENT))
         data = record.get("data", _NO_DATA)
         if not (record.keys() <= group.fields and (type(data) is dict or isinstance(data, Mapping))):
             self._raise_invalid(group, record)
@@ -268,7 +278,7 @@ def _build_unknown_type_error(kind: str, name: object, known: Mapping[str, objec
 # --------------------------------------------------------------------------------------------- many records
 
 
-def _to_raw_batch(catalog: Catalog, block: Block, file: str | None, group: _RecordGroup) -> RawBatch:
+def _to_raw_batch(catalog: Catalog, block: Block, file: str | None, group: _RecordGroup, form: RowForm) -> RawBatch:
     type_ = group.type
     errors = _find_unknown_properties(type_, group.data)
     columns: dict[str, Values] = {}
@@ -277,14 +287,29 @@ def _to_raw_batch(catalog: Catalog, block: Block, file: str | None, group: _Reco
         columns["id"] = converted.values
         errors += to_row_errors("id", str(_TEXT), converted)
     for each in type_.properties.values():
-        converted = convert_values(_read_property(each, group.data), each.type)
+        converted = convert_values(_read_property(each, group.data, form), each.type)
         columns[each.name] = converted.values
         errors += to_row_errors(each.name, str(each.type), converted)
+    absent = None if form is RowForm.WHOLE else _find_absent(group)
     if isinstance(type_, EdgeType):
-        columns["src"] = _convert_ends(type_, catalog.nodes[type_.from_type], "src", group.sources, errors)
-        columns["dst"] = _convert_ends(type_, catalog.nodes[type_.to_type], "dst", group.targets, errors)
+        for column, ends in _ends_of(group).items():
+            node = catalog.nodes[type_.from_type if column == "src" else type_.to_type]
+            given = [None if end is _ABSENT else end for end in ends]
+            errors += _find_missing_ends(type_, column, given if absent is None else ends)
+            columns[column] = _convert_ends(type_, node, column, given, errors)
     lines = compute("add", pa.array(group.numbers, pa.int64()), pa.scalar(block.first))
-    return RawBatch(type_, columns, errors, file, lines, _make_formatter(block, group.numbers))
+    return RawBatch(type_, columns, errors, file, lines, _make_formatter(block, group.numbers), absent)
+
+
+def _ends_of(group: _RecordGroup) -> dict[str, list[object]]:
+    return {"src": group.sources, "dst": group.targets} if isinstance(group.type, EdgeType) else {}
+
+
+def _find_absent(group: _RecordGroup) -> dict[str, Mask]:
+    """Return the values that the records do not mention, by column."""
+    masks = {name: np.array([name not in record for record in group.data]) for name in group.type.properties}
+    masks |= {column: np.array([end is _ABSENT for end in ends]) for column, ends in _ends_of(group).items()}
+    return {name: mask for name, mask in masks.items() if mask.any()}
 
 
 def _make_formatter(block: Block, numbers: Sequence[int]) -> Callable[[int], str]:
@@ -292,10 +317,10 @@ def _make_formatter(block: Block, numbers: Sequence[int]) -> Callable[[int], str
     return lambda row: _format_record(records[numbers[row]])
 
 
-def _read_property(each: Property, data: Sequence[Record]) -> list[object]:
-    """Return the values of a property, with its default where a record does not name it."""
+def _read_property(each: Property, data: Sequence[Record], form: RowForm) -> list[object]:
+    """Return the values of a property, with its default where a record of a whole row does not name it."""
     name = each.name
-    if each.default is None:
+    if each.default is None or form is RowForm.PARTIAL:
         return [record.get(name) for record in data]
     default = parse_default(each.default, each.type)
     return [record.get(name, default) for record in data]
@@ -323,14 +348,17 @@ def _convert_ends(
     """Convert one end of each edge: the id of a node, or an object with its key values."""
     name = PUBLIC_NAMES[column]
     kinds = set(map(type, values))
-    if type(None) in kinds:
-        message = f"{format_ends(edge)}: '{name}' is missing"
-        errors += [RowError(row, name, REQUIRED, message) for row, value in enumerate(values) if value is None]
     if not kinds <= {str, type(None)}:
         values = _replace_keys(node, name, values, errors)
     converted = convert_values(values, _TEXT)
     errors += to_row_errors(name, format_ends(edge), converted)
     return converted.values
+
+
+def _find_missing_ends(edge: EdgeType, column: str, values: Sequence[object]) -> list[RowError]:
+    name = PUBLIC_NAMES[column]
+    message = f"{format_ends(edge)}: '{name}' is missing"
+    return [RowError(row, name, REQUIRED, message) for row, value in enumerate(values) if value is None]
 
 
 def _replace_keys(node: NodeType, name: str, values: Sequence[object], errors: list[RowError]) -> list[object]:

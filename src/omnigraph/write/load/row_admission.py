@@ -11,12 +11,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, TypeAlias, cast
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import KeyConflict, ValidationError, Violation
+from omnigraph.language.schema import NodeType
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.write.load.incoming_rows import IncomingRows
+from omnigraph.write.load.partial_rows import Mask, mark_without
 from omnigraph.write.load.positions import RecordPosition, RowNumbers
 from omnigraph.write.load.quarantine import MAX_VIOLATIONS, build_load_error, format_records
 from omnigraph.write.load.validation import RejectedRecord
@@ -147,13 +150,19 @@ class RejectedIds:
 
     def to_records(self) -> Iterator[RejectedRecord]:
         """Yield each rejected row as a record with its violations."""
-        with_id = not self._rows.generated.count and getattr(self._rows.type, "key", None) is None
         for numbers, found in _find_incoming(self._rows, self._reasons, None):
-            texts = format_records(self._rows.type, found, with_id=with_id)
+            texts = format_records(self._rows.type, found, with_id=self._mark_with_id(found))
             positions = self._rows.positions.find(numbers)
             for text, id_, (file, line) in zip(texts, _to_texts(found, "id"), positions, strict=True):
                 reasons = (replace(each, id=id_, file=file, line=line) for each in self._reasons[id_])
                 yield RejectedRecord(text, tuple(reasons))
+
+    def _mark_with_id(self, rows: pa.Table) -> Mask:
+        """Return which rows need their id in a record: those without a key, if it was not generated."""
+        type_ = self._rows.type
+        if not isinstance(type_, NodeType) or type_.key is None:
+            return np.full(rows.num_rows, not self._rows.generated.count)
+        return mark_without(type_, type_.key, rows)
 
 
 def _find_incoming(

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.storage import table_writes as tables
-from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.staging import FragmentText
 from omnigraph.write.load.incoming_rows import FragmentTarget, IncomingRows, InMemoryRows, StagedRows
+from omnigraph.write.load.partial_rows import RowForm, schema_of
 from omnigraph.write.load.positions import GeneratedIds, PositionFile
 from omnigraph.write.load.validation import ValidatedBatch
 
@@ -32,8 +32,11 @@ MAX_BUFFERED_BYTES: Final = 64 * 1024 * 1024
 class RowBuffer:
     """Buffers rows of any number of types. Add rows inside a ``with`` block; read them after it."""
 
-    def __init__(self, folder: Path, find_target: Callable[[str], FragmentTarget | None]) -> None:
+    def __init__(
+        self, folder: Path, find_target: Callable[[str], FragmentTarget | None], form: RowForm = RowForm.WHOLE
+    ) -> None:
         self._folder = folder
+        self._form = form
         self._find_target = find_target
         self._buffers: dict[str, _TypeBuffer] = {}
         self._size = 0
@@ -55,7 +58,9 @@ class RowBuffer:
             # Type names may differ only in case, which some file systems do not distinguish.
             folder = self._folder / str(len(self._buffers))
             folder.mkdir()
-            known = self._buffers[type_.table_key] = _TypeBuffer(type_, folder, self._open)
+            known = self._buffers[type_.table_key] = _TypeBuffer(
+                type_, schema_of(self._form, type_), folder, self._open
+            )
         return known
 
     def to_incoming_rows(self) -> Mapping[str, IncomingRows]:
@@ -101,8 +106,9 @@ class RowBuffer:
 class _TypeBuffer:
     """The rows of one type: the buffered ones, and the fragments written before."""
 
-    def __init__(self, type_: NodeType | EdgeType, folder: Path, open_: ExitStack) -> None:
+    def __init__(self, type_: NodeType | EdgeType, schema: pa.Schema, folder: Path, open_: ExitStack) -> None:
         self.type = type_
+        self._schema = schema
         self.target: FragmentTarget | None = None
         self.fragments: list[FragmentText] = []
         self.size = 0
@@ -123,7 +129,7 @@ class _TypeBuffer:
 
     def take(self) -> pa.Table:
         """Remove and return the buffered rows."""
-        rows = pa.Table.from_batches(self._batches, arrow_schema(self.type))
+        rows = pa.Table.from_batches(self._batches, self._schema)
         self._batches, self.size = [], 0
         return rows
 
@@ -134,14 +140,12 @@ class _TypeBuffer:
 
     def create_local_target(self) -> FragmentTarget:
         """Create a new local table."""
-        return FragmentTarget(
-            tables.create_empty_table(str(self._folder / "rows"), arrow_schema(self.type), "load"), "append"
-        )
+        return FragmentTarget(tables.create_empty_table(str(self._folder / "rows"), self._schema, "load"), "append")
 
     def to_incoming_rows(self) -> IncomingRows:
         """Return all rows that were added."""
         if self.target is None:
-            storage = InMemoryRows(pa.Table.from_batches(self._batches, arrow_schema(self.type)))
+            storage = InMemoryRows(pa.Table.from_batches(self._batches, self._schema))
         else:
-            storage = StagedRows(self.type, self.target, tuple(self.fragments))
+            storage = StagedRows(self.type, self._schema, self.target, tuple(self.fragments))
         return IncomingRows(self.type, self._generated, self._positions, storage)

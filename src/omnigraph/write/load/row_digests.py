@@ -26,7 +26,7 @@ def digest_rows(rows: Rows, columns: Sequence[str]) -> pa.StringArray:
     """Return the digest of some columns of each row. Blobs may be values or descriptors."""
     if not columns:
         return pa.array([""] * rows.num_rows, pa.string())
-    first, *others = (_encode(column_of(rows, name)) for name in columns)
+    first, *others = (encode_column(column_of(rows, name)) for name in columns)
     texts = join_texts(first, *(part for text in others for part in (",", text)))
     encoded = cast("list[bytes]", texts.cast(pa.binary()).to_pylist())
     # Spelled out: a call for each row takes longer than its digest.
@@ -38,7 +38,7 @@ def digest_bytes(data: bytes) -> str:
     return blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def _encode(values: Values) -> pa.StringArray:
+def encode_column(values: Values) -> pa.StringArray:
     """Return one text for each value, without nulls. Texts of different values differ."""
     type_ = values.type
     if pa.types.is_string(type_):
@@ -65,7 +65,7 @@ def _encode_vectors(vectors: Values) -> pa.StringArray:
 
 def _encode_lists(lists: Values) -> pa.StringArray:
     whole = lists.drop_null()
-    items = _encode(compute("list_flatten", whole))
+    items = encode_column(compute("list_flatten", whole))
     lengths = compute("list_value_length", whole).to_numpy(zero_copy_only=False)
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
     joined = compute("binary_join", cast("Values", pa.ListArray.from_arrays(offsets, items)), ",")

@@ -45,6 +45,7 @@ from omnigraph.write.load.identity import MATCHING_MODES, Identity, resolve_iden
 from omnigraph.write.load.incoming_rows import FragmentTarget, IncomingRows
 from omnigraph.write.load.load_input import LoadInput, refuse_tables_as_records, resolve_tables
 from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, LoadEngine, LoadMode, LoadOperation, LoadOutcome
+from omnigraph.write.load.partial_rows import RowForm
 from omnigraph.write.load.quarantine import (
     MAX_VIOLATIONS,
     Quarantine,
@@ -72,7 +73,7 @@ class LoadOptions:
     """The options of a load. ``engine`` is the engine that was chosen, never "auto".
 
     ``keeps_txn``: a load with a ``txn`` makes a commit even if it changes no rows, so that a retry finds it.
-    ``identity``: the columns by which a merge finds the stored rows of records without an id, by type.
+    ``identity``: the columns by which a merge or an update finds the stored rows of records without an id, by type.
     """
 
     mode: LoadMode = "append"
@@ -160,9 +161,11 @@ def load(
     if not (is_new_branch or options.check):
         catch_up(manifest, commit_options)
     # DynamoDB manages the versions, so a detached version cannot show fragments in the table's folder.
-    closed = options.check or is_new_branch or manifest.location.scheme == "s3+ddb"
+    # The rows of an update have other columns than the table.
+    closed = options.check or is_new_branch or options.mode == "update" or manifest.location.scheme == "s3+ddb"
     targets = FragmentTargets(manifest, commit_options, options.mode, closed=closed)
-    context = LoadContext(manifest, schema.catalog, load_input, options, targets)
+    form = RowForm.PARTIAL if options.mode == "update" else RowForm.WHOLE
+    context = LoadContext(manifest, schema.catalog, replace(load_input, form=form), options, targets)
     with (reader or _read_locally)(context) as parsed:
         keeps_txn = options.keeps_txn and commit_options.txn is not None
         operation = LoadOperation(
@@ -252,7 +255,7 @@ def _read_locally(context: LoadContext) -> Generator[ParsedInput]:
     manifest, options = context.manifest, context.options
     with TemporaryDirectory(prefix="omnigraph-load-") as name:
         folder, collected = Path(name), ViolationCollector(None if options.check else MAX_VIOLATIONS)
-        buffer = RowBuffer(folder, context.targets.find)
+        buffer = RowBuffer(folder, context.targets.find, context.input.form)
 
         def discard() -> None:
             buffer.discard(manifest.objects)
@@ -292,7 +295,7 @@ def _read_input(
     catalog: Catalog, load_input: LoadInput, tables: Iterable[OpenedTable]
 ) -> Iterator[RawBatch | RejectedRecord]:
     if load_input.source is not None:
-        yield from read_records(catalog, load_input.source, load_input.count_bytes)
+        yield from read_records(catalog, load_input.source, load_input.count_bytes, load_input.form)
     for table in tables:
         yield from table.read(load_input.count_bytes)
 

@@ -118,7 +118,7 @@ def map_columns(
     # A name that occurs twice is a problem already.
     types = dict(zip(schema.names, schema.types, strict=True))
     selected = pa.schema([(target, types[column]) for target, column in chosen.items()])
-    mapping = ColumnMapping(catalog, selection.type, selected, values)
+    mapping = ColumnMapping(catalog, selection.type, selected, values, selection.form)
     found = mapping.find_problems(selection.columns) if schema.names else ()
     return SelectedColumns(chosen, mapping), [*problems, *found]
 
@@ -255,7 +255,7 @@ class ObjectFileReader:
         """Yield the rows of the file."""
         to_record = ObjectReader(self.catalog, self.selection)
         for block in read_blocks(self.file.path, count_bytes):
-            yield from parse_block(self.catalog, block, to_record)
+            yield from parse_block(self.catalog, block, to_record, self.selection.form)
 
 
 # --------------------------------------------------------------------------------------------- contents of files
@@ -274,7 +274,7 @@ def read_table_content(
         case "jsonl":
             to_record = ObjectReader(catalog, table.selection)
             for block in read_blocks(_NamedContent(name, content)):
-                yield from parse_block(catalog, block, to_record)
+                yield from parse_block(catalog, block, to_record, table.selection.form)
         case "parquet" | "arrow":
             with translate_table_errors(name):
                 reader = open_arrow(pa.BufferReader(content))

@@ -21,8 +21,9 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, find_true, make_nulls, to_bool_array, to_list
 from omnigraph.storage.keys import make_ids
 from omnigraph.write.load.conversion import ConvertedColumn
+from omnigraph.write.load.partial_rows import GIVEN, Mask, pack_given, partial_schema
 from omnigraph.write.row_values import generate_ids
-from omnigraph.write.rules import REQUIRED, find_row_violations, format_key, shorten
+from omnigraph.write.rules import REQUIRED, AbsentValues, find_row_violations, format_key, shorten
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class RowError:
 class RawBatch:
     """Rows of one type as they were read. A missing column is null; ``id`` holds the ids given in the input.
 
-    ``record`` returns the text of a row, for the person who has to correct it.
+    ``record`` returns the text of a row, for the person who has to correct it. ``absent`` says which values the records
+    of an update do not mention; it is None if the rows are whole.
     """
 
     type: NodeType | EdgeType
@@ -49,6 +51,7 @@ class RawBatch:
     file: str | None
     lines: Values
     record: Callable[[int], str]
+    absent: AbsentValues | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,10 @@ class RejectedRecord:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedBatch:
-    """The accepted rows of a batch and the rejected records. The ids of the last ``generated`` rows were generated."""
+    """The accepted rows of a batch, whole or partial, and the rejected records.
+
+    The ids of the last ``generated`` rows were generated.
+    """
 
     type: NodeType | EdgeType
     rows: pa.RecordBatch
@@ -99,14 +105,14 @@ def validate_batch(batch: RawBatch) -> ValidatedBatch:
     """Assign ids to the rows of a batch, check each row by itself, and separate accepted from rejected rows."""
     rows, is_generated, errors = _assign_ids(batch)
     errors = [*batch.errors, *errors]
-    errors += _check_row_rules(batch.type, rows, errors)
+    errors += _check_row_rules(batch, rows, errors)
     kept, lines = rows, batch.lines
     if errors or is_generated.any() != is_generated.all():
         valid = np.setdiff1d(np.arange(rows.num_rows), [error.row for error in errors])
         # Rows with generated ids come last.
         order = valid[np.argsort(is_generated[valid], kind="stable")]
         kept, lines, is_generated = rows.take(order), batch.lines.take(order), is_generated[order]
-    schema = arrow_schema(batch.type)
+    schema = arrow_schema(batch.type) if batch.absent is None else partial_schema(batch.type)
     # Cast after rejecting rows: a vector of a wrong length does not fit its column.
     columns = [column_of(kept, name).cast(type_) for name, type_ in zip(schema.names, schema.types, strict=True)]
     accepted = pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -121,13 +127,31 @@ def _assign_ids(batch: RawBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_],
         name: batch.columns[name] if name in batch.columns else make_nulls(count, column_type)
         for name, column_type in zip(schema.names, schema.types, strict=True)
     }
+    if batch.absent is not None:
+        columns[GIVEN] = pack_given(type_, batch.absent, count)
     given = columns["id"]
     if isinstance(type_, NodeType) and type_.key is not None:
-        columns["id"] = cast("Values", make_ids(type_, pa.record_batch(columns)))
+        columns["id"] = _make_keyed_ids(type_, batch, columns)
         return pa.record_batch(columns), np.zeros(count, np.bool_), _find_wrong_ids(type_, given, columns["id"])
     generated = cast("Values", generate_ids(count))
     columns["id"] = generated if given.null_count == count else compute("coalesce", given, generated)
     return pa.record_batch(columns), to_bool_array(compute("is_null", given)), []
+
+
+def _make_keyed_ids(type_: NodeType, batch: RawBatch, columns: Mapping[str, Values]) -> Values:
+    """Return the ids of the keys; in an update, a record may have the id instead of the key."""
+    ids = cast("Values", make_ids(type_, pa.record_batch(dict(columns))))
+    has_id_only = _mark_keyless(type_, batch)
+    return ids if has_id_only is None else compute("if_else", pa.array(has_id_only), columns["id"], ids)
+
+
+def _mark_keyless(type_: NodeType, batch: RawBatch) -> Mask | None:
+    """Return which records of an update mention an id, and no part of the key; None if none does."""
+    absent, given = batch.absent, batch.columns.get("id")
+    if absent is None or given is None or any(part not in absent for part in type_.key or ()):
+        return None
+    found = np.logical_and.reduce([absent[part] for part in type_.key or ()])
+    return found & to_bool_array(compute("is_valid", given))
 
 
 def _find_wrong_ids(type_: NodeType, given: Values, ids: Values) -> list[RowError]:
@@ -140,9 +164,9 @@ def _find_wrong_ids(type_: NodeType, given: Values, ids: Values) -> list[RowErro
     return found
 
 
-def _check_row_rules(type_: NodeType | EdgeType, rows: pa.RecordBatch, known: Iterable[RowError]) -> list[RowError]:
+def _check_row_rules(batch: RawBatch, rows: pa.RecordBatch, known: Iterable[RowError]) -> list[RowError]:
     """Return the errors that the row rules find, except those that follow from a known error."""
-    broken = find_row_violations(type_, rows)
+    broken = find_row_violations(batch.type, rows, _list_optional(batch))
     if not broken.num_rows:
         return []
     explained = {(error.row, error.property) for error in known}
@@ -157,6 +181,15 @@ def _check_row_rules(type_: NodeType | EdgeType, rows: pa.RecordBatch, known: It
             name, message = PUBLIC_NAMES[name], message.replace(f"'{name}'", f"'{PUBLIC_NAMES[name]}'")
         found.append(RowError(row, name, rule, message, value))
     return found
+
+
+def _list_optional(batch: RawBatch) -> AbsentValues | None:
+    """Return the values that the records need not have. A record of a keyed type needs its key, or its id instead."""
+    if batch.absent is None or not isinstance(batch.type, NodeType) or batch.type.key is None:
+        return batch.absent
+    keyless = _mark_keyless(batch.type, batch)
+    key = {} if keyless is None else dict.fromkeys(batch.type.key, keyless)
+    return {**{name: mask for name, mask in batch.absent.items() if name not in batch.type.key}, **key}
 
 
 def _build_rejected(batch: RawBatch, rows: pa.RecordBatch, errors: Iterable[RowError]) -> tuple[RejectedRecord, ...]:

@@ -8,7 +8,7 @@ from omnigraph.write.rules.check import (
     query_violations,
     select_set_rules,
 )
-from omnigraph.write.rules.row_rules import find_row_violations
+from omnigraph.write.rules.row_rules import AbsentValues, find_row_violations
 from omnigraph.write.rules.rule_texts import (
     REQUIRED,
     format_cardinality,
@@ -34,6 +34,7 @@ from omnigraph.write.rules.set_rules import (
 __all__ = [
     "REQUIRED",
     "SET_VIOLATIONS",
+    "AbsentValues",
     "IncomingMode",
     "Relation",
     "RowChanges",

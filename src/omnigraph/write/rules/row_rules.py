@@ -7,9 +7,9 @@ computes a mask over a whole column, and does nothing more if no row breaks it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,10 @@ ROW_VIOLATIONS: Final = pa.schema(
 )
 
 
+AbsentValues: TypeAlias = Mapping[str, npt.NDArray[np.bool_]]
+"""By column, which records do not mention it. A column that all records mention is not there."""
+
+
 @dataclass(frozen=True, slots=True)
 class _RowBreaches:
     """Rows of a batch that break one rule. The message is ``says``, followed by the value if it has one."""
@@ -67,16 +71,18 @@ class _CheckedValues:
         return at if self.rows is None else self.rows[at]
 
 
-def find_row_violations(type_: NodeType | EdgeType, rows: Rows) -> pa.Table:
+def find_row_violations(type_: NodeType | EdgeType, rows: Rows, absent: AbsentValues | None = None) -> pa.Table:
     """Find every row rule that rows break, as :data:`ROW_VIOLATIONS`, sorted by row; ``row`` counts from 0.
 
-    A missing column counts as all null. A vector may be a list of any length: a wrong length is a violation.
+    A missing column counts as all null. A vector may be a list of any length: a wrong length is a violation. A value
+    that is ``absent`` is not required: the stored row has it.
     """
     batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
     found: list[pa.Table] = []
     first = 0
     for batch in batches:
-        found.extend(_describe(type_.name, broken, first) for broken in _check_batch(type_, batch))
+        own = {name: mask[first : first + batch.num_rows] for name, mask in (absent or {}).items()}
+        found.extend(_describe(type_.name, broken, first) for broken in _check_batch(type_, batch, own))
         first += batch.num_rows
     if not found:
         return ROW_VIOLATIONS.empty_table()
@@ -98,11 +104,11 @@ def _describe(type_name: str, broken: _RowBreaches, first: int) -> pa.Table:
 # --------------------------------------------------------------------------------------------- the rules of a type
 
 
-def _check_batch(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[_RowBreaches]:
+def _check_batch(type_: NodeType | EdgeType, batch: pa.RecordBatch, absent: AbsentValues) -> Iterator[_RowBreaches]:
     columns = {each.name: _get_column(batch, each) for each in type_.properties.values()}
-    yield from _check_ids(type_, batch)
+    yield from _check_ids(type_, batch, absent)
     for each in type_.properties.values():
-        yield from _check_property(each, columns[each.name])
+        yield from _check_property(each, columns[each.name], absent)
     yield from _check_comparable(type_, columns)
     if isinstance(type_, NodeType):
         for rule in type_.ranges:
@@ -117,10 +123,10 @@ def _get_column(batch: pa.RecordBatch, each: Property) -> Values:
     return make_nulls(batch.num_rows, arrow_field(each.name, each.type).type)
 
 
-def _check_ids(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[_RowBreaches]:
+def _check_ids(type_: NodeType | EdgeType, batch: pa.RecordBatch, absent: AbsentValues) -> Iterator[_RowBreaches]:
     for name in ("id", "src", "dst") if isinstance(type_, EdgeType) else ("id",):
         values = column_of(batch, name)
-        missing = find_true(compute("is_null", values))
+        missing = _find_missing(name, values, absent)
         if len(missing) and isinstance(type_, NodeType) and type_.key is not None:
             # A key that gives no id breaks another rule already.
             keyless = to_canonical_text(batch, type_.key).is_null()
@@ -130,10 +136,16 @@ def _check_ids(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterator[_R
         yield from _report_rows(name, ID if name == "id" else REQUIRED, find_true(empty), "is empty")
 
 
-def _check_property(each: Property, values: Values) -> Iterator[_RowBreaches]:
+def _find_missing(name: str, values: Values, absent: AbsentValues) -> npt.NDArray[np.int64]:
+    """Return the rows without a value, except those whose record does not mention the column."""
+    missing = find_true(compute("is_null", values))
+    return missing[~absent[name][missing]] if name in absent else missing
+
+
+def _check_property(each: Property, values: Values, absent: AbsentValues) -> Iterator[_RowBreaches]:
     name, type_ = each.name, each.type
     if values.null_count and not type_.nullable:
-        yield from _report_rows(name, REQUIRED, find_true(compute("is_null", values)), "is missing")
+        yield from _report_rows(name, REQUIRED, _find_missing(name, values, absent), "is missing")
     if type_.is_list or type_.scalar is Scalar.VECTOR:
         if type_.dimension is not None:
             yield from _check_vector_length(name, type_, values)

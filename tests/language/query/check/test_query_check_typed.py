@@ -116,7 +116,7 @@ def test_direction_comes_from_the_bound_end(
 ) -> None:
     step = clauses(match)[-1]
     assert isinstance(step, TypedTraversal)
-    assert (step.source_type, step.direction, step.destination_type) == (source, direction, destination)
+    assert (step.source_type, step.steps[0].direction, step.destination_type) == (source, direction, destination)
 
 
 def test_hops_and_edge_variable() -> None:

@@ -34,6 +34,7 @@ from omnigraph.language.query.plan.operators import (
     Select,
     Sort,
     TopRanked,
+    WalkEnd,
     With,
     Without,
 )
@@ -47,6 +48,7 @@ from omnigraph.language.query.typed_tree import (
     Compare,
     Constant,
     Distance,
+    EdgeStep,
     EndIdentity,
     Expression,
     Identity,
@@ -245,13 +247,12 @@ def _steps(plan: Expand | ExpandEdges | Connect | ConnectEdges, row: Row, graph:
     source = row[plan.source].id
     match plan:
         case Expand():
-            for found in sorted(walk(graph, plan.edge_type, plan.direction, source, plan.minimum, plan.maximum)):
+            for found in sorted(walk(graph, plan.steps, source, _bounds(plan))):
                 extended = {**row, plan.destination: graph.nodes[plan.destination_type][found]}
                 if _all_hold(plan.predicates, extended, graph):
                     yield extended
         case Connect():
-            ends = walk(graph, plan.edge_type, plan.direction, source, plan.minimum, plan.maximum)
-            if row[plan.destination].id in ends:
+            if row[plan.destination].id in walk(graph, plan.steps, source, _bounds(plan)):
                 yield row
         case ExpandEdges():
             for edge, end in incident(graph, plan.edge_type, plan.direction, source):
@@ -275,19 +276,47 @@ def incident(graph: Graph, edge_type: str, direction: TraversalDirection, node: 
             yield edge, edge.source
 
 
-def walk(
-    graph: Graph, edge_type: str, direction: TraversalDirection, source: str, minimum: int, maximum: int
-) -> frozenset[str]:
-    """The nodes at ``minimum`` to ``maximum`` hops."""
-    frontier, visited, found = {source}, {source}, set[str]()
-    for hop in range(1, maximum + 1):
-        steps = [(node, end) for node in frontier for _, end in incident(graph, edge_type, direction, node)]
-        loops = {node for node, end in steps if node == end}
-        frontier = {end for _, end in steps} - visited
-        visited |= frontier
-        if hop >= minimum:
-            found |= frontier | loops
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far a walk goes, and whether it goes backwards, from its right end."""
+
+    minimum: int
+    maximum: int | None
+    backwards: bool = False
+
+
+def _bounds(plan: Expand | Connect) -> Bounds:
+    return Bounds(plan.minimum, plan.maximum, backwards=plan.written_left is WalkEnd.DESTINATION)
+
+
+def walk(graph: Graph, steps: Iterable[EdgeStep], source: str, bounds: Bounds) -> frozenset[str]:
+    """The nodes at so many hops; one hop nearer is enough if the right end has an edge to itself."""
+    least, most = bounds.minimum, bounds.maximum
+    if least == most == 1:
+        # Between two types the node at the other end may have the id of the source.
+        return frozenset(_neighbours(graph, steps, source))
+    if most is not None and least > most:
+        return frozenset()
+    found: set[str] = set()
+    for node, hops in _distances(graph, steps, source).items():
+        right = source if bounds.backwards else node
+        nearest = least - 1 if right in _neighbours(graph, steps, right) else least
+        if nearest <= hops and (most is None or hops <= most):
+            found.add(node)
     return frozenset(found)
+
+
+def _neighbours(graph: Graph, steps: Iterable[EdgeStep], node: str) -> set[str]:
+    return {end for step in steps for _, end in incident(graph, step.edge_type, step.direction, node)}
+
+
+def _distances(graph: Graph, steps: Iterable[EdgeStep], source: str) -> dict[str, int]:
+    distances, frontier, hop = {source: 0}, {source}, 0
+    while frontier:
+        hop += 1
+        frontier = set[str]().union(*(_neighbours(graph, steps, node) for node in frontier)) - distances.keys()
+        distances |= dict.fromkeys(frontier, hop)
+    return distances
 
 
 def _top_ranked(plan: TopRanked, rows: list[Row], graph: Graph) -> Iterator[Row]:

@@ -26,7 +26,18 @@ from omnigraph.language.query.typed_tree import (
     TypedTraversal,
 )
 from omnigraph.language.schema import parse_schema
-from tests.language.query.plan.plan_evaluator import Edges, Entity, Graph, Row, Value, holds, incident, run, walk
+from tests.language.query.plan.plan_evaluator import (
+    Bounds,
+    Edges,
+    Entity,
+    Graph,
+    Row,
+    Value,
+    holds,
+    incident,
+    run,
+    walk,
+)
 from tests.selection import sized
 
 CATALOG = parse_schema(Path(__file__).parents[3] / "cases" / "vessels.pg").catalog
@@ -207,8 +218,7 @@ def test_fusing_keeps_all_rows_of_an_entity_until_the_limit() -> None:
 # ------------------------------------------------------------------------------------------------ generated patterns
 
 VARIABLES = {"a": "Vessel", "b": "Vessel", "c": "Vessel", "p": "Port", "q": "Port"}
-# Bounds that begin at 2 are left out: with edges from a node to itself such walks differ by the end they begin at.
-TOWING = ["tows", "<tows>", "tows{1,2}", "<tows>{1,3}"]
+TOWING = ["tows", "<tows>", "tows{1,2}", "<tows>{1,3}", "tows{2}", "<tows>{2,}", "tows{0,1}", "tows{3,}"]
 VESSEL_FILTERS = ["$%s.tonnage > 900", '$%s.kind = "tug"', "$%s.tonnage is null", '["v1", "v3"] contains $%s.code']
 PORT_FILTERS = ["$%s.depth < 10.0", '$%s.name != "Oslo"']
 
@@ -304,7 +314,7 @@ def _choices(clause: Clause, graph: Graph) -> Mapping[str, Iterable[Entity]]:
                 clause.destination: graph.nodes[clause.destination_type].values(),
             }
             edge = clause.edge_variable
-            return ends if edge is None else {**ends, edge: graph.edges[clause.edge_type]}
+            return ends if edge is None else {**ends, edge: graph.edges[clause.steps[0].edge_type]}
         case _:
             return {}
 
@@ -316,10 +326,11 @@ def _satisfied(clause: Clause, row: Row, graph: Graph) -> bool:
         case TypedTraversal():
             source, destination = row[clause.source].id, row[clause.destination].id
             if clause.edge_variable is not None:
-                found = incident(graph, clause.edge_type, clause.direction, source)
+                (step,) = clause.steps
+                found = incident(graph, step.edge_type, step.direction, source)
                 return (row[clause.edge_variable], destination) in found
             most = clause.maximum if clause.source_type == clause.destination_type else 1
-            return destination in walk(graph, clause.edge_type, clause.direction, source, clause.minimum, most)
+            return destination in walk(graph, clause.steps, source, Bounds(clause.minimum, most))
         case TypedNegation():
             fixed = {name: row[name] for name in clause.outer}
             return next(solutions(clause.clauses, graph, fixed), None) is None

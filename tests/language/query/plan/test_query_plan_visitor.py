@@ -62,6 +62,7 @@ from omnigraph.language.query.typed_tree import (
     Compare,
     Constant,
     Distance,
+    EdgeStep,
     EndIdentity,
     Function,
     FusedScore,
@@ -88,6 +89,7 @@ from omnigraph.language.types import Scalar, ValueType
 
 NO_OPERATORS = {ByRank}
 NO_EXPRESSIONS = {
+    EdgeStep,
     typed_tree.TypedBinding,
     typed_tree.TypedTraversal,
     typed_tree.TypedOptional,
@@ -114,6 +116,7 @@ COUNTED = Aggregate(AggregateFunction.COUNT, A, distinct=False, type=NUMBER)
 ON_A, ON_B, ON_E = (Compare(side, ComparisonOperator.EQUAL, WORD) for side in (A, B, E))
 TESTED = IsNull(A, negated=False)
 MARKED, BLOCK = Marked("m"), TypedExistence((TypedBinding("z", "T", (ON_B,)),), ("a",))
+ALONG_X = (EdgeStep("X", TraversalDirection.OUT),)
 SCAN, OUTER = NodeScan("a", "T", (ON_A, TESTED)), Outer(("a",))
 
 GROUP = Group(SCAN, (ResultColumn("c", COUNTED),))
@@ -122,9 +125,9 @@ GROUP = Group(SCAN, (ResultColumn("c", COUNTED),))
 PLANS: list[tuple[PlanOperator, list[PlanOperator], list[ExpressionPart], str, str]] = [
     (SCAN, [], [ON_A, TESTED], "a", ""),
     (OUTER, [], [], "a", ""),
-    (Expand(SCAN, "a", "X", OUT, "b", "T", 1, 1, (ON_B,)), [SCAN], [ON_B], "b", "a"),
+    (Expand(SCAN, "a", ALONG_X, "b", "T", 1, 1, (ON_B,)), [SCAN], [ON_B], "b", "a"),
     (ExpandEdges(SCAN, "a", "X", OUT, "e", (ON_E,), "b", "T", (ON_B,)), [SCAN], [ON_E, ON_B], "be", "a"),
-    (Connect(SCAN, "a", "X", OUT, "b", 1, 1), [SCAN], [], "", "ab"),
+    (Connect(SCAN, "a", ALONG_X, "b", 1, 1), [SCAN], [], "", "ab"),
     (ConnectEdges(SCAN, "a", "X", OUT, "e", (ON_E,), "b"), [SCAN], [ON_E], "e", "ab"),
     (Cross(SCAN, OUTER), [SCAN, OUTER], [], "", ""),
     (Select(SCAN, ON_B), [SCAN], [ON_B], "", "b"),
@@ -214,9 +217,9 @@ def test_the_parts_of_an_operator(
 # The operators that read rows: all others work on the rows of their inputs.
 READERS: list[tuple[PlanOperator, set[str]]] = [
     (SCAN, {"node:T"}),
-    (Expand(SCAN, "a", "X", OUT, "b", "U", 1, 1, ()), {"edge:X", "node:U"}),
+    (Expand(SCAN, "a", ALONG_X, "b", "U", 1, 1, ()), {"edge:X", "node:U"}),
     (ExpandEdges(SCAN, "a", "X", OUT, "e", (), "b", "U", ()), {"edge:X", "node:U"}),
-    (Connect(SCAN, "a", "X", OUT, "b", 1, 1), {"edge:X"}),
+    (Connect(SCAN, "a", ALONG_X, "b", 1, 1), {"edge:X"}),
     (ConnectEdges(SCAN, "a", "X", OUT, "e", (), "b"), {"edge:X"}),
 ]
 
@@ -233,7 +236,7 @@ def test_every_other_operator_reads_none() -> None:
 
 
 def test_a_plan_reads_the_tables_of_all_its_operators_and_negations() -> None:
-    inner = Expand(OUTER, "a", "X", OUT, "b", "U", 1, 1, ())
+    inner = Expand(OUTER, "a", ALONG_X, "b", "U", 1, 1, ())
     other = NodeScan("c", "V", ())
     plan = Project(Cross(Without(SCAN, inner, ("a",)), other), (ResultColumn("a", A),))
     assert tables_of(plan) == {"node:T", "edge:X", "node:U", "node:V"}

@@ -98,12 +98,13 @@ def _check_optional(block: ast.OptionalClause, scope: QueryScope) -> TypedOption
 
 def _to_comparison(step: ast.TraversalClause, scope: QueryScope) -> ast.Comparison | None:
     """Read ``$names contains $word`` as a comparison: it parses as a traversal, but the left side is a parameter."""
-    if step.edge not in WORD_OPERATORS or scope.catalog.find_edge(step.edge) is not None:
+    word = step.edges[0].name
+    if word not in WORD_OPERATORS or scope.catalog.find_edge(word) is not None:
         return None
-    plain = step.hops is None and step.edge_variable is None and not step.undirected
+    plain = len(step.edges) == 1 and step.hops is None and step.edge_variable is None and not step.undirected
     if not plain or step.source.name not in scope.parameters or step.source.name in scope.variables:
         return None
-    return ast.Comparison(step.source, ast.ComparisonOperator(step.edge), step.destination, step.span)
+    return ast.Comparison(step.source, ast.ComparisonOperator(word), step.destination, step.span)
 
 
 # ------------------------------------------------------------------------------------------------ conditions

@@ -5,27 +5,28 @@ from __future__ import annotations
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.report import suggest_name
 from omnigraph.language.query.check.scope import UNKNOWN, Entity, QueryScope
-from omnigraph.language.query.typed_tree import TraversalDirection, TypedTraversal
+from omnigraph.language.query.typed_tree import EdgeStep, TraversalDirection, TypedTraversal
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.language.source import Span
 
 
 def check_traversal(step: ast.TraversalClause, scope: QueryScope) -> TypedTraversal | None:
-    """Check ``$a edge $b`` in all its forms, and bind ends that are not bound yet to the node types of the edge."""
-    edge = scope.catalog.find_edge(step.edge)
-    if edge is None:
-        hint = suggest_name(step.edge, [to_edge_word(name) for name in scope.catalog.edges], "edges")
-        scope.reject("T4", f"no edge type is called '{step.edge}'", step.edge_span, hint)
+    """Check ``$a edge $b`` in all its forms, and bind ends that are not bound yet to the node types of the edges."""
+    edges = _find_edges(step, scope)
     hops = _check_hops(step, scope)
     source = _resolve_end(step.source, scope)
     destination = _resolve_end(step.destination, scope)
-    direction = None if edge is None else _resolve_direction(step, edge, source, destination, scope)
-    ends = _end_types(edge, direction, scope)
+    steps = None if edges is None else _resolve_steps(step, edges, source, destination, scope)
+    ends = _end_types(steps, scope)
     names = tuple(_bind_end(*end, scope) for end in zip((step.source, step.destination), ends, strict=True))
-    edge_variable = _bind_edge(step, edge, scope)
-    if edge is None or direction is None or hops is None:
+    edge_variable = _bind_edge(step, edges, scope)
+    if steps is None or hops is None:
         return None
-    source_type, destination_type = _type_names(edge, direction)
-    return TypedTraversal(names[0], source_type, edge.name, direction, names[1], destination_type, *hops, edge_variable)
+    source_type, destination_type = _type_names(steps[0], scope)
+    if hops[0] == 0 and source_type != destination_type:
+        message = f"a walk of no hops stays where it is: it does not lead from {source_type} to {destination_type}"
+        return scope.reject("T15", message, _span_of_hops(step), f"write {_format_hops(1, hops[1])}")
+    return TypedTraversal(names[0], source_type, steps, names[1], destination_type, *hops, edge_variable)
 
 
 def to_edge_word(name: str) -> str:
@@ -33,18 +34,35 @@ def to_edge_word(name: str) -> str:
     return name[:1].lower() + name[1:]
 
 
-def _check_hops(step: ast.TraversalClause, scope: QueryScope) -> tuple[int, int] | None:
+def _find_edges(step: ast.TraversalClause, scope: QueryScope) -> tuple[EdgeType, ...] | None:
+    """Return the edge types of a traversal, or None if a name is none of them."""
+    found = [(word, scope.catalog.find_edge(word.name)) for word in step.edges]
+    for word, edge in found:
+        if edge is None:
+            hint = suggest_name(word.name, [to_edge_word(name) for name in scope.catalog.edges], "edges")
+            scope.reject("T4", f"no edge type is called '{word.name}'", word.span, hint)
+    known = tuple(edge for _, edge in found if edge is not None)
+    return known if len(known) == len(found) else None
+
+
+def _check_hops(step: ast.TraversalClause, scope: QueryScope) -> tuple[int, int | None] | None:
     if step.hops is None:
         return 1, 1
     minimum, maximum, span = step.hops.minimum, step.hops.maximum, step.hops.span
-    if maximum is None:
-        return scope.reject("T15", "the hops have no upper bound", span, f"write {{{minimum},{max(minimum, 1) + 2}}}")
-    if minimum < 1:
-        return scope.reject("T15", "a traversal takes at least one hop", span, f"write {{1,{max(maximum, 1)}}}")
-    if maximum < minimum:
+    if maximum == minimum == 0:
+        return scope.reject("T15", "a walk of no hops leads nowhere", span, "write {0,1}, or leave out the traversal")
+    if maximum is not None and maximum < minimum:
         message = f"the upper bound {maximum} is below the lower bound {minimum}"
-        return scope.reject("T15", message, span, f"write {{{maximum},{minimum}}}")
+        return scope.reject("T15", message, span, f"write {_format_hops(maximum, minimum)}")
     return minimum, maximum
+
+
+def _format_hops(minimum: int, maximum: int | None) -> str:
+    return f"{{{minimum},{'' if maximum is None else maximum}}}"
+
+
+def _span_of_hops(step: ast.TraversalClause) -> Span:
+    return step.span if step.hops is None else step.hops.span
 
 
 def _resolve_end(end: ast.Variable, scope: QueryScope) -> Entity | None:
@@ -60,22 +78,49 @@ def _resolve_end(end: ast.Variable, scope: QueryScope) -> Entity | None:
     return entity
 
 
-def _resolve_direction(
-    step: ast.TraversalClause, edge: EdgeType, source: Entity | None, destination: Entity | None, scope: QueryScope
-) -> TraversalDirection | None:
-    """Find the direction from the bound ends, the left one first, and check the ends."""
-    if step.undirected and edge.from_type != edge.to_type:
-        message = f"{edge.name} goes from {edge.from_type} to {edge.to_type}; only edges within one type go both ways"
-        return scope.reject("T22", message, step.edge_span, f"write {to_edge_word(edge.name)}")
-    direction = TraversalDirection.BOTH if step.undirected else _infer_direction(edge, source, destination)
-    source_type, destination_type = _type_names(edge, direction)
+def _resolve_steps(
+    step: ast.TraversalClause,
+    edges: tuple[EdgeType, ...],
+    source: Entity | None,
+    destination: Entity | None,
+    scope: QueryScope,
+) -> tuple[EdgeStep, ...] | None:
+    """Find the direction of each edge from the bound ends, the left one first, and check the ends."""
+    if step.undirected and not _check_undirected(step, edges, scope):
+        return None
+    steps = tuple(dict.fromkeys(_resolve_step(edge, step, source, destination) for edge in edges))
+    if len({_type_names(each, scope) for each in steps}) > 1:
+        return _reject_different_ends(step, steps, scope)
+    source_type, destination_type = _type_names(steps[0], scope)
     if source is None and step.source.name == step.destination.name != ast.ANONYMOUS:
         destination = scope.catalog.nodes[source_type]
     fits = [
-        _check_end(step.source, source, source_type, edge, scope),
-        _check_end(step.destination, destination, destination_type, edge, scope),
+        _check_end(step.source, source, source_type, edges[0], scope),
+        _check_end(step.destination, destination, destination_type, edges[0], scope),
     ]
-    return direction if all(fits) else None
+    return steps if all(fits) else None
+
+
+def _check_undirected(step: ast.TraversalClause, edges: tuple[EdgeType, ...], scope: QueryScope) -> bool:
+    between = [pair for pair in zip(step.edges, edges, strict=True) if pair[1].from_type != pair[1].to_type]
+    for word, edge in between:
+        message = f"{edge.name} goes from {edge.from_type} to {edge.to_type}; only edges within one type go both ways"
+        scope.reject("T22", message, word.span, f"write {to_edge_word(edge.name)}")
+    return not between
+
+
+def _resolve_step(
+    edge: EdgeType, step: ast.TraversalClause, source: Entity | None, destination: Entity | None
+) -> EdgeStep:
+    direction = TraversalDirection.BOTH if step.undirected else _infer_direction(edge, source, destination)
+    return EdgeStep(edge.name, direction)
+
+
+def _reject_different_ends(step: ast.TraversalClause, steps: tuple[EdgeStep, ...], scope: QueryScope) -> None:
+    ways = [(each.edge_type, *_type_names(each, scope)) for each in steps]
+    message = " and ".join(f"{name} leads from {begin} to {end}" for name, begin, end in ways)
+    hint = "edges of one hop lead from one same type to one same type; write a traversal for each, or two queries"
+    scope.reject("T33", f"in one hop {message}", step.edges_span, hint)
 
 
 def _infer_direction(edge: EdgeType, source: Entity | None, destination: Entity | None) -> TraversalDirection:
@@ -98,16 +143,17 @@ def _check_end(end: ast.Variable, entity: Entity | None, required: str, edge: Ed
     return False
 
 
-def _type_names(edge: EdgeType, direction: TraversalDirection) -> tuple[str, str]:
+def _type_names(step: EdgeStep, scope: QueryScope) -> tuple[str, str]:
     """The names of the node types at the left and the right end."""
+    edge = scope.catalog.edges[step.edge_type]
     ends = (edge.from_type, edge.to_type)
-    return (ends[1], ends[0]) if direction is TraversalDirection.IN else ends
+    return (ends[1], ends[0]) if step.direction is TraversalDirection.IN else ends
 
 
-def _end_types(edge: EdgeType | None, direction: TraversalDirection | None, scope: QueryScope) -> tuple[Entity, Entity]:
-    if edge is None or direction is None:
+def _end_types(steps: tuple[EdgeStep, ...] | None, scope: QueryScope) -> tuple[Entity, Entity]:
+    if steps is None:
         return UNKNOWN, UNKNOWN
-    left, right = _type_names(edge, direction)
+    left, right = _type_names(steps[0], scope)
     return scope.catalog.nodes[left], scope.catalog.nodes[right]
 
 
@@ -120,14 +166,17 @@ def _bind_end(end: ast.Variable, node_type: Entity, scope: QueryScope) -> str:
     return end.name
 
 
-def _bind_edge(step: ast.TraversalClause, edge: EdgeType | None, scope: QueryScope) -> str | None:
+def _bind_edge(step: ast.TraversalClause, edges: tuple[EdgeType, ...] | None, scope: QueryScope) -> str | None:
     variable = step.edge_variable
     if variable is None:
         return None
     if step.hops is not None:
         hint = "leave out the hops, or the edge variable"
         scope.reject("T23", "an edge variable is one edge, so it takes no hops", step.hops.span, hint)
+    elif len(step.edges) > 1:
+        hint = "leave out the variable, or write a traversal for each type"
+        scope.reject("T33", "an edge variable is one edge, of one type", step.edges_span, hint)
     if variable.name == ast.ANONYMOUS or variable.name in scope.variables:
         return scope.reject("T23", f"the name '${variable.name}' is taken", variable.span, "choose another name")
-    scope.bind(variable.name, UNKNOWN if edge is None else edge, variable.span)
+    scope.bind(variable.name, edges[0] if edges and len(edges) == 1 else UNKNOWN, variable.span)
     return variable.name

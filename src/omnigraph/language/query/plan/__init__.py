@@ -23,6 +23,7 @@ from omnigraph.language.query.plan.operators import (
     Select,
     Sort,
     TopRanked,
+    WalkEnd,
     With,
     Without,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "Select",
     "Sort",
     "TopRanked",
+    "WalkEnd",
     "With",
     "Without",
     "expressions_of",

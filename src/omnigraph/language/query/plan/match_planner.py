@@ -9,8 +9,8 @@ as a selection. A condition with a block inside it comes last, as a selection ov
 blocks follow, and then the conditions and blocks that speak of their variables.
 
 With an estimate of scans, a part starts at the variable with the fewest nodes among those with a binding or a
-condition. A match with a traversal of at least two hops keeps its first binding: from its other end such a walk may
-find other loops.
+condition. A walk of several hops to an end that is about one node is planned between two bound ends: that end is
+scanned as well, and the walk begins there.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from omnigraph.language.query.plan.operators import (
     Outer,
     Select,
     TopRanked,
+    WalkEnd,
     With,
     Without,
 )
@@ -44,6 +45,7 @@ from omnigraph.language.query.typed_tree import (
     Block,
     Clause,
     Distance,
+    EdgeStep,
     Predicate,
     TextScore,
     TraversalDirection,
@@ -61,6 +63,9 @@ _REVERSED = {
     TraversalDirection.IN: TraversalDirection.OUT,
     TraversalDirection.BOTH: TraversalDirection.BOTH,
 }
+_OTHER_END = {WalkEnd.SOURCE: WalkEnd.DESTINATION, WalkEnd.DESTINATION: WalkEnd.SOURCE}
+_ABOUT_ONE = 1.5
+"""A scan that is estimated to find no more nodes than this looks one up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +185,8 @@ class _MatchPattern:
         )
         self._predicates_on = _index_by_name(self._variables.items())
         self._constant_predicates = [number for number, names in self._variables.items() if not names]
-        if estimate is not None and not any(traversal.minimum > 1 for traversal in self._traversals.values()):
+        self._estimate = estimate
+        if estimate is not None:
             self._bindings += self._find_other_starts()
             self._bindings.sort(key=lambda binding: estimate(self._build_scan(binding)))
 
@@ -268,42 +274,54 @@ class _MatchPattern:
         return [number for number in numbers if len(self._variables[number]) == 1 and number in self._predicates]
 
     def _plan_step(self, plan: MatchPlan, traversal: TypedTraversal, bound: set[str]) -> MatchPlan:
+        written_left = WalkEnd.SOURCE
         if traversal.source not in bound:
-            traversal = _reverse(traversal)
+            traversal, written_left = _reverse(traversal), WalkEnd.DESTINATION
         if traversal.destination in bound:
-            return self._plan_connect(plan, traversal)
-        return self._plan_expand(plan, traversal)
+            return self._plan_connect(plan, traversal, written_left)
+        if self._leads_to_one_node(traversal):
+            scan = self.plan_scan(traversal.destination, traversal.destination_type)
+            return self._plan_connect(Cross(plan, scan), _reverse(traversal), _OTHER_END[written_left])
+        return self._plan_expand(plan, traversal, written_left)
 
-    def _plan_connect(self, plan: MatchPlan, traversal: TypedTraversal) -> MatchPlan:
-        source, edge_type, direction = traversal.source, traversal.edge_type, traversal.direction
+    def _leads_to_one_node(self, traversal: TypedTraversal) -> bool:
+        """Whether a walk of several hops has an end, not bound yet, that a scan finds at once."""
+        if self._estimate is None or _hop_range(traversal)[1] == 1:
+            return False
+        scan = self._build_scan(TypedBinding(traversal.destination, traversal.destination_type, ()))
+        return bool(scan.predicates) and self._estimate(scan) <= _ABOUT_ONE
+
+    def _plan_connect(self, plan: MatchPlan, traversal: TypedTraversal, written_left: WalkEnd) -> MatchPlan:
+        source, destination = traversal.source, traversal.destination
         if traversal.edge_variable is None:
-            minimum, maximum = _hop_range(traversal)
-            return Connect(plan, source, edge_type, direction, traversal.destination, minimum, maximum)
+            return Connect(plan, source, traversal.steps, destination, *_hop_range(traversal), written_left)
+        (step,) = traversal.steps
         edge_predicates = self._take_own_conditions(traversal.edge_variable)
         return ConnectEdges(
-            plan, source, edge_type, direction, traversal.edge_variable, edge_predicates, traversal.destination
+            plan, source, step.edge_type, step.direction, traversal.edge_variable, edge_predicates, destination
         )
 
-    def _plan_expand(self, plan: MatchPlan, traversal: TypedTraversal) -> MatchPlan:
+    def _plan_expand(self, plan: MatchPlan, traversal: TypedTraversal, written_left: WalkEnd) -> MatchPlan:
         minimum, maximum = _hop_range(traversal)
         predicates = self._take_own_conditions(traversal.destination)
         if traversal.edge_variable is None:
             return Expand(
                 plan,
                 traversal.source,
-                traversal.edge_type,
-                traversal.direction,
+                traversal.steps,
                 traversal.destination,
                 traversal.destination_type,
                 minimum,
                 maximum,
                 predicates,
+                written_left,
             )
+        (step,) = traversal.steps
         return ExpandEdges(
             plan,
             traversal.source,
-            traversal.edge_type,
-            traversal.direction,
+            step.edge_type,
+            step.direction,
             traversal.edge_variable,
             self._take_own_conditions(traversal.edge_variable),
             traversal.destination,
@@ -342,12 +360,12 @@ def _reverse(traversal: TypedTraversal) -> TypedTraversal:
         traversal,
         source=traversal.destination,
         source_type=traversal.destination_type,
-        direction=_REVERSED[traversal.direction],
+        steps=tuple(EdgeStep(step.edge_type, _REVERSED[step.direction]) for step in traversal.steps),
         destination=traversal.source,
         destination_type=traversal.source_type,
     )
 
 
-def _hop_range(traversal: TypedTraversal) -> tuple[int, int]:
+def _hop_range(traversal: TypedTraversal) -> tuple[int, int | None]:
     same_type = traversal.source_type == traversal.destination_type
     return traversal.minimum, traversal.maximum if same_type else 1

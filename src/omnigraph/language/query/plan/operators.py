@@ -15,12 +15,14 @@ its keys and ties are variables, and only the rows that remain are projected. Wi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, TypeAlias
 
 from omnigraph.language.query.typed_tree import (
     Aggregate,
     Constant,
     Distance,
+    EdgeStep,
     Expression,
     ParameterValue,
     Predicate,
@@ -39,6 +41,13 @@ EdgeTypeName: TypeAlias = Annotated[str, "edge type"]
 """An edge type whose rows an operator reads."""
 Count: TypeAlias = Constant | ParameterValue
 """A number of rows or entities: an integer literal, or a parameter."""
+
+
+class WalkEnd(StrEnum):
+    """An end of a walk in a plan: where it begins, or what it finds."""
+
+    SOURCE = "source"
+    DESTINATION = "destination"
 
 
 # ------------------------------------------------------------------------------------------------ match
@@ -67,23 +76,25 @@ class Outer:
 class Expand:
     """Expand each row to the nodes around ``source``: one row per distinct destination that satisfies the predicates.
 
-    The walk is breadth first and per row. It starts with ``source`` alone as visited; at hop 1 to ``maximum`` the
-    neighbours not visited yet are the next frontier, and those found at ``minimum`` or later are destinations.
-    A node of the frontier with an edge to itself is a destination of that hop as well, once. So a destination is
-    as far away as its shortest path, and ``source`` is one only by an edge to itself. Parallel edges count once.
-    An edge between two different types has a ``maximum`` of 1 here, whatever was written, so a larger ``minimum``
-    finds nothing.
+    Each hop is one of the ``steps``. A walk is a relation between its left end and its right end, as they were written:
+    the shortest distance from left to right is at least ``minimum`` and at most ``maximum``, if there is one. A right
+    end with an edge to itself may be one hop nearer, because it is found again one hop later. So a node is at the end
+    of a walk from itself only by an edge to itself, or with a ``minimum`` of 0. Parallel edges count once.
+
+    ``written_left`` says which end is the left one. From its right end a walk goes backwards, and finds the same pairs.
+
+    Between two different types the ``maximum`` is 1 here, whatever was written, so a larger ``minimum`` finds nothing.
     """
 
     input: MatchPlan
     source: UsedVariable
-    edge_type: EdgeTypeName
-    direction: TraversalDirection
+    steps: tuple[EdgeStep, ...]
     destination: BoundVariable
     destination_type: NodeTypeName
     minimum: int
-    maximum: int
+    maximum: int | None
     predicates: tuple[Predicate, ...]
+    written_left: WalkEnd = WalkEnd.SOURCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +117,15 @@ class ExpandEdges:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Keep the rows whose ``destination`` :class:`Expand` would find: the edge closes a cycle."""
+    """Keep the rows whose ``destination`` :class:`Expand` would find: the walk leads between two bound ends."""
 
     input: MatchPlan
     source: UsedVariable
-    edge_type: EdgeTypeName
-    direction: TraversalDirection
+    steps: tuple[EdgeStep, ...]
     destination: UsedVariable
     minimum: int
-    maximum: int
+    maximum: int | None
+    written_left: WalkEnd = WalkEnd.SOURCE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ by rank, later keys and ids sort the rows of one entity, and the limit cuts the 
 twice, once per arm; a ``nearest`` arm takes the best ``limit``, a ``bm25`` arm takes all. With an offset, as many more
 are taken. Conditions of ``having`` apply after all this.
 
-Except for rankings and walks of at least two hops, the start of a match does not change its rows. So a caller that
-knows the sizes of tables can pass an ``estimate`` of scans, and the smallest scan comes first.
+Except for rankings, the start of a match does not change its rows. So a caller that knows the sizes of tables can pass
+an ``estimate`` of scans, and the smallest scan comes first.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ from omnigraph.language.query.typed_tree import (
     DeleteEdges,
     DeleteNodes,
     Distance,
+    EdgeStep,
     EndIdentity,
     Expression,
     FusedScore,
@@ -79,6 +80,7 @@ from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue, from_days, from_milliseconds
 
 _ARROWS = {TraversalDirection.OUT: ("-", "->"), TraversalDirection.IN: ("<-", "-"), TraversalDirection.BOTH: ("-", "-")}
+_OWN_ARROWS = {TraversalDirection.OUT: ">", TraversalDirection.IN: "<", TraversalDirection.BOTH: ""}
 _MAX_TREE_WIDTH = 80
 
 
@@ -165,15 +167,28 @@ def _print_count(plan: TopRanked | Fuse) -> str:
 def _print_step(plan: Expand | ExpandEdges | Connect | ConnectEdges) -> str:
     match plan:
         case Expand() | Connect():
-            hops = "" if plan.minimum == plan.maximum == 1 else f"{{{plan.minimum},{plan.maximum}}}"
-            edge, conditions = plan.edge_type + hops, ()
+            (before, after), edge = _print_steps(plan.steps)
+            edge, conditions = edge + _print_hops(plan), ()
         case ExpandEdges() | ConnectEdges():
+            before, after = _ARROWS[plan.direction]
             edge, conditions = f"${plan.edge_variable}: {plan.edge_type}", plan.edge_predicates
-    before, after = _ARROWS[plan.direction]
     path = f"${plan.source} {before}[{edge}]{after} ${plan.destination}"
     if isinstance(plan, Connect | ConnectEdges):
         return path + _print_where(conditions)
     return f"{path}: {plan.destination_type}{_print_where((*conditions, *plan.predicates))}"
+
+
+def _print_steps(steps: tuple[EdgeStep, ...]) -> tuple[tuple[str, str], str]:
+    """Print the arrow and the edge types of a walk. Directions that differ are written at their types."""
+    if len({step.direction for step in steps}) == 1:
+        return _ARROWS[steps[0].direction], "|".join(step.edge_type for step in steps)
+    return _ARROWS[TraversalDirection.BOTH], "|".join(_OWN_ARROWS[step.direction] + step.edge_type for step in steps)
+
+
+def _print_hops(plan: Expand | Connect) -> str:
+    if plan.minimum == plan.maximum == 1:
+        return ""
+    return f"{{{plan.minimum},{'' if plan.maximum is None else plan.maximum}}}"
 
 
 def _print_where(predicates: tuple[Predicate, ...]) -> str:

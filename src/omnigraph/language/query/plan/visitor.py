@@ -25,6 +25,7 @@ from omnigraph.language.query.plan.operators import (
 )
 from omnigraph.language.query.typed_tree import (
     Block,
+    EdgeStep,
     Expression,
     Predicate,
     ResultColumn,
@@ -153,7 +154,7 @@ def _shape(part: type) -> _Shape:
         bound=tuple(name for name, kind in kinds.items() if BoundVariable in kind),
         used=tuple(name for name, kind in kinds.items() if UsedVariable in kind),
         node_types=tuple(name for name, kind in kinds.items() if NodeTypeName in kind),
-        edge_types=tuple(name for name, kind in kinds.items() if EdgeTypeName in kind),
+        edge_types=tuple(name for name, kind in kinds.items() if kind & {EdgeTypeName, EdgeStep}),
     )
 
 
@@ -177,7 +178,8 @@ def _expressions(part: PlanOperator | ExpressionPart) -> Iterator[ExpressionPart
 
 def _names(part: PlanOperator | ExpressionPart, names: Iterable[str]) -> Iterator[str]:
     for name in names:
-        yield from cast("Iterable[str]", _items(getattr(part, name)))
+        for value in _items(getattr(part, name)):
+            yield value.edge_type if isinstance(value, EdgeStep) else cast(str, value)
 
 
 def _items(value: object) -> tuple[object, ...]:
