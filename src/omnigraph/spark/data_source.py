@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Never
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from omnigraph.errors import ParameterError, Unsupported
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class OmniGraphSource(DataSource):
-    """The rows of one type of a graph, or the changes of a branch as a stream.
+    """The rows of one type of a graph, to read or to write, or the changes of a branch as a stream.
 
     The snapshot is fixed when the DataFrame is created.
     """
@@ -65,18 +65,23 @@ class OmniGraphSource(DataSource):
 
         return ChangeStreamReader(parse_stream_options(self.options))
 
-    def writer(self, schema: StructType, overwrite: bool) -> Never:  # noqa: ARG002, FBT001  Spark's signature
-        """Refuse: writes of single tables could not be validated together, nor become visible together."""
-        raise _write_error()
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
+        """Return the writer of a type: its rows become one commit."""
+        from omnigraph.spark.source import open_type_writer
+
+        return open_type_writer(self.options, schema, "overwrite" if overwrite else "append")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Never:  # noqa: ARG002, FBT001, N802  as in writer
-        """Refuse, like :meth:`writer`."""
-        raise _write_error()
+        """Refuse: a stream has a writer of its own, which commits each batch exactly once."""
+        raise Unsupported(
+            'a stream is not written with format("omnigraph")',
+            hint='use graph.spark().stream(df, node="Person", checkpoint=...)',
+        )
 
     def __getstate__(self) -> dict[str, object]:
         # Spark pickles the source and plans every action from the pickle. If the user gives a schema, Spark calls
         # nothing before that, so this is the last chance to pin one snapshot for all actions.
-        if not self._is_change_stream:
+        if not (self._is_change_stream or self._is_write):
             self._pin_rows()
         return dict(self.__dict__)
 
@@ -87,6 +92,13 @@ class OmniGraphSource(DataSource):
             raise ParameterError(f"option 'changes' is '{given}'", hint="use true, with spark.readStream, or false")
         return given.lower() == "true"
 
+    @property
+    def _is_write(self) -> bool:
+        """Whether there are options that only a write has. A write without them pins rows that it does not read."""
+        from omnigraph.spark.source import WRITE_OPTIONS
+
+        return any(name in self.options for name in WRITE_OPTIONS)
+
     def _parse_options(self) -> TypeReadOptions:
         from omnigraph.spark.source import parse_read_options
 
@@ -96,10 +108,3 @@ class OmniGraphSource(DataSource):
         if self._rows is None:
             self._rows = self._parse_options().pin_rows()
         return self._rows
-
-
-def _write_error() -> Unsupported:
-    return Unsupported(
-        'format("omnigraph") only reads',
-        hint='write nodes and edges as one commit: graph.spark().load(nodes={"Person": df}, edges={"Knows": df2})',
-    )

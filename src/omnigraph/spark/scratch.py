@@ -63,19 +63,29 @@ class ScratchFolder:
 @contextmanager
 def open_scratch_folder(manifest: Manifest) -> Generator[ScratchFolder]:
     """Create a folder beside the graph, and delete it after the block."""
-    folder = ScratchFolder(manifest.location.sibling(FOLDER), str(ULID()))
-    objects = Objects(folder.location)
-    folder.put(_ALIVE, b"")
+    folder = create_scratch_folder(manifest)
     try:
-        _remove_abandoned(objects, folder.name)
-        with _keep_alive(objects, folder.name):
+        with _keep_alive(Objects(folder.location), folder.name):
             yield folder
     finally:
-        _remove(objects, folder.name)
-        if folder.location.is_local:
-            with suppress(OSError):
-                # It may still hold the folders of other jobs.
-                Path(folder.location.base).rmdir()
+        remove_scratch_folder(folder)
+
+
+def create_scratch_folder(manifest: Manifest) -> ScratchFolder:
+    """Create a folder beside the graph, which another process may remove; nothing but writes to it keeps it alive."""
+    folder = ScratchFolder(manifest.location.sibling(FOLDER), str(ULID()))
+    folder.put(_ALIVE, b"")
+    _remove_abandoned(Objects(folder.location), folder.name)
+    return folder
+
+
+def remove_scratch_folder(folder: ScratchFolder) -> None:
+    """Delete a folder and what is in it; do nothing if it is gone."""
+    _remove(Objects(folder.location), folder.name)
+    if folder.location.is_local:
+        with suppress(OSError):
+            # It may still hold the folders of other jobs.
+            Path(folder.location.base).rmdir()
 
 
 @contextmanager

@@ -74,14 +74,14 @@ class Spool:
                 self._folder().delete(each.path)
 
     def _read(self, frame: DataFrame, folder: ScratchFolder, files: Sequence[SpooledFile]) -> DataFrame:
-        return self._executor.map_items(partial(_read_parquet, folder), list(_group_files(files)), frame.schema)
+        return self._executor.map_items(partial(read_frame_files, folder), list(_group_files(files)), frame.schema)
 
     def _bring_home(self, frame: DataFrame, folder: ScratchFolder, files: Sequence[SpooledFile]) -> DataFrame:
         """Read a few rows into this process, and delete their files: the frame outlives the folder."""
         session = frame.sparkSession
         if not files:
             return session.createDataFrame([], frame.schema)
-        batches = list(_read_parquet(folder, [each.path for each in files]))
+        batches = list(read_frame_files(folder, [each.path for each in files]))
         for each in files:
             folder.delete(each.path)
         return session.createDataFrame(pa.Table.from_batches(batches), frame.schema)
@@ -105,6 +105,12 @@ def _group_files(files: Iterable[SpooledFile]) -> Iterator[list[str]]:
 
 def _write_parquet(folder: ScratchFolder, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Task over one partition: write its rows to files, and report them. An attempt that fails leaves unnamed ones."""
+    for file in write_frame_files(folder, batches):
+        yield pa.RecordBatch.from_pylist([{"file": file.path, "rows": file.rows, "bytes": file.size}], _REPORT)
+
+
+def write_frame_files(folder: ScratchFolder, batches: Iterable[pa.RecordBatch]) -> Iterator[SpooledFile]:
+    """Write rows as Parquet files of moderate size, and yield each file when it is written."""
     pending: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -118,13 +124,14 @@ def _write_parquet(folder: ScratchFolder, batches: Iterable[pa.RecordBatch]) -> 
         yield _write_file(folder, pending, size)
 
 
-def _write_file(folder: ScratchFolder, batches: Sequence[pa.RecordBatch], size: int) -> pa.RecordBatch:
+def _write_file(folder: ScratchFolder, batches: Sequence[pa.RecordBatch], size: int) -> SpooledFile:
     sink, path, rows = BytesIO(), f"{uuid4().hex}.parquet", pa.Table.from_batches(batches)
     pq.write_table(rows, sink)
     folder.put(path, sink.getvalue())
-    return pa.RecordBatch.from_pylist([{"file": path, "rows": rows.num_rows, "bytes": size}], _REPORT)
+    return SpooledFile(path, rows.num_rows, size)
 
 
-def _read_parquet(folder: ScratchFolder, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_frame_files(folder: ScratchFolder, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Read the rows of files, one file after the other."""
     for path in paths:
         yield from pq.read_table(BytesIO(folder.get(path))).to_batches()

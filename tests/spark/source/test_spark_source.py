@@ -385,17 +385,6 @@ def test_a_wrong_type_is_told_where_a_schema_is_given_too(spark: SparkSession, s
         frame.collect()
 
 
-@pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_writing_is_refused_and_the_right_call_is_shown(spark: SparkSession, tmp_path: Path, mode: str) -> None:
-    graph = small_graph(tmp_path)
-    frame = spark.createDataFrame([("x", 1)], "name string, hull int")
-    with pytest.raises(AnalysisException) as caught:
-        frame.write.format("omnigraph").mode(mode).option("type", "Ship").save(graph.uri)
-    assert 'Unsupported: format("omnigraph") only reads' in str(caught.value)
-    assert 'graph.spark().load(nodes={"Person": df}' in str(caught.value)
-    assert len(graph.commits()) == 2
-
-
 @pytest.mark.parametrize("mode", ["errorifexists", "ignore"])
 def test_other_modes_are_refused_by_spark_before_it_asks(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     graph = small_graph(tmp_path)
@@ -406,7 +395,7 @@ def test_other_modes_are_refused_by_spark_before_it_asks(spark: SparkSession, tm
 
 
 def test_a_stream_is_refused_too() -> None:
-    with pytest.raises(Unsupported, match="only reads"):
+    with pytest.raises(Unsupported, match=r"graph\.spark\(\)\.stream"):
         OmniGraphSource({}).streamWriter(StructType(), overwrite=False)
 
 
