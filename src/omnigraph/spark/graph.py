@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -12,8 +11,7 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.arguments import check_calls
-from omnigraph.errors import ParameterError, ReadOnly
-from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.errors import ReadOnly
 from omnigraph.language.source import Source
 from omnigraph.maintain.optimize import Optimized, optimize
 from omnigraph.manifest import contract, references
@@ -25,7 +23,7 @@ from omnigraph.read.query import QueryRequest
 from omnigraph.read.rows import Filter
 from omnigraph.read.search import EmbeddingSettings
 from omnigraph.spark.session import get_session
-from omnigraph.spark.source import SparkSnapshot
+from omnigraph.spark.source import SparkSnapshot, view_names
 from omnigraph.write import evolve
 from omnigraph.write import merge as merges
 from omnigraph.write.commit import CommitOptions
@@ -126,6 +124,23 @@ class SparkGraph:
         for type_ in types:
             snapshot.rows(type_).createOrReplaceTempView(views[type_.table_key])
         return views
+
+    def sql(
+        self,
+        query: str,
+        args: Mapping[str, object] | list[object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+    ) -> DataFrame:
+        """Run a query of SQL whose tables are the types of the graph, all of one moment, and return its rows.
+
+        ``VERSION AS OF`` and ``TIMESTAMP AS OF`` after a type show it at another moment. Only columns that the query
+        uses are read. ``args`` are the parameters of the text, as in ``session.sql``. No view is left behind.
+        """
+        from omnigraph.spark.source import run_sql
+
+        return run_sql(self.snapshot(branch, at), lambda moment: self.snapshot(branch, moment), query, args)
 
     def query(
         self,
@@ -338,20 +353,3 @@ class SparkGraph:
 
     def __repr__(self) -> str:
         return f"SparkGraph({self.manifest.location.uri!r})"
-
-
-def view_names(types: Iterable[NodeType | EdgeType]) -> dict[str, str]:
-    """Return the name of the view of each table key: that of the type, or ``node_X`` and ``edge_X`` if both exist."""
-    keys = [type_.table_key for type_ in types]
-    # Spark ignores the case of names.
-    counts = Counter(key.type_name.lower() for key in keys)
-    found: dict[str, str] = {
-        key: f"{key.kind}_{key.type_name}" if counts[key.type_name.lower()] > 1 else key.type_name for key in keys
-    }
-    for view, count in Counter(name.lower() for name in found.values()).items():
-        if count > 1:
-            raise ParameterError(
-                f"two types would have the view '{view}'",
-                hint="name the views yourself: graph.spark().nodes(...).createOrReplaceTempView(...)",
-            )
-    return found

@@ -12,7 +12,8 @@ import omnigraph
 from omnigraph.errors import NotFound, OmniGraphError, ParameterError, ReadOnly
 from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
-from omnigraph.spark.graph import SparkGraph, view_names
+from omnigraph.spark.graph import SparkGraph
+from omnigraph.spark.source import view_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

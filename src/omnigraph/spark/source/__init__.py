@@ -11,8 +11,9 @@ from omnigraph.spark.source.change_stream import (
     parse_stream_options,
     to_change_row,
 )
-from omnigraph.spark.source.snapshot import SparkSnapshot
+from omnigraph.spark.source.snapshot import SparkSnapshot, view_names
 from omnigraph.spark.source.spark_types import arrow_schema_of, from_spark, to_spark, to_spark_type
+from omnigraph.spark.source.sql import run_sql
 from omnigraph.spark.source.type_reader import TypeReader, TypeReadOptions, parse_read_options
 from omnigraph.spark.source.type_writer import WRITE_OPTIONS, open_type_writer
 
@@ -30,7 +31,9 @@ __all__ = [
     "open_type_writer",
     "parse_read_options",
     "parse_stream_options",
+    "run_sql",
     "to_change_row",
     "to_spark",
     "to_spark_type",
+    "view_names",
 ]

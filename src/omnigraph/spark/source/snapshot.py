@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.errors import ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows import Filter, require_edge_type, require_node_type
@@ -61,3 +63,20 @@ class SparkSnapshot:
             reader = reader.option(f"{STORAGE_PREFIX}{name}", value)
         # Spark plans in another process, which may have another working directory.
         return reader.load(self.location.base if self.location.is_local else self.location.uri)
+
+
+def view_names(types: Iterable[NodeType | EdgeType]) -> dict[str, str]:
+    """Return the name of the view of each table key: that of the type, or ``node_X`` and ``edge_X`` if both exist."""
+    keys = [type_.table_key for type_ in types]
+    # Spark ignores the case of names.
+    counts = Counter(key.type_name.lower() for key in keys)
+    found: dict[str, str] = {
+        key: f"{key.kind}_{key.type_name}" if counts[key.type_name.lower()] > 1 else key.type_name for key in keys
+    }
+    for view, count in Counter(name.lower() for name in found.values()).items():
+        if count > 1:
+            raise ParameterError(
+                f"two types would have the view '{view}'",
+                hint="name the views yourself: graph.spark().nodes(...).createOrReplaceTempView(...)",
+            )
+    return found

@@ -1,0 +1,127 @@
+"""Run SQL over the types of a graph: as they are now, or at another moment, and only the columns that are used.
+
+Spark does not tell a source written in Python which columns a query uses. So the columns that the text does not name
+are replaced by expressions that fail, and the plan of Spark shows that it dropped all of them; if it did not, the query
+reads all columns. Rows without any column are counted by the manifest, and not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from omnigraph.errors import NotFound
+from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.spark.diagnosis import translate_spark_errors
+from omnigraph.spark.source.snapshot import SparkSnapshot, view_names
+from omnigraph.spark.source.spark_types import stored_names_of, to_spark_schema
+from omnigraph.spark.source.sql_text import SqlText, parse_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MARK: Final = "omnigraph does not read this column"
+_CUT: Final = "more fields"
+"""In a plan whose lists of columns are not printed whole."""
+
+SqlArguments: TypeAlias = Mapping[str, object] | list[object]
+"""The parameters of a text: named ones, or those in the place of question marks."""
+
+
+def run_sql(
+    tables: SparkSnapshot, at: Callable[[str], SparkSnapshot], text: str, args: SqlArguments | None
+) -> DataFrame:
+    """Run a query whose tables are types of the graph; ``at`` returns the graph at another moment."""
+    query = _SqlQuery(parse_sql(text, _list_views(tables)), tables, at)
+    with translate_spark_errors("running SQL"):
+        if query.can_prune and not query.reads_marked_columns(args):
+            return query.run(args, used_only=True)
+        return query.run(args, used_only=False)
+
+
+def _list_views(tables: SparkSnapshot) -> dict[str, NodeType | EdgeType]:
+    """Return the types by the names of their views, in lower case: Spark ignores the case of names."""
+    types = list(tables.catalog.types())
+    views = view_names(types)
+    return {views[type_.table_key].lower(): type_ for type_ in types}
+
+
+@dataclass(frozen=True, slots=True)
+class _SqlQuery:
+    """A query, and the DataFrames that it is given."""
+
+    sql: SqlText
+    tables: SparkSnapshot
+    at: Callable[[str], SparkSnapshot]
+    _moments: dict[str, SparkSnapshot] = field(default_factory=dict[str, SparkSnapshot])
+
+    @property
+    def session(self) -> SparkSession:
+        return self.tables.session
+
+    @property
+    def can_prune(self) -> bool:
+        """Whether the text leaves out columns of some type."""
+        return bool(self.sql.relations) and not self.sql.shows_every_column
+
+    def reads_marked_columns(self, args: SqlArguments | None) -> bool:
+        """Whether the plan of Spark still has a column that the text does not name."""
+        (row,) = self.run(args, used_only=True, prefix="EXPLAIN EXTENDED ").collect()
+        _, _, optimized = cast(str, row[0]).partition("== Optimized Logical Plan ==")
+        return not optimized or _MARK in optimized or _CUT in optimized
+
+    def run(self, args: SqlArguments | None, *, used_only: bool, prefix: str = "") -> DataFrame:
+        """Have Spark run the text, with a DataFrame in the place of each type."""
+        if not self.sql.relations:
+            return self.session.sql(prefix + self.sql.text, cast("Any", args))
+        frames: dict[str, DataFrame] = {}
+        names: dict[tuple[str, str | None], str] = {}
+        parts: list[str] = []
+        end = 0
+        for relation in self.sql.relations:
+            key = (relation.name.lower(), relation.at)
+            if key not in names:
+                names[key] = f"t{len(names)}"
+                frames[names[key]] = self._open(*key, used_only=used_only)
+            alias = "" if relation.has_alias else f" AS `{relation.name}`"
+            parts += [_escape(self.sql.text[end : relation.start]), "{", names[key], "}", _escape(alias)]
+            end = relation.end
+        text = prefix + "".join([*parts, _escape(self.sql.text[end:])])
+        return self.session.sql(text, cast("Any", args), **cast("Any", frames))
+
+    def _open(self, name: str, at: str | None, *, used_only: bool) -> DataFrame:
+        tables = self._take_snapshot(at)
+        type_ = _list_views(tables).get(name)
+        if type_ is None:
+            raise NotFound(f"there was no type '{name}' at {at}", details={"type": name})
+        columns = list(stored_names_of(type_))
+        used = [column for column in columns if column.lower() in self.sql.words] if used_only else columns
+        if len(used) == len(columns):
+            return tables.rows(type_)
+        found = tables.rows(type_, used) if used else self.session.range(_count_rows(tables, type_))
+        marked = {
+            each.name: fn.raise_error(fn.lit(_MARK)).cast(each.dataType).alias(each.name)
+            for each in to_spark_schema(type_, columns).fields
+        }
+        return found.select(*(fn.col(f"`{name}`") if name in used else marked[name] for name in columns))
+
+    def _take_snapshot(self, at: str | None) -> SparkSnapshot:
+        if at is None:
+            return self.tables
+        if at not in self._moments:
+            self._moments[at] = self.at(at)
+        return self._moments[at]
+
+
+def _count_rows(tables: SparkSnapshot, type_: NodeType | EdgeType) -> int:
+    pin = tables.snapshot.pins.get(type_.table_key)
+    return 0 if pin is None else pin.row_count
+
+
+def _escape(text: str) -> str:
+    """Escape braces, which stand for DataFrames."""
+    return text.replace("{", "{{").replace("}", "}}")
