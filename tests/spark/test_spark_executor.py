@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,11 @@ def _squared(number: int) -> tuple[int, int]:
     return number**2, os.getpid()
 
 
+def _walked_over(_: int) -> tuple[int, int]:
+    """How many objects a full collection walks over here, and how many it leaves out."""
+    return len(gc.get_objects()), gc.get_freeze_count()
+
+
 def _missing(name: str) -> None:
     raise NotFound(f"there is no {name}")
 
@@ -55,6 +61,13 @@ def test_outcomes_come_in_the_order_of_the_items(spark: SparkSession) -> None:
     assert os.getpid() not in {process for _, process in found}
     assert runner.run(_squared, []) == []
     assert runner.parallelism == 2
+
+
+def test_a_worker_collects_no_garbage_of_modules_after_each_task(spark: SparkSession) -> None:
+    runner = SparkExecutor(spark, "counting")
+    counts = [runner.run(_walked_over, [0, 1]) for _ in range(3)][-1]
+    assert all(walked < frozen for walked, frozen in counts), counts
+    assert gc.get_freeze_count() == 0
 
 
 def test_what_a_task_raises_is_said(spark: SparkSession) -> None:
