@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -214,12 +216,14 @@ def test_a_checkpoint_is_of_one_graph_one_branch_and_one_target(
 ) -> None:
     check = str(tmp_path / "check [1]")
 
-    def bound(graph: Graph, branch: str = "main", target: str = "node Ship", app: str = "stream") -> None:
-        bind_checkpoint(spark, graph.spark(spark).manifest, check, StreamBinding(branch, target, app))
+    first = StreamBinding("main", "node Ship", "stream", "edge:Tows=from")
 
-    def refused(graph: Graph, branch: str = "main", target: str = "node Ship", app: str = "stream") -> str:
+    def bound(graph: Graph, **changed: str) -> None:
+        bind_checkpoint(spark, graph.spark(spark).manifest, check, replace(first, **changed))
+
+    def refused(graph: Graph, **changed: str) -> str:
         with pytest.raises(ParameterError, match="the checkpoint '") as caught:
-            bound(graph, branch, target, app)
+            bound(graph, **changed)
         return caught.value.message
 
     graph.create_branch("side")
@@ -232,6 +236,7 @@ def test_a_checkpoint_is_of_one_graph_one_branch_and_one_target(
     assert "whose target is node Ship, not node Note" in refused(graph, target="node Note")
     # The batch that comes again would not be known under another name.
     assert "whose app is stream, not ships" in refused(graph, app="ships")
+    assert "whose identity is edge:Tows=from, not none" in refused(graph, identity="")
     shutil.rmtree(graph.uri)
     assert "is older than branch 'main', which was re-created" in refused(new_graph(Path(graph.uri)))
 
@@ -239,11 +244,11 @@ def test_a_checkpoint_is_of_one_graph_one_branch_and_one_target(
 def test_a_branch_that_was_made_anew(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
     manifest, check = graph.spark(spark).manifest, str(tmp_path / "check")
     graph.create_branch("side")
-    bind_checkpoint(spark, manifest, check, StreamBinding("side", "route", "stream"))
+    bind_checkpoint(spark, manifest, check, StreamBinding("side", "route", "stream", ""))
     graph.delete_branch("side")
     graph.create_branch("side")
     with pytest.raises(ParameterError, match="branch 'side', which was re-created"):
-        bind_checkpoint(spark, manifest, check, StreamBinding("side", "route", "stream"))
+        bind_checkpoint(spark, manifest, check, StreamBinding("side", "route", "stream", ""))
 
 
 def test_the_checkpoint_of_another_query_or_one_that_was_damaged(
@@ -253,16 +258,48 @@ def test_the_checkpoint_of_another_query_or_one_that_was_damaged(
     check.mkdir()
     (check / "omnigraph.json").write_text('{"graph": 1}')
     with pytest.raises(ParameterError, match="does not record where its rows went"):
-        bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream"))
+        bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream", ""))
     (check / "omnigraph.json").unlink()
     (check / "metadata").write_text('{"id": "another"}')
     with pytest.raises(ParameterError, match="belongs to a query that writes elsewhere"):
-        bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream"))
+        bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream", ""))
     # As one leaves it who died at the first moment.
     (check / "metadata").unlink()
     (check / ".omnigraph.json.unfinished").write_text("{")
-    bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream"))
-    bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream"))
+    bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream", ""))
+    bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream", ""))
+
+
+def test_a_checkpoint_of_an_older_release_does_not_know_its_identity(
+    spark: SparkSession, graph: Graph, tmp_path: Path
+) -> None:
+    manifest, check = graph.spark(spark).manifest, tmp_path / "check"
+    check.mkdir()
+    incarnation = manifest.view("main", with_lineage=True).incarnation
+    record = {"graph": manifest.location.objects, "branch": "main", "target": "route", "app": "stream"}
+    (check / "omnigraph.json").write_text(json.dumps({**record, "incarnation": incarnation, "begun_on": None}))
+    bind_checkpoint(spark, manifest, str(check), StreamBinding("main", "route", "stream", "edge:Tows=from"))
+
+
+@pytest.mark.slow
+def test_a_stream_goes_on_with_its_identity_only(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
+    graph.load([ship(code) for code in "abc"])
+    folder, check = tmp_path / "in", tmp_path / "check"
+
+    def start(identity: list[str] | None) -> str | None:
+        rows = streamed(spark, folder, "from string, to string")
+        named = None if identity is None else {"tows": identity}
+        stream = graph.spark(spark).stream
+        return ended(stream(rows, edge="Tows", identity=named, checkpoint=check, trigger=AVAILABLE_NOW))
+
+    arrive(folder, "0.json", [{"from": "a", "to": "b"}])
+    assert start(["from", "to"]) is None
+    arrive(folder, "1.json", [{"from": "a", "to": "c"}])
+    for other in (["from"], None):
+        with pytest.raises(ParameterError, match="whose identity is edge:Tows=from,to, not"):
+            start(other)
+    assert start(["to", "from"]) is None
+    assert sorted((row["src"], row["dst"]) for row in rows_of(graph, "Tows")) == [("a", "b"), ("a", "c")]
 
 
 @pytest.mark.slow

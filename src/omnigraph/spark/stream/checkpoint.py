@@ -33,16 +33,20 @@ _EXISTS: Final = "PATH_ALREADY_EXISTS"
 
 @dataclass(frozen=True, slots=True)
 class StreamBinding:
-    """Where the rows of a checkpoint go, and the name of their transactions."""
+    """Where the rows of a checkpoint go, the name of their transactions, and the columns that identify them."""
 
     branch: str
     target: str
     app: str
+    identity: str
 
 
 @dataclass(frozen=True, slots=True)
 class _CheckpointRecord:
-    """What a checkpoint records. ``incarnation`` and ``begun_on`` tell a branch from a re-created one."""
+    """What a checkpoint records. ``incarnation`` and ``begun_on`` tell a branch from a re-created one.
+
+    ``identity`` is None in a checkpoint of an older release.
+    """
 
     graph: str
     branch: str
@@ -50,6 +54,7 @@ class _CheckpointRecord:
     app: str
     incarnation: str | None
     begun_on: str | None
+    identity: str | None = None
 
 
 def resolve_checkpoint(graph: Location, checkpoint: str | Path | None) -> str:
@@ -96,9 +101,12 @@ def bind_checkpoint(session: SparkSession, manifest: Manifest, checkpoint: str, 
         ("branch", recorded.branch, current.branch),
         ("target", recorded.target, current.target),
         ("app", recorded.app, current.app),
+        # Batches that are matched by other columns would update other rows.
+        ("identity", current.identity if recorded.identity is None else recorded.identity, current.identity),
     ):
         if then != now:
-            raise _checkpoint_error(checkpoint, f"belongs to a stream whose {name} is {then}, not {now}")
+            message = f"belongs to a stream whose {name} is {then or 'none'}, not {now or 'none'}"
+            raise _checkpoint_error(checkpoint, message)
     has_start = recorded.begun_on is None or view.history.find(recorded.begun_on) is not None
     if not has_start or recorded.incarnation != current.incarnation:
         raise _checkpoint_error(checkpoint, f"is older than branch '{binding.branch}', which was re-created since")

@@ -22,12 +22,13 @@ from omnigraph.errors import OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
+from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.spark.diagnosis import translate_spark_errors
 from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load import load
 from omnigraph.spark.stream.checkpoint import StreamBinding, bind_checkpoint, read_query_id, resolve_checkpoint
 from omnigraph.write.commit import CommitOptions, heal_branch
-from omnigraph.write.load import ArrowStream, Identity, LoadInput, LoadOptions, OnError
+from omnigraph.write.load import ArrowStream, Identity, LoadInput, LoadOptions, OnError, resolve_identity
 
 StreamMode: TypeAlias = Literal["append", "merge"]
 OutputMode: TypeAlias = Literal["append", "update", "complete"]
@@ -116,8 +117,15 @@ class StreamDestination:
         """
         branch = self.options.branch
         heal_branch(self.manifest, branch)
-        binding = StreamBinding(branch, self.target.name, self.options.app)
+        binding = StreamBinding(branch, self.target.name, self.options.app, self._describe_identity())
         bind_checkpoint(session, self.manifest, checkpoint, binding)
+
+    def _describe_identity(self) -> str:
+        """Return the columns that identify records, by table, in one spelling."""
+        catalog = load_current_schema(self.manifest).catalog
+        found = resolve_identity(catalog, self.options.identity, self.options.mode)
+        public = {key: sorted(PUBLIC_NAMES.get(name, name) for name in names) for key, names in found.items()}
+        return "; ".join(f"{key}={','.join(names)}" for key, names in sorted(public.items()))
 
 
 def start_stream(
