@@ -111,7 +111,7 @@ def test_killed_between_the_commit_and_what_spark_knows_of_it(spark: SparkSessio
 
 # Each batch makes one of these writes. What is tried out before the first makes and removes a table too.
 POINTS: dict[str, tuple[str, When, int, list[str]]] = {
-    "before the tables are committed": ("objects.put", "after", 2, ["0"]),
+    "before the tables are committed": ("table.commit", "before", 2, ["0"]),
     "before it is published": ("table.merge", "before", 2, ["0"]),
     "when all is done but what Spark writes": ("objects.delete_prefix", "after", 3, ["0"]),
     "when the next batch begins": ("table.create", "before", 4, ["0", "1"]),
