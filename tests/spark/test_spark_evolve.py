@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
+import pyarrow as pa
 import pytest
 
 import omnigraph
@@ -15,7 +16,9 @@ from omnigraph.graph import Graph
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.storage.table import Table
 from omnigraph.write.commit.section import CATCH_UP_MESSAGE
+from omnigraph.write.commit.table_shape import TableShape
 from omnigraph.write.load.run import FragmentTargets
+from tests.selection import daily
 from tests.write.evolve.people_graph import BEFORE, load, make, people, with_change
 from tests.write.evolve.test_evolve_overtaken import OvertakenGraph
 
@@ -37,6 +40,39 @@ def graph(tmp_path: Path) -> Graph:
         load(graph, {"type": "Person", "data": {"name": name, "age": 50, "nick": name}})
     graph.mutate('query q() { delete Person where name = "bob" }')
     return graph
+
+
+@pytest.mark.parametrize("verb", daily(["load", "merge"], ["load"]))
+def test_executors_bring_a_branch_to_the_schema(
+    spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    graph.create_branch("june")
+    graph.create_branch("july")
+    load(graph, {"type": "Person", "data": {"name": "joe", "age": 7}}, branch="june")
+    load(graph, {"type": "City", "data": {"name": "kiel"}}, branch="july")
+    graph.apply_schema(with_change("age: I32?", 'age: I64?\n  rank: I32 @default("7")'))
+    rewritten: list[str] = []
+    read = TableShape.read
+
+    def note(shape: TableShape, table: Table, *more: object) -> object:
+        rewritten.append(table.uri)
+        return read(shape, table, *more)  # pyright: ignore[reportArgumentType]  as they came
+
+    # What executors do, they do elsewhere.
+    monkeypatch.setattr(TableShape, "read", note)
+    there = graph.spark(spark)
+    if verb == "load":
+        person = {"name": ["kim"], "age": [8], "rank": [9]}
+        there.load(nodes={"Person": pa.table(person)}, branch="june")
+    else:
+        there.merge("july", "june")
+    assert CATCH_UP_MESSAGE in [commit.message for commit in graph.commits("june")]
+    assert rewritten == []
+    found = {
+        str(row["name"]): (row["age"], row["rank"])
+        for row in graph.nodes("Person", branch="june").to_arrow().to_pylist()
+    }
+    assert (found["joe"], found["dee"]) == ((7, 7), (50, 7))
 
 
 def test_rows_are_written_anew_by_executors(spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,8 @@ def load(
 ) -> LoadResult:
     """Load everything as one commit, or nothing."""
     options = replace(options, engine="spark")
-    return loads.load(manifest, schema, given, options, commit_options, partial(_read_input, session))
+    executor = SparkExecutor(session, "bringing a branch to the schema")
+    return loads.load(manifest, schema, given, options, commit_options, partial(_read_input, session), executor)
 
 
 @dataclass(frozen=True, slots=True)

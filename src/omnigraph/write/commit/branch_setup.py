@@ -31,6 +31,7 @@ from omnigraph.write.commit.operation import PreparedWrite, SchemaChange, TableC
 from omnigraph.write.commit.recovery import heal
 from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.commit.table_shape import TableShape, is_lagging
+from omnigraph.write.executor import LOCAL, Executor
 
 # --------------------------------------------------------------------------------------------- catch-up
 
@@ -45,11 +46,15 @@ def find_newer_schema(manifest: Manifest, branch: str) -> Schema | None:
 
 @dataclass(frozen=True, slots=True)
 class CatchUpOperation:
-    """Bring the tables of a branch to the current schema, and create tables for the types that it lacks."""
+    """Bring the tables of a branch to the current schema, and create tables for the types that it lacks.
+
+    ``executor`` rewrites rows, where new columns have defaults or wider types.
+    """
 
     manifest: Manifest
     schema: Schema
     branch: str
+    executor: Executor = LOCAL
     kind: WriterKind = WriterKind.LOAD
     strict: bool = False
 
@@ -60,10 +65,7 @@ class CatchUpOperation:
             return PreparedWrite((), frozenset(), None)
         changes = tuple(
             TableChange(
-                type_.table_key,
-                TableShape(
-                    type_, snapshot.lag.origins[type_.table_key].columns, snapshot.column_lag(type_.table_key)
-                ).stage_nullable,
+                type_.table_key, partial(self._shape_of(snapshot, type_).stage_nullable, executor=self.executor)
             )
             for type_ in self.schema.catalog.types()
             if type_.table_key in snapshot.pins and is_lagging(snapshot.table(type_.table_key), type_)
@@ -71,6 +73,11 @@ class CatchUpOperation:
         before = snapshot.written_under
         schema = SchemaChange(self.schema.hash, self.schema.hash if before is None else before.schema_ir_hash)
         return PreparedWrite(changes, frozenset(), None, created=tuple(self._plan_created(snapshot)), schema=schema)
+
+    def _shape_of(self, snapshot: Snapshot, type_: NodeType | EdgeType) -> TableShape:
+        assert snapshot.lag is not None
+        key = type_.table_key
+        return TableShape(type_, snapshot.lag.origins[key].columns, snapshot.column_lag(key))
 
     def _plan_created(self, snapshot: Snapshot) -> Iterator[TableCreation]:
         on_main = list_pins(self.manifest.view(MAIN))

@@ -41,6 +41,7 @@ from omnigraph.write.commit.power_cuts import open_whole_head
 from omnigraph.write.commit.recovery import ROUNDS, heal, heal_branch
 from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.commit.table_heads import TableHead, has_same_rows, read_unpublished_commits
+from omnigraph.write.executor import LOCAL, Executor
 
 __all__ = [
     "CATCH_UP_MESSAGE",
@@ -68,18 +69,20 @@ def commit_operation(
     operation: WriteOperation[Outcome],
     options: CommitOptions,
     first_basis: Snapshot | None = None,
+    executor: Executor = LOCAL,
 ) -> CommitResult[Outcome]:
     """Execute an operation and publish it as one commit, or change nothing.
 
-    The operation starts on ``first_basis``, or else on the newest snapshot.
+    The operation starts on ``first_basis``, or else on the newest snapshot. ``executor`` brings the rows of a lagging
+    branch to the current schema before.
     """
     if first_basis is not None:
         _refuse_overtaken(first_basis, manifest.current_schema())
-    return _commit_on_current_schema(manifest, operation, catch_up(manifest, options), first_basis)
+    return _commit_on_current_schema(manifest, operation, catch_up(manifest, options, executor), first_basis)
 
 
-def catch_up(manifest: Manifest, options: CommitOptions) -> CommitOptions:
-    """Bring the tables of a lagging branch to the current schema, in a commit of its own.
+def catch_up(manifest: Manifest, options: CommitOptions, executor: Executor = LOCAL) -> CommitOptions:
+    """Bring the tables of a lagging branch to the current schema, in a commit of its own; an executor rewrites rows.
 
     Return the options for the next commit: ``if_commit``, if it was given, now names the commit made here.
     """
@@ -94,7 +97,8 @@ def catch_up(manifest: Manifest, options: CommitOptions) -> CommitOptions:
         options.if_commit,
         incarnation=options.incarnation,
     )
-    made = _commit_on_current_schema(manifest, CatchUpOperation(manifest, schema, options.branch), own, None).commit
+    operation = CatchUpOperation(manifest, schema, options.branch, executor)
+    made = _commit_on_current_schema(manifest, operation, own, None).commit
     return options if made is None or options.if_commit is None else replace(options, if_commit=made.id)
 
 

@@ -51,7 +51,7 @@ class TableShape:
         """Give the table these columns."""
         return self._stage_columns(table, arrow_schema(self.type), executor)
 
-    def stage_nullable(self, table: Table) -> StagedChange:
+    def stage_nullable(self, table: Table, executor: Executor = LOCAL) -> StagedChange:
         """Give the table these columns, but keep nullable columns nullable: nobody has checked them for nulls.
 
         A property that was added as a nullable one, and is required now, is null in the rows of this table.
@@ -60,7 +60,7 @@ class TableShape:
         nullable |= {name for name in self.lag.added if self.lag.reads_null(self.type, name)}
         declared = _fields_of(arrow_schema(self.type))
         columns = (column.with_nullable(column.nullable or column.name in nullable) for column in declared)
-        return self._stage_columns(table, pa.schema(list(columns)), LOCAL)
+        return self._stage_columns(table, pa.schema(list(columns)), executor)
 
     def _stage_columns(self, table: Table, columns: pa.Schema, executor: Executor) -> StagedChange:
         # A column that is added without a rewrite is null, and a property that is nullable now may have had a default.

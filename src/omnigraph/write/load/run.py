@@ -39,7 +39,7 @@ from omnigraph.write.commit import (
     heal_branch,
     take_basis,
 )
-from omnigraph.write.executor import Executor
+from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.indexes import ensure_id_indexes, ensure_loaded_indexes
 from omnigraph.write.load.identity import MATCHING_MODES, Identity, resolve_identity
 from omnigraph.write.load.incoming_rows import FragmentTarget, IncomingRows
@@ -144,8 +144,12 @@ def load(
     options: LoadOptions,
     commit_options: CommitOptions,
     reader: InputReader | None = None,
+    executor: Executor = LOCAL,
 ) -> LoadResult:
-    """Load everything as one commit, or nothing. Without ``reader``, this process reads the input."""
+    """Load everything as one commit, or nothing. Without ``reader``, this process reads the input.
+
+    ``executor`` brings the rows of a branch to the current schema, if it lags behind.
+    """
     _check_options(load_input, options, commit_options)
     identity = resolve_identity(schema.catalog, options.identity, options.mode)
     commit_options = CommitOptions(
@@ -159,7 +163,7 @@ def load(
     if replayed is not None:
         return replayed
     if not (is_new_branch or options.check):
-        catch_up(manifest, commit_options)
+        catch_up(manifest, commit_options, executor)
     # DynamoDB manages the versions, so a detached version cannot show fragments in the table's folder.
     # The rows of an update have other columns than the table.
     closed = options.check or is_new_branch or options.mode == "update" or manifest.location.scheme == "s3+ddb"
@@ -186,7 +190,7 @@ def load(
             parsed.discard()
             raise
         commit_options = replace(commit_options, incarnation=targets.incarnation)
-        return _commit_load(manifest, operation, parsed, options, commit_options, is_new_branch=is_new_branch)
+        return _commit_load(manifest, operation, parsed, options, commit_options, executor, is_new_branch=is_new_branch)
 
 
 def _check_options(load_input: LoadInput, options: LoadOptions, commit_options: CommitOptions) -> None:
@@ -309,6 +313,7 @@ def _commit_load(
     parsed: ParsedInput,
     options: LoadOptions,
     commit_options: CommitOptions,
+    executor: Executor,
     *,
     is_new_branch: bool,
 ) -> LoadResult:
@@ -322,7 +327,7 @@ def _commit_load(
     if is_new_branch:
         _create_branch(manifest, options, commit_options)
     try:
-        result = commit_operation(manifest, operation, commit_options)
+        result = commit_operation(manifest, operation, commit_options, executor=executor)
     except ValidationError:
         # Rules run before anything is committed. After any other failure the fragments stay for cleanup: a commit that
         # was not rolled back yet may still show them.

@@ -21,6 +21,7 @@ from omnigraph.storage.fragments import map_addresses
 from omnigraph.storage.row_search import find_addresses
 from omnigraph.storage.staging import Addresses
 from omnigraph.write.commit import TableChange
+from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.merge.alignment import MergeBase, align_ranges, find_tables_to_merge
 from omnigraph.write.merge.deltas import Counts, TableDelta, TableMerger, combine_deltas
 from omnigraph.write.merge.resolver import ConflictResolver
@@ -57,6 +58,11 @@ class MergePlan:
 
 class MergeEngine(Protocol):
     """Does the work that touches every changed row of a merge."""
+
+    @property
+    def executor(self) -> Executor:
+        """Rewrites the rows of a branch that lags behind the schema, before it is merged into."""
+        ...
 
     def merge_tables(
         self, sides: MergeSnapshots, base: MergeBase, by: MergeBy, resolver: ConflictResolver
@@ -105,6 +111,8 @@ class BaseAddresses:
 
 class LocalMergeEngine:
     """Merges in this process."""
+
+    executor: Executor = LOCAL
 
     def merge_tables(
         self, sides: MergeSnapshots, base: MergeBase, by: MergeBy, resolver: ConflictResolver

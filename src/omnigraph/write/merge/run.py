@@ -200,7 +200,7 @@ def _run(
         ours = take_snapshot(manifest, commit_options.branch)
         check_basis_schema(ours, commit_options)
         return operation.compute(ours, keep_open=True).to_result(None)
-    result = commit_operation(manifest, operation, commit_options)
+    result = commit_operation(manifest, operation, commit_options, executor=operation.engine.executor)
     return result.outcome.to_result(None if result.commit is None else to_commit(result.commit))
 
 
