@@ -18,8 +18,10 @@ import pytest
 from omnigraph.errors import PipelineError, Problem, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.spark.pipeline.problems import LOGGERS
-from omnigraph.spark.pipeline.run import PipelineResult, check_pipeline, run_pipeline
+from omnigraph.spark.pipeline.run import SAMPLE_ROWS, PipelineResult, check_pipeline, run_pipeline
 from omnigraph.spark.pipeline.step_recorder import PipelineStep
+from omnigraph.spark.query import run as spark_query
+from omnigraph.storage.table import Table
 from tests.pipeline.pipelines import GOOD, changed, make_project, places, planned
 
 if TYPE_CHECKING:
@@ -130,6 +132,44 @@ def test_a_check_that_finds_something_leaves_the_branch(graph: Graph, run: Run) 
     (check,) = result.checks
     assert (check.rows, sorted(str(row["p.name"]) for row in check.sample)) == (2, ["ann", "cas"])
     assert names(graph, "load/june") == ["ann", "cas"]
+
+
+class ScannedTables(Watched):
+    """Notes which tables of rows this process scans during a check."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.tables: list[str] = []
+        self._is_check = False
+        scan = cast("Callable[..., pa.RecordBatchReader]", Table.scan)
+
+        def note(table: Table, *args: object, **more: object) -> pa.RecordBatchReader:
+            if self._is_check and "__manifest" not in table.uri:
+                self.tables.append(table.uri)
+            return scan(table, *args, **more)
+
+        monkeypatch.setattr(Table, "scan", note)
+
+    def on_start(self, step: PipelineStep) -> None:
+        self._is_check = step.kind == "check"
+
+    def on_end(self, step: PipelineStep) -> None:
+        self._is_check = self._is_check and step.kind != "check"
+
+
+def test_executors_read_the_rows_of_a_check(graph: Graph, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    people = [{"type": "Person", "data": {"name": f"p{number}", "age": number}} for number in range(40)]
+    graph.load(people, branch="load/june", from_branch="main")
+    text = changed("name: young, params: {limit: 18}", "name: old, params: {limit: 18}")
+    watch = ScannedTables(monkeypatch)
+    assert run(text, watch=watch).checks[0].rows == 23
+    assert len(watch.tables) == 1, "a small check is computed here"
+    watch.tables.clear()
+    monkeypatch.setattr(spark_query, "MAX_LOCAL_BYTES", 0)
+    (check,) = run(text, watch=watch).checks
+    assert (check.rows, len(check.sample)) == (23, SAMPLE_ROWS)
+    assert {key: type(value) for key, value in check.sample[0].items()} == {"p.name": str, "p.age": int}
+    assert watch.tables == []
 
 
 def test_rows_that_break_rules_are_all_told_and_change_nothing(

@@ -8,9 +8,12 @@ and Spark's analysis is checked before a row is read.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import pyarrow as pa
 
 from omnigraph.errors import Json
 from omnigraph.pipeline.planner import PipelinePlan, PlannedCheck
@@ -21,6 +24,8 @@ from omnigraph.spark.graph import SparkGraph
 from omnigraph.spark.pipeline.dataframes import PipelineFrames, build_frames
 from omnigraph.spark.pipeline.problems import translate_step_errors
 from omnigraph.spark.pipeline.step_recorder import PipelineStep, StepObserver, StepRecorder
+from omnigraph.spark.query import SparkQueryOptions, run_query
+from omnigraph.storage.columns import column_of
 from omnigraph.write.load import LoadResult
 from omnigraph.write.merge import MergeResult
 
@@ -126,16 +131,27 @@ def _load_frames(plan: PipelinePlan, graph: SparkGraph, frames: PipelineFrames, 
 
 
 def _run_check(graph: SparkGraph, loaded: LoadResult, planned: PlannedCheck, recorder: StepRecorder) -> CheckResult:
-    """Run a check on the loaded commit: others may have written to the branch meanwhile."""
+    """Run a check on the loaded commit: others may have written to the branch meanwhile.
+
+    Executors compute and count its rows, unless it reads little; only those that are shown come here.
+    """
     at = None if loaded.commit is None else loaded.commit.id
-    rows, sample = 0, list[Mapping[str, Json]]()
-    with recorder.record("check", planned.name):
-        question = query.QueryRequest(planned.path, planned.name, planned.check.params)
-        for batch in query.run_query(graph.manifest, question, loaded.branch, at).batches():
-            sample += to_json_rows(batch.slice(0, SAMPLE_ROWS - len(sample)))
-            rows += batch.num_rows
+    question = query.QueryRequest(planned.path, planned.name, planned.check.params)
+    with recorder.record("check", planned.name), ExitStack() as files:
+        options = SparkQueryOptions(graph.embedding, "auto")
+        found = run_query(graph.manifest, graph.snapshot(loaded.branch, at), question, options, files.enter_context)
+        sample = found.limit(SAMPLE_ROWS).toArrow()
+        rows = found.count() if sample.num_rows == SAMPLE_ROWS else sample.num_rows
+        shown = query.run_query(graph.manifest, question, loaded.branch, at).schema
         recorder.set_rows(rows)
-    return CheckResult(planned, rows, tuple(sample))
+    return CheckResult(planned, rows, tuple(_to_json(sample, shown)))
+
+
+def _to_json(rows: pa.Table, shown: pa.Schema) -> list[dict[str, Json]]:
+    """Return rows of Spark as a query of this process shows them."""
+    types = zip(shown.names, shown.types, strict=True)
+    columns = [column_of(rows, name).cast(type_) for name, type_ in types]
+    return to_json_rows(pa.RecordBatch.from_arrays(columns, schema=shown))
 
 
 def _merge_branch(

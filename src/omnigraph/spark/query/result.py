@@ -55,7 +55,7 @@ class _SortAndLimit:
 
 
 def run_on_executors(
-    query: PlannedQuery, manifest: Manifest, tables: SparkSnapshot, keep_open: Callable[[ExitStack], None]
+    query: PlannedQuery, manifest: Manifest, tables: SparkSnapshot, keep_open: Callable[[ExitStack], object]
 ) -> DataFrame:
     """Return the rows of a query on a snapshot as a DataFrame that executors compute.
 

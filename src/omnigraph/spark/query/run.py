@@ -48,7 +48,7 @@ def run_query(
     tables: SparkSnapshot,
     request: QueryRequest,
     options: SparkQueryOptions,
-    keep_open: Callable[[ExitStack], None],
+    keep_open: Callable[[ExitStack], object],
 ) -> DataFrame:
     """Return the rows of a query on a snapshot as a DataFrame; ``now()`` is the time of this call.
 
