@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.language.query.check.traversal import to_edge_word
 from omnigraph.language.schema.catalog import EdgeType, NodeType
-from omnigraph.language.types import NUMBERS, Scalar, ValueType
+from omnigraph.language.types import INTEGERS, NUMBERS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue
 from tests.read.query_worlds import CATALOG, POOLS, json_value
 
@@ -168,7 +168,10 @@ def _text(scope: _Scope, depth: int) -> str:
     text = _operand(scope, _TEXT, depth)
     match scope.chosen(["map", "substring", "concat", "type"]):
         case "substring":
-            return f"substring({text}, {scope.draw(st.integers(0, 3))}, {_operand(scope, _INTEGER, 2)})"
+            # A negative literal is refused, a negative number of a row gives null.
+            integers = scope.properties(lambda type_: _is_single(type_) and type_.scalar in INTEGERS)
+            count_ = scope.draw(st.sampled_from(["0", "2", *(name for name, _ in integers)]))
+            return f"substring({text}, {scope.draw(st.integers(0, 3))}, {count_})"
         case "concat":
             return f"concat({text}, {_operand(scope, _TEXT, depth)})"
         case "type":
@@ -493,6 +496,23 @@ def filters(draw: st.DrawFn) -> Read:
         condition = _condition(scope)
         match.append(f"not {{ {condition} }}" if scope.is_so(4) else condition)
     return _as_read(scope, match, f"return {{ {', '.join(f'${name}' for name in sorted(scope.nodes))} }}")
+
+
+@st.composite
+def computations(draw: st.DrawFn) -> Read:
+    """The nodes of a type with several computed columns, of which one is a condition and one orders them."""
+    scope = _Scope(draw)
+    match = [_new_part(scope)]
+    match += [f"optional {{ {_traversal(scope)} }}"] if scope.is_so(4) else []
+    types = draw(st.lists(st.sampled_from(scope.properties(_is_single)), min_size=1, max_size=5))
+    columns = [_computed(scope, type_) for _, type_ in types]
+    name, type_ = types[0]
+    if scope.is_so():
+        match.append(f"coalesce({name}, {columns[0]}) {scope.chosen(OPERATORS)} {_value(scope, type_)}")
+    shown = ", ".join(f"{column} as c{number}" for number, column in enumerate(columns))
+    return _as_read(
+        scope, match, f"return {{ {shown} }} order {{ {scope.chosen(['c0', f'coalesce({columns[0]}, {name})'])} }}"
+    )
 
 
 @st.composite

@@ -24,7 +24,7 @@ from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from omnigraph.read.result import assemble as answer
 from tests.model.query_model import Asked, expected
 from tests.read.query_worlds import CATALOG, Moment, World, new_world
-from tests.read.read_strategies import Read, counts, filters, joins, reads, searches
+from tests.read.read_strategies import Read, computations, counts, filters, joins, reads, searches
 from tests.selection import sized
 
 WORLDS = sized(3, 12)
@@ -107,6 +107,12 @@ def test_patterns(worlds: list[World], sizes: str, data: st.DataObject) -> None:
 @given(data=st.data())
 def test_conditions(worlds: list[World], data: st.DataObject) -> None:
     check(worlds, data, filters(), "as they are")
+
+
+@budget(40)
+@given(data=st.data())
+def test_computed_values(worlds: list[World], data: st.DataObject) -> None:
+    check(worlds, data, computations(), "as they are")
 
 
 @both_sizes

@@ -15,7 +15,7 @@ from omnigraph.read.query import QueryRequest
 from tests.executors import on_spark
 from tests.model.query_model import Asked, expected
 from tests.read.query_worlds import CATALOG, World, new_world
-from tests.read.read_strategies import Read, counts, reads
+from tests.read.read_strategies import Read, computations, counts, reads
 from tests.selection import sized
 
 if TYPE_CHECKING:
@@ -57,6 +57,12 @@ def check(session: SparkSession, worlds: list[World], data: st.DataObject, readi
 @given(data=st.data())
 def test_patterns_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
     check(spark, worlds, data, reads())
+
+
+@budget(2)
+@given(data=st.data())
+def test_computed_values_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
+    check(spark, worlds, data, computations())
 
 
 @budget(1)

@@ -119,7 +119,8 @@ def _evaluate_key(expression: Expression, frame: Frame, evaluation: EvaluationCo
     """Return the values of a key. A text that many rows share through their entity becomes its rank."""
     variables = variables_of(expression)
     populations = [frame.bindings[name].entities for name in variables]
-    if not pa.types.is_string(arrow_type_of(expression)) or frame.num_rows <= sum(map(len, populations)):
+    is_text = pa.types.is_string(arrow_type_of(expression))
+    if not is_text or not variables or frame.num_rows <= sum(map(len, populations)):
         return evaluate(expression, frame, evaluation)
     first, numbers = number_tuples([frame.bindings[name].positions for name in variables])
     return _rank_texts(evaluate(expression, frame.take(first), evaluation)).take(numbers)
