@@ -142,7 +142,9 @@ def show_answers(graph: Graph, session: SparkSession, queries: Path) -> None:
         begun = perf_counter()
         here = graph.query(queries, name, parameters, branch=BRANCH).rows
         between = perf_counter()
-        there = [row.asDict() for row in on_spark.query(queries, name, parameters, branch=BRANCH).collect()]
+        there = [
+            row.asDict() for row in on_spark.query(queries, name, parameters, branch=BRANCH, engine="spark").collect()
+        ]
         ended = perf_counter()
         same = "the same rows" if there == here else f"OTHER ROWS: {there}"
         print(f"\n  {name}: {between - begun:.2f} s here; {ended - between:.1f} s on Spark, {same}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import omnigraph
@@ -42,6 +43,7 @@ def main(folder: str) -> None:
     sg = graph.spark(session)
     load(sg)
     read(graph, sg)
+    write(graph, sg)
     compare_and_merge(graph, sg)
     stream(graph, sg, Path(folder))
     maintain(graph, sg)
@@ -79,8 +81,22 @@ def read(graph: Graph, sg: SparkGraph) -> None:
         assert codes(other.query(WALK, engine="spark")) == ["s1", "s2", "s3"]
     for module in (sized_frames, spool):
         cast("Any", module).MAX_BROADCAST_BYTES = before
+    assert sg.sql("select count(*) as n from Ship").collect()[0]["n"] == 250
+    first = graph.commits()[-2].manifest_version
+    then = sg.sql(f"select max(name) as name from Ship version as of {first} where code = :code", {"code": "s160"})  # noqa: S608
+    assert then.collect()[0]["name"] == "ship 160"
     path = graph.uri
     assert session.read.format("omnigraph").option("type", "Ship").option("columns", "code").load(path).count() == 250
+
+
+def write(graph: Graph, sg: SparkGraph) -> None:
+    """Write a DataFrame, and refuse to overwrite nodes alone."""
+    ships = sg.session.range(300, 320).selectExpr("concat('w', id) as code", "concat('written ', id) as name")
+    ships.write.format("omnigraph").option("type", "Ship").mode("append").save(graph.uri)
+    assert sg.nodes("Ship", filter=[("code", ">=", "w")]).count() == 20
+    with pytest.raises(PySparkException, match="Ship cannot be overwritten alone"):
+        ships.write.format("omnigraph").option("type", "Ship").mode("overwrite").save(graph.uri)
+    graph.mutate('query q() { delete Ship where code >= "w" }')
 
 
 def codes(frame: DataFrame) -> list[str]:

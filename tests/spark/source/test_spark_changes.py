@@ -21,10 +21,13 @@ from omnigraph.errors import ChangeGap, NotFound, OmniGraphError, ParameterError
 from omnigraph.graph import Graph
 from omnigraph.read.changes.feed import Changes
 from omnigraph.spark.data_source import OmniGraphSource
+from omnigraph.spark.source import change_parts
 from omnigraph.spark.source.change_stream import (
     _MAX_TASKS,
     CHANGE_STREAM_SCHEMA,
     ChangeStreamReader,
+    CommitPart,
+    CommitRange,
     parse_stream_options,
 )
 from omnigraph.storage import table_writes as tables
@@ -90,6 +93,30 @@ def test_offsets_are_commits_and_batches_what_the_feed_has(graph: Graph) -> None
     edit(graph, people={"cid": person(2)})
     third, _ = batch(reader_of(graph, start="now"), last)
     assert [row["id"] for row in third] == ["cid"]
+
+
+def test_a_large_commit_is_read_by_several_tasks(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_parts, "ROWS_PER_TASK", 10)
+    reader = reader_of(graph, start="now")
+    begins = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    crowd = {f"p{number}": person(number) for number in range(45)}
+    edit(graph, people=crowd)
+    edit(graph, people={name: person(100 + number) for number, name in enumerate(list(crowd)[:35])})
+    graph.optimize()
+    edit(graph, people={name: person(145 - number) if number % 3 else None for number, name in enumerate(crowd)})
+    edit(graph, people={"ann": person(1)})
+    end = reader.latestOffset(begins, ReadAllAvailable())
+    parts = reader.partitions(begins, end)
+    shares = [part.part for part in parts if isinstance(part, CommitPart)]
+    assert {share.count for share in shares} >= {4, 5}
+    assert isinstance(parts[-1], CommitRange), "few rows are one task"
+    found = [dict(zip(CHANGE_STREAM_SCHEMA.names, row, strict=True)) for part in parts for row in reader.read(part)]
+    expected = fed(graph.changes(cursor=begins["cursor"]))
+    assert len(found) == 45 + 35 + 45 + 1
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    # Rows that meet by their ids are spread over the tasks.
+    updates = [list(reader.read(part)) for part in parts if isinstance(part, CommitPart) and part.part.count == 4]
+    assert sum(1 for rows in updates if rows) > 1
 
 
 @pytest.mark.parametrize("type_", ["Knows", "Knows, Person"])

@@ -9,7 +9,7 @@ block gets that block again.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 from omnigraph.errors import ChangeGap, HistoryGone, Json, NotFound, ParameterError
@@ -51,6 +51,10 @@ class ChangeBlock:
         """Yield every changed node and edge as a JSON object."""
         with _report_gap(self.commit.id):
             yield from self.diff.records()
+
+    def report_gaps(self) -> AbstractContextManager[None]:
+        """Report history that is missing while changes of the block are read as a ``ChangeGap``."""
+        return _report_gap(self.commit.id)
 
     def summary(self) -> tuple[TypeChanges, ...]:
         """Count the changes of every type that changed."""

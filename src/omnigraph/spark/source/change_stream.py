@@ -28,6 +28,7 @@ from omnigraph.manifest import opening
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.changes import BASELINE_HINT, BEGINNING, NOW, ChangeBlock, Changes, follow_changes
+from omnigraph.spark.source.change_parts import DiffPart, divide_diff, read_part_records
 from omnigraph.spark.source.type_reader import STORAGE_PREFIX, storage_options_of
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
@@ -134,6 +135,14 @@ class CommitRange(InputPartition):
     count: int
 
 
+@dataclass(frozen=True)
+class CommitPart(InputPartition):
+    """A share of the changes of the commit after a cursor."""
+
+    cursor: str
+    part: DiffPart
+
+
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the changes of a branch. Spark has one of them in the driver, and a copy in each task."""
 
@@ -169,13 +178,14 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {_CURSOR: start[_CURSOR]}
 
     def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
-        """Divide the commits between two offsets into tasks."""
+        """Divide the commits between two offsets into tasks. A commit that changed many rows becomes several."""
         if _START in start or start == end:
             return []
         before = [start[_CURSOR]]
         for after in self._follow(start[_CURSOR]).cursors():
             if after == end[_CURSOR]:
-                return _split_commits(before)
+                # With many commits, a look at each of them would take this process longer than it saves the tasks.
+                return self._split_rows(before) if len(before) <= _MAX_TASKS else _split_commits(before)
             before.append(after)
         raise ChangeGap(
             "a commit that this query has seen is no longer in the history",
@@ -183,10 +193,25 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def read(self, partition: InputPartition) -> Iterator[_Row]:
-        """Read the changes of some commits."""
+        """Read the changes of some commits, or a share of those of one commit."""
+        if isinstance(partition, CommitPart):
+            block = next(iter(self._follow(partition.cursor)))
+            with block.report_gaps():
+                yield from _to_rows(block, read_part_records(block.diff, partition.part))
+            return
         commits = cast("CommitRange", partition)
         for block in islice(self._follow(commits.cursor), commits.count):
-            yield from _rows_of(block)
+            yield from _to_rows(block, block.records())
+
+    def _split_rows(self, cursors: Sequence[str]) -> list[InputPartition]:
+        """Make a task of each commit after these cursors, or several of one that changed many rows."""
+        found: list[InputPartition] = []
+        blocks = islice(self._follow(cursors[0]), len(cursors))
+        for cursor, block in zip(cursors, blocks, strict=True):
+            parts = divide_diff(block.diff)
+            is_large = len(parts) > len(block.diff.tables)
+            found += [CommitPart(cursor, part) for part in parts] if is_large else [CommitRange(cursor, 1)]
+        return found
 
     def _follow(self, cursor: str | None) -> Changes:
         return self._options.follow(self._manifest, cursor)
@@ -202,10 +227,10 @@ def _split_commits(cursors: Sequence[str]) -> list[CommitRange]:
     return [CommitRange(cursors[at], len(cursors[at : at + size])) for at in range(0, len(cursors), size)]
 
 
-def _rows_of(block: ChangeBlock) -> Iterator[_Row]:
+def _to_rows(block: ChangeBlock, records: Iterator[dict[str, Json]]) -> Iterator[_Row]:
     commit = block.commit
     cause = (commit.id, list(commit.parents), commit.branch, commit.actor, commit.message, commit.created_at)
-    return ((*cause, *to_change_row(record)) for record in block.records())
+    return ((*cause, *to_change_row(record)) for record in records)
 
 
 def to_change_row(record: Mapping[str, Json]) -> tuple[str | list[str] | None, ...]:
