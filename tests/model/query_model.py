@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from math import dist
@@ -39,6 +39,7 @@ from omnigraph.language.query.typed_tree import (
     Now,
     Or,
     ParameterValue,
+    PathValue,
     Predicate,
     PropertyValue,
     TextMatch,
@@ -72,7 +73,15 @@ class Entity:
     destination: str = ""
 
 
-Row: TypeAlias = Mapping[str, Any]  # entities by variable, None for one that is absent
+@dataclass(frozen=True, slots=True, order=True)
+class Path:
+    """The ids on a path, from left to right."""
+
+    nodes: tuple[str, ...]
+    edges: tuple[str, ...]
+
+
+Row: TypeAlias = Mapping[str, Any]  # entities and paths by variable, None for one that is absent
 RESULT = ""
 """Stands for a row of the result, whose properties are its columns."""
 Sorted = TypeVar("Sorted")
@@ -175,7 +184,11 @@ def _row_key(order: TypedOrderKey, query: TypedRead, ranks: Mapping[str, int], a
 
 
 def _id_key(variable: str) -> _Key[Row]:
-    return lambda row: None if row[variable] is None else row[variable].id, False
+    def identity(row: Row) -> Value:
+        found = row[variable]
+        return None if found is None else found.nodes if isinstance(found, Path) else found.id
+
+    return identity, False
 
 
 def _group_key(order: TypedOrderKey) -> _Key[Mapping[str, Value]]:
@@ -369,6 +382,16 @@ def solutions(clauses: Sequence[Clause], asked: Asked, fixed: Row) -> Iterator[R
         late = [each for each in others if _names(each) & absent]
         yield from (row for row in rows if all(_satisfied(clause, row, asked) for clause in late))
         return
+    walks = [clause for clause in clauses if isinstance(clause, TypedTraversal) and clause.path is not None]
+    if walks:
+        named = {walk.path for walk in walks}
+        plain = [replace(each, path=None) if isinstance(each, TypedTraversal) else each for each in clauses]
+        late = [each for each in plain if _names(each) & named]
+        for row in solutions([each for each in plain if not _names(each) & named], asked, fixed):
+            extended = {**row, **{walk.path: _smallest_path(walk, row, asked.graph) for walk in walks if walk.path}}
+            if all(_satisfied(clause, extended, asked) for clause in late):
+                yield extended
+        return
     choices: dict[str, Iterable[Entity]] = {}
     for clause in clauses:
         for name, found in _choices(clause, asked.graph).items():
@@ -424,7 +447,8 @@ def _names(part: Clause | Expression) -> set[str]:
         case TypedBinding():
             return {part.variable}
         case TypedTraversal():
-            return {part.source, part.destination} | ({part.edge_variable} if part.edge_variable else set())
+            bound = (part.source, part.destination, part.edge_variable, part.path)
+            return {name for name in bound if name is not None}
         case TypedNegation() | TypedExistence():
             return set(part.outer)
         case TypedOptional():
@@ -441,7 +465,7 @@ def _names(part: Clause | Expression) -> set[str]:
             return _names(part.operand)
         case TextMatch() | Distance():
             return _names(part.target)
-        case PropertyValue() | Identity() | EndIdentity() | TypeName():
+        case PropertyValue() | Identity() | EndIdentity() | TypeName() | PathValue():
             return {part.variable}
         case _:
             return (
@@ -509,17 +533,10 @@ def _value(expression: Expression, row: Row, asked: Asked) -> Value:
             return asked.parameters[expression.name]
         case Now():
             return asked.now_ms
-        case PropertyValue() | Identity() | EndIdentity() | TypeName() if row[expression.variable] is None:
-            return None
-        case PropertyValue():
-            return row[expression.variable].properties.get(expression.name)
+        case PropertyValue() | Identity() | EndIdentity() | TypeName() | PathValue():
+            return _of_bound(expression, row[expression.variable])
         case ColumnValue():
             return row[RESULT].properties[expression.name]
-        case Identity():
-            return row[expression.variable].id
-        case EndIdentity():
-            edge = row[expression.variable]
-            return edge.source if expression.end == "from" else edge.destination
         case Distance():
             vector, to = _value(expression.target, row, asked), _value(expression.query, row, asked)
             return None if vector is None or to is None else dist(vector, to)
@@ -543,8 +560,6 @@ def _computed(expression: Expression, row: Row, asked: Asked) -> Value:
             return calculated(expression, [_value(operand, row, asked) for operand in expression.operands])
         case Call():
             return called(expression, [_value(argument, row, asked) for argument in expression.arguments])
-        case TypeName():
-            return expression.type_name
         case Choose():
             arms = zip(expression.conditions, expression.values, strict=True)
             true = (value for condition, value in arms if _truth(condition, row, asked) is True)
@@ -552,6 +567,23 @@ def _computed(expression: Expression, row: Row, asked: Asked) -> Value:
             return None if chosen is None else met(_value(chosen, row, asked), chosen.type, expression.type)
         case _:
             raise NotImplementedError(type(expression).__name__)
+
+
+def _of_bound(expression: PropertyValue | Identity | EndIdentity | TypeName | PathValue, found: Value) -> Value:
+    """What an expression gives of what its variable is bound to; null of what is absent."""
+    match expression:
+        case _ if found is None:
+            return None
+        case PropertyValue():
+            return found.properties.get(expression.name)
+        case Identity():
+            return found.id
+        case EndIdentity():
+            return found.source if expression.end == "from" else found.destination
+        case PathValue():
+            return {"hops": len(found.edges), "nodes": found.nodes, "edges": found.edges}[expression.function]
+        case TypeName():
+            return expression.type_name
 
 
 # ------------------------------------------------------------------------------------------------ traversal
@@ -605,3 +637,62 @@ def _reached(
         if hop >= minimum:
             found |= frontier | loops
     return frozenset(found)
+
+
+# ------------------------------------------------------------------------------------------------ paths
+
+
+def _smallest_path(step: TypedTraversal, row: Row, graph: Graph) -> Path:
+    """The smallest of all paths of the fewest hops; a right end that is too near takes its edge to itself as well."""
+    left, right = row[step.source].id, row[step.destination].id
+    if step.source_type != step.destination_type:
+        return Path((left, right), (min(_edges_between(graph, step.steps, left, right)),))
+    hops = _hops_to(graph, step.steps, left, right)
+    path = min(_ways(graph, step.steps, left, right, hops))
+    if hops >= step.minimum:
+        return path
+    return Path((*path.nodes, right), (*path.edges, min(_edges_between(graph, step.steps, right, right))))
+
+
+def _hops_to(graph: Graph, steps: Iterable[EdgeStep], left: str, right: str) -> int:
+    frontier, visited, hops = {left}, {left}, 0
+    while right not in frontier:
+        frontier = set[str]().union(*(_neighbours(graph, steps, node) for node in frontier)) - visited
+        visited |= frontier
+        hops += 1
+        assert frontier, "there is a walk between these ends"
+    return hops
+
+
+def _ways(graph: Graph, steps: Iterable[EdgeStep], left: str, right: str, hops: int) -> Iterator[Path]:
+    """Every walk of so many hops, which are the fewest."""
+    if hops == 0:
+        yield Path((left,), ())
+        return
+    for node in _neighbours(graph, steps, left):
+        if _leads_in(graph, steps, node, right, hops - 1):
+            for way in _ways(graph, steps, node, right, hops - 1):
+                yield from (
+                    Path((left, *way.nodes), (edge, *way.edges)) for edge in _edges_between(graph, steps, left, node)
+                )
+
+
+def _leads_in(graph: Graph, steps: Iterable[EdgeStep], left: str, right: str, hops: int) -> bool:
+    """Whether a walk of exactly so many hops leads there."""
+    reached = {left}
+    for _ in range(hops):
+        reached = set[str]().union(*(_neighbours(graph, steps, node) for node in reached))
+    return right in reached
+
+
+def _edges_between(graph: Graph, steps: Iterable[EdgeStep], left: str, right: str) -> set[str]:
+    found: set[str] = set()
+    for step in steps:
+        for edge in graph.edges[step.edge_type].values():
+            ends = (edge.source, edge.destination)
+            along, against = ends == (left, right), ends == (right, left)
+            if (along and step.direction is not TraversalDirection.IN) or (
+                against and step.direction is not TraversalDirection.OUT
+            ):
+                found.add(edge.id)
+    return found

@@ -40,6 +40,7 @@ class _Scope:
     nodes: dict[str, NodeType] = field(default_factory=dict[str, NodeType])
     edges: dict[str, EdgeType] = field(default_factory=dict[str, EdgeType])
     optional: set[str] = field(default_factory=set[str])
+    paths: set[str] = field(default_factory=set[str])
     declared: dict[str, str] = field(default_factory=dict[str, str])
     params: dict[str, object] = field(default_factory=dict[str, object])
     numbers: count[int] = field(default_factory=count)
@@ -47,7 +48,7 @@ class _Scope:
 
     def inner(self) -> _Scope:
         """The inside of a block."""
-        return replace(self, nodes=dict(self.nodes), edges=dict(self.edges))
+        return replace(self, nodes=dict(self.nodes), edges=dict(self.edges), paths=set(self.paths))
 
     def chosen(self, choices: Sequence[str]) -> str:
         return self.draw(st.sampled_from(choices))
@@ -269,6 +270,8 @@ def _search(scope: _Scope) -> str:
 
 def _condition(scope: _Scope, depth: int = 0) -> str:
     """A test, or several joined; with a block among them, if there is something to follow from."""
+    if scope.paths and scope.is_so(4):
+        return f"hops(${scope.chosen(sorted(scope.paths))}) {scope.chosen(OPERATORS)} {scope.draw(st.integers(0, 3))}"
     tests = [_compared] * 4 + [_membership] * 2 + [_text_test, _pattern_test, _null_test, _identity]
     if depth > 2 or not scope.is_so(4):
         return scope.draw(st.sampled_from(tests))(scope)
@@ -331,10 +334,17 @@ def _traversal(scope: _Scope) -> str:
     else:
         words = "|".join([word, *_other_edges(scope, edge)])
         shown = f"<{words}>" if within and scope.is_so(3) else words
-        walked = shown + scope.chosen(HOPS if within else ["", "", "{1,4}", "{2,4}", "{1,}"])
+        hops = scope.chosen(HOPS if within else ["", "", "{1,4}", "{2,4}", "{1,}"])
+        walked = (_path(scope) if hops and scope.is_so(3) else "") + shown + hops
     if end != "_":
         scope.nodes.setdefault(end, type_)
     return f"${begin} {walked} ${end}" if scope.is_so() else f"${end} {walked} ${begin}"
+
+
+def _path(scope: _Scope) -> str:
+    name = scope.new_name("w")
+    scope.paths.add(name)
+    return f"${name}:"
 
 
 def _other_edges(scope: _Scope, edge: EdgeType) -> list[str]:
@@ -382,6 +392,7 @@ def _optionals(scope: _Scope) -> list[str]:
         new = sorted((inner.nodes.keys() | inner.edges.keys()) - scope.nodes.keys() - scope.edges.keys())
         scope.nodes.update(inner.nodes)
         scope.edges.update(inner.edges)
+        scope.paths |= inner.paths
         scope.optional.update(new)
         if new and scope.is_so(3):
             found.append(f"${scope.chosen(new)} {scope.chosen(['is null', 'is not null'])}")
@@ -394,7 +405,12 @@ def _optionals(scope: _Scope) -> list[str]:
 
 
 def _plain_columns(scope: _Scope) -> list[str]:
-    return [*(f"${name}" for name in sorted(scope.nodes)), *(name for name, _ in scope.properties(lambda _: True))]
+    paths = [f"{function}(${name})" for name in sorted(scope.paths) for function in ("hops", "nodes", "edges")]
+    return [
+        *(f"${name}" for name in sorted(scope.nodes)),
+        *(name for name, _ in scope.properties(lambda _: True)),
+        *paths,
+    ]
 
 
 def _truth(scope: _Scope) -> str:

@@ -20,9 +20,18 @@ from omnigraph.read.frames import entity_sets
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.entity_sets import PartialTable, QueryTables, Strategy
 from omnigraph.read.frames.frame import EntityColumn, EntitySet, Frame, Mask, Positions
+from omnigraph.read.match import bound_pairs, walk_context
 from omnigraph.read.match import strategy as strategies
-from omnigraph.read.match import walk_context
-from omnigraph.read.match.expand import EntityFilter, connect, connect_edges, expand, expand_edges
+from omnigraph.read.match.bound_pairs import make_edge_finder
+from omnigraph.read.match.expand import (
+    EntityFilter,
+    connect,
+    connect_edges,
+    connect_paths,
+    expand,
+    expand_edges,
+    expand_paths,
+)
 from omnigraph.read.match.strategy import EdgeSizes, choose_strategy, edge_walk_of, estimate_lookup
 from omnigraph.read.match.walk_context import load_walk_context
 from omnigraph.storage import table_writes
@@ -44,6 +53,12 @@ def operators() -> Iterator[Operator]:
         both = (EdgeStep("Knows", TraversalDirection.IN), EdgeStep("Likes", TraversalDirection.OUT))
         yield Expand(PEOPLE, "a", both, "b", "Person", least, most, (), left)
         yield Connect(PAIRS, "a", both, "b", least, most, left)
+        yield Expand(PEOPLE, "a", both, "b", "Person", least, most, (), left, "w")
+        yield Connect(PAIRS, "a", both, "b", least, most, left, "w")
+    for left in WalkEnd:
+        lives = (EdgeStep("LivesIn", TraversalDirection.OUT),)
+        yield Expand(PEOPLE, "a", lives, "b", "City", 1, 1, (), left, "w")
+        yield Connect(HOMES, "a", lives, "b", 1, 1, left, "w")
     for direction, (least, most) in product(TraversalDirection, hops):
         yield Expand(PEOPLE, "a", (EdgeStep("Knows", direction),), "b", "Person", least, most, ())
         yield Connect(PAIRS, "a", (EdgeStep("Knows", direction),), "b", least, most)
@@ -62,12 +77,16 @@ def operators() -> Iterator[Operator]:
 def execute(frame: Frame, plan: Operator, tables: QueryTables, entity_filter: EntityFilter | None = None) -> Frame:
     edges = load_walk_context(frame.bindings[plan.source], edge_walk_of(plan), tables)
     match plan:
+        case Expand(path=str()):
+            return expand_paths(frame, plan, edges, make_edge_finder(plan, tables), entity_filter)
         case Expand():
             return expand(frame, plan, edges, entity_filter)
+        case Connect(path=str()):
+            return connect_paths(frame, plan, edges, tables)
         case ExpandEdges():
             return expand_edges(frame, plan, edges, entity_filter)
         case Connect():
-            return connect(frame, plan, edges)
+            return connect(frame, plan, edges, tables)
         case ConnectEdges():
             return connect_edges(frame, plan, edges, entity_filter)
 
@@ -104,7 +123,14 @@ def plain(graph: Graph, manifest_version: int) -> plan_evaluator.Graph:
 
 def expected(plan: Operator, graph: Graph) -> list[tuple[tuple[str, object], ...]]:
     rows = plan_evaluator.match_rows(plan, plain(graph, graph.snapshot().manifest_version))
-    return sorted(tuple(sorted((name, entity.id) for name, entity in row.items())) for row in rows)
+    return sorted(tuple(sorted((name, _identity(entity)) for name, entity in row.items())) for row in rows)
+
+
+def _identity(found: object) -> object:
+    if isinstance(found, plan_evaluator.Path):
+        return found.nodes, found.edges
+    assert isinstance(found, plan_evaluator.Entity)
+    return found.id
 
 
 @pytest.fixture(scope="module", params=[1, 2])
@@ -123,6 +149,20 @@ def test_every_operator_finds_what_the_plan_says(graph: Graph, strategy: Strateg
         frame = execute(scan(plan.input, tables, partial=partial), plan, tables)
         assert ids_of(frame) == expected(plan, graph), plan
         found += frame.num_rows
+    assert found > 1_000
+
+
+def test_walks_that_meet_find_what_one_walk_finds(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bound_pairs, "_MANY_EDGES", 0)
+    monkeypatch.setattr(bound_pairs, "_FEW_PAIRS", 1_000)
+    found = 0
+    for plan in operators():
+        if isinstance(plan, Connect):
+            assert isinstance(plan.input, Cross)
+            tables = open_tables(graph, Strategy.ARRAYS)
+            frame = execute(scan(plan.input, tables, partial=True), plan, tables)
+            assert ids_of(frame) == expected(plan, graph), plan
+            found += frame.num_rows
     assert found > 1_000
 
 

@@ -13,7 +13,8 @@ import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
-from omnigraph.read.frames.frame import Frame
+from omnigraph.read.frames.frame import EntityColumn, Frame
+from omnigraph.read.frames.paths import PathSet
 from omnigraph.read.match.counting import weights_of
 from omnigraph.storage.columns import Values, to_list
 from omnigraph.storage.table import Table
@@ -104,11 +105,18 @@ def evaluated(graph: Graph) -> plan_evaluator.Graph:
     return plan_evaluator.Graph(nodes, {name: tuple(entities(name)) for name in ("Knows", "Likes", "LivesIn")}, {})
 
 
+def _identities(column: EntityColumn) -> list[object]:
+    """Ids, or the nodes and edges of paths."""
+    if not isinstance(column.entities, PathSet):
+        return to_list(cast("Values", column.entities.take_ids(column.positions)))
+    lists = [to_list(column.entities.take_values(each, column.positions)) for each in ("nodes", "edges", "hops")]
+    found = [tuple(tuple(cast("list[str]", ids)) for ids in both) for both in zip(*lists[:2], strict=True)]
+    assert [len(edges) for _, edges in found] == lists[2]
+    return list(found)
+
+
 def ids_of(frame: Frame) -> list[tuple[tuple[str, object], ...]]:
     """The rows of a frame as ids by variable, sorted; a row as often as it stands for."""
     frame = frame.take(np.repeat(np.arange(frame.num_rows), weights_of(frame)))
-    columns = {
-        name: to_list(cast("Values", each.entities.take_ids(each.positions)))
-        for name, each in sorted(frame.bindings.items())
-    }
+    columns = {name: _identities(each) for name, each in sorted(frame.bindings.items())}
     return sorted(tuple(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))

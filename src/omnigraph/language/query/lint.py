@@ -225,8 +225,8 @@ def _variables_in(clause: Clause) -> frozenset[str]:
         case TypedBinding():
             return frozenset({clause.variable}).union(*map(variables_of, clause.predicates))
         case TypedTraversal():
-            ends = frozenset({clause.source, clause.destination})
-            return ends if clause.edge_variable is None else ends | {clause.edge_variable}
+            bound = (clause.source, clause.destination, clause.edge_variable, clause.path)
+            return frozenset(name for name in bound if name is not None)
         case TypedOptional():
             return frozenset((*clause.outer, *clause.variables))
         case _:

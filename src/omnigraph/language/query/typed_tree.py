@@ -24,6 +24,18 @@ class TraversalDirection(StrEnum):
     BOTH = "both"
 
 
+class PathFunction(StrEnum):
+    """The functions that read a path."""
+
+    HOPS = "hops"
+    NODES = "nodes"
+    EDGES = "edges"
+
+
+PATH_KEY = "path"
+"""Stands for the table key of a path, which is in no table."""
+
+
 @dataclass(frozen=True, slots=True)
 class EdgeStep:
     """One way to make a hop: along the edges of a type, in a direction."""
@@ -103,6 +115,15 @@ class EndIdentity:
 
     variable: UsedVariable
     end: str
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class PathValue:
+    """``hops``, ``nodes`` or ``edges`` of a bound path: its length, or the ids on it from left to right."""
+
+    function: PathFunction
+    variable: UsedVariable
     type: ValueType
 
 
@@ -219,6 +240,7 @@ Expression: TypeAlias = (
     | PropertyValue
     | Identity
     | EndIdentity
+    | PathValue
     | ColumnValue
     | Distance
     | TextMatch
@@ -322,7 +344,7 @@ class TypedTraversal:
 
     Each hop is one of the ``steps``. ``edge_variable`` set means one row per edge, and there is one step; else one row
     per distinct destination at ``minimum`` to ``maximum`` hops, any number of them without a maximum. Anonymous ends
-    have names of their own that begin with ``_``.
+    have names of their own that begin with ``_``. ``path`` is the variable that is bound to the path of each row.
     """
 
     source: str
@@ -333,6 +355,7 @@ class TypedTraversal:
     minimum: int
     maximum: int | None
     edge_variable: str | None
+    path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,8 +398,8 @@ class TypedOrderKey:
 class TypedRead:
     """A checked read. ``having`` speaks of columns.
 
-    ``variables`` maps each name that the result can use to its table key (``node:T`` or ``edge:T``): no
-    anonymous ends, and nothing that only a negation binds.
+    ``variables`` maps each name that the result can use to its table key (``node:T`` or ``edge:T``), a path to
+    ``PATH_KEY``: no anonymous ends, and nothing that only a negation binds.
     """
 
     name: str

@@ -40,6 +40,7 @@ from omnigraph.read.frames.frame import (
     number_tuples,
 )
 from omnigraph.read.frames.lookup import ChunkedValues, CompactPositions, find_positions
+from omnigraph.read.frames.paths import FindEdges, PathForest, PathSet, make_chains, make_paths
 from omnigraph.read.frames.pushdown import to_condition
 
 __all__ = [
@@ -50,11 +51,14 @@ __all__ = [
     "EntityColumn",
     "EntitySet",
     "EvaluationContext",
+    "FindEdges",
     "Frame",
     "FullTable",
     "Mask",
     "OptionalEntities",
     "PartialTable",
+    "PathForest",
+    "PathSet",
     "Positions",
     "QueryConstant",
     "QueryTables",
@@ -72,6 +76,8 @@ __all__ = [
     "frame_of_columns",
     "is_loaded",
     "lookup_rows",
+    "make_chains",
+    "make_paths",
     "match_pattern",
     "number_tuples",
     "open_full_table",

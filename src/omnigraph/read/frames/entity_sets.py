@@ -119,6 +119,11 @@ class FullTable:
             self._cache_key(column), lambda: self._read_column(column), lambda read: read.nbytes
         )
 
+    def rank_ids(self) -> Positions:
+        """Return the rank of each id among all, by their bytes; it is kept in the cache."""
+        key = (self.contents, "ranks of ids")
+        return self._cache.get_or_make(key, lambda: _rank_texts(self.load_column("id")), lambda made: made.nbytes)
+
     def locate(self, ids: Values | pa.StringArray | ChunkedValues) -> Positions:
         """Return the position of each id, -1 if the table does not have it."""
         texts = cast("Values | ChunkedValues", ids)
@@ -268,6 +273,13 @@ def _estimate_width(type_: pa.DataType) -> int:
     return 32 if pa.types.is_string(type_) or pa.types.is_list(type_) else 8
 
 
+def _rank_texts(texts: Values) -> Positions:
+    order = sort_texts(texts).order
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
 # --------------------------------------------------------------------------------------------- partial tables
 
 
@@ -315,6 +327,10 @@ class PartialTable:
     def is_key(self, column: str) -> bool:
         """Whether a column alone is the key."""
         return column == self._key_column
+
+    def rank_ids(self) -> Positions:
+        """Return the rank of each id among all that were found so far, by their bytes."""
+        return _rank_texts(cast("Values", self.take_ids(np.arange(len(self)))))
 
     def take_ids(self, positions: Positions) -> pa.StringArray:
         """Return the ids at some positions."""

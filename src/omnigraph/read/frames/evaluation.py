@@ -36,6 +36,7 @@ from omnigraph.language.query import (
     Now,
     Or,
     ParameterValue,
+    PathValue,
     Predicate,
     PropertyValue,
     TextMatch,
@@ -113,6 +114,9 @@ def evaluate(expression: Expression, frame: Frame, evaluation: EvaluationContext
         case EndIdentity(variable, end):
             binding = frame.bindings[variable]
             return _cast_to_declared(binding.entities.take_values(_STORED_ENDS[end], binding.positions), expression)
+        case PathValue(function, variable):
+            binding = frame.bindings[variable]
+            return _cast_to_declared(binding.entities.take_values(function, binding.positions), expression)
         case Distance() | TextMatch() | TextScore() | FusedScore():
             return _cast_to_declared(evaluation.scorer.score(expression, frame), expression)
         case Truth(predicate):

@@ -179,7 +179,7 @@ def _execute_traversal(
         case ExpandEdges():
             return execute_expand_edges(frame, plan, context)
         case Connect():
-            return execute_connect(frame, plan, context)
+            return execute_connect(frame, plan, task.needed, context)
         case ConnectEdges():
             return execute_connect_edges(frame, plan, context)
 

@@ -7,6 +7,7 @@ destination is needed, each node passes the number of its rows on to its neighbo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -15,8 +16,20 @@ from omnigraph.language.query import Predicate
 from omnigraph.language.query.plan import Connect, ConnectEdges, Expand, ExpandEdges
 from omnigraph.language.schema import TableKey
 from omnigraph.read.context import QueryContext
-from omnigraph.read.frames import EntityColumn, EntitySet, Frame, Mask, Positions, Strategy
-from omnigraph.read.match.breadth_first import WalkBounds, walk
+from omnigraph.read.frames import (
+    EntityColumn,
+    EntitySet,
+    FindEdges,
+    Frame,
+    Mask,
+    Positions,
+    QueryTables,
+    Strategy,
+    make_chains,
+    make_paths,
+)
+from omnigraph.read.match.bound_pairs import BoundPairs, bounds_of, make_edge_finder
+from omnigraph.read.match.breadth_first import code_pairs, walk, walk_paths
 from omnigraph.read.match.counting import check_countable, count_by_position, multiply_rows
 from omnigraph.read.match.liveness import Variables
 from omnigraph.read.match.scan_nodes import evaluate_entity_predicates
@@ -47,11 +60,14 @@ EntityFilter: TypeAlias = Callable[[EntitySet, Positions], Mask]
 def execute_expand(frame: Frame, plan: Expand, needed: Variables, context: QueryContext) -> Frame:
     """Return the rows of an :class:`Expand`, as far as the ``needed`` variables tell them apart."""
     edges = _load_edges(frame, plan, context)
+    nodes = TableKey.of_node(plan.destination_type)
+    if plan.path is not None and plan.path in needed:
+        entity_filter = _make_filter({nodes: (plan.destination, plan.predicates)}, context)
+        return expand_paths(frame, plan, edges, make_edge_finder(plan, context.tables), entity_filter)
     if plan.destination not in needed and not plan.predicates:
         return multiply_rows(frame, _count_destinations(plan, edges))
     if edges.strategy is Strategy.ARRAYS and _leaves_only_destinations(frame, plan, needed):
         return _propagate_rows(frame, plan, edges, context)
-    nodes = TableKey.of_node(plan.destination_type)
     return expand(frame, plan, edges, _make_filter({nodes: (plan.destination, plan.predicates)}, context))
 
 
@@ -64,9 +80,12 @@ def execute_expand_edges(frame: Frame, plan: ExpandEdges, context: QueryContext)
     return expand_edges(frame, plan, _load_edges(frame, plan, context), _make_filter(conditions, context))
 
 
-def execute_connect(frame: Frame, plan: Connect, context: QueryContext) -> Frame:
+def execute_connect(frame: Frame, plan: Connect, needed: Variables, context: QueryContext) -> Frame:
     """Return the rows of a :class:`Connect`."""
-    return connect(frame, plan, _load_edges(frame, plan, context))
+    edges = _load_edges(frame, plan, context)
+    if plan.path is not None and plan.path in needed:
+        return connect_paths(frame, plan, edges, context.tables)
+    return connect(frame, plan, edges, context.tables)
 
 
 def execute_connect_edges(frame: Frame, plan: ConnectEdges, context: QueryContext) -> Frame:
@@ -142,11 +161,66 @@ def expand_edges(
     return extended.bind(plan.destination, edges.nodes, destinations)
 
 
-def connect(frame: Frame, plan: Connect, edges: WalkContext) -> Frame:
+def expand_paths(
+    frame: Frame,
+    plan: Expand,
+    edges: WalkContext,
+    find_edges_on: FindEdges,
+    entity_filter: EntityFilter | None = None,
+) -> Frame:
+    """Extend each row by the destinations around its source that pass the filter, and the path to each."""
+    assert plan.path is not None
+    distinct, numbers = np.unique(edges.sources, return_inverse=True)
+    found = walk_paths(edges.adjacency, distinct, bounds_of(plan), edges.starts.rank_ids)
+    reachable = _arrange_pairs(found.rows, found.destinations, len(distinct), edges.adjacency.num_neighbours)
+    reachable = replace(reachable, edges=np.arange(len(found.rows), dtype=np.int32))
+    rows, destinations, pairs = find_edges(reachable, numbers)
+    mask = _apply_filter(entity_filter, edges.nodes, destinations)
+    if mask is not None:
+        rows, destinations, pairs = rows[mask], destinations[mask], pairs[mask]
+    paths = make_paths(found.forest, edges.starts, edges.nodes, find_edges_on)
+    return frame.take(rows).bind(plan.destination, edges.nodes, destinations).bind(plan.path, paths, pairs)
+
+
+def connect(frame: Frame, plan: Connect, edges: WalkContext, tables: QueryTables) -> Frame:
     """Keep the rows whose destination is reachable from their source."""
-    reachable, starts = _find_reachable(plan, edges)
+    bounds = bounds_of(plan)
     destinations = to_positions_in(frame.bindings[plan.destination], edges.nodes)
+    if bounds.is_single_hop:
+        return frame.filter(are_neighbours(edges.adjacency, edges.sources, destinations))
+    pairs = BoundPairs.of(edges.sources, destinations)
+    if pairs.should_meet(plan, edges):
+        return frame.filter(pairs.is_met(plan, edges, tables)[pairs.numbers])
+    distinct, starts = np.unique(edges.sources, return_inverse=True)
+    wanted = code_pairs(edges.adjacency, starts, destinations)
+    at, found = walk(edges.adjacency, distinct, bounds, wanted)
+    reachable = _arrange_pairs(at, found, len(distinct), edges.adjacency.num_neighbours)
     return frame.filter(are_neighbours(reachable, starts, destinations))
+
+
+def connect_paths(frame: Frame, plan: Connect, edges: WalkContext, tables: QueryTables) -> Frame:
+    """Keep the rows whose destination is reachable from their source, and bind the path between them."""
+    assert plan.path is not None
+    find_edges_on = make_edge_finder(plan, tables)
+    destinations = to_positions_in(frame.bindings[plan.destination], edges.nodes)
+    pairs = BoundPairs.of(edges.sources, destinations)
+    if pairs.should_meet(plan, edges):
+        chains = pairs.find_chains(plan, edges, tables)
+        is_found = np.array([chain is not None for chain in chains], np.bool_)
+        forest = make_chains([chain for chain in chains if chain is not None])
+        at = (np.cumsum(is_found) - 1)[pairs.numbers]
+        kept = np.flatnonzero(is_found[pairs.numbers])
+    else:
+        distinct, starts = np.unique(edges.sources, return_inverse=True)
+        wanted = code_pairs(edges.adjacency, starts, destinations) if edges.starts == edges.nodes else None
+        found = walk_paths(edges.adjacency, distinct, bounds_of(plan), edges.starts.rank_ids, wanted)
+        reachable = _arrange_pairs(found.rows, found.destinations, len(distinct), edges.adjacency.num_neighbours)
+        numbered = replace(reachable, edges=np.arange(len(found.rows), dtype=np.int32))
+        kept, numbers = find_edges_between(numbered, starts, destinations)
+        at, forest = np.zeros(frame.num_rows, np.int64), found.forest
+        at[kept] = numbers
+    paths = make_paths(forest, edges.starts, edges.nodes, find_edges_on)
+    return frame.take(kept).bind(plan.path, paths, at[kept])
 
 
 def connect_edges(
@@ -165,16 +239,21 @@ def _count_destinations(plan: Expand, edges: WalkContext) -> Positions:
     return reachable.degrees()[starts]
 
 
-def _find_reachable(plan: Expand | Connect, edges: WalkContext) -> tuple[Adjacency, Positions]:
+def _find_reachable(plan: Expand, edges: WalkContext) -> tuple[Adjacency, Positions]:
     """Return an adjacency from each source to all nodes within the hops of the plan, and each row's place in it."""
-    bounds = WalkBounds(plan.minimum, plan.maximum, plan.written_left)
+    bounds = bounds_of(plan)
     if bounds.is_single_hop:
         return edges.adjacency, edges.sources
     distinct, numbers = np.unique(edges.sources, return_inverse=True)
     at, found = walk(edges.adjacency, distinct, bounds)
-    counts = np.bincount(at, minlength=len(distinct))
+    return _arrange_pairs(at, found, len(distinct), edges.adjacency.num_neighbours), numbers
+
+
+def _arrange_pairs(rows: Positions, destinations: Positions, count: int, num_neighbours: int) -> Adjacency:
+    """Return pairs of a row and a destination, in ascending order, as an adjacency."""
+    counts = np.bincount(rows, minlength=count)
     indptr = np.concatenate([np.zeros(1, np.int32), np.cumsum(counts, dtype=np.int32)])
-    return Adjacency(indptr, found.astype(np.int32), None, edges.adjacency.num_neighbours), numbers
+    return Adjacency(indptr, destinations.astype(np.int32), None, num_neighbours)
 
 
 def _apply_filter(entity_filter: EntityFilter | None, entities: EntitySet, positions: Positions) -> Mask | None:

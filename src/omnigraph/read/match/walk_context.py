@@ -37,6 +37,8 @@ class WalkContext:
 
     adjacency: Adjacency
     sources: Positions
+    starts: FullTable | PartialTable
+    """The nodes that sources are positions in."""
     nodes: FullTable | PartialTable
     """The nodes that neighbours are positions in."""
     edges: FullTable | PartialTable
@@ -58,6 +60,7 @@ def load_walk_context(sources: EntityColumn, walk: EdgeWalk, tables: QueryTables
     return WalkContext(
         load_steps(walk.steps, tables, distinct=walk.distinct),
         to_positions_in(sources, tables.full_table_of(begin)),
+        tables.full_table_of(begin),
         tables.full_table_of(end),
         tables.full_table_of(_first_edge_type(walk, tables)),
     )
@@ -116,7 +119,7 @@ def _look_up_edges(column: EntityColumn, walk: EdgeWalk, tables: QueryTables) ->
     oriented = [_orient_found(edges, step) for step, edges in found.items()]
     hops = tuple(np.concatenate(columns) for columns in zip(*oriented, strict=True))
     adjacency = build_adjacency(cast("Hops", hops), (len(begin), len(end)), distinct=walk.distinct)
-    return WalkContext(adjacency, sources, end, tables.partial_table_of(_first_edge_type(walk, tables)))
+    return WalkContext(adjacency, sources, begin, end, tables.partial_table_of(_first_edge_type(walk, tables)))
 
 
 def _orient_found(found: Sequence[_FoundEdges], step: EdgeStep) -> Hops:

@@ -19,10 +19,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.language.query import ColumnValue, Expression, Identity, TypedOrderKey
+from omnigraph.language.query import ColumnValue, Expression, Identity, PathFunction, PathValue, TypedOrderKey
 from omnigraph.language.query.plan import ByRank, variables_of
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.read.frames import EvaluationContext, Frame, Mask, Positions, arrow_type_of, evaluate, number_tuples
+from omnigraph.read.frames import (
+    EvaluationContext,
+    Frame,
+    Mask,
+    OptionalEntities,
+    PathSet,
+    Positions,
+    arrow_type_of,
+    evaluate,
+    number_tuples,
+)
 from omnigraph.storage.columns import Values, column_of, compute, to_bool_array, to_list
 
 _Codes: TypeAlias = npt.NDArray[np.uint64]
@@ -38,6 +48,7 @@ _CHUNKS: Final = 4
 """So many codes of a text are compared here, enough for the usual ids of 26 characters; the rest is left to Arrow."""
 _SIGN: Final = np.uint64(1 << 63)
 _TEXT: Final = ValueType(Scalar.STRING)
+_TEXTS: Final = ValueType(Scalar.STRING, is_list=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +72,15 @@ def sort_rows(
     limit: int | None = None,
 ) -> Positions:
     """Return the row numbers of a frame in order, or the first of them. Weights are ignored."""
-    ties = [TypedOrderKey(Identity(variable, _TEXT), descending=False) for variable in tie_break]
+    ties = [TypedOrderKey(_identify(frame, variable), descending=False) for variable in tie_break]
     return _sort(frame.num_rows, [_make_frame_key(frame, key, evaluation) for key in (*keys, *ties)], limit)
+
+
+def _identify(frame: Frame, variable: str) -> Expression:
+    """Return what tells the values of a variable apart: an id, or the nodes of a path."""
+    entities = frame.bindings[variable].entities
+    base = entities.base if isinstance(entities, OptionalEntities) else entities
+    return PathValue(PathFunction.NODES, variable, _TEXTS) if isinstance(base, PathSet) else Identity(variable, _TEXT)
 
 
 def sort_groups(table: pa.Table, keys: Sequence[TypedOrderKey | ByRank], limit: int | None = None) -> Positions:
@@ -121,7 +139,8 @@ def _evaluate_key(expression: Expression, frame: Frame, evaluation: EvaluationCo
     populations = [frame.bindings[name].entities for name in variables]
     is_text = pa.types.is_string(arrow_type_of(expression))
     if not is_text or not variables or frame.num_rows <= sum(map(len, populations)):
-        return evaluate(expression, frame, evaluation)
+        found = evaluate(expression, frame, evaluation)
+        return _rank_lists(found) if _is_list(found) else found
     first, numbers = number_tuples([frame.bindings[name].positions for name in variables])
     return _rank_texts(evaluate(expression, frame.take(first), evaluation)).take(numbers)
 

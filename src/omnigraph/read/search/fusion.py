@@ -9,7 +9,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.read.frames import EntityColumn, Frame, FullTable, PartialTable, Positions, concat_frames
+from omnigraph.read.frames import (
+    EntityColumn,
+    EntitySet,
+    Frame,
+    FullTable,
+    OptionalEntities,
+    PartialTable,
+    PathSet,
+    Positions,
+    concat_frames,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +103,25 @@ def _align_entities(first: Frame, second: Frame) -> tuple[Frame, Frame]:
 def _align_columns(one: EntityColumn, other: EntityColumn) -> tuple[EntityColumn, EntityColumn]:
     if one.entities == other.entities:
         return one, other
+    if isinstance(one.entities, PathSet) and isinstance(other.entities, PathSet):
+        return _join_paths(one, other, one.entities.extend(other.entities), len(one.entities))
+    if isinstance(one.entities, OptionalEntities) and isinstance(other.entities, OptionalEntities):
+        bases = one.entities.base, other.entities.base
+        if isinstance(bases[0], PathSet) and isinstance(bases[1], PathSet):
+            return _join_paths(one, other, OptionalEntities(bases[0].extend(bases[1])), len(bases[0]))
     if isinstance(other.entities, FullTable):
         return _rebase(one, other.entities), other
     assert isinstance(one.entities, FullTable | PartialTable)
     return one, _rebase(other, one.entities)
+
+
+def _join_paths(
+    one: EntityColumn, other: EntityColumn, both: EntitySet, count: int
+) -> tuple[EntityColumn, EntityColumn]:
+    """Express positions among the paths of two walks; an absent path is position 0 of both."""
+    is_absent = (other.positions == 0) & isinstance(both, OptionalEntities)
+    moved = np.where(is_absent, 0, other.positions + count)
+    return EntityColumn(both, one.positions), EntityColumn(both, moved)
 
 
 def _rebase(column: EntityColumn, target: FullTable | PartialTable) -> EntityColumn:

@@ -37,6 +37,8 @@ from omnigraph.language.query import (
     Now,
     Or,
     ParameterValue,
+    PathFunction,
+    PathValue,
     Predicate,
     PropertyValue,
     TextMatch,
@@ -64,12 +66,8 @@ def evaluate(expression: Expression, rows: MatchRows, context: QueryContext) -> 
     match expression:
         case Constant() | ParameterValue() | Now():
             return to_literal(evaluate_constant(expression, context.evaluation), expression.type)
-        case PropertyValue(variable, name):
-            return fn.col(rows.slots[variable, name])
-        case Identity(variable):
-            return fn.col(rows.id_of(variable))
-        case EndIdentity(variable, end):
-            return fn.col(rows.slots[variable, end])
+        case PropertyValue() | Identity() | EndIdentity() | PathValue():
+            return _read_bound(expression, rows)
         case Distance(target, query) if query.type.scalar is not Scalar.STRING:
             assert isinstance(query, QueryConstant), "the query vector is the same for every row"
             numbers = evaluate_constant(query, context.evaluation)
@@ -173,6 +171,23 @@ def compute_distance(vectors: Column, query: Vector | None) -> Column:
     # The stubs require a function type, and Spark warns if it is given.
     as_udf = cast("Callable[[object, str], Callable[[Column], Column]]", fn.arrow_udf)
     return as_udf(cast("object", measure), "double")(vectors)
+
+
+def _read_bound(expression: PropertyValue | Identity | EndIdentity | PathValue, rows: MatchRows) -> Column:
+    """Return a column of what a variable is bound to."""
+    match expression:
+        case PropertyValue(variable, name):
+            return fn.col(rows.slots[variable, name])
+        case Identity(variable) | PathValue(PathFunction.NODES, variable):
+            return fn.col(rows.id_of(variable))
+        case EndIdentity(variable, end):
+            return fn.col(rows.slots[variable, end])
+        case PathValue(PathFunction.EDGES, variable):
+            return fn.col(rows.slots[variable, PathFunction.EDGES])
+        case PathValue(_, variable):
+            nodes = fn.col(rows.id_of(variable))
+            # The size of an absent path would be -1.
+            return fn.when(nodes.isNotNull(), (fn.size(nodes) - 1).cast("long"))
 
 
 # --------------------------------------------------------------------------------------------- predicates

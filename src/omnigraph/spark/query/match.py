@@ -45,6 +45,7 @@ from omnigraph.spark.query.match_rows import (
     SparkQueryContext,
     take_first,
 )
+from omnigraph.spark.query.paths import find_paths
 from omnigraph.spark.query.requirements import RequiredAttributes, find_required_attributes
 from omnigraph.spark.query.search import rank_key, scan_entities
 from omnigraph.spark.query.walk import NodePairs, find_destinations, orient_edges
@@ -90,12 +91,15 @@ def _execute_step(
 ) -> MatchRows:
     match plan:
         case Expand():
-            return _expand(plan, rows, find_destinations(plan, rows, context), required, context)
+            return _expand(plan, rows, _find_pairs(plan, rows, required, context), required, context)
         case ExpandEdges():
             return _expand(plan, rows, _scan_edges(plan, required, context), required, context)
         case Connect():
-            pairs = find_destinations(plan, rows, context)
-            return rows.semi_join(pairs.sized, _end_columns(plan, rows, pairs), context)
+            pairs = _find_pairs(plan, rows, required, context)
+            ends = _end_columns(plan, rows, pairs)
+            if pairs.slots:
+                return rows.join(pairs.sized, ends, pairs.slots, context)
+            return rows.semi_join(pairs.sized, ends, context)
         case ConnectEdges():
             pairs = _scan_edges(plan, required, context)
             return rows.join(pairs.sized, _end_columns(plan, rows, pairs), pairs.slots, context)
@@ -110,6 +114,15 @@ def _execute_step(
             return _take_top_ranked(plan, rows, context)
         case With() | Without() | Mark() | Optional():
             raise AssertionError("execute_match handles blocks")
+
+
+def _find_pairs(
+    plan: Expand | Connect, rows: MatchRows, required: RequiredAttributes, context: SparkQueryContext
+) -> NodePairs:
+    """Return the pairs of nodes that a walk connects, with the path of each if something reads it."""
+    if plan.path is not None and required.get(plan.path):
+        return find_paths(plan, plan.path, rows, context)
+    return find_destinations(plan, rows, context)
 
 
 def _filter_rows(rows: MatchRows, predicates: Iterable[Predicate], context: SparkQueryContext) -> MatchRows:

@@ -11,12 +11,15 @@ from omnigraph.language.query import (
     EndIdentity,
     Expression,
     FusedScore,
+    PathFunction,
+    PathValue,
     Predicate,
     PropertyValue,
     TextMatch,
     TextScore,
 )
 from omnigraph.language.query.plan import (
+    Connect,
     ConnectEdges,
     Expand,
     ExpandEdges,
@@ -27,6 +30,7 @@ from omnigraph.language.query.plan import (
     Optional,
     PlanOperator,
     ReadPlan,
+    Sort,
     With,
     Without,
     expressions_of,
@@ -37,7 +41,7 @@ from omnigraph.language.types import Scalar
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import to_condition
 from omnigraph.read.search import Search, rankings_of
-from omnigraph.spark.query.match_rows import Attribute, Fusion, RankNumber, Slot
+from omnigraph.spark.query.match_rows import ID, Attribute, Fusion, RankNumber, Slot
 
 RequiredAttributes: TypeAlias = Mapping[str, Iterable[Attribute]]
 """The attributes that are used, by variable."""
@@ -69,9 +73,16 @@ def _required_slots(plan: PlanOperator, context: QueryContext) -> Iterator[Slot]
             # The score that the result is ordered by comes with its rows.
             if not (isinstance(part, FusedScore) and fusion_of(part, search) in fused):
                 yield from slots_of(part)
+        if isinstance(each, Sort):
+            # Paths break ties by their nodes; the ids of entities are there anyway.
+            yield from ((variable, ID) for variable in each.tie_break if variable in _paths_of(each))
         if isinstance(each, With | Without | Mark | Optional):
             # Other variables of the inner plan are local to it, even if they share a name with an outer one.
             yield from (slot for slot in _required_slots(each.inner, context) if slot[0] in each.outer)
+
+
+def _paths_of(plan: PlanOperator) -> set[str]:
+    return {each.path for each in walk_plan(plan) if isinstance(each, Expand | Connect) and each.path is not None}
 
 
 def _list_evaluated(operator: PlanOperator, context: QueryContext) -> Iterator[Expression | Predicate]:
@@ -111,6 +122,8 @@ def slots_of(part: Expression | Predicate) -> Iterator[Slot]:
             yield part.variable, part.name
         case EndIdentity():
             yield part.variable, part.end
+        case PathValue():
+            yield part.variable, PathFunction.EDGES if part.function is PathFunction.EDGES else ID
         case TextMatch() | TextScore():
             yield part.target.variable, part
         case FusedScore():

@@ -6,7 +6,7 @@ frontier is spooled, so that no hop is computed twice, and none is lost with an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -52,7 +52,7 @@ def find_destinations(plan: Expand | Connect, rows: MatchRows, context: SparkQue
         return hop.without_rows()
     if plan.minimum == plan.maximum == 1:
         return replace(hop, frame=_remove_duplicates(hop, context))
-    return _walk(_start_at(plan.source, rows, context), hop, plan, context)
+    return _walk(start_at(plan.source, rows, context), hop, plan, context)
 
 
 def _remove_duplicates(pairs: NodePairs, context: SparkQueryContext) -> DataFrame:
@@ -92,7 +92,7 @@ def _scan_hops(steps: Sequence[EdgeStep], context: SparkQueryContext) -> NodePai
 # --------------------------------------------------------------------------------------------- several hops
 
 
-def _start_at(variable: str, rows: MatchRows, context: SparkQueryContext) -> NodePairs:
+def start_at(variable: str, rows: MatchRows, context: SparkQueryContext) -> NodePairs:
     """Return the pairs of each start node with itself."""
     source, destination = context.new_column(), context.new_column()
     id_ = fn.col(rows.id_of(variable))
@@ -102,7 +102,12 @@ def _start_at(variable: str, rows: MatchRows, context: SparkQueryContext) -> Nod
 
 def _walk(start: NodePairs, hop: NodePairs, plan: Expand | Connect, context: SparkQueryContext) -> NodePairs:
     """Return the pairs that a walk from each start finds, as :class:`Expand` defines it."""
-    frontiers = _find_frontiers(start, hop, plan.maximum, context)
+    keys = [start.source, start.destination]
+
+    def advance(frontier: SizedFrame, visited: SizedFrame) -> DataFrame:
+        return hint_join(_advance(frontier, start, hop).distinct(), visited, keys, "left_anti")
+
+    frontiers = find_frontiers(start, advance, plan.maximum, context)
     destinations = frontiers[plan.minimum :]
     if 1 <= plan.minimum <= len(frontiers):
         # An edge to itself reaches a right end with one hop more than its distance. Beyond the minimum it is included
@@ -118,16 +123,22 @@ def _walk(start: NodePairs, hop: NodePairs, plan: Expand | Connect, context: Spa
     return replace(start, frame=reached.frame, max_rows=reached.max_rows)
 
 
-def _find_frontiers(
-    start: NodePairs, hop: NodePairs, maximum: int | None, context: SparkQueryContext
+def find_frontiers(
+    start: NodePairs,
+    advance: Callable[[SizedFrame, SizedFrame], DataFrame],
+    maximum: int | None,
+    context: SparkQueryContext,
 ) -> list[SizedFrame]:
-    """Return the pairs of each start with the nodes at 0, 1, 2, ... hops from it, until there are no more."""
+    """Return the pairs of each start with the nodes at 0, 1, 2, ... hops from it, until there are no more.
+
+    ``advance`` gives the next frontier after one, without the pairs that were visited.
+    """
+    keys = [start.source, start.destination]
     frontiers = [context.spool.keep(start.frame)]
     rounds = context.max_walk_rounds if maximum is None else maximum
     while maximum is None or len(frontiers) <= maximum:
-        neighbours = _advance(frontiers[-1], start, hop).distinct()
-        visited = union_sized(frontiers)
-        frontier = context.spool.keep(hint_join(neighbours, visited, [start.source, start.destination], "left_anti"))
+        visited = union_sized([replace(each, frame=each.frame.select(*keys)) for each in frontiers])
+        frontier = context.spool.keep(advance(frontiers[-1], visited))
         if not frontier.max_rows:
             break
         frontiers.append(frontier)

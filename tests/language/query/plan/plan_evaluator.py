@@ -58,6 +58,7 @@ from omnigraph.language.query.typed_tree import (
     Now,
     Or,
     ParameterValue,
+    PathValue,
     Predicate,
     PropertyValue,
     TextMatch,
@@ -86,7 +87,19 @@ class Entity:
         return hash(self.id)
 
 
-Row: TypeAlias = Mapping[str, Any]  # entities by variable, and the rank where there is one
+@dataclass(frozen=True, slots=True, order=True)
+class Path:
+    """The ids on a path, from left to right."""
+
+    nodes: tuple[str, ...]
+    edges: tuple[str, ...]
+
+    @property
+    def id(self) -> tuple[str, ...]:
+        return self.nodes
+
+
+Row: TypeAlias = Mapping[str, Any]  # entities and paths by variable, and the rank where there is one
 Nodes: TypeAlias = Mapping[str, Mapping[str, Entity]]
 Edges: TypeAlias = Mapping[str, tuple[Entity, ...]]
 
@@ -248,12 +261,14 @@ def _steps(plan: Expand | ExpandEdges | Connect | ConnectEdges, row: Row, graph:
     match plan:
         case Expand():
             for found in sorted(walk(graph, plan.steps, source, _bounds(plan))):
-                extended = {**row, plan.destination: graph.nodes[plan.destination_type][found]}
+                node = graph.nodes[plan.destination_type][found]
+                extended = {**row, plan.destination: node, **_paths(graph, plan, source, found)}
                 if _all_hold(plan.predicates, extended, graph):
                     yield extended
         case Connect():
-            if row[plan.destination].id in walk(graph, plan.steps, source, _bounds(plan)):
-                yield row
+            end = row[plan.destination].id
+            if end in walk(graph, plan.steps, source, _bounds(plan)):
+                yield {**row, **_paths(graph, plan, source, end)}
         case ExpandEdges():
             for edge, end in incident(graph, plan.edge_type, plan.direction, source):
                 node = graph.nodes[plan.destination_type][end]
@@ -319,6 +334,40 @@ def _distances(graph: Graph, steps: Iterable[EdgeStep], source: str) -> dict[str
     return distances
 
 
+def _paths(graph: Graph, plan: Expand | Connect, source: str, destination: str) -> dict[str, Path]:
+    return {} if plan.path is None else {plan.path: smallest_path(graph, plan, source, destination)}
+
+
+def smallest_path(graph: Graph, plan: Expand | Connect, source: str, destination: str) -> Path:
+    """The smallest path from left to right, hop by hop: of all ways to a node the smallest is kept."""
+    backwards = plan.written_left is WalkEnd.DESTINATION
+    if plan.minimum == plan.maximum == 1:
+        edge = min(edge for edge, end in _hops_from(graph, plan.steps, source) if end == destination)
+        return Path((destination, source) if backwards else (source, destination), (edge,))
+    best = {source: Path((source,), ())}
+    found = dict(best)
+    while destination not in found:
+        ahead: dict[str, Path] = {}
+        for node, way in best.items():
+            for edge, end in _hops_from(graph, plan.steps, node):
+                nodes = (end, *way.nodes) if backwards else (*way.nodes, end)
+                longer = Path(nodes, (edge, *way.edges) if backwards else (*way.edges, edge))
+                if end not in found:
+                    ahead[end] = min(ahead.get(end, longer), longer)
+        found |= ahead
+        best = ahead
+    path = found[destination]
+    if len(path.edges) >= plan.minimum:
+        return path
+    right = path.nodes[-1]
+    loop = min(edge for edge, end in _hops_from(graph, plan.steps, right) if end == right)
+    return Path((*path.nodes, right), (*path.edges, loop))
+
+
+def _hops_from(graph: Graph, steps: Iterable[EdgeStep], node: str) -> list[tuple[str, str]]:
+    return [(edge.id, end) for step in steps for edge, end in incident(graph, step.edge_type, step.direction, node)]
+
+
 def _top_ranked(plan: TopRanked, rows: list[Row], graph: Graph) -> Iterator[Row]:
     variable = plan.ranking.target.variable
     scores = {row[variable].id: value(plan.ranking, row, graph) for row in rows}
@@ -363,15 +412,8 @@ def value(expression: Expression, row: Row, graph: Graph) -> Value:
             return expression.value
         case ParameterValue():
             return graph.parameters[expression.name]
-        case PropertyValue() | Identity() | EndIdentity() | TypeName() if row[expression.variable] is None:
-            return None
-        case PropertyValue():
-            return row[expression.variable].properties.get(expression.name)
-        case Identity():
-            return row[expression.variable].id
-        case EndIdentity():
-            edge = row[expression.variable]
-            return edge.source if expression.end == "from" else edge.destination
+        case PropertyValue() | Identity() | EndIdentity() | TypeName() | PathValue():
+            return _of_bound(expression, row[expression.variable])
         case ColumnValue():
             return row[expression.name]
         case Distance():
@@ -396,14 +438,29 @@ def _computed(expression: Expression, row: Row, graph: Graph) -> Value:
             return calculated(expression, [value(operand, row, graph) for operand in expression.operands])
         case Call():
             return called(expression, [value(argument, row, graph) for argument in expression.arguments])
-        case TypeName():
-            return expression.type_name
         case Choose():
             arms = zip(expression.conditions, expression.values, strict=True)
             chosen = next((found for condition, found in arms if holds(condition, row, graph)), expression.otherwise)
             return None if chosen is None else met(value(chosen, row, graph), chosen.type, expression.type)
         case _:
             raise NotImplementedError(type(expression).__name__)
+
+
+def _of_bound(expression: PropertyValue | Identity | EndIdentity | TypeName | PathValue, found: Value) -> Value:
+    """What an expression gives of what its variable is bound to; null of what is absent."""
+    match expression:
+        case _ if found is None:
+            return None
+        case PropertyValue():
+            return found.properties.get(expression.name)
+        case Identity():
+            return found.id
+        case EndIdentity():
+            return found.source if expression.end == "from" else found.destination
+        case PathValue():
+            return {"hops": len(found.edges), "nodes": found.nodes, "edges": found.edges}[expression.function]
+        case TypeName():
+            return expression.type_name
 
 
 def holds(predicate: Predicate, row: Row, graph: Graph) -> bool:

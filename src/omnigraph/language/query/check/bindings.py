@@ -6,7 +6,7 @@ from omnigraph.language.query import ast
 from omnigraph.language.query.check.literals import are_comparable, fit_literal
 from omnigraph.language.query.check.names import DATETIME, ID, STRING, reject_property, reject_unbound
 from omnigraph.language.query.check.report import list_names, suggest_name
-from omnigraph.language.query.check.scope import UNKNOWN, Entity, QueryScope
+from omnigraph.language.query.check.scope import PATH, UNKNOWN, Entity, QueryScope
 from omnigraph.language.query.check.traversal import to_edge_word
 from omnigraph.language.query.typed_tree import (
     Compare,
@@ -52,8 +52,9 @@ def _bind_node(binding: ast.BindingClause, node_type: Entity, scope: QueryScope)
         return scope.reject("T28", f"'${variable}' is bound by an optional block", span, hint)
     if bound is None:
         return scope.bind(variable, node_type, span)
-    if isinstance(bound, EdgeType):
-        return scope.reject("T23", f"'${variable}' is an edge and cannot be a node too", span, "choose another name")
+    if isinstance(bound, EdgeType) or bound is PATH:
+        kind = "a path" if bound is PATH else "an edge"
+        return scope.reject("T23", f"'${variable}' is {kind} and cannot be a node too", span, "choose another name")
     if bound is not node_type and bound is not UNKNOWN and node_type is not UNKNOWN:
         hint = f"choose another name, or write this binding before the clause that made it a {bound.name}"
         return scope.reject("Q003", f"'${variable}' is already a {bound.name}", span, hint)

@@ -27,7 +27,7 @@ CODES: Mapping[str, str] = {
     "T20": "match_text or bm25 on something that is not a text",
     "T21": "rrf without a limit, or with a k that is not a positive integer",
     "T22": "an undirected traversal of an edge between two different types",
-    "T23": "an edge variable with hop bounds, with a taken name, or used as if it were a node",
+    "T23": "an edge or path variable with a taken name, or used as if it were a node or a value",
     "T24": "a blob used as a value of a read",
     "T25": "a value where a condition is needed, or a block where none can stand",
     "T26": "an offset without an order",

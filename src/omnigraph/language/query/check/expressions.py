@@ -19,7 +19,7 @@ from omnigraph.language.query.check.functions import ENTITY_FUNCTIONS, apply_fun
 from omnigraph.language.query.check.literals import type_literal
 from omnigraph.language.query.check.names import BOOL, DATETIME, STRING, check_property, check_variable, refuse_blob
 from omnigraph.language.query.check.report import ProblemReport, suggest_name
-from omnigraph.language.query.check.scope import Place, QueryScope
+from omnigraph.language.query.check.scope import PATH, Place, QueryScope
 from omnigraph.language.query.check.searches import check_ranking, check_text_match
 from omnigraph.language.query.check.traversal import check_traversal
 from omnigraph.language.query.plan import walk_expression
@@ -241,7 +241,8 @@ def _check_null_test(test: ast.NullTest, scope: QueryScope) -> IsNull | None:
     if _names_column(test.operand, scope):
         column = find_column(test.operand, scope)
         return None if column is None else IsNull(column, test.negated)
-    if isinstance(test.operand, ast.Variable) and _is_optional(test.operand, scope):
+    is_path = isinstance(test.operand, ast.Variable) and scope.variables.get(test.operand.name) is PATH
+    if isinstance(test.operand, ast.Variable) and not is_path and _is_optional(test.operand, scope):
         return IsNull(Identity(test.operand.name, STRING.as_nullable()), test.negated)
     if not isinstance(test.operand, ast.PropertyAccess | ast.Variable | ComputedSyntax) or (
         isinstance(test.operand, ast.Variable) and _is_node(test.operand, scope)

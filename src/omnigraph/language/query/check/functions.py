@@ -13,10 +13,11 @@ from typing import Final
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.computed import describe_value, meet
-from omnigraph.language.query.check.names import INTEGER, STRING, is_node_variable, is_null, reject_unbound
+from omnigraph.language.query.check.names import INTEGER, STRING, is_node_variable, is_null, reject_path, reject_unbound
+from omnigraph.language.query.check.paths import check_path_function
 from omnigraph.language.query.check.report import suggest_name
-from omnigraph.language.query.check.scope import UNKNOWN, QueryScope
-from omnigraph.language.query.typed_tree import Call, Constant, Expression, Function, TypeName
+from omnigraph.language.query.check.scope import PATH, UNKNOWN, QueryScope
+from omnigraph.language.query.typed_tree import Call, Constant, Expression, Function, PathFunction, TypeName
 from omnigraph.language.types import INTEGERS, Scalar, ValueType
 
 
@@ -232,6 +233,8 @@ def _check_type(call: ast.FunctionCall, scope: QueryScope) -> TypeName | None:
     entity = scope.look_up(variable.name)
     if entity is None:
         return reject_unbound("Q002", variable.name, variable.span, scope)
+    if entity is PATH:
+        return reject_path(variable.name, variable.span, scope)
     if entity is UNKNOWN:
         return None
     given = STRING.as_nullable() if variable.name in scope.optional else STRING
@@ -240,5 +243,6 @@ def _check_type(call: ast.FunctionCall, scope: QueryScope) -> TypeName | None:
 
 ENTITY_FUNCTIONS: Final[Mapping[str, Callable[[ast.FunctionCall, QueryScope], Expression | None]]] = {
     "type": _check_type,
+    **dict.fromkeys(map(str, PathFunction), check_path_function),
 }
 """Functions of what a variable is bound to: they check their arguments themselves."""

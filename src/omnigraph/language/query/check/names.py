@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.report import ProblemReport, suggest_name
-from omnigraph.language.query.check.scope import UNKNOWN, QueryScope
+from omnigraph.language.query.check.scope import PATH, UNKNOWN, QueryScope
 from omnigraph.language.query.typed_tree import (
     Constant,
     EndIdentity,
@@ -40,6 +40,8 @@ def check_variable(variable: ast.Variable, scope: QueryScope) -> ParameterValue 
                 variable.span,
                 f"name one of its properties: ${variable.name}.property",
             )
+        case entity if entity is PATH:
+            return reject_path(variable.name, variable.span, scope)
         case None:
             return reject_unbound("Q002", variable.name, variable.span, scope)
         case _:
@@ -53,6 +55,8 @@ def check_property(
     entity = scope.look_up(access.variable)
     if entity is None:
         return reject_unbound(unbound, access.variable, access.span, scope)
+    if entity is PATH:
+        return reject_path(access.variable, access.span, scope)
     if entity is UNKNOWN:
         return None
     found = entity.properties.get(access.name)
@@ -81,6 +85,12 @@ def reject_unbound(code: str, variable: str, span: Span, scope: QueryScope) -> N
     known = suggest_similar(f"${variable}", (f"${name}" for name in (*scope.variables, *scope.parameters)))
     hint = known or f"bind it before: ${variable}: Type"
     return scope.reject(code, f"'${variable}' is not bound here", span, hint)
+
+
+def reject_path(variable: str, span: Span, scope: QueryScope) -> None:
+    """Report that a path is used as if it were something else."""
+    hint = f"write hops(${variable}), nodes(${variable}) or edges(${variable})"
+    return scope.reject("T23", f"'${variable}' is a path: only functions of paths read it", span, hint)
 
 
 def reject_property(code: str, entity: NodeType | EdgeType, name: str, span: Span, report: ProblemReport) -> None:

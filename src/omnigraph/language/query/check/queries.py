@@ -20,8 +20,8 @@ from omnigraph.language.query.check.result import (
     check_order,
     has_aggregate,
 )
-from omnigraph.language.query.check.scope import UNKNOWN, open_scope
-from omnigraph.language.query.typed_tree import TypedMutation, TypedQuery, TypedRead
+from omnigraph.language.query.check.scope import PATH, UNKNOWN, open_scope
+from omnigraph.language.query.typed_tree import PATH_KEY, TypedMutation, TypedQuery, TypedRead
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source
 from omnigraph.language.types import ValueType
@@ -68,7 +68,11 @@ def _check_read(
 ) -> TypedRead:
     scope = open_scope(read, catalog, parameters, report)
     clauses = check_clauses(read.clauses, scope)
-    variables = {variable: entity.table_key for variable, entity in scope.variables.items() if entity is not UNKNOWN}
+    variables = {
+        variable: PATH_KEY if entity is PATH else entity.table_key
+        for variable, entity in scope.variables.items()
+        if entity is not UNKNOWN
+    }
     columns = check_columns(read.projections, scope)
     grouped = has_aggregate(read.projections)
     if read.distinct and grouped:

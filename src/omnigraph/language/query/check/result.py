@@ -13,9 +13,9 @@ from omnigraph.language.query.check.expressions import (
     check_condition,
     check_expression,
 )
-from omnigraph.language.query.check.names import ENDS, ID, refuse_blob, reject_unbound
+from omnigraph.language.query.check.names import ENDS, ID, refuse_blob, reject_path, reject_unbound
 from omnigraph.language.query.check.report import suggest_name
-from omnigraph.language.query.check.scope import Place, QueryScope
+from omnigraph.language.query.check.scope import PATH, Place, QueryScope
 from omnigraph.language.query.check.searches import check_ranking, is_count
 from omnigraph.language.query.plan import variables_of, walk_expression
 from omnigraph.language.query.typed_tree import (
@@ -68,6 +68,8 @@ def _spread(projection: ast.Projection, scope: QueryScope) -> list[ast.Projectio
     entity = scope.look_up(access.variable)
     if entity is None:
         reject_unbound("T6", access.variable, access.span, scope)
+    if entity is PATH:
+        reject_path(access.variable, access.span, scope)
     if not isinstance(entity, NodeType | EdgeType):
         return []
     readable = [name for name, declared in entity.properties.items() if declared.type.scalar is not Scalar.BLOB]

@@ -24,8 +24,13 @@ class _Unknown(Enum):
     UNKNOWN = auto()
 
 
+class _Path(Enum):
+    PATH = auto()
+
+
 UNKNOWN: Final = _Unknown.UNKNOWN
-Entity: TypeAlias = NodeType | EdgeType | Literal[_Unknown.UNKNOWN]
+PATH: Final = _Path.PATH
+Entity: TypeAlias = NodeType | EdgeType | Literal[_Path.PATH, _Unknown.UNKNOWN]
 """What a variable is bound to; ``UNKNOWN`` after a wrong binding."""
 
 

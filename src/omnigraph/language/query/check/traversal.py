@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.report import suggest_name
-from omnigraph.language.query.check.scope import UNKNOWN, Entity, QueryScope
+from omnigraph.language.query.check.scope import PATH, UNKNOWN, Entity, QueryScope
 from omnigraph.language.query.typed_tree import EdgeStep, TraversalDirection, TypedTraversal
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import Span
@@ -19,14 +19,15 @@ def check_traversal(step: ast.TraversalClause, scope: QueryScope) -> TypedTraver
     steps = None if edges is None else _resolve_steps(step, edges, source, destination, scope)
     ends = _end_types(steps, scope)
     names = tuple(_bind_end(*end, scope) for end in zip((step.source, step.destination), ends, strict=True))
-    edge_variable = _bind_edge(step, edges, scope)
+    variable = _bind_variable(step, edges, scope)
     if steps is None or hops is None:
         return None
     source_type, destination_type = _type_names(steps[0], scope)
     if hops[0] == 0 and source_type != destination_type:
         message = f"a walk of no hops stays where it is: it does not lead from {source_type} to {destination_type}"
         return scope.reject("T15", message, _span_of_hops(step), f"write {_format_hops(1, hops[1])}")
-    return TypedTraversal(names[0], source_type, steps, names[1], destination_type, *hops, edge_variable)
+    edge, path = (variable, None) if step.hops is None else (None, variable)
+    return TypedTraversal(names[0], source_type, steps, names[1], destination_type, *hops, edge, path)
 
 
 def to_edge_word(name: str) -> str:
@@ -72,8 +73,9 @@ def _resolve_end(end: ast.Variable, scope: QueryScope) -> Entity | None:
         hint = "move the traversal into the optional block, or into one of its own: optional { ... }"
         scope.reject("T28", f"'${end.name}' may be absent: an optional block binds it", end.span, hint)
         return UNKNOWN
-    if isinstance(entity, EdgeType):
-        scope.reject("T23", f"'${end.name}' is an edge; a traversal goes between nodes", end.span, "name a node")
+    if isinstance(entity, EdgeType) or entity is PATH:
+        kind = "a path" if entity is PATH else "an edge"
+        scope.reject("T23", f"'${end.name}' is {kind}; a traversal goes between nodes", end.span, "name a node")
         return UNKNOWN
     return entity
 
@@ -166,17 +168,16 @@ def _bind_end(end: ast.Variable, node_type: Entity, scope: QueryScope) -> str:
     return end.name
 
 
-def _bind_edge(step: ast.TraversalClause, edges: tuple[EdgeType, ...] | None, scope: QueryScope) -> str | None:
+def _bind_variable(step: ast.TraversalClause, edges: tuple[EdgeType, ...] | None, scope: QueryScope) -> str | None:
+    """Bind the variable before the edge names: to a path if there are hops, else to one edge."""
     variable = step.edge_variable
     if variable is None:
         return None
-    if step.hops is not None:
-        hint = "leave out the hops, or the edge variable"
-        scope.reject("T23", "an edge variable is one edge, so it takes no hops", step.hops.span, hint)
-    elif len(step.edges) > 1:
-        hint = "leave out the variable, or write a traversal for each type"
+    if step.hops is None and len(step.edges) > 1:
+        hint = f"leave out the variable, or write hops for a path: {_format_hops(1, 1)}"
         scope.reject("T33", "an edge variable is one edge, of one type", step.edges_span, hint)
     if variable.name == ast.ANONYMOUS or variable.name in scope.variables:
         return scope.reject("T23", f"the name '${variable.name}' is taken", variable.span, "choose another name")
-    scope.bind(variable.name, edges[0] if edges and len(edges) == 1 else UNKNOWN, variable.span)
+    edge = edges[0] if edges and len(edges) == 1 else UNKNOWN
+    scope.bind(variable.name, edge if step.hops is None else PATH, variable.span)
     return variable.name

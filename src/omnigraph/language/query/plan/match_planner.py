@@ -294,7 +294,8 @@ class _MatchPattern:
     def _plan_connect(self, plan: MatchPlan, traversal: TypedTraversal, written_left: WalkEnd) -> MatchPlan:
         source, destination = traversal.source, traversal.destination
         if traversal.edge_variable is None:
-            return Connect(plan, source, traversal.steps, destination, *_hop_range(traversal), written_left)
+            bounds = _hop_range(traversal)
+            return Connect(plan, source, traversal.steps, destination, *bounds, written_left, traversal.path)
         (step,) = traversal.steps
         edge_predicates = self._take_own_conditions(traversal.edge_variable)
         return ConnectEdges(
@@ -315,6 +316,7 @@ class _MatchPattern:
                 maximum,
                 predicates,
                 written_left,
+                traversal.path,
             )
         (step,) = traversal.steps
         return ExpandEdges(
@@ -347,8 +349,8 @@ def _index_by_name(named: Iterable[tuple[int, Iterable[str]]]) -> defaultdict[st
 
 def _variables_bound_after(traversal: TypedTraversal) -> set[str]:
     """The variables that are bound after a traversal."""
-    ends = {traversal.source, traversal.destination}
-    return ends if traversal.edge_variable is None else ends | {traversal.edge_variable}
+    bound = (traversal.source, traversal.destination, traversal.edge_variable, traversal.path)
+    return {name for name in bound if name is not None}
 
 
 def _is_closing(traversal: TypedTraversal, bound: Set[str]) -> bool:

@@ -83,6 +83,10 @@ class Expand:
 
     ``written_left`` says which end is the left one. From its right end a walk goes backwards, and finds the same pairs.
 
+    ``path`` is bound to one path from left to right: of the fewest hops, at least ``minimum``; among those the one with
+    the smallest sequence of node ids, then of edge ids. A right end that is one hop nearer than the minimum is reached
+    by its shortest path and then by its edge to itself.
+
     Between two different types the ``maximum`` is 1 here, whatever was written, so a larger ``minimum`` finds nothing.
     """
 
@@ -95,6 +99,7 @@ class Expand:
     maximum: int | None
     predicates: tuple[Predicate, ...]
     written_left: WalkEnd = WalkEnd.SOURCE
+    path: BoundVariable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,7 @@ class Connect:
     minimum: int
     maximum: int | None
     written_left: WalkEnd = WalkEnd.SOURCE
+    path: BoundVariable | None = None
 
 
 @dataclass(frozen=True, slots=True)

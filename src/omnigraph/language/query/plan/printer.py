@@ -60,6 +60,7 @@ from omnigraph.language.query.typed_tree import (
     Now,
     Or,
     ParameterValue,
+    PathValue,
     Predicate,
     PropertyValue,
     ResultColumn,
@@ -168,14 +169,15 @@ def _print_step(plan: Expand | ExpandEdges | Connect | ConnectEdges) -> str:
     match plan:
         case Expand() | Connect():
             (before, after), edge = _print_steps(plan.steps)
-            edge, conditions = edge + _print_hops(plan), ()
+            path = "" if plan.path is None else f"path ${plan.path}: "
+            edge, conditions = path + edge + _print_hops(plan), ()
         case ExpandEdges() | ConnectEdges():
             before, after = _ARROWS[plan.direction]
             edge, conditions = f"${plan.edge_variable}: {plan.edge_type}", plan.edge_predicates
-    path = f"${plan.source} {before}[{edge}]{after} ${plan.destination}"
+    walk = f"${plan.source} {before}[{edge}]{after} ${plan.destination}"
     if isinstance(plan, Connect | ConnectEdges):
-        return path + _print_where(conditions)
-    return f"{path}: {plan.destination_type}{_print_where((*conditions, *plan.predicates))}"
+        return walk + _print_where(conditions)
+    return f"{walk}: {plan.destination_type}{_print_where((*conditions, *plan.predicates))}"
 
 
 def _print_steps(steps: tuple[EdgeStep, ...]) -> tuple[tuple[str, str], str]:
@@ -261,14 +263,16 @@ def print_expression(part: Expression | Predicate) -> str:
             return f"{part.function}({'distinct ' if part.distinct else ''}{print_expression(part.argument)})"
         case Distance() | TextMatch() | TextScore() | FusedScore():
             return _print_search(part)
-        case Arithmetic() | Call() | Choose() | TypeName():
+        case Arithmetic() | Call() | Choose() | TypeName() | PathValue():
             return _print_computed(part)
         case _:
             return _print_predicate(part)
 
 
-def _print_computed(part: Arithmetic | Call | Choose | TypeName) -> str:
+def _print_computed(part: Arithmetic | Call | Choose | TypeName | PathValue) -> str:
     match part:
+        case PathValue():
+            return f"{part.function}(${part.variable})"
         case Arithmetic():
             first, *others = (_print_term(operand, part) for operand in part.operands)
             steps = zip(part.operators, others, strict=True)

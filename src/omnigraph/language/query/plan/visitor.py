@@ -179,7 +179,8 @@ def _expressions(part: PlanOperator | ExpressionPart) -> Iterator[ExpressionPart
 def _names(part: PlanOperator | ExpressionPart, names: Iterable[str]) -> Iterator[str]:
     for name in names:
         for value in _items(getattr(part, name)):
-            yield value.edge_type if isinstance(value, EdgeStep) else cast(str, value)
+            if value is not None:
+                yield value.edge_type if isinstance(value, EdgeStep) else cast(str, value)
 
 
 def _items(value: object) -> tuple[object, ...]:
