@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator as operators
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import cast
 
 import pyarrow as pa
@@ -48,23 +50,32 @@ def test_arithmetic_is_that_of_python_where_it_fits(
 ) -> None:
     scalars, found = drawn
     kinds = data.draw(st.sampled_from([(ADD, SUBTRACT), (MULTIPLY, DIVIDE), (MULTIPLY,)]))
-    operators = tuple(data.draw(st.sampled_from(kinds)) for _ in scalars[1:])
+    drawn_operators = tuple(data.draw(st.sampled_from(kinds)) for _ in scalars[1:])
     types = [ValueType(scalar, nullable=True) for scalar in scalars]
-    is_float = DIVIDE in operators or Scalar.F64 in scalars
+    is_float = DIVIDE in drawn_operators or Scalar.F64 in scalars
     result = ValueType(Scalar.F64 if is_float else Scalar.I64, nullable=True)
-    operation = Arithmetic(tuple(ParameterValue("p", type_) for type_ in types), operators, result)
-    made = calculate(operators, [arrow_values(type_, values) for type_, values in zip(types, found, strict=True)])
+    operation = Arithmetic(tuple(ParameterValue("p", type_) for type_ in types), drawn_operators, result)
+    made = calculate(drawn_operators, [arrow_values(type_, values) for type_, values in zip(types, found, strict=True)])
     assert made.type == arrow_type(result)
     assert arrow_constants(result, made) == [calculated(operation, row) for row in zip(*found, strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("left", "right"), [(-(2**63), -1), (-1, -(2**63)), (2**32, 2**31), (-(2**32), 2**31), (2**62, -2), (0, -(2**63))]
-)
-def test_a_product_at_the_edge_of_i64_is_exact_or_null(left: int, right: int) -> None:
+@pytest.mark.parametrize("operator", [ADD, SUBTRACT, MULTIPLY])
+def test_integers_at_the_edges_of_i64_are_exact_or_null(operator: ArithmeticOperator) -> None:
+    able = [edge for edge in (*EDGES, *(-edge for edge in EDGES)) if edge in INTEGER_RANGES[Scalar.I64]]
+    left, right = zip(*product(able, able), strict=True)
     type_ = ValueType(Scalar.I64)
-    (found,) = arrow_constants(type_, calculate([MULTIPLY], [arrow_values(type_, [each]) for each in (left, right)]))
-    assert found == (left * right if left * right in INTEGER_RANGES[Scalar.I64] else None)
+    found = arrow_constants(type_, calculate([operator], [arrow_values(type_, each) for each in (left, right)]))
+    exact = [_EXACT[operator](*pair) for pair in zip(left, right, strict=True)]
+    assert found == [each if each in INTEGER_RANGES[Scalar.I64] else None for each in exact]
+    assert None in found
+
+
+_EXACT: Mapping[ArithmeticOperator, Callable[[int, int], int]] = {
+    ADD: operators.add,
+    SUBTRACT: operators.sub,
+    MULTIPLY: operators.mul,
+}
 
 
 TEXT, DATE, MOMENT = (ValueType(scalar) for scalar in (Scalar.STRING, Scalar.DATE, Scalar.DATETIME))

@@ -231,3 +231,35 @@ def test_means_of_large_integers_are_rounded_once(graph: Graph, spark: SparkSess
     text = "query q() { match { $s: Ship } return { sum($s.debt) as sum, avg($s.debt) as mean } }"
     debts = [2**62 + number for number in range(len(SHIPS))]
     assert rows(graph, spark, text) == [(float(sum(debts)), float(Fraction(sum(debts), len(debts))))]
+
+
+# ------------------------------------------------------------------------------------------------ computed values
+
+
+@pytest.mark.slow
+def test_large_expressions_are_computed_by_the_kernels(graph: Graph, spark: SparkSession) -> None:
+    total = " + ".join(["length($s.code)"] * 1_000 + ["0"] * 1_000)
+    arms = ", ".join(f"$s.debt - {2**62} = {number}: {number}" for number in range(500))
+    nested = "(1 / " * 40 + "2" + ")" * 40
+    text = (
+        f"query q() {{ match {{ $s: Ship  {total} = 1000 }} return {{ case {{ {arms} }} as place, {nested} as x }} "
+        "order { place } limit 2 }"
+    )
+    assert rows(graph, spark, text) == [tuple(row.values()) for row in graph.query(text).rows]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("zone", ["America/St_Johns", "Pacific/Kiritimati"])
+def test_parts_of_dates_are_those_of_utc(graph: Graph, spark: SparkSession, zone: str) -> None:
+    text = (
+        "query q($at: DateTime) { match { $s: Ship  coalesce($s.seen, $at) = $at } return { "
+        "year(coalesce($s.seen, $at)) as y, day(coalesce($s.seen, $at)) as d, "
+        'truncate(coalesce($s.seen, $at), "day") = datetime("2023-12-31") as t } limit 1 }'
+    )
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        for moment in ("2023-12-31T00:10:00Z", "2023-12-31T23:50:00Z"):
+            assert rows(graph, spark, text, at=moment) == [(2023, 31, True)]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before or "UTC")
