@@ -15,7 +15,7 @@ import omnigraph
 from omnigraph.errors import ParameterError, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.storage.failpoints import record_writes
-from omnigraph.write.load import match_candidates
+from omnigraph.write.load import LoadMode, match_candidates
 from omnigraph.write.load.run import LoadResult
 from tests import crash
 from tests.graphs import rows_of, written
@@ -348,6 +348,20 @@ def test_a_branch_is_updated_and_a_new_one_too(graph: Graph) -> None:
     with pytest.raises(ValidationError):
         update(graph, [ship("z")], branch="may", from_branch="june")
     assert "may" not in [each.name for each in graph.branches()]
+
+
+@pytest.mark.parametrize("size", ["held"], indirect=True)
+@pytest.mark.parametrize("mode", ["update", "merge"])
+def test_a_small_load_on_a_branch_is_one_commit(graph: Graph, mode: LoadMode) -> None:
+    graph.create_branch("june")
+    before = len(graph.commits("june"))
+    graph.load(
+        [{"edge": "Meets", "from": "a", "to": "b", "data": {"at": 1, "score": 3}}, meet("b", "c", at=2, place="Kiel")],
+        mode=mode,
+        branch="june",
+        identity=PAIR,
+    )
+    assert len(graph.commits("june")) == before + 1
 
 
 def test_a_branch_that_lags_keeps_its_defaults(graph: Graph) -> None:

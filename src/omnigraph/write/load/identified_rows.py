@@ -57,6 +57,11 @@ class IdentifiedRows:
     staged: RowStorage
     match: IdentityMatch
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the staged rows are in memory."""
+        return self.staged.is_in_memory
+
     def read_columns(self, names: Sequence[str], excluded_ids: Values) -> pa.Table:
         """Return some columns of the rows except the excluded ids."""
         schema = arrow_schema(self.type).empty_table().select(list(names)).schema

@@ -45,6 +45,11 @@ NumberedRows: TypeAlias = "tuple[RowNumbers, pa.Table]"
 class RowStorage(Protocol):
     """Keeps the rows of one type."""
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the rows are few enough to be kept in memory."""
+        ...
+
     def read_columns(self, names: Sequence[str], excluded_ids: Values) -> pa.Table:
         """Return some columns of all rows except the excluded ids. Memory does not grow with the rows."""
         ...
@@ -123,7 +128,7 @@ class IncomingRows:
     @property
     def is_large(self) -> bool:
         """Whether writing the rows takes long."""
-        return not isinstance(self.storage, InMemoryRows)
+        return not self.storage.is_in_memory
 
     def write_new_rows(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
         """Return fragments in the folder of a table with all rows except the excluded ids; write them if needed."""
@@ -187,6 +192,11 @@ class InMemoryRows:
 
     rows: pa.Table
 
+    @property
+    def is_in_memory(self) -> bool:
+        """They are."""
+        return True
+
     def read_columns(self, names: Sequence[str], excluded_ids: Values) -> pa.Table:
         """Return some columns of the rows except the excluded ids."""
         return exclude_ids(self.rows.select(list(names)), excluded_ids)
@@ -225,6 +235,11 @@ class StagedRows:
     target: FragmentTarget
     fragments: tuple[FragmentText, ...]
     _columns: dict[tuple[str, ...], pa.Table] = field(default_factory=dict[tuple[str, ...], pa.Table])
+
+    @property
+    def is_in_memory(self) -> bool:
+        """They are in files."""
+        return False
 
     def read_columns(self, names: Sequence[str], excluded_ids: Values) -> pa.Table:
         """Return some columns of the rows except the excluded ids, in a local file. Without exclusions it is cached."""

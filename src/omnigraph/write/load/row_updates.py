@@ -269,6 +269,11 @@ class UpdatedRows:
     addresses: RowAddresses
     """The address of the stored row of each row; negative if the row is left out."""
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the partial rows are in memory."""
+        return self.partial.is_in_memory
+
     def read_columns(self, names: Sequence[str], excluded_ids: Values) -> pa.Table:
         """Return some columns of the rows except the excluded ids."""
         schema = arrow_schema(self.type).empty_table().select(list(names)).schema
