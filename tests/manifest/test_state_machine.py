@@ -85,7 +85,7 @@ mutations = st.one_of(
 )
 loads = st.builds(
     Load,
-    cast("st.SearchStrategy[Mode]", st.sampled_from(["append", "merge", "overwrite"])),
+    cast("st.SearchStrategy[Mode]", st.sampled_from(["append", "merge", "update", "overwrite"])),
     st.dictionaries(type_names, st.dictionaries(names, sizes, max_size=3), min_size=1, max_size=2),
     st.none() | st.lists(pairs, max_size=2).map(tuple),
 )

@@ -28,7 +28,7 @@ edge Knows: Person -> Person
 Nodes: TypeAlias = Mapping[str, int | None]
 """The nodes of one type: their sizes by their names, which are their ids."""
 Pair: TypeAlias = tuple[str, str]
-Mode: TypeAlias = Literal["append", "merge", "overwrite"]
+Mode: TypeAlias = Literal["append", "merge", "update", "overwrite"]
 
 
 class Refused(Exception):
@@ -193,11 +193,20 @@ class Load:
         if self.mode == "merge":
             merged = self._merged(rows).checked()
             return rows if merged == rows else merged
+        if self.mode == "update":
+            return self._updated(rows)
         if self.mode == "append" and any(nodes.keys() & rows.nodes[name].keys() for name, nodes in self.nodes.items()):
             raise Refused
         for name, nodes in self.nodes.items():
             rows = rows.with_nodes(name, {**rows.nodes[name], **nodes}) if nodes else rows
         return (rows.with_knows(*rows.knows, *self.knows) if self.knows else rows).checked()
+
+    def _updated(self, rows: Rows) -> Rows:
+        """Nodes must be there. Edges have no ids and nothing else that names them, so none can be updated."""
+        if self.knows or any(nodes.keys() - rows.nodes[name].keys() for name, nodes in self.nodes.items()):
+            raise Refused
+        nodes = {name: {**rows.nodes[name], **nodes} for name, nodes in self.nodes.items()}
+        return replace(rows, nodes={**rows.nodes, **nodes}) if {**rows.nodes, **nodes} != rows.nodes else rows
 
     def _merged(self, rows: Rows) -> Rows:
         """The graph has what the load has; equal edges are a bag, with as many as the larger side had."""
