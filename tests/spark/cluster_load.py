@@ -25,6 +25,7 @@ from pyspark.sql.classic.dataframe import DataFrame
 
 import omnigraph
 from omnigraph.spark.diagnosis import translate_spark_errors
+from omnigraph.spark.load import identity_matching
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load import run as spark_load
 from omnigraph.storage.failpoints import When, WriteStep, _arm
@@ -41,7 +42,7 @@ node Ship { code: String @key  name: String  crew: I32 }
 edge Tows: Ship -> Ship
 """
 Work: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-Phase: TypeAlias = Literal["reading", "checking", "staging"]
+Phase: TypeAlias = Literal["reading", "matching", "checking", "staging"]
 Moment: TypeAlias = Literal["begun", "done"]
 
 
@@ -52,7 +53,7 @@ class Orders:
     The tasks of one ``phase`` tell of themselves, or those of them whose work is a certain function, at this
     ``moment``: before their first rows, or when everything is written and nothing is handed over. One part is special:
     its first attempt waits (``held``), or its first attempts fail. ``dies``: the driver kills itself before or after
-    its first commit of a table.
+    its first commit of a table. ``by_identity``: edges have no ids, and executors look for them.
     """
 
     folder: str
@@ -63,6 +64,7 @@ class Orders:
     held: bool = False
     failures: int = 0
     dies: When | None = None
+    by_identity: bool = False
     settings: dict[str, str] = field(default_factory=dict[str, str])
 
     def text(self) -> str:
@@ -171,20 +173,24 @@ def main() -> None:
     session = session_of(orders.settings)
     watch(orders)
     with _arm(partial(die_at, orders.dies)) if orders.dies else nullcontext():
-        load_fleet(session, Path(orders.folder, "ships.og"))
+        load_fleet(session, Path(orders.folder, "ships.og"), by_identity=orders.by_identity)
     session.stop()
 
 
-def load_fleet(session: SparkSession, graph: Path) -> None:
+def load_fleet(session: SparkSession, graph: Path, *, by_identity: bool = False) -> None:
     """Load ships and who tows whom, as one commit; no row of it is handled by the driver."""
     load_incoming.LOCAL_LOAD_ROWS = 0
+    identity = {"Tows": ["from", "to"]} if by_identity else None
+    if by_identity:
+        identity_matching.MAX_LOOKED_UP_ROWS = 0
     ships = session.range(0, SHIPS, 1, PARTS).selectExpr(
         "concat('s', id) as code", "concat('new ', id) as name", "cast(id % 7 as int) as crew"
     )
     tows = session.range(1, SHIPS, 1, PARTS).selectExpr(
         "concat('t', id) as id", "concat('s', id) as `from`", "concat('s', id - 1) as `to`"
     )
-    omnigraph.open(graph).spark(session).load(nodes={"Ship": ships}, edges={"Tows": tows}, mode="merge")
+    edges = {"Tows": tows.drop("id") if by_identity else tows}
+    omnigraph.open(graph).spark(session).load(nodes={"Ship": ships}, edges=edges, mode="merge", identity=identity)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,23 @@ def old_graph(folder: Path) -> Graph:
     return graph
 
 
+def old_graph_with_a_tow(folder: Path) -> Graph:
+    """A graph in which a merge finds an edge that it brings."""
+    graph = old_graph(folder)
+    ship = {"code": "s1", "name": "old 1", "crew": 1}
+    graph.load([{"type": "Ship", "data": ship}, {"edge": "Tows", "from": "s1", "to": "s0"}])
+    return graph
+
+
+def assert_merged_once(graph: Graph, states: tuple[Shown, Shown]) -> None:
+    """Everything that :func:`tests.spark.cluster_load.load_fleet` brings is there, and each edge once."""
+    found = shown(graph)
+    assert found["Ship"] == states[1]["Ship"]
+    ends = [[(row["src"], row["dst"]) for row in rows] for rows in (found["Tows"], states[1]["Tows"])]
+    assert sorted(ends[0], key=str) == sorted(ends[1], key=str)
+    assert_whole(graph)
+
+
 def load_here(graph: Graph) -> None:
     """What :func:`tests.spark.cluster_load.load_fleet` loads, by this process."""
     ships = [{"code": f"s{each}", "name": f"new {each}", "crew": each % 7} for each in range(SHIPS)]

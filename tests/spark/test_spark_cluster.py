@@ -25,7 +25,16 @@ from omnigraph.storage.failpoints import When
 from tests.spark import cluster_load, cluster_query
 from tests.spark.cluster import PATIENCE, Cluster, environment, executor_of, standalone, until
 from tests.spark.cluster_load import GATE, NEWS, Moment, News, Orders, Phase
-from tests.spark.fleet import Shown, assert_nothing_happened, assert_whole, old_graph, shown, states_around
+from tests.spark.fleet import (
+    Shown,
+    assert_merged_once,
+    assert_nothing_happened,
+    assert_whole,
+    old_graph,
+    old_graph_with_a_tow,
+    shown,
+    states_around,
+)
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +181,42 @@ def test_a_process_of_an_executor_is_killed(
     old_graph(tmp_path / "ships.og")
     kill_in_the_middle(cluster, Orders(str(tmp_path), phase, moment, part, work, held=True), who)
     assert_loaded(tmp_path, states[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", ["pair_partition", "rewrite_partition"])
+def test_an_executor_is_killed_while_it_matches_rows(
+    cluster: Cluster, states: tuple[Shown, Shown], tmp_path: Path, work: str
+) -> None:
+    graph = old_graph_with_a_tow(tmp_path / "ships.og")
+    orders = Orders(str(tmp_path), "matching", "done", 0, work, held=True, by_identity=True)
+    with driving(cluster, orders) as driver:
+        held = driver.news(lambda news: news.part == 0)
+        os.kill(executor_of(held.process), signal.SIGKILL)
+        driver.let_go()
+        assert_succeeded(driver)
+        assert len({news.process for news in driver.heard}) > 1
+    assert_merged_once(graph, states)
+
+
+@pytest.mark.slow
+def test_the_driver_is_killed_while_rows_are_matched(
+    cluster: Cluster, states: tuple[Shown, Shown], tmp_path: Path
+) -> None:
+    graph = old_graph_with_a_tow(tmp_path / "ships.og")
+    before = shown(graph)
+    orders = Orders(str(tmp_path), "matching", "done", 0, "rewrite_partition", held=True, by_identity=True)
+    with driving(cluster, orders) as driver:
+        driver.news(lambda news: news.part == 0)
+        driver.process.kill()
+        assert driver.ended() == -signal.SIGKILL
+        driver.let_go()
+        until(lambda: not cluster.executors())
+    assert shown(graph) == before
+    (tmp_path / NEWS).unlink()
+    with driving(cluster, Orders(str(tmp_path), by_identity=True)) as driver:
+        assert_succeeded(driver)
+    assert_merged_once(graph, states)
 
 
 @pytest.mark.slow

@@ -16,10 +16,19 @@ import pytest
 import omnigraph
 from omnigraph.errors import Json
 from omnigraph.storage.failpoints import When, WriteStep, _arm
-from tests.crash import every_crash, fresh_copy, kill_at, record, run, start
+from tests.crash import every_crash, every_fault, fresh_copy, kill_at, record, run, start
 from tests.spark.cluster_load import die_at, load_fleet
 from tests.spark.drivers import Java
-from tests.spark.fleet import Shown, assert_whole, load_here, old_graph, shown, states_around
+from tests.spark.fleet import (
+    Shown,
+    assert_merged_once,
+    assert_whole,
+    load_here,
+    old_graph,
+    old_graph_with_a_tow,
+    shown,
+    states_around,
+)
 
 NEXT: Mapping[str, Json] = {"code": "next", "name": "next", "crew": 1}
 """A ship that another writer brings."""
@@ -87,7 +96,8 @@ def test_killed_between_two_tables_the_next_driver_loads_all(
 def test_killed_anywhere_the_next_writer_goes_on(java: Java, template: Path, states: tuple[Shown, Shown]) -> None:
     steps = record(drive, java, fresh_copy(template))
     killed: list[int] = []
-    for number, when in every_crash(steps):
+    # Each write, before and after, however large the run is: only the long one comes here.
+    for number, when in every_fault(steps):
         root = fresh_copy(template)
         kill_at(drive, (java, root), number, when)
         killed.append(number)
@@ -97,4 +107,33 @@ def test_killed_anywhere_the_next_writer_goes_on(java: Java, template: Path, sta
             error.add_note(f"killed {when} {steps[number - 1]}")
             raise
     assert killed == [number for step in steps for number in (step.number, step.number)]
+    assert {"table.commit", "table.merge", "objects.put"} < {step.name for step in steps}
+
+
+# --------------------------------------------------------------------------------------------- merges by identity
+
+
+def drive_by_identity(java: Java, root: Path) -> None:
+    load_fleet(java.session(), root, by_identity=True)
+
+
+@pytest.mark.slow
+def test_a_merge_by_identity_that_died_anywhere_is_made_once_by_the_next(
+    java: Java, tmp_path: Path, states: tuple[Shown, Shown]
+) -> None:
+    template = tmp_path / "towed.og"
+    before = shown(old_graph_with_a_tow(template))
+    steps = record(drive_by_identity, java, fresh_copy(template))
+    for number, when in every_crash(steps):
+        root = fresh_copy(template)
+        kill_at(drive_by_identity, (java, root), number, when)
+        graph = omnigraph.open(root, mode="ro")
+        try:
+            if shown(graph) != before:
+                assert_merged_once(graph, states)
+            run(drive_by_identity, java, root)
+            assert_merged_once(omnigraph.open(root), states)
+        except BaseException as error:
+            error.add_note(f"killed {when} {steps[number - 1]}")
+            raise
     assert {"table.commit", "table.merge", "objects.put"} < {step.name for step in steps}
