@@ -196,24 +196,24 @@ SELECT count(*) FROM (
     ),
     Question(
         "the shortest path between two people",
-        gq="""query q($begin: I64, $end: I64) {
+        gq="""query q($first: I64, $last: I64) {
   match {
-    $p: Person { number: $begin }
-    $q: Person { number: $end }
+    $p: Person { number: $first }
+    $q: Person { number: $last }
     $p $w:follows{1,} $q
   }
   return { hops($w) as hops }
 }""",
         # Pairs of a person and a number of hops: DuckDB has no visited set in a recursion.
         sql="""WITH RECURSIVE walk(number, hops) AS (
-  SELECT $begin::BIGINT, 0
+  SELECT $first::BIGINT, 0
   UNION SELECT f.dst, w.hops + 1 FROM walk w JOIN Follows f ON f.src = w.number
-  WHERE w.hops < 8 AND NOT EXISTS (SELECT 1 FROM walk WHERE number = $end)
+  WHERE w.hops < 8 AND NOT EXISTS (SELECT 1 FROM walk WHERE number = $last)
 )
-SELECT min(hops) FROM walk WHERE number = $end""",
-        cypher="""MATCH path = (:Person {number: $begin})-[:Follows* SHORTEST 1..30]->(:Person {number: $end})
+SELECT min(hops) FROM walk WHERE number = $last""",
+        cypher="""MATCH path = (:Person {number: $first})-[:Follows* SHORTEST 1..30]->(:Person {number: $last})
 RETURN length(path)""",
-        parameters={"begin": 17, "end": 971},
+        parameters={"first": 17, "last": 971},
     ),
     Question(
         "the three most followed",
