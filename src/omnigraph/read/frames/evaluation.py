@@ -151,7 +151,8 @@ def _cast_to_declared(values: Values, expression: Expression) -> Values:
 def _compute(expression: Arithmetic | Call | Choose | TypeName, frame: Frame, evaluation: EvaluationContext) -> Values:
     match expression:
         case Arithmetic(operands, operators):
-            return calculate(operators, [evaluate(operand, frame, evaluation) for operand in operands])
+            # One column at a time: a sum may have thousands of terms.
+            return calculate(operators, (evaluate(operand, frame, evaluation) for operand in operands))
         case Call(function, arguments):
             columns = [evaluate(argument, frame, evaluation) for argument in arguments]
             return call_function(function, columns, arrow_type_of(expression))

@@ -6,7 +6,7 @@ is null. Tasks of Spark run these kernels too, so that both engines map cases an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
@@ -53,12 +53,13 @@ class _Numbers:
         return cast("Values", pa.array(self.values, mask=~self.is_known))
 
 
-def calculate(operators: Sequence[ArithmeticOperator], operands: Sequence[Values]) -> Values:
-    """Apply operators to columns of numbers, from left to right."""
-    first, *others = map(_read_numbers, operands)
-    for operator, other in zip(operators, others, strict=True):
-        first = _apply(operator, first, other)
-    return first.to_column()
+def calculate(operators: Sequence[ArithmeticOperator], operands: Iterable[Values]) -> Values:
+    """Apply operators to columns of numbers, from left to right. One operand is taken at a time."""
+    numbers = map(_read_numbers, operands)
+    found = next(numbers)
+    for operator, other in zip(operators, numbers, strict=True):
+        found = _apply(operator, found, other)
+    return found.to_column()
 
 
 def convert_number(values: Values, target: pa.DataType) -> Values:
