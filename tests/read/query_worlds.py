@@ -13,6 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Final, cast
 
+from hypothesis.vendor.pretty import RepresentationPrinter
+
 import omnigraph
 from omnigraph.errors import Json
 from omnigraph.language.schema import parse_schema
@@ -93,6 +95,11 @@ class World:
 
     graph: omnigraph.Graph
     moments: tuple[Moment, ...]
+
+    def _repr_pretty_(self, printer: RepresentationPrinter, cycle: object) -> None:  # pyright: ignore[reportUnusedFunction]
+        """Print the world in short: Hypothesis warns of long texts, and the warning would hide the failure."""
+        del cycle
+        printer.text(f"World({self.graph.uri!r})")
 
 
 class _Written:

@@ -356,7 +356,8 @@ def _other_edges(scope: _Scope, edge: EdgeType) -> list[str]:
 
 def _block(scope: _Scope, depth: int) -> str:
     inner = scope.inner()
-    first = scope.draw(st.sampled_from([_condition, _traversal]))(inner)
+    # A block speaks of something outside, which a computed value need not do.
+    first = _traversal(inner) if scope.is_so() else f"{_null_test(inner)} {_condition(inner)}"
     inside = " ".join([first, *_clauses(inner, scope.draw(st.integers(0, 2)), depth + 1)])
     return f"{scope.chosen(['not', 'exists'])} {{ {inside} }}"
 
@@ -509,8 +510,7 @@ def filters(draw: st.DrawFn) -> Read:
     match = [_new_part(scope)]
     match += [_traversal(scope)] if scope.is_so(3) else []
     for _ in range(draw(st.integers(1, 2))):
-        condition = _condition(scope)
-        match.append(f"not {{ {condition} }}" if scope.is_so(4) else condition)
+        match.append(f"not {{ {_null_test(scope)} {_condition(scope)} }}" if scope.is_so(4) else _condition(scope))
     return _as_read(scope, match, f"return {{ {', '.join(f'${name}' for name in sorted(scope.nodes))} }}")
 
 
