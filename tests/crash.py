@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 Pipe: TypeAlias = "Connection[object, object]"
 _ROOT = str(Path(__file__).parents[1])
-_PRELOADED = ["lance", "pytest", "orjson", "omnigraph.graph"]
+_PRELOADED = ["tests.preloaded"]
 _PATIENCE = 180.0
 
 
@@ -151,10 +151,10 @@ def _call_killing(function: Callable[[*Args], object], args: tuple[*Args], numbe
 @cache
 def _context() -> ForkServerContext:
     made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(_PRELOADED)
     # Children import the functions by name, as ``tests.…``; pytest itself finds them without a search path.
     if _ROOT not in sys.path:
         sys.path.append(_ROOT)
+    made.set_forkserver_preload(_PRELOADED)
     # Lance warns of every fork after its import. It is safe here, since the server never opens a dataset.
     before = os.environ.get("PYTHONWARNINGS")
     os.environ["PYTHONWARNINGS"] = "ignore:lance is not fork-safe"

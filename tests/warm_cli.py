@@ -17,7 +17,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from pkgutil import walk_packages
 from types import FrameType
 from typing import NoReturn, TypedDict, cast
 
@@ -72,7 +71,7 @@ def warm_commands(folder: Path) -> Generator[Path]:
 
 def serve(path: str) -> NoReturn:
     """Import everything, then run each command that comes in a fork."""
-    _import_everything()
+    import_module("tests.preloaded")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
     with socket.socket(socket.AF_UNIX) as server:
@@ -86,23 +85,6 @@ def serve(path: str) -> NoReturn:
                 server.close()
                 _answer(line)
             line.close()
-
-
-def _import_everything() -> None:
-    """Import what commands import when they run, and build both grammars. Nothing is opened or read."""
-    import datafusion
-    import lance
-
-    import omnigraph
-    from omnigraph.language.query import parse_queries
-    from omnigraph.language.schema import parse_schema
-
-    assert all((datafusion, lance))
-    for module in walk_packages(omnigraph.__path__, "omnigraph."):
-        if not module.name.startswith("omnigraph.spark") and not module.name.endswith("__main__"):
-            import_module(module.name)
-    parse_schema("node A { a: String @key }")
-    parse_queries("query a() { match { $a: A } return { $a } }")
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
