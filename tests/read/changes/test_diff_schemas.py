@@ -102,3 +102,26 @@ def test_a_value_that_the_narrower_type_cannot_hold(graph: Graph, after: str) ->
     sides = (past, "main") if after == "main" else ("main", past)
     (changed,) = _changes(graph, *sides).values()
     assert changed == ((1, 2**40, ("x",)) if after == "main" else (2**40, 1, ("x",)))
+
+
+@pytest.mark.parametrize("story", [["dropped"], ["dropped", "added", "dropped"], ["dropped", "added"]])
+def test_rows_of_a_type_that_was_dropped_are_deleted_where_a_branch_takes_the_schema(
+    tmp_path: Path, story: list[str]
+) -> None:
+    boat = "\nnode Boat { code: String @key }"
+    graph = omnigraph.init(tmp_path / "graph.og", _schema("") + boat)
+    graph.create_branch("dev")
+    graph.mutate('query q() { insert Boat { code: "b" } }', branch="dev")
+    before = graph.commits("dev")[0].id
+    for step in story:
+        graph.apply_schema(_schema("") + (boat if step == "added" else ""))
+    graph.mutate('query q() { insert P { name: "dan" } }', branch="dev")
+    told = [
+        (change.type, change.id, change.op)
+        for block in graph.changes("beginning", branch="dev")
+        for change in block.entities()
+    ]
+    assert told == [("Boat", "b", Op.INSERTED), ("Boat", "b", Op.DELETED), ("P", "dan", Op.INSERTED)]
+    compared = [(change.type, change.id, change.op) for change in graph.diff(before, "dev").entities()]
+    assert compared == [("Boat", "b", Op.DELETED), ("P", "dan", Op.INSERTED)]
+    assert graph.verify().findings == ()

@@ -22,19 +22,26 @@ from omnigraph.read.changes.compare_rows import ChangedRows, DiffSide, compare_s
 
 
 def find_changed_tables(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
-    """Return the sorted keys of the tables that have different versions in the two snapshots; opens no table.
+    """Return the sorted keys of the tables that have different versions in the two snapshots; opens no table."""
+    keys = {*before.pins, *after.pins}
+    if before.schema_ir_hash == after.schema_ir_hash:
+        keys = {key for key in keys if before.pins.get(key) != after.pins.get(key)}
+    return tuple(sorted(key for key in keys if _is_changed(before, after, key)))
 
-    A lagging branch may still have a table whose type is in neither schema: nobody sees its rows, so it is left out.
-    """
-    keys = {key for key in {*before.pins, *after.pins} if _version_of(before, key) != _version_of(after, key)}
-    known = {type_.table_key for side in (before, after) for type_ in side.catalog().types()} if keys else set[str]()
-    return tuple(sorted(keys & known))
+
+def _is_changed(before: Snapshot, after: Snapshot, table_key: str) -> bool:
+    return _version_of(before, table_key) != _version_of(after, table_key)
 
 
 def _version_of(snapshot: Snapshot, table_key: str) -> tuple[str, str | None, int] | None:
-    """The folder, branch and version of a table in a snapshot; None if the snapshot does not have it."""
+    """The folder, branch and version of a table in a snapshot; None if the snapshot does not show it.
+
+    A branch keeps the table of a type that was dropped on main. Once it has the new schema, nobody sees the rows.
+    """
     pin = snapshot.pins.get(table_key)
-    return None if pin is None else (pin.location, pin.branch, pin.version)
+    if pin is None or snapshot.catalog().find_type(table_key) is None:
+        return None
+    return pin.location, pin.branch, pin.version
 
 
 def read_changes(
@@ -44,7 +51,7 @@ def read_changes(
 
     ``columns`` are the columns of the images; without blobs among them, no blob is read for an image.
     """
-    if _version_of(before, table_key) != _version_of(after, table_key):
+    if _is_changed(before, after, table_key):
         yield from compare_sides(table_key, *find_table_candidates(before, after, table_key).sides(), columns)
 
 
@@ -69,9 +76,9 @@ class TableCandidates:
 def find_table_candidates(before: Snapshot, after: Snapshot, table_key: str) -> TableCandidates:
     """Find the rows of one table that may differ. Only metadata is read."""
     types = resolve_types(before, after, table_key)
-    if _version_of(before, table_key) == _version_of(after, table_key):
+    if not _is_changed(before, after, table_key):
         return TableCandidates(None, None, types)
-    old, new = (snapshot.table(table_key) if table_key in snapshot.pins else None for snapshot in (before, after))
+    old, new = (snapshot.table(table_key) if _version_of(snapshot, table_key) else None for snapshot in (before, after))
     names = {*types[0].properties} & {*types[1].properties}
     unrelated = before.unrelated_columns(after, table_key) & names
     if old is not None and new is not None and not unrelated:
