@@ -16,6 +16,7 @@ from omnigraph.manifest.references import Reference
 from omnigraph.storage import table_writes as tables
 from omnigraph.write.commit import CommitOptions, list_sidecars
 from omnigraph.write.commit.audit import RecoveryKind
+from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.merge import (
     LOCAL_MERGE_ENGINE,
     ConflictResolver,
@@ -77,6 +78,7 @@ class OvertakenEngine:
     """Merges in this process; after each time somebody else acts."""
 
     others: list[Callable[[], object]]
+    executor: Executor = LOCAL
 
     def merge_tables(
         self, sides: MergeSnapshots, base: MergeBase, by: MergeBy, resolver: ConflictResolver

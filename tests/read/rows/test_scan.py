@@ -105,7 +105,7 @@ def test_edges_name_their_ends_as_records_do(people: Graph) -> None:
         (["nam"], "Person has no column 'nam' (did you mean 'name'?)"),
         (["nam", "agee"], "Person has no column 'nam'; Person has no column 'agee'"),
         (["photo"], "'photo' is a blob"),
-        (["name", "name"], "column 'name' is given twice"),
+        (["name", "name"], "column 'name' is given twice (name each column once)"),
         ("name", "columns is 'name'"),
         ([], "columns is []"),
     ],

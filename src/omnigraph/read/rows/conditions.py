@@ -54,7 +54,7 @@ def resolve_columns(type_: NodeType | EdgeType, names: Sequence[str] | None) -> 
     problems = [each for each in found if isinstance(each, _Problem)]
     if len(set(names)) < len(names):
         repeated = next(name for at, name in enumerate(names) if name in names[:at])
-        problems.append(_Problem(f"column '{repeated}' is given twice"))
+        problems.append(_Problem(f"column '{repeated}' is given twice", "name each column once"))
     _refuse_problems(problems)
     return cast("list[str]", found)
 

@@ -258,7 +258,8 @@ def resolve_spark_columns(type_: NodeType | EdgeType, names: Iterable[str] | Non
     problems += [f"column '{name}' is given twice" for name in known if requested.count(name) > 1]
     if problems or not requested:
         listed: list[Json] = list(problems)
-        raise ParameterError("; ".join(problems) or "columns is empty", details={"problems": listed})
+        message, hint = "; ".join(problems) or "columns is empty", "name each column that you need once"
+        raise ParameterError(message, hint=hint, details={"problems": listed})
     return requested
 
 
