@@ -56,7 +56,7 @@ from omnigraph.language.query.typed_tree import (
 )
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
-from tests.model.value_model import calculated, called, met
+from tests.model.value_model import calculated, called, met, of_bound
 
 Value: TypeAlias = Any  # what a property holds: None, or a value of its type that compares with its like
 Line: TypeAlias = tuple[tuple[str, object], ...]
@@ -534,7 +534,7 @@ def _value(expression: Expression, row: Row, asked: Asked) -> Value:
         case Now():
             return asked.now_ms
         case PropertyValue() | Identity() | EndIdentity() | TypeName() | PathValue():
-            return _of_bound(expression, row[expression.variable])
+            return of_bound(expression, row[expression.variable])
         case ColumnValue():
             return row[RESULT].properties[expression.name]
         case Distance():
@@ -567,23 +567,6 @@ def _computed(expression: Expression, row: Row, asked: Asked) -> Value:
             return None if chosen is None else met(_value(chosen, row, asked), chosen.type, expression.type)
         case _:
             raise NotImplementedError(type(expression).__name__)
-
-
-def _of_bound(expression: PropertyValue | Identity | EndIdentity | TypeName | PathValue, found: Value) -> Value:
-    """What an expression gives of what its variable is bound to; null of what is absent."""
-    match expression:
-        case _ if found is None:
-            return None
-        case PropertyValue():
-            return found.properties.get(expression.name)
-        case Identity():
-            return found.id
-        case EndIdentity():
-            return found.source if expression.end == "from" else found.destination
-        case PathValue():
-            return {"hops": len(found.edges), "nodes": found.nodes, "edges": found.edges}[expression.function]
-        case TypeName():
-            return expression.type_name
 
 
 # ------------------------------------------------------------------------------------------------ traversal

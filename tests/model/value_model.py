@@ -1,4 +1,4 @@
-"""What computed values are, one value at a time, by Python's own numbers, texts and dates."""
+"""What expressions give, one value at a time, by Python's own numbers, texts and dates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from math import isfinite
 from typing import Any, TypeAlias
 
 from omnigraph.language.query.ast import ArithmeticOperator
-from omnigraph.language.query.typed_tree import Arithmetic, Call, Function
+from omnigraph.language.query.typed_tree import (
+    Arithmetic,
+    Call,
+    EndIdentity,
+    Function,
+    Identity,
+    PathValue,
+    PropertyValue,
+    TypeName,
+)
 from omnigraph.language.types import FLOATS, Scalar, ValueType
 
 Value: TypeAlias = Any  # None, or a value of its type: dates are days, date-times milliseconds
@@ -134,3 +143,20 @@ def _truncated(moment: datetime, unit: str) -> datetime:
         "day": day,
     }
     return begins[unit]
+
+
+def of_bound(expression: PropertyValue | Identity | EndIdentity | TypeName | PathValue, found: Value) -> Value:
+    """What an expression gives of what its variable is bound to; null of what is absent."""
+    match expression:
+        case _ if found is None:
+            return None
+        case PropertyValue():
+            return found.properties.get(expression.name)
+        case Identity():
+            return found.id
+        case EndIdentity():
+            return found.source if expression.end == "from" else found.destination
+        case PathValue():
+            return {"hops": len(found.edges), "nodes": found.nodes, "edges": found.edges}[expression.function]
+        case TypeName():
+            return expression.type_name

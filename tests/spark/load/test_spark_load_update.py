@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,6 +84,9 @@ WRONG: Sequence[Record] = (
 )
 
 
+pytestmark = pytest.mark.usefixtures("eight_partitions")
+
+
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ships") / "ships.og"
@@ -104,19 +107,6 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.setattr(identity_matching, "MAX_LOOKED_UP_ROWS", 0)
         monkeypatch.setattr(row_updates, "_ROWS_PER_PARTITION", 3)
     return request.param
-
-
-@pytest.fixture(autouse=True)
-def partitions(spark: SparkSession) -> Generator[None]:
-    """More than one shuffle partition, and plans that change while they run."""
-    settings = {"spark.sql.shuffle.partitions": "8", "spark.sql.adaptive.enabled": "true"}
-    before = {name: spark.conf.get(name) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        assert value is not None
-        spark.conf.set(name, value)
 
 
 @pytest.mark.usefixtures("way")

@@ -68,7 +68,7 @@ from omnigraph.language.query.typed_tree import (
     TypedOrderKey,
     TypeName,
 )
-from tests.model.value_model import calculated, called, met
+from tests.model.value_model import calculated, called, met, of_bound
 
 Value: TypeAlias = Any  # values of a test graph: whatever the property holds
 RANK = "rank"
@@ -413,7 +413,7 @@ def value(expression: Expression, row: Row, graph: Graph) -> Value:
         case ParameterValue():
             return graph.parameters[expression.name]
         case PropertyValue() | Identity() | EndIdentity() | TypeName() | PathValue():
-            return _of_bound(expression, row[expression.variable])
+            return of_bound(expression, row[expression.variable])
         case ColumnValue():
             return row[expression.name]
         case Distance():
@@ -444,23 +444,6 @@ def _computed(expression: Expression, row: Row, graph: Graph) -> Value:
             return None if chosen is None else met(value(chosen, row, graph), chosen.type, expression.type)
         case _:
             raise NotImplementedError(type(expression).__name__)
-
-
-def _of_bound(expression: PropertyValue | Identity | EndIdentity | TypeName | PathValue, found: Value) -> Value:
-    """What an expression gives of what its variable is bound to; null of what is absent."""
-    match expression:
-        case _ if found is None:
-            return None
-        case PropertyValue():
-            return found.properties.get(expression.name)
-        case Identity():
-            return found.id
-        case EndIdentity():
-            return found.source if expression.end == "from" else found.destination
-        case PathValue():
-            return {"hops": len(found.edges), "nodes": found.nodes, "edges": found.edges}[expression.function]
-        case TypeName():
-            return expression.type_name
 
 
 def holds(predicate: Predicate, row: Row, graph: Graph) -> bool:
