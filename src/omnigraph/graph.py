@@ -23,10 +23,9 @@ from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.tags import Tag
-from omnigraph.storage.durability import Durability, WriteBarrier
-from omnigraph.storage.location import Location, locate
-from omnigraph.storage.locks import LockKind, LockSettings
-from omnigraph.storage.table import Access
+from omnigraph.storage.durability import Durability
+from omnigraph.storage.location import locate
+from omnigraph.storage.locks import LockKind
 from omnigraph.write import commit
 from omnigraph.write.commit import CommitOptions, Recovery
 from omnigraph.write.executor import LOCAL, Executor
@@ -603,7 +602,7 @@ def init(
     parsed = parse_schema(schema)
     location = locate(uri, storage_options)
     chosen = settings.choose_new_settings(location, durability, lock)
-    manifest = _manifest(location, chosen)
+    manifest = opening.create_manifest(location, chosen)
     genesis.init_graph(manifest, parsed, chosen, actor)
     return Graph(manifest, "rw", actor)
 
@@ -626,13 +625,9 @@ def open(  # noqa: A001  the public name
     if mode not in ("rw", "ro"):
         raise ParameterError(f"mode is {mode!r}", hint='use "rw" or "ro"')
     location = locate(uri, storage_options)
-    handle.refuse_file(location)
-    manifest = _manifest(location, settings.choose_settings(location, durability, lock))
-    opening.check_graph(manifest)
+    manifest = opening.open_manifest(location, durability, lock)
     if mode == "rw":
-        opening.upgrade_graph(manifest)
-        commit.heal_all(manifest)
-        opening.repair_for_0_8(manifest)
+        commit.prepare_for_writing(manifest)
     return Graph(manifest, mode, actor, None if embed is None else search.resolve_embedding_settings(embed))
 
 
@@ -645,9 +640,3 @@ def _reopen(
     embed: search.EmbeddingSettings | None,
 ) -> Graph:
     return open(uri, mode, actor=actor, storage_options=storage_options, durability=durability, embed=embed)
-
-
-def _manifest(location: Location, chosen: settings.GraphSettings) -> Manifest:
-    is_synced = location.is_local and chosen.durability == "power"
-    barrier = WriteBarrier(location.base) if is_synced else None
-    return Manifest(location, Access(location.options(), barrier=barrier), LockSettings(kind=chosen.lock))

@@ -16,17 +16,35 @@ from ulid import ULID
 from omnigraph.errors import LockTimeout
 from omnigraph.language.schema import EdgeType, NodeType, Schema
 from omnigraph.manifest import contract, genesis, migrations
-from omnigraph.manifest.handle import DIRECTORY, Manifest, unfinished_graph
+from omnigraph.manifest.handle import DIRECTORY, Manifest, refuse_file, unfinished_graph
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.settings import GraphSettings, choose_settings
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
+from omnigraph.storage.durability import WriteBarrier
 from omnigraph.storage.lance_internals import branch_ref_path
-from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
-from omnigraph.storage.table import open_table
+from omnigraph.storage.location import Location
+from omnigraph.storage.locks import HeldLock, LockSettings, branch_lock, refs_lock
+from omnigraph.storage.table import Access, open_table
 
 ADOPTION_MESSAGE: Final = "schema taken over from release 0.8"
 """The message of the commit that adopts a schema which release 0.8 applied."""
+
+
+def create_manifest(location: Location, chosen: GraphSettings) -> Manifest:
+    """Return the manifest of a graph with the locks and the durability of its settings."""
+    is_synced = location.is_local and chosen.durability == "power"
+    barrier = WriteBarrier(location.base) if is_synced else None
+    return Manifest(location, Access(location.options(), barrier=barrier), LockSettings(kind=chosen.lock))
+
+
+def open_manifest(location: Location, durability: str | None = None, lock: str | None = None) -> Manifest:
+    """Open a graph with the settings that it keeps; arguments win over them where that is allowed. Writes nothing."""
+    refuse_file(location)
+    manifest = create_manifest(location, choose_settings(location, durability, lock))
+    check_graph(manifest)
+    return manifest
 
 
 def check_graph(manifest: Manifest) -> None:

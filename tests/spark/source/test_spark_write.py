@@ -20,6 +20,7 @@ from omnigraph.graph import Graph
 from omnigraph.spark.data_source import OmniGraphSource
 from omnigraph.spark.source import type_writer
 from omnigraph.spark.source.type_writer import TypeWriter
+from omnigraph.storage.durability import WriteBarrier
 from tests.graphs import rows_of
 
 if TYPE_CHECKING:
@@ -70,6 +71,22 @@ def test_attempts_that_spark_does_not_report_are_not_read(graph: Graph) -> None:
     made = graph.commits()[0]
     assert (made.message, made.actor, len(graph.commits())) == ("from Spark", "act-ann", 2)
     assert not beside(graph).exists()
+
+
+def test_a_write_keeps_to_the_lock_and_the_durability_of_the_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMNIGRAPH_DURABILITY", raising=False)
+    graph = omnigraph.init(tmp_path / "kept.og", SCHEMA, lock="lease", durability="power")
+    synced: list[object] = []
+    sync_written = WriteBarrier.wait
+    monkeypatch.setattr(WriteBarrier, "wait", lambda self: (synced.append(self), sync_written(self))[1])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    writer = writer_of(graph)
+    writer.commit([writer.write(rows("a"))])
+    assert codes_of(graph) == ["a"]
+    assert synced
+    # A file that is locked would exclude nobody who waits for a lease.
+    assert not list((tmp_path / "kept.og").glob("__locks/*.lock"))
 
 
 def test_nothing_is_left_of_an_aborted_job(graph: Graph) -> None:

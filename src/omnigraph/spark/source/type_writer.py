@@ -31,10 +31,8 @@ from omnigraph.spark.source.spark_types import arrow_schema_of
 from omnigraph.spark.source.type_reader import STORAGE_PREFIX, storage_options_of
 from omnigraph.spark.spool import SpooledFile, read_frame_files, write_frame_files
 from omnigraph.storage.location import locate
-from omnigraph.storage.locks import LockSettings
-from omnigraph.storage.table import Access
 from omnigraph.write import load as loads
-from omnigraph.write.commit import CommitOptions
+from omnigraph.write.commit import CommitOptions, prepare_for_writing
 from omnigraph.write.load import LoadInput, LoadMode, LoadOptions, map_columns, refuse_problems, resolve_tables
 
 if TYPE_CHECKING:
@@ -62,10 +60,9 @@ class TypeWriteOptions:
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def open_manifest(self) -> Manifest:
-        """Open the graph."""
-        location = locate(self.path, self.storage_options)
-        manifest = Manifest(location, Access(location.options()), LockSettings())
-        opening.check_graph(manifest)
+        """Open the graph for writing, with the settings that it keeps."""
+        manifest = opening.open_manifest(locate(self.path, self.storage_options))
+        prepare_for_writing(manifest)
         return manifest
 
 

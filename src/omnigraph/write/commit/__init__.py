@@ -15,7 +15,7 @@ from omnigraph.write.commit.operation import (
     TableCreation,
     WriteOperation,
 )
-from omnigraph.write.commit.recovery import finish_removals, heal, heal_all, heal_branch
+from omnigraph.write.commit.recovery import finish_removals, heal, heal_all, heal_branch, prepare_for_writing
 from omnigraph.write.commit.section import catch_up, check_basis_schema, commit_operation, take_basis
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from omnigraph.write.commit.table_heads import TableHead, has_same_rows
@@ -46,6 +46,7 @@ __all__ = [
     "is_foreign_commit",
     "list_recoveries",
     "list_sidecars",
+    "prepare_for_writing",
     "restore_to_pins",
     "take_basis",
 ]

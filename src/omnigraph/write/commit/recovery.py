@@ -16,6 +16,7 @@ from typing import Final
 from ulid import ULID
 
 from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, LockTimeout, NotFound, RecoveryError
+from omnigraph.manifest import opening
 from omnigraph.manifest.contract import load_schema_of, project_root_files
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
@@ -54,8 +55,15 @@ ROUNDS: Final = 4
 _MAINTAINERS: Final = frozenset({WriterKind.OPTIMIZE, WriterKind.ENSURE_INDICES})
 
 
+def prepare_for_writing(manifest: Manifest) -> None:
+    """Do what a read-write open does: migrate older formats, end interrupted writes, and repair files for 0.8."""
+    opening.upgrade_graph(manifest)
+    heal_all(manifest)
+    opening.repair_for_0_8(manifest)
+
+
 def heal_all(manifest: Manifest) -> None:
-    """Finish what is left on every branch, one lock at a time. A read-write open does this."""
+    """Finish what is left on every branch, one lock at a time."""
     discard_half_made_branches(manifest)
     # One pass over the branches: sidecars that live writers put meanwhile are theirs to delete.
     found = list_sidecars(manifest.objects)
