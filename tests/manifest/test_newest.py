@@ -94,7 +94,7 @@ def heads(graph: Graph, branch: str = MAIN) -> set[str | None]:
     return {None if commit is None else commit.id for commit in found}
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.slow)])
 def location(request: pytest.FixtureRequest) -> Location:
     return request.getfixturevalue(f"{request.param}_location")
 

@@ -39,7 +39,7 @@ PERSON, CITY = "node:Person", "node:City"
 OTHER_SCHEMA = "sha256:" + "0" * 64
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.slow)])
 def location(request: pytest.FixtureRequest) -> Location:
     return cast("Location", request.getfixturevalue(f"{request.param}_location"))
 

@@ -116,7 +116,9 @@ def late_publisher(location: Location) -> Generator[Child]:
 # --------------------------------------------------------------------------------------------- at once
 
 
-@pytest.mark.parametrize("types", [("Person", "City"), ("Person", "Person")], ids=["disjoint", "same"])
+@pytest.mark.parametrize(
+    "types", [("Person", "City"), pytest.param(("Person", "Person"), marks=pytest.mark.slow)], ids=["disjoint", "same"]
+)
 def test_two_processes_publish_at_once_and_all_lands(location: Location, types: tuple[str, str]) -> None:
     graph = make_graph(location)
     lines = [pipe() for _ in types]

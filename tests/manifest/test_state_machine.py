@@ -383,7 +383,7 @@ class GraphMachine(RuleBasedStateMachine):
 
 TestGraph = GraphMachine.TestCase
 TestGraph.settings = settings(
-    max_examples=sized(3, 500),
-    stateful_step_count=sized(25, 60),
+    max_examples=sized(2, 500),
+    stateful_step_count=sized(20, 60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -29,7 +29,7 @@ from omnigraph.storage.locks import branch_lock
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.slow)])
 def location(request: pytest.FixtureRequest) -> Location:
     return cast("Location", request.getfixturevalue(f"{request.param}_location"))
 

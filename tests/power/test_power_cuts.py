@@ -39,7 +39,7 @@ def fail_with(outcomes: Iterable[Outcome]) -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("workload", daily(WORKLOADS, ("init", "mutations", "schema", "recovery")))
 def test_with_power_durability_nothing_acknowledged_is_lost(library: Path, tmp_path: Path, workload: str) -> None:
     recording = record_workload(workload, "power", tmp_path, library)
     fail_with(try_cuts(recording, cuts_of(recording, DAILY)))
@@ -67,7 +67,7 @@ def check_losses(outcomes: Sequence[Outcome]) -> None:
     assert {found.damage for outcome in older for found in outcome.violations} <= {Damage.LOST}, shown
 
 
-@pytest.mark.parametrize("workload", daily(WORKLOADS, ("init", "mutations")))
+@pytest.mark.parametrize("workload", daily(WORKLOADS, ("mutations",)))
 def test_with_process_durability_commits_can_be_lost_but_not_falsified(
     library: Path, tmp_path: Path, workload: str
 ) -> None:

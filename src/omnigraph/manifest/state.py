@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from omnigraph.manifest import rows as shape
 from omnigraph.manifest.lineage import COLUMNS as LINEAGE_COLUMNS
 from omnigraph.manifest.lineage import CREATED_VERSION, Lineage, build_lineage, decode_lineage
 from omnigraph.manifest.rows import CommitRecord, Registration, Row, SchemaHead, TableVersion, Tombstone, Txn
+from omnigraph.storage.columns import column_of, compute
 from omnigraph.storage.table import ROW_ADDRESS, Table
 
 _Positions: TypeAlias = np.ndarray[tuple[int], np.dtype[np.intp]]
@@ -35,8 +36,6 @@ _STATE_COLUMNS = (
 _RARE = (shape.TABLE, shape.TABLE_TOMBSTONE, shape.SCHEMA_HEAD, shape.TXN)
 _COMMITS = f"object_type = '{shape.GRAPH_COMMIT}'"
 _NOT_HEADS = f"object_type != '{shape.GRAPH_HEAD}'"
-_IS_COMMIT = pc.field("object_type") == shape.GRAPH_COMMIT
-_IS_VERSION = pc.field("object_type") == shape.TABLE_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +146,11 @@ def newest_fragment_of(table: Table) -> int:
 def read_view(table: Table, branch: str, incarnation: str | None, *, with_lineage: bool) -> ManifestView:
     """Read a view from scratch."""
     current = _read_current_rows(table)
-    shape.refuse_missing(current.filter(_IS_VERSION), "metadata", "table_version", "row_count")
-    tables = EMPTY.extend(shape.decode_rows(current.filter(~_IS_COMMIT)))
-    newest = current.filter(_IS_COMMIT)
+    is_commit = _is_of_kind(current, shape.GRAPH_COMMIT)
+    versions = current.filter(_is_of_kind(current, shape.TABLE_VERSION))
+    shape.refuse_missing(versions, "metadata", "table_version", "row_count")
+    tables = EMPTY.extend(shape.decode_rows(current.filter(pc.invert(is_commit))))
+    newest = current.filter(is_commit)
     lineage = read_lineage(table) if with_lineage else None
     return ManifestView(branch, incarnation, table.version, newest_fragment_of(table), tables, newest, lineage)
 
@@ -173,7 +174,8 @@ def extend_view(view: ManifestView, table: Table, *, with_lineage: bool) -> Mani
         filter=f"_row_last_updated_at_version > {view.version} AND {_NOT_HEADS}",
         after_fragment=view.newest_fragment,
     ).read_all()
-    commits = newer.filter(_IS_COMMIT)
+    is_commit = _is_of_kind(newer, shape.GRAPH_COMMIT)
+    commits = newer.filter(is_commit)
     lineage = view.lineage
     if lineage is not None:
         lineage = lineage.extend(decode_lineage(commits, row_versions=True))
@@ -183,10 +185,15 @@ def extend_view(view: ManifestView, table: Table, *, with_lineage: bool) -> Mani
         view,
         version=table.version,
         newest_fragment=newest_fragment_of(table),
-        tables=view.tables.extend(shape.decode_rows(newer.filter(~_IS_COMMIT))),
+        tables=view.tables.extend(shape.decode_rows(newer.filter(pc.invert(is_commit)))),
         newest=commits if len(commits) else view.newest,
         lineage=lineage,
     )
+
+
+def _is_of_kind(rows: pa.Table, kind: str) -> pa.BooleanArray:
+    # A mask: a filter by an expression starts a plan of Acero, which costs more than the rows of a commit.
+    return cast("pa.BooleanArray", compute("equal", column_of(rows, "object_type"), kind))
 
 
 def _read_current_rows(table: Table) -> pa.Table:

@@ -133,7 +133,7 @@ def _identity(found: object) -> object:
     return found.id
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.slow)])
 def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Graph:
     """A random graph that nobody writes to."""
     return random_graph(tmp_path_factory.mktemp("walked"), request.param)

@@ -291,6 +291,7 @@ def test_a_value_that_cannot_be_cast_is_told_at_its_expression(
     nothing_happened(graph, spark)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_corrupt_in_the_middle(graph: Graph, tmp_path: Path, spark: SparkSession, run: Run) -> None:
     path = tmp_path / "raw" / "links.parquet"
     rows = 20_000
@@ -318,6 +319,7 @@ def test_a_file_that_was_cut(graph: Graph, tmp_path: Path, spark: SparkSession, 
     assert dict(run(GOOD).load.nodes) == {"Person": 2}
 
 
+@pytest.mark.slow
 def test_json_orc_and_jdbc(graph: Graph, tmp_path: Path, spark: SparkSession, run: Run) -> None:
     raw, place = tmp_path / "raw", f"jdbc:derby:{tmp_path / 'people'}"
     (raw / "people.json").write_text('{"who": "dan", "when": "2020-02-29"}\n{"who": "eve"}\n')

@@ -20,6 +20,7 @@ from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.spark.query.match_rows import MAX_WALK_ROUNDS
 from omnigraph.write.load import Engine
+from tests.selection import daily
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,6 +128,7 @@ def test_a_frame_keeps_to_its_moment(tmp_path: Path, spark: SparkSession) -> Non
 # ------------------------------------------------------------------------------------------------ plans
 
 
+@pytest.mark.slow
 def test_a_walk_ends_where_nothing_is_left(graph: Graph, spark: SparkSession) -> None:
     text = "query q() { match { $s: Ship { code: $from } $s tows{2,4000000000} $t } return { $t } order { $t.code } }"
     asked = text.replace("q()", "q($from: String)")
@@ -192,13 +194,7 @@ OPERATORS: dict[ComparisonOperator, Callable[[object, object], bool]] = {
 }
 
 
-WIDEST = (Scalar.I64, Scalar.U64)
-
-
-@pytest.mark.parametrize(
-    "scalar",
-    [*WIDEST, *(pytest.param(each, marks=pytest.mark.slow) for each in NUMBERS if each not in WIDEST)],
-)
+@pytest.mark.parametrize("scalar", daily(NUMBERS, [Scalar.U64]))
 def test_numbers_of_all_types_are_compared_by_value(spark: SparkSession, scalar: Scalar) -> None:
     from pyspark.sql import functions as fn
 

@@ -52,7 +52,7 @@ SEARCHES: Final = {
 }
 
 
-@pytest.mark.parametrize("name", daily(SEARCHES, ["words", "two variables"]))
+@pytest.mark.parametrize("name", daily(SEARCHES, ["words"]))
 def test_a_search_finds_the_same_on_spark(graph: Graph, spark: SparkSession, name: str) -> None:
     asked = SEARCHES[name]
     text = f"query q($word: String, $none: String?) {{ {asked} }}"

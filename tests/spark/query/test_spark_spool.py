@@ -72,6 +72,7 @@ def rows_of(frame: DataFrame) -> list[str]:
     return [row["code"] for row in frame.collect()]
 
 
+@pytest.mark.slow
 def test_few_rows_leave_no_files(spark: SparkSession, graph: Graph, ships: Path) -> None:
     frame = graph.spark(spark).query(WALK, engine="spark")
     assert not _beside(ships).exists(), "before anybody reads the frame"

@@ -299,6 +299,7 @@ def test_a_first_batch_that_fails_loses_nothing(spark: SparkSession, graph: Grap
     assert found == [made.id]
 
 
+@pytest.mark.slow
 def test_a_gap_ends_a_query_and_says_the_way_out(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
     edit(graph, people={"ann": person(1)})
     edit(graph, people={"ann": person(2)})

@@ -205,6 +205,7 @@ node Thing { code: String @key  a: Bool?  b: I32?  c: U32?  d: U64?  e: F32?  f:
 """
 
 
+@pytest.mark.slow
 def test_every_value_that_was_read_can_be_written(spark: SparkSession, tmp_path: Path) -> None:
     given, taken = (omnigraph.init(tmp_path / f"{name}.og", EVERY_TYPE) for name in ("given", "taken"))
     values = {
