@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -21,8 +21,8 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from omnigraph.errors import Problem
-from omnigraph.language.query import Severity, lint_queries
-from omnigraph.language.schema import check_schema, parse_schema
+from omnigraph.language.query import Severity, format_queries, lint_queries
+from omnigraph.language.schema import check_schema, format_schema, parse_schema
 from omnigraph.language.source import Source
 from tests.case_files import CASES
 from tests.selection import daily
@@ -92,6 +92,14 @@ def test_query_block(block: Block) -> None:
     report = lint_queries(Source(block.text, str(block)), schema.catalog, "page.pg")
     # A warning is worth showing only where a page asks for it.
     expect_problems(block, [problem for severity, problem in report.problems if severity is not Severity.INFO])
+
+
+@pytest.mark.parametrize(("word", "lay_out"), [("pg", format_schema), ("gq", format_queries)])
+def test_blocks_have_the_canonical_layout(word: str, lay_out: Callable[[Source], str | list[Problem]]) -> None:
+    layouts = {str(block): (lay_out(Source(block.text)), block.text) for block in blocks(word)}
+    # A block that shows a syntax error has none.
+    loose = [place for place, (layout, text) in layouts.items() if isinstance(layout, str) and layout != text]
+    assert loose == [], "omnigraph fmt - prints their layout"
 
 
 def named_for_its_worker(block: Block) -> ParameterSet:

@@ -11,7 +11,7 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import AlreadyExists, NotFound, ParameterError
-from omnigraph.language.schema import check_schema, parse_schema
+from omnigraph.language.schema import check_schema, format_schema, parse_schema
 from omnigraph.language.source import Source
 from omnigraph.pipeline import table_profile
 from omnigraph.pipeline.file import read_pipeline
@@ -55,14 +55,15 @@ FILES = ["people.csv", "knows.csv", "raw_orders.parquet"]
 def test_types_keys_and_edges_are_guessed_with_their_reasons() -> None:
     text = infer_schema(FILES)
     assert check_schema(Source(text, "proposed.pg")) == []
+    assert format_schema(Source(text)) == text
     assert text.splitlines() == [
         "// Proposed from tables. Each comment says what a line was guessed from: check it before you use it.",
         "",
         "// people.csv: 20 rows",
         "node Person {",
-        "  name: String @key  // unique and never empty",
-        "  kind: enum(adult, child)  // 2 different values; String if others may come",
-        "  zip_code: String  // column 'Zip Code'; digits with leading zeros are kept as a text",
+        "  name: String @key // unique and never empty",
+        "  kind: enum(adult, child) // 2 different values; String if others may come",
+        "  zip_code: String // column 'Zip Code'; digits with leading zeros are kept as a text",
         "  score: F64",
         "  member: Bool",
         "  born: Date",
@@ -70,17 +71,17 @@ def test_types_keys_and_edges_are_guessed_with_their_reasons() -> None:
         "",
         "// raw_orders.parquet: 3 rows",
         "node RawOrder {",
-        "  raworder_id: I32 @key  // column 'id'; unique and never empty",
+        "  raworder_id: I32 @key // column 'id'; unique and never empty",
         "  at: DateTime",
-        "  vec: Vector(3)  // always 3 numbers",
-        "  tags: [String]?  // empty in 1 of 3 rows",
+        "  vec: Vector(3) // always 3 numbers",
+        "  tags: [String]? // empty in 1 of 3 rows",
         "  // odd: left out; a column of struct<a: int64> has no type here",
         "}",
         "",
         "// knows.csv: 2 rows",
         "// from 'a' to 'b': all values are keys of people.csv and people.csv",
         "edge Knows: Person -> Person {",
-        "  since: Date?  // empty in 1 of 2 rows",
+        "  since: Date? // empty in 1 of 2 rows",
         "}",
         "",
         "// raw_orders.parquet: 3 rows",

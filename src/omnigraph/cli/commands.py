@@ -48,6 +48,7 @@ COMMANDS = {
     "repair": Entry("upkeep", "repair", "Show and end drift: changes from outside."),
     "verify": Entry("upkeep", "verify", "Read the whole graph and check everything."),
     "lint": Entry("lint", "lint", "Check query files against a schema."),
+    "fmt": Entry("fmt", "fmt", "Write query and schema files in one layout."),
     "version": Entry("graph", "version", "Print the versions of omnigraph and its libraries."),
     "branch": Entry("branch", None, "Create, list and delete branches."),
     "commit": Entry("commit", None, "Show the history of the graph."),

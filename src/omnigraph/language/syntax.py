@@ -109,17 +109,26 @@ class Grammar(Generic[Tree]):
         return " or ".join(words) if len(words) <= _MAX_EXPECTED else ""
 
 
-def load_lark(package: str, transformer: Transformer[Token, object]) -> Lark:
+def load_lark(package: str, transformer: Transformer[Token, object] | None) -> Lark:
     """Load the parser of a package's ``grammar.lark``. It builds the tree while parsing, without recursion.
 
-    The parse tables are computed once, and kept beside the compiled modules of the package, as they are.
+    Without a transformer it returns the concrete syntax tree, which has every token. The parse tables are computed
+    once, and kept beside the compiled modules of the package, as they are.
     """
     grammar = files(package).joinpath("grammar.lark").read_text("utf-8")
-    kept = _choose_tables_file(package, grammar)
+    is_concrete = transformer is None
+    kept = _choose_tables_file(package, f"{grammar}{'with all tokens' if is_concrete else ''}")
     try:
         return _StoredLark(kept, transformer)
     except (OSError, EOFError, pickle.UnpicklingError):
-        built = Lark(grammar, parser="lalr", lexer="contextual", transformer=transformer, propagate_positions=True)
+        built = Lark(
+            grammar,
+            parser="lalr",
+            lexer="contextual",
+            transformer=transformer,
+            propagate_positions=True,
+            keep_all_tokens=is_concrete,
+        )
     if not sys.dont_write_bytecode:
         _write_tables(built, kept)
     return built
@@ -128,7 +137,7 @@ def load_lark(package: str, transformer: Transformer[Token, object]) -> Lark:
 class _StoredLark(Lark):
     """A parser as :func:`_write_tables` wrote it. ``Lark.load`` does the same, but takes no transformer."""
 
-    def __init__(self, tables: Path, transformer: Transformer[Token, object]) -> None:
+    def __init__(self, tables: Path, transformer: Transformer[Token, object] | None) -> None:
         with tables.open("rb") as file:
             self._load(file, transformer=transformer, propagate_positions=True)
 

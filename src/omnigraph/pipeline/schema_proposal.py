@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from omnigraph.language.schema import format_schema
+from omnigraph.language.source import Source
 from omnigraph.pipeline.table_profile import ColumnProfile, TableProfile, make_edge_name
 
 _END_NAMES: Final = ("from", "to", "src", "dst", "source", "target", "start", "end", "a", "b")
@@ -58,7 +60,10 @@ class SchemaProposal:
     def render(self) -> str:
         """Return the schema as text, with a comment on each guess."""
         # The name of a file or a column may hold anything, and a comment ends with its line.
-        return "\n".join(re.sub(r"[\r\n\0]", " ", line) for line in _render_lines(self))
+        text = "\n".join(re.sub(r"[\r\n\0]", " ", line) for line in _render_lines(self))
+        layout = format_schema(Source(text))
+        assert isinstance(layout, str), layout
+        return layout
 
 
 def propose_schema(tables: Sequence[TableProfile]) -> SchemaProposal:
@@ -245,5 +250,5 @@ def _render_properties(columns: Sequence[ColumnProfile], type_name: str, key: Co
             mark = " @key"
             notes.append("unique and never empty")
         notes += [each.reason] if each.reason else []
-        comment = f"  // {'; '.join(notes)}" if notes else ""
+        comment = f" // {'; '.join(notes)}" if notes else ""
         yield f"  {name}: {each.type}{mark}{comment}"

@@ -1,4 +1,7 @@
-"""Canonical ``.gq`` text of a syntax tree: parsing what is printed gives the same tree again."""
+"""The ``.gq`` text of a syntax tree, a query to a line: parsing what is printed gives the same tree again.
+
+Its layout is the work of ``format_queries``.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,11 @@ from typing import get_args
 from omnigraph.language.query import ast
 from omnigraph.language.syntax import quote_string
 
-_INDENT = "  "
 WORD_OPERATORS = tuple(operator for operator in ast.ComparisonOperator if operator.isidentifier())
 
 
 def print_queries(file: ast.QueryDocument) -> str:
-    """The text of a file: its queries, an empty line between them."""
+    """The text of a file, a query to a line."""
     return "\n".join(print_query(query) for query in file.queries)
 
 
@@ -27,42 +29,38 @@ def print_query(query: ast.Query) -> str:
         if text is not None
     )
     body = _read(query.body) if isinstance(query.body, ast.ReadBody) else map(_statement, query.body.statements)
-    return "\n".join([f"query {query.name}({parameters}){annotations} {{", *_indented(body), "}", ""])
-
-
-def _indented(lines: Iterable[str]) -> list[str]:
-    return [_INDENT + line for line in lines]
+    return f"query {query.name}({parameters}){annotations} {{ {' '.join(body)} }}\n"
 
 
 # ------------------------------------------------------------------------------------------------ reading
 
 
 def _read(read: ast.ReadBody) -> list[str]:
-    lines = ["match {", *_indented(_clauses(read.clauses)), "}"]
-    lines += [
+    parts = ["match {", *_clauses(read.clauses), "}"]
+    parts += [
         f"return {'distinct ' * read.distinct}{{",
-        *_indented(f"{_projection(each)}," for each in read.projections),
+        *(f"{_projection(each)}," for each in read.projections),
         "}",
     ]
     if read.having:
-        lines += ["having {", *_indented(_clauses(read.having)), "}"]
+        parts += ["having {", *_clauses(read.having), "}"]
     if read.order:
-        lines.append(f"order {{ {', '.join(map(_order_key, read.order))} }}")
+        parts.append(f"order {{ {', '.join(map(_order_key, read.order))} }}")
     if read.limit is not None:
-        lines.append(f"limit {_expression(read.limit)}")
+        parts.append(f"limit {_expression(read.limit)}")
     if read.offset is not None:
-        lines.append(f"offset {_expression(read.offset)}")
-    return lines
+        parts.append(f"offset {_expression(read.offset)}")
+    return parts
 
 
 def _clauses(clauses: Iterable[ast.ClauseSyntax]) -> list[str]:
-    lines: list[str] = []
+    parts: list[str] = []
     for clause in clauses:
-        if lines and _begins_with_word(clause):
+        if parts and _begins_with_word(clause):
             # The word may be a keyword elsewhere; after a comma it can only be a name.
-            lines[-1] += ","
-        lines += _clause(clause)
-    return lines
+            parts[-1] += ","
+        parts += _clause(clause)
+    return parts
 
 
 def _begins_with_word(clause: ast.ClauseSyntax) -> bool:
@@ -80,11 +78,11 @@ def _begins_with_word(clause: ast.ClauseSyntax) -> bool:
 def _clause(clause: ast.ClauseSyntax) -> list[str]:
     match clause:
         case ast.Negation(clauses):
-            return ["not {", *_indented(_clauses(clauses)), "}"]
+            return ["not {", *_clauses(clauses), "}"]
         case ast.Existence(clauses):
-            return ["exists {", *_indented(_clauses(clauses)), "}"]
+            return ["exists {", *_clauses(clauses), "}"]
         case ast.OptionalClause(clauses):
-            return ["optional {", *_indented(_clauses(clauses)), "}"]
+            return ["optional {", *_clauses(clauses), "}"]
         case ast.BindingClause(variable, type_name, matches):
             return [f"${variable}: {type_name}{_properties(matches)}"]
         case ast.TraversalClause():

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import Problem
+from omnigraph.language.query import format_queries
 from omnigraph.language.query.ast import QueryDocument
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.source import Source, decode_source
@@ -18,6 +19,15 @@ from tests.language.query.query_strategies import broken_texts, fuzzing, query_f
 def test_what_is_printed_parses_to_the_same_tree(file: QueryDocument) -> None:
     # Compared as text: to Python, 1, 1.0 and True are equal.
     assert repr(parse_query_text(Source(print_queries(file)))) == repr(file)
+
+
+@fuzzing(50)
+@given(query_files)
+def test_the_layout_of_what_is_printed_parses_to_the_same_tree(file: QueryDocument) -> None:
+    laid_out = format_queries(Source(print_queries(file)))
+    assert isinstance(laid_out, str)
+    assert repr(parse_query_text(Source(laid_out))) == repr(file)
+    assert format_queries(Source(laid_out)) == laid_out
 
 
 @fuzzing(100)

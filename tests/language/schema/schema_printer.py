@@ -1,4 +1,7 @@
-"""A syntax tree as canonical `.pg` text: interfaces, nodes, edges; one property or constraint to a line."""
+"""The `.pg` text of a syntax tree, a declaration to a line: interfaces, nodes, edges.
+
+Its layout is the work of ``format_schema``.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,7 @@ def _declaration(
     head: str, properties: Sequence[ast.PropertySyntax], constraints: Sequence[ast.ConstraintSyntax]
 ) -> str:
     members = [*map(_property, properties), *map(_constraint, constraints)]
-    body = "".join(f"  {member}\n" for member in members)
-    return f"{head} {{\n{body}}}\n" if members else f"{head} {{}}\n"
+    return f"{head} {{ {' '.join(members)} }}\n"
 
 
 def _node_head(node: ast.NodeSyntax) -> str:

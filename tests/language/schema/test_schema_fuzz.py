@@ -12,6 +12,7 @@ from omnigraph.language.schema import (
     check_schema,
     decode_ir,
     encode_ir,
+    format_schema,
     hash_ir,
     parse_schema,
     plan_migration,
@@ -27,6 +28,15 @@ from tests.language.schema.schema_strategies import broken, budget, schema_files
 @given(schema_files())
 def test_printing_and_parsing_give_the_same_tree(file: ast.SchemaFile) -> None:
     assert parse_schema_text(Source(print_schema(file))) == file
+
+
+@budget(20)
+@given(schema_files())
+def test_the_layout_of_what_is_printed_parses_to_the_same_tree(file: ast.SchemaFile) -> None:
+    laid_out = format_schema(Source(print_schema(file)))
+    assert isinstance(laid_out, str)
+    assert parse_schema_text(Source(laid_out)) == file
+    assert format_schema(Source(laid_out)) == laid_out
 
 
 @budget(40)

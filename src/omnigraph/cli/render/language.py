@@ -1,4 +1,4 @@
-"""Results of the commands that read texts: ``lint``, ``schema`` and ``version``."""
+"""Results of the commands that read texts: ``lint``, ``fmt``, ``schema`` and ``version``."""
 
 from __future__ import annotations
 
@@ -96,6 +96,68 @@ class SchemaChecks(CommandResult):
                 counts = ", ".join(pluralize(number, name[:-1]) for name, number in each.counts.items())
                 page.print(Text.assemble((each.path, "bold"), f": {counts}"))
         page.say(f"{pluralize(len(self.files), 'file')}: {pluralize(self._errors, 'error')}")
+
+    @property
+    def _errors(self) -> int:
+        return sum(len(each.problems) for each in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class FormatResult:
+    """The result of ``fmt`` for one file: problems, or its layout and whether it differs from the file.
+
+    ``is_printed``: the layout is printed, because the text came from stdin and has no file.
+    """
+
+    path: str
+    problems: tuple[Problem, ...] = ()
+    text: str = ""
+    is_changed: bool = False
+    is_printed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FormatResults(CommandResult):
+    """The results of ``fmt``, file by file."""
+
+    files: Sequence[FormatResult]
+    is_check: bool
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The counts, and every file."""
+        return {
+            "status": _status(self._errors),
+            "errors": self._errors,
+            "changed": len(self._changed),
+            "files": [self._describe(each) for each in self.files],
+        }
+
+    def draw(self, page: Page) -> None:
+        """Each problem with its line and a caret; the text of stdin; the files that are changed, or would be."""
+        for each in self.files:
+            for problem in each.problems:
+                page.print(draw_problem(problem, "red"))
+            if each.is_printed:
+                page.write(each.text)
+        verb = "would change" if self.is_check else "changed"
+        for each in self._changed:
+            if not each.is_printed:
+                page.print(f"{verb}: {each.path}")
+        page.say(
+            f"{pluralize(len(self.files), 'file')}: {len(self._changed)} {verb}, {pluralize(self._errors, 'error')}"
+        )
+
+    @staticmethod
+    def _describe(each: FormatResult) -> dict[str, Json]:
+        if each.problems:
+            problems: list[Json] = [problem.to_json() for problem in each.problems]
+            return {"path": each.path, "status": "error", "problems": problems}
+        text: dict[str, Json] = {"text": each.text} if each.is_printed else {}
+        return {"path": each.path, "status": "ok", "changed": each.is_changed, **text}
+
+    @property
+    def _changed(self) -> list[FormatResult]:
+        return [each for each in self.files if each.is_changed]
 
     @property
     def _errors(self) -> int:

@@ -28,6 +28,7 @@ from omnigraph.language.query.lint_report import LintFinding, LintReport, Schema
 from omnigraph.language.query.parameters import bind_parameters, check_values, parse_parameter_text
 from omnigraph.language.query.parser import SYNTAX_CODE, parse_query_text
 from omnigraph.language.query.plan import ReadPlan, plan_read, print_plan
+from omnigraph.language.query.query_layout import format_queries
 from omnigraph.language.query.typed_tree import (
     Aggregate,
     And,
@@ -137,6 +138,7 @@ __all__ = [
     "compile_query",
     "explain",
     "find_query",
+    "format_queries",
     "lint_queries",
     "parse_parameter_text",
     "parse_queries",

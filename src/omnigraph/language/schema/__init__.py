@@ -38,6 +38,7 @@ from omnigraph.language.schema.ir import (
 from omnigraph.language.schema.ir_json import decode_ir, encode_ir, encode_state, hash_ir
 from omnigraph.language.schema.migration import REQUIRED_WITHOUT_DEFAULT, plan_migration
 from omnigraph.language.schema.parser import parse_schema_text
+from omnigraph.language.schema.schema_layout import format_schema
 from omnigraph.language.schema.steps import (
     AddConstraint,
     AddProperty,
@@ -112,6 +113,7 @@ __all__ = [
     "decode_ir",
     "encode_ir",
     "encode_state",
+    "format_schema",
     "hash_ir",
     "parse_default",
     "parse_schema",

@@ -1,0 +1,116 @@
+"""The canonical layout of ``.gq``.
+
+Each clause of a block and each statement has a line; a block of one clause stays on its line if it fits. Commas stand
+between the items of ``return``, ``having`` and assignments, and between clauses only where they may be needed.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import ClassVar, Final, cast
+
+from lark import Lark, Token
+
+from omnigraph.errors import Problem
+from omnigraph.language.layout import CLOSING, COMMA, OPENING, Comma, Gap, Place, Style, SyntaxTree, lay_out
+from omnigraph.language.operators import ComparisonOperator
+from omnigraph.language.query.parser import parse_query_text
+from omnigraph.language.source import Source
+from omnigraph.language.syntax import load_lark
+
+_PARTS: Final = frozenset({"_RETURN", "having", "order", "limit", "offset"})
+_OPERATORS: Final = frozenset({"AND", "OR", "PLUS", "MINUS", "STAR", "SLASH"})
+_LISTS: Final = frozenset({"projections", "assignments"})
+_EDGES: Final = frozenset({"directed", "undirected", "other_edges", "hops", "exact_hops"})
+_CALLS: Final = frozenset({"vector_type", "annotation", "call", "now", "aggregate", "date", "datetime"}) | frozenset(
+    {"nearest", "bm25", "rrf", "text_match", "fuzzy"}
+)
+_NAMES: Final = frozenset({"IDENT", "FUNCTION"})
+_JOINING_WORDS: Final = frozenset({"and", "or", "is", *(each for each in ComparisonOperator if each.isidentifier())})
+"""Words that would go on with the clause before, where they are names."""
+_TIGHT_BEFORE: Final = frozenset({",", ":", ".", "?", "|"})
+
+
+def format_queries(source: Source | Problem) -> str | list[Problem]:
+    """Return a text in its canonical layout, or all its syntax problems. Comments stay where they are."""
+    queries = parse_query_text(source)
+    if isinstance(queries, list) or isinstance(source, Problem):
+        return cast("list[Problem]", queries)
+    text = lay_out(source.text, cast("SyntaxTree", _load_parser().parse(source.text)), _QueryStyle())
+    assert parse_query_text(Source(text)) == queries, "the layout changes the queries"
+    return text
+
+
+@cache
+def _load_parser() -> Lark:
+    return load_lark(__package__ or "", None)
+
+
+class _QueryStyle(Style):
+    """The style of ``.gq``."""
+
+    chains: ClassVar = {"disjunction": None, "conjunction": None, "arithmetic": None}
+    groups: ClassVar = frozenset({"group", "inversion"})
+
+    def choose_gap(self, place: Place, left: Token, right: Token) -> Gap:
+        """Return what stands between two tokens."""
+        match place:
+            case Place(rule="start"):
+                return Gap.APART
+            case Place(rule="clauses" | "mutation") if COMMA not in (left.type, right.type):
+                return Gap.ITEM
+            case Place(rule="query", before="LBRACE") | Place(rule="query", after="RBRACE"):
+                return Gap.BREAK
+            case Place(rule="annotations") | Place(after="annotations") | Place(before="annotations"):
+                return Gap.BREAK
+            case Place(rule="read", after=part) if part in _PARTS:
+                return Gap.BREAK
+            case Place(rule="disjunction" | "conjunction" | "arithmetic", after=operator) if operator in _OPERATORS:
+                return Gap.LINE
+            case _:
+                return _choose_inner_gap(place, left, right)
+
+    def choose_comma(self, place: Place, left: Token, right: Token) -> Comma:
+        """Return whether a comma stands between two items, or between the last one and its bracket."""
+        if place.rule in _EDGES:
+            return Comma.AS_WRITTEN
+        if right in CLOSING:
+            return Comma.NO
+        if right.startswith("-"):
+            # `$v.tons -1` is two values, which lint tells. A comma would hide what was meant.
+            return Comma.AS_WRITTEN
+        if place.rule in _LISTS or (place.rule == "having" and place.before not in {"_HAVING", "LBRACE"}):
+            return Comma.YES
+        if place.rule == "clauses" and not _may_join(left, right):
+            return Comma.NO
+        return Comma.AS_WRITTEN
+
+    def shift_line(self, place: Place) -> int:
+        """Return how many levels to the right of its block a line begins: annotations of a query are indented."""
+        return int(place.rule == "annotations" or place.after == "annotations")
+
+    def split_token(self, token: Token) -> list[Token]:
+        """Return the token: each is one word."""
+        return [token]
+
+
+def _may_join(left: Token, right: Token) -> bool:
+    """Whether the first token of a clause may be read as a part of the clause before."""
+    return (right.type in _NAMES and right in _JOINING_WORDS) or (right == "(" and left.type in _NAMES)
+
+
+def _choose_inner_gap(place: Place, left: Token, right: Token) -> Gap:
+    """Return what stands between two tokens of a line, or of a block that may be broken."""
+    if place.rule in _EDGES or place.after in {"hops", "exact_hops", "parameters", "other_edges"}:
+        return Gap.TIGHT
+    if left in OPENING or right in CLOSING:
+        if left in OPENING and right in CLOSING:
+            return Gap.TIGHT
+        return Gap.LINE if "{" in (left, right) or "}" in (left, right) else Gap.SOFT
+    if left == ",":
+        return Gap.FILL if place.rule == "items" else Gap.LINE
+    if right in _TIGHT_BEFORE or left == "." or (left == ":" and place.rule == "traversal"):
+        return Gap.TIGHT
+    if right == "(" and place.rule in _CALLS:
+        return Gap.TIGHT
+    return Gap.SPACE
