@@ -58,9 +58,10 @@ def fmt(
 def _lay_out(name: str, text: Source | Problem, *, prints: bool) -> FormatResult:
     suffix = _guess_suffix(text) if name == STDIN else Path(name).suffix
     found = _FORMATTERS[suffix](text)
-    if isinstance(found, list) or isinstance(text, Problem):
+    if isinstance(found, list):
         return FormatResult(name, tuple(found))
-    return FormatResult(name, (), found, is_changed=found != text.text, is_printed=prints and name == STDIN)
+    is_changed = isinstance(text, Source) and found != text.text
+    return FormatResult(name, (), found, is_changed=is_changed, is_printed=prints and name == STDIN)
 
 
 def _guess_suffix(text: Source | Problem) -> str:

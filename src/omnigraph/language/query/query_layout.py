@@ -12,7 +12,7 @@ from typing import ClassVar, Final, cast
 from lark import Lark, Token
 
 from omnigraph.errors import Problem
-from omnigraph.language.layout import CLOSING, COMMA, OPENING, Comma, Gap, Place, Style, SyntaxTree, lay_out
+from omnigraph.language.layout import CLOSING, COMMA, OPENING, Comma, Gap, Place, Style, lay_out
 from omnigraph.language.operators import ComparisonOperator
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.source import Source
@@ -36,7 +36,7 @@ def format_queries(source: Source | Problem) -> str | list[Problem]:
     queries = parse_query_text(source)
     if isinstance(queries, list) or isinstance(source, Problem):
         return cast("list[Problem]", queries)
-    text = lay_out(source.text, cast("SyntaxTree", _load_parser().parse(source.text)), _QueryStyle())
+    text = lay_out(source.text, _load_parser().parse(source.text), _QueryStyle())
     assert parse_query_text(Source(text)) == queries, "the layout changes the queries"
     return text
 

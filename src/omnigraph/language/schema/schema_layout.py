@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
 from lark import Lark, Token
 
 from omnigraph.errors import Problem
-from omnigraph.language.layout import CLOSING, OPENING, Comma, Gap, Place, Style, SyntaxTree, lay_out
+from omnigraph.language.layout import CLOSING, OPENING, Comma, Gap, Place, Style, lay_out
 from omnigraph.language.schema.codes import SYNTAX
 from omnigraph.language.schema.parser import parse_schema_text
 from omnigraph.language.source import Source
@@ -31,7 +31,7 @@ def format_schema(source: Source | Problem) -> str | list[Problem]:
     schema = parse_schema_text(source)
     if isinstance(schema, list):
         return schema
-    text = lay_out(source.text, cast("SyntaxTree", _load_parser().parse(source.text)), _SchemaStyle())
+    text = lay_out(source.text, _load_parser().parse(source.text), _SchemaStyle())
     assert parse_schema_text(Source(text)) == schema, "the layout changes the schema"
     return text
 
