@@ -65,7 +65,7 @@ class Comma(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Boundary:
     """Where two tokens meet: in which rule of the grammar, and between which children, tokens or rules, of it."""
 
     rule: str
@@ -82,15 +82,15 @@ class Style(ABC):
     """Rules that are brackets around one chain: it needs no further indentation."""
 
     @abstractmethod
-    def choose_gap(self, place: Place, left: Token, right: Token) -> Gap:
+    def choose_gap(self, boundary: Boundary, left: Token, right: Token) -> Gap:
         """Return what stands between two tokens."""
 
     @abstractmethod
-    def choose_comma(self, place: Place, left: Token, right: Token) -> Comma:
+    def choose_comma(self, boundary: Boundary, left: Token, right: Token) -> Comma:
         """Return whether a comma stands between two items, or between the last one and its bracket."""
 
     @abstractmethod
-    def shift_line(self, place: Place) -> int:
+    def shift_line(self, boundary: Boundary) -> int:
         """Return how many levels to the right of its block a line begins; to the left if negative."""
 
     @abstractmethod
@@ -116,13 +116,13 @@ class _Comment:
 
 
 @dataclass(slots=True)
-class _Block:
+class _LayoutBlock:
     """The words from ``first`` to ``last``, which are on one line or broken; ``rule`` is that of a chain.
 
     ``hanging``: how much deeper the lines after the first are.
     """
 
-    parent: _Block | None
+    parent: _LayoutBlock | None
     first: int
     last: int
     depth: int
@@ -136,13 +136,13 @@ class _Word:
     """A token, what stands before it, and the block that this gap belongs to."""
 
     token: Token
-    place: Place
+    boundary: Boundary
     comments: list[_Comment]
     begins_line: bool = False
     empty_above: bool = False
     gap: Gap = Gap.TIGHT
     depth: int = 0
-    block: _Block | None = None
+    block: _LayoutBlock | None = None
 
     @property
     def closes(self) -> bool:
@@ -154,7 +154,7 @@ class _Page:
     """The words of a text in order, the blocks in the order of their first words, and the comments at the end."""
 
     words: list[_Word] = field(default_factory=list["_Word"])
-    blocks: list[_Block] = field(default_factory=list["_Block"])
+    blocks: list[_LayoutBlock] = field(default_factory=list["_LayoutBlock"])
     last_comments: list[_Comment] = field(default_factory=list["_Comment"])
 
 
@@ -162,10 +162,10 @@ def lay_out(text: str, tree: SyntaxTree, style: Style) -> str:
     """Return a text in its canonical layout. ``tree`` has all tokens of the text."""
     page = _Page()
     marks = list(_walk(tree, style))
-    words = _read_comments(text, [(mark, place) for mark, place in marks if isinstance(mark, Token)], page)
+    words = _read_comments(text, [(mark, boundary) for mark, boundary in marks if isinstance(mark, Token)], page)
     placement = _Placement(page, _settle_commas(words, style), style)
-    for mark, place in marks:
-        placement.follow(mark, place.rule)
+    for mark, boundary in marks:
+        placement.follow(mark, boundary.rule)
     _break_blocks(page)
     return "".join(_Writer(page).write())
 
@@ -173,7 +173,7 @@ def lay_out(text: str, tree: SyntaxTree, style: Style) -> str:
 # ------------------------------------------------------------------------------------------------ words
 
 
-_Mark: TypeAlias = tuple[Token | SyntaxTree | None, Place]
+_Mark: TypeAlias = tuple[Token | SyntaxTree | None, Boundary]
 """A token and where it meets the one before; a chain that begins; or None where a chain ends."""
 
 
@@ -190,7 +190,7 @@ class _Visit:
 
 def _walk(tree: SyntaxTree, style: Style) -> Iterator[_Mark]:
     visits = [_Visit(tree)]
-    place = Place(visits[0].rule, "", "")
+    boundary = Boundary(visits[0].rule, "", "")
     while visits:
         visit = visits[-1]
         child = next(visit.children, None)
@@ -199,28 +199,28 @@ def _walk(tree: SyntaxTree, style: Style) -> Iterator[_Mark]:
             if visits and visit.last is not None:
                 visits[-1].last = visit.rule
             if visit.rule in style.chains:
-                yield None, Place(visit.rule, "", "")
+                yield None, Boundary(visit.rule, "", "")
             continue
         name = child.type if isinstance(child, Token) else str(child.data)
         if visit.last is not None:
-            place = Place(visit.rule, visit.last, name)
+            boundary = Boundary(visit.rule, visit.last, name)
         if isinstance(child, Token):
             for part in style.split_token(child):
-                yield part, place
-                place = Place(visit.rule, part.type, part.type)
+                yield part, boundary
+                boundary = Boundary(visit.rule, part.type, part.type)
             visit.last = name
         else:
             if name in style.chains:
-                yield child, Place(visit.rule, "", "")
+                yield child, Boundary(visit.rule, "", "")
             visits.append(_Visit(child))
 
 
-def _read_comments(text: str, tokens: list[tuple[Token, Place]], page: _Page) -> list[_Word]:
+def _read_comments(text: str, tokens: list[tuple[Token, Boundary]], page: _Page) -> list[_Word]:
     words: list[_Word] = []
     done = 0
-    for token, place in tokens:
+    for token, boundary in tokens:
         comments, rest = _split_gap(text[done : token.start_pos], at_start=not words)
-        words.append(_Word(token, place, comments, "\n" in rest, rest.count("\n") > 1))
+        words.append(_Word(token, boundary, comments, "\n" in rest, rest.count("\n") > 1))
         done = token.end_pos or 0
     page.last_comments, _ = _split_gap(text[done:], at_start=not words)
     return words
@@ -251,9 +251,9 @@ def _settle_commas(words: list[_Word], style: Style) -> list[_Word]:
         if comma is not None:
             word.comments[:0] = comma.comments
         if settled:
-            choice = style.choose_comma(word.place, settled[-1].token, word.token)
+            choice = style.choose_comma(word.boundary, settled[-1].token, word.token)
             if choice is Comma.YES or (choice is Comma.AS_WRITTEN and comma is not None):
-                settled.append(_Word(comma.token if comma else Token(COMMA, ","), word.place, []))
+                settled.append(_Word(comma.token if comma else Token(COMMA, ","), word.boundary, []))
         settled.append(word)
         comma = None
     for word in settled:
@@ -279,10 +279,10 @@ class _Placement:
         self._page = page
         self._words = deque(words)
         self._style = style
-        self._inner: _Block | None = None
+        self._inner: _LayoutBlock | None = None
 
     def follow(self, mark: Token | SyntaxTree | None, rule: str) -> None:
-        """Place the words of a token, or open or close a chain."""
+        """Boundary the words of a token, or open or close a chain."""
         if mark is None:
             if self._inner is not None and self._inner.rule == rule:
                 self._close_block(len(self._page.words) - 1)
@@ -302,11 +302,11 @@ class _Placement:
             # The gap before a chain is not a part of it.
             owner = owner.parent
         word.block = owner
-        word.gap = self._style.choose_gap(word.place, words[-1].token, word.token) if words else Gap.ITEM
+        word.gap = self._style.choose_gap(word.boundary, words[-1].token, word.token) if words else Gap.ITEM
         if owner is not None and word.gap not in _UNBROKEN:
             owner.depth += owner.hanging
             owner.hanging = 0
-        word.depth = (owner.depth if owner else 0) + self._style.shift_line(word.place)
+        word.depth = (owner.depth if owner else 0) + self._style.shift_line(word.boundary)
         if text in CLOSING:
             word.depth -= 1
             self._close_block(len(words))
@@ -318,7 +318,7 @@ class _Placement:
 
     def _open_block(self, rule: str | None, hanging: int = 0) -> None:
         depth = (self._inner.depth if self._inner else 0) + (rule is None)
-        self._inner = _Block(self._inner, len(self._page.words), -1, depth, hanging, rule)
+        self._inner = _LayoutBlock(self._inner, len(self._page.words), -1, depth, hanging, rule)
         self._page.blocks.append(self._inner)
 
     def _close_block(self, last: int) -> None:
@@ -364,7 +364,7 @@ class _Writer:
         if self._begun:
             yield "\n"
 
-    def _decide(self, block: _Block) -> None:
+    def _decide(self, block: _LayoutBlock) -> None:
         if block.broken is None:
             is_flat = block.parent is not None and not block.parent.broken
             block.broken = not is_flat and not self._fits(block.first, block.last + 1)

@@ -12,7 +12,7 @@ from typing import ClassVar, Final, cast
 from lark import Lark, Token
 
 from omnigraph.errors import Problem
-from omnigraph.language.layout import CLOSING, COMMA, OPENING, Comma, Gap, Place, Style, lay_out
+from omnigraph.language.layout import CLOSING, COMMA, OPENING, Comma, Gap, Boundary, Style, lay_out
 from omnigraph.language.operators import ComparisonOperator
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.source import Source
@@ -52,42 +52,42 @@ class _QueryStyle(Style):
     chains: ClassVar = {"disjunction": None, "conjunction": None, "arithmetic": None}
     groups: ClassVar = frozenset({"group", "inversion"})
 
-    def choose_gap(self, place: Place, left: Token, right: Token) -> Gap:
+    def choose_gap(self, boundary: Boundary, left: Token, right: Token) -> Gap:
         """Return what stands between two tokens."""
-        match place:
-            case Place(rule="start"):
+        match boundary:
+            case Boundary(rule="start"):
                 return Gap.APART
-            case Place(rule="clauses" | "mutation") if COMMA not in (left.type, right.type):
+            case Boundary(rule="clauses" | "mutation") if COMMA not in (left.type, right.type):
                 return Gap.ITEM
-            case Place(rule="query", before="LBRACE") | Place(rule="query", after="RBRACE"):
+            case Boundary(rule="query", before="LBRACE") | Boundary(rule="query", after="RBRACE"):
                 return Gap.BREAK
-            case Place(rule="annotations") | Place(after="annotations") | Place(before="annotations"):
+            case Boundary(rule="annotations") | Boundary(after="annotations") | Boundary(before="annotations"):
                 return Gap.BREAK
-            case Place(rule="read", after=part) if part in _PARTS:
+            case Boundary(rule="read", after=part) if part in _PARTS:
                 return Gap.BREAK
-            case Place(rule="disjunction" | "conjunction" | "arithmetic", after=operator) if operator in _OPERATORS:
+            case Boundary(rule="disjunction" | "conjunction" | "arithmetic", after=operator) if operator in _OPERATORS:
                 return Gap.LINE
             case _:
-                return _choose_inner_gap(place, left, right)
+                return _choose_inner_gap(boundary, left, right)
 
-    def choose_comma(self, place: Place, left: Token, right: Token) -> Comma:
+    def choose_comma(self, boundary: Boundary, left: Token, right: Token) -> Comma:
         """Return whether a comma stands between two items, or between the last one and its bracket."""
-        if place.rule in _EDGES:
+        if boundary.rule in _EDGES:
             return Comma.AS_WRITTEN
         if right in CLOSING:
             return Comma.NO
         if right.startswith("-"):
             # `$v.tons -1` is two values, which lint tells. A comma would hide what was meant.
             return Comma.AS_WRITTEN
-        if place.rule in _LISTS or (place.rule == "having" and place.before not in {"_HAVING", "LBRACE"}):
+        if boundary.rule in _LISTS or (boundary.rule == "having" and boundary.before not in {"_HAVING", "LBRACE"}):
             return Comma.YES
-        if place.rule == "clauses" and not _may_join(left, right):
+        if boundary.rule == "clauses" and not _may_join(left, right):
             return Comma.NO
         return Comma.AS_WRITTEN
 
-    def shift_line(self, place: Place) -> int:
+    def shift_line(self, boundary: Boundary) -> int:
         """Return how many levels to the right of its block a line begins: annotations of a query are indented."""
-        return int(place.rule == "annotations" or place.after == "annotations")
+        return int(boundary.rule == "annotations" or boundary.after == "annotations")
 
     def split_token(self, token: Token) -> list[Token]:
         """Return the token: each is one word."""
@@ -99,18 +99,18 @@ def _may_join(left: Token, right: Token) -> bool:
     return (right.type in _NAMES and right in _JOINING_WORDS) or (right == "(" and left.type in _NAMES)
 
 
-def _choose_inner_gap(place: Place, left: Token, right: Token) -> Gap:
+def _choose_inner_gap(boundary: Boundary, left: Token, right: Token) -> Gap:
     """Return what stands between two tokens of a line, or of a block that may be broken."""
-    if place.rule in _EDGES or place.after in {"hops", "exact_hops", "parameters", "other_edges"}:
+    if boundary.rule in _EDGES or boundary.after in {"hops", "exact_hops", "parameters", "other_edges"}:
         return Gap.TIGHT
     if left in OPENING or right in CLOSING:
         if left in OPENING and right in CLOSING:
             return Gap.TIGHT
         return Gap.LINE if "{" in (left, right) or "}" in (left, right) else Gap.SOFT
     if left == ",":
-        return Gap.FILL if place.rule == "items" else Gap.LINE
-    if right in _TIGHT_BEFORE or left == "." or (left == ":" and place.rule == "traversal"):
+        return Gap.FILL if boundary.rule == "items" else Gap.LINE
+    if right in _TIGHT_BEFORE or left == "." or (left == ":" and boundary.rule == "traversal"):
         return Gap.TIGHT
-    if right == "(" and place.rule in _CALLS:
+    if right == "(" and boundary.rule in _CALLS:
         return Gap.TIGHT
     return Gap.SPACE

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from lark import Lark, Token
 
 from omnigraph.errors import Problem
-from omnigraph.language.layout import CLOSING, OPENING, Comma, Gap, Place, Style, lay_out
+from omnigraph.language.layout import CLOSING, OPENING, Comma, Gap, Boundary, Style, lay_out
 from omnigraph.language.schema.codes import SYNTAX
 from omnigraph.language.schema.parser import parse_schema_text
 from omnigraph.language.source import Source
@@ -47,16 +47,16 @@ class _SchemaStyle(Style):
     chains: ClassVar = {"node": "LBRACE", "edge": "LBRACE", "property": None}
     groups: ClassVar = frozenset[str]()
 
-    def choose_gap(self, place: Place, left: Token, right: Token) -> Gap:
+    def choose_gap(self, boundary: Boundary, left: Token, right: Token) -> Gap:
         """Return what stands between two tokens."""
-        if place.rule == "start":
-            is_list_of_edges = place.before == place.after == "edge" and left != "}"
+        if boundary.rule == "start":
+            is_list_of_edges = boundary.before == boundary.after == "edge" and left != "}"
             return Gap.ITEM if is_list_of_edges else Gap.APART
-        if place.rule in _TIGHT or right in {",", ":", "?"} or left == "@" or (left in OPENING and right in CLOSING):
+        if boundary.rule in _TIGHT or right in {",", ":", "?"} or left == "@" or (left in OPENING and right in CLOSING):
             return Gap.TIGHT
-        if place.rule in _MEMBERS and (place.before == "LBRACE" or place.after == "RBRACE"):
+        if boundary.rule in _MEMBERS and (boundary.before == "LBRACE" or boundary.after == "RBRACE"):
             return Gap.BREAK
-        if place.rule in _MEMBERS and place.before not in {"_INTERFACE", "TYPE"}:
+        if boundary.rule in _MEMBERS and boundary.before not in {"_INTERFACE", "TYPE"}:
             return Gap.ITEM
         if left in OPENING or right in CLOSING:
             return Gap.SOFT
@@ -64,18 +64,18 @@ class _SchemaStyle(Style):
             return Gap.FILL
         if right == "(":
             return Gap.TIGHT
-        if right == "@" or place.after in {"implements", "body"}:
+        if right == "@" or boundary.after in {"implements", "body"}:
             return Gap.LINE
         return Gap.SPACE
 
-    def choose_comma(self, place: Place, left: Token, right: Token) -> Comma:
+    def choose_comma(self, boundary: Boundary, left: Token, right: Token) -> Comma:
         """Return that a comma stands where it is written: the grammar has no optional ones."""
-        del place, left, right
+        del boundary, left, right
         return Comma.AS_WRITTEN
 
-    def shift_line(self, place: Place) -> int:
+    def shift_line(self, boundary: Boundary) -> int:
         """Return how many levels to the right of its block a line begins: a body begins where its declaration does."""
-        return -1 if place.after == "body" and place.rule in _DECLARATIONS else 0
+        return -1 if boundary.after == "body" and boundary.rule in _DECLARATIONS else 0
 
     def split_token(self, token: Token) -> list[Token]:
         """Return the words of a token: a constraint's token is an at sign, a name and a parenthesis."""
