@@ -12,7 +12,7 @@ from typing import ClassVar, Final, cast
 from lark import Lark, Token
 
 from omnigraph.errors import Problem
-from omnigraph.language.layout import CLOSING, COMMA, OPENING, Comma, Gap, Boundary, Style, lay_out
+from omnigraph.language.layout import CLOSING, COMMA, OPENING, Boundary, Comma, Gap, Style, lay_out
 from omnigraph.language.operators import ComparisonOperator
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.source import Source

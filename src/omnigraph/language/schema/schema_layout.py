@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from lark import Lark, Token
 
 from omnigraph.errors import Problem
-from omnigraph.language.layout import CLOSING, OPENING, Comma, Gap, Boundary, Style, lay_out
+from omnigraph.language.layout import CLOSING, OPENING, Boundary, Comma, Gap, Style, lay_out
 from omnigraph.language.schema.codes import SYNTAX
 from omnigraph.language.schema.parser import parse_schema_text
 from omnigraph.language.source import Source
