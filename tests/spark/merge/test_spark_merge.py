@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from omnigraph.spark.graph import SparkGraph
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load import staging as load_staging
 from omnigraph.spark.load.set_rules import check_changes
-from omnigraph.spark.merge import candidate_rows
+from omnigraph.spark.merge import candidate_rows, merged_rows
 from omnigraph.spark.merge import run as merge
 from omnigraph.spark.merge.merge_task import MergeTask
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
@@ -34,6 +35,7 @@ from omnigraph.write.merge.run import MergeResult
 from omnigraph.write.rules.check import RuleCheckResult
 from tests.graphs import written
 from tests.model.merge_model import By
+from tests.selection import daily
 from tests.write.evolve import people_graph
 from tests.write.evolve.test_evolve_branches import OTHER as OTHER_SCHEMAS
 from tests.write.merge.social_graph import Rows, edit, knows, make, person, state
@@ -264,17 +266,14 @@ BROKEN: list[tuple[str, tuple[Rows, Rows], tuple[Rows, Rows]]] = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "ours", "theirs"), BROKEN)
+@pytest.mark.parametrize(("kind", "ours", "theirs"), daily(BROKEN, BROKEN[-1:]))
 def test_what_both_sides_break_together_is_the_same_conflict(
     spark: SparkSession,
     graph: Graph,
     kind: str,
     ours: tuple[Rows, Rows],
     theirs: tuple[Rows, Rows],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(merge, "LOCAL_MERGE_ENGINE", merge_means.LOCAL_MERGE_ENGINE)
     graph.create_branch("dev")
     for branch, (people, edges) in (("main", ours), ("dev", theirs)):
         edit(graph, branch, people=people, knows=edges)
@@ -283,6 +282,41 @@ def test_what_both_sides_break_together_is_the_same_conflict(
     assert [each.kind for each in cast("tuple[Conflict, ...]", found)] == [kind]
     decided = on_both(spark, graph, MAIN, lambda each: each.merge("dev", prefer="theirs"))
     assert isinstance(decided, MergeResult)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("eight_partitions")
+def test_many_broken_rules_are_found_and_decided_by_executors(spark: SparkSession, tmp_path: Path) -> None:
+    """Edges to deleted nodes, shared values and nodes with too many edges, together, in rows of several tasks."""
+    names = [f"p{number:02}" for number in range(24)]
+    graph = make(tmp_path, {name: person(30) for name in names})
+    graph.create_branch("dev")
+    ours = dict.fromkeys(names[:4]) | {name: person(1, f"{name}@x") for name in names[4:8]}
+    theirs = {name: person(2, f"{other}@x") for name, other in zip(names[8:11], names[4:7], strict=True)}
+    edit(graph, people=ours, knows={f"o{at}": knows(names[12], names[at]) for at in (13, 14)})
+    edit(graph, "dev", people={**theirs, "new": person(3, "p07@x"), names[20]: None})
+    edges = {f"t{at}": knows(names[16], names[at]) for at in (0, 1)} | {"u": knows(names[12], names[15])}
+    edit(graph, "dev", knows={**edges, "v": knows(names[17], names[18])})
+    for branch in ("ours", "theirs", "values"):
+        graph.create_branch(branch)
+    found = on_both(spark, graph, MAIN, lambda each: each.merge("dev"))
+    kinds = Counter(each.kind for each in cast("tuple[Conflict, ...]", found))
+    assert kinds == {"OrphanEdge": 2, "UniqueViolation": 4, "CardinalityViolation": 1}
+    for side in ("ours", "theirs"):
+        done = on_both(spark, graph, side, lambda each, side=side: each.merge("dev", side, prefer=side))
+        assert isinstance(done, MergeResult)
+    entries = [
+        {"kind": "UniqueViolation", "type": "Person", "id": id_, "choose": {"mail": f"{id_}@y", "age": age}}
+        for id_, age in ((names[8], 4), (names[9], 5), (names[10], 6))
+    ]
+    # Another age breaks another rule, which is then decided too.
+    entries[0]["choose"] = {"mail": None, "age": 200}
+    entries.append({"kind": "ValueConstraintViolation", "type": "Person", "id": names[8], "choose": {"age": 44}})
+    resolved = on_both(
+        spark, graph, "values", lambda each: each.merge("dev", "values", resolve={"conflicts": entries}, prefer="ours")
+    )
+    assert isinstance(resolved, MergeResult)
+    assert state(graph, "values")["Person", names[8]] == person(44)
 
 
 # --------------------------------------------------------------------------------------------- values and reverts
@@ -387,7 +421,7 @@ def test_a_target_that_moves_meanwhile_is_merged_into_as_it_is_then(
             edit(graph, people=others.pop())
         return check_changes(*given)
 
-    monkeypatch.setattr(merge, "check_on_spark", check)
+    monkeypatch.setattr(merged_rows, "check_changes", check)
     assert graph.spark(spark).merge("dev").nodes == {"Person": Counts(0, 1, 0)}
     people = {"ann": person(5), "bob": person(6), "cid": person(30), "dan": person(7)}
     assert state(graph) == {("Person", name): row for name, row in people.items()}

@@ -1,7 +1,7 @@
 """Load on Spark: executors read, check and write the rows; the driver makes one commit of them."""
 
 from omnigraph.spark.load.changed_table import FragmentRows, RowReader
-from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces
+from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces, rewrite_fragments
 from omnigraph.spark.load.run import load
 from omnigraph.spark.load.set_rules import check_changes
 from omnigraph.spark.load.staging import stage_rows
@@ -15,5 +15,6 @@ __all__ = [
     "StagedPlaces",
     "check_changes",
     "load",
+    "rewrite_fragments",
     "stage_rows",
 ]

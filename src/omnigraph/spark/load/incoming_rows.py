@@ -14,14 +14,26 @@ import pyarrow as pa
 
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.load.load_task import PLACES
+from omnigraph.spark.sized_frames import divide_fragments
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, to_list
+from omnigraph.storage.filters import ValueIn
 from omnigraph.storage.lance_internals import translate_errors
+from omnigraph.storage.row_sizes import estimate_row_bytes
 from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import Table
+from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.storage.table_writes import WriteMode
-from omnigraph.write.load import RecordPosition, RowNumbers, StagedRows, attach_blobs, to_reader
+from omnigraph.write.load import (
+    FragmentTarget,
+    NumberedRows,
+    RecordPosition,
+    RowNumbers,
+    StagedRows,
+    attach_blobs,
+    to_reader,
+)
+from omnigraph.write.row_values import load_blobs
 
 LOCAL_LOAD_ROWS: Final = 100
 """Up to this many rows are handled in this process, which takes less time than starting a job. More rows are not always
@@ -47,24 +59,75 @@ class DistributedRows(StagedRows):
             if self.last_other_fragment is None or id_ > self.last_other_fragment
         }
 
+    def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[NumberedRows]:
+        """Yield the rows of some ids with their row numbers. Executors look for them; only these rows come here."""
+        if self.executor is None or sum(self.own_fragments.values()) <= LOCAL_LOAD_ROWS:
+            yield from super().find_rows(ids, names)
+            return
+        columns = self.schema.names if names is None else ["id", *names]
+        row_bytes = estimate_row_bytes(self.schema, columns)
+        groups = divide_fragments(self.own_fragments, row_bytes, self.executor.parallelism)
+        schema = None if names is not None else self.schema
+        for rows, addresses in self.executor.run(partial(_find_rows, self.detached, ids, names, schema), groups):
+            yield self._number_rows(addresses), rows
+
     def write_to(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
         """Write the rows but those ids to the folder of a table; keep fragments that are there and lose no row."""
         if self.executor is None or sum(self.own_fragments.values()) <= LOCAL_LOAD_ROWS:
             return super().write_to(table, mode, excluded_ids)
-        in_place = self.target.is_usable_by(table, mode)
-        schema = arrow_schema(self.type)
-        task = partial(
-            _rewrite_fragments, schema=schema, target=table, mode=mode, excluded_ids=excluded_ids, in_place=in_place
-        )
-        columns = "fragment long, kept boolean, fragments string"
-        groups = [[fragment] for fragment in sorted(self.own_fragments)]
-        reports = self.executor.collect(self.executor.map_fragments(self.detached, groups, task, columns))
         known = dict(zip(sorted(self.own_fragments), self.fragments, strict=True))
-        return tuple(
-            text
-            for fragment, kept, texts in sorted(cast("list[tuple[int, bool, str]]", reports))
-            for text in ([known[fragment]] if kept else cast("list[FragmentText]", orjson.loads(texts)))
+        return rewrite_fragments(
+            self.executor,
+            self.detached,
+            known,
+            FragmentTarget(table, mode),
+            arrow_schema(self.type),
+            excluded_ids,
+            in_place=self.target.is_usable_by(table, mode),
         )
+
+
+def _find_rows(
+    detached: Table, ids: Values, names: Sequence[str] | None, schema: pa.Schema | None, fragments: Sequence[int]
+) -> tuple[pa.Table, pa.Table]:
+    """Task over fragments: return the rows of some ids and their addresses. With a schema the rows are whole."""
+    scanned = None if names is None else list(dict.fromkeys(["id", *names]))
+    condition = ValueIn(("id",), cast("pa.StringArray", ids)).to_sql()
+    found = detached.scan(scanned, filter=condition, with_row_address=True, in_fragments=fragments).read_all()
+    rows = found.select(list(names or ())) if schema is None else load_blobs(detached, found, schema)
+    return rows, found.select([ROW_ADDRESS])
+
+
+def rewrite_fragments(
+    executor: SparkExecutor,
+    source: Table,
+    fragments: Mapping[int, FragmentText],
+    target: FragmentTarget,
+    schema: pa.Schema,
+    excluded_ids: Values,
+    *,
+    in_place: bool,
+) -> tuple[FragmentText, ...]:
+    """Write fragments of a table, except some ids, to the folder of the target.
+
+    ``in_place``: they are there already, so those that lose no row are kept.
+    """
+    task = partial(
+        _rewrite_fragments,
+        schema=schema,
+        target=target.table,
+        mode=target.mode,
+        excluded_ids=excluded_ids,
+        in_place=in_place,
+    )
+    columns = "fragment long, kept boolean, fragments string"
+    groups = [[fragment] for fragment in sorted(fragments)]
+    reports = executor.collect(executor.map_fragments(source, groups, task, columns))
+    return tuple(
+        text
+        for fragment, kept, texts in sorted(cast("list[tuple[int, bool, str]]", reports))
+        for text in ([fragments[fragment]] if kept else cast("list[FragmentText]", orjson.loads(texts)))
+    )
 
 
 def _rewrite_fragments(

@@ -1,8 +1,8 @@
 """The task of a merge on an executor: merge the rows of one partition and write the result.
 
 A partition holds all candidate rows of its ids, of the three sides and of every table (see ``candidate_rows.py``). The
-merged rows are written to fragments beside the graph that nobody sees; only a report with the conflicts goes to the
-driver.
+merged rows are written to fragments beside the graph that nobody sees; only a report with the conflicts and the
+violations of row rules goes to the driver.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from omnigraph.errors import Conflict
+from omnigraph.errors import Conflict, Violation
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.changes import compare_sides
 from omnigraph.spark.merge.candidate_rows import StreamSource
@@ -83,7 +83,7 @@ class TableMergeReport:
     """The result of one partition for one table.
 
     ``rows`` and ``removed`` are fragments, the latter with ids only. ``is_decided``: a conflict was resolved.
-    ``breaks_rule``: a row breaks a row rule. ``open`` are the unresolved conflicts.
+    ``violations`` are those of row rules. ``open`` are the unresolved conflicts.
     """
 
     table: int
@@ -91,7 +91,7 @@ class TableMergeReport:
     removed: tuple[FragmentText, ...]
     counts: Counts
     is_decided: bool
-    breaks_rule: bool
+    violations: tuple[Violation, ...]
     open: tuple[Conflict, ...]
 
 
@@ -171,7 +171,7 @@ class _MergedTableWriter:
     scratch: Table
     counts: Counts = field(default_factory=Counts)
     is_decided: bool = False
-    breaks_rule: bool = False
+    violations: list[Violation] = field(default_factory=list[Violation])
     _rows: list[pa.Table] = field(default_factory=list[pa.Table])
     _bytes: int = 0
     _fragments: list[FragmentText] = field(default_factory=list[FragmentText])
@@ -182,7 +182,7 @@ class _MergedTableWriter:
         inserted, removed = int(delta.is_new.sum()), len(delta.deleted_ids)
         self.counts = self.counts + Counts(inserted, delta.rows.num_rows - inserted, removed)
         self.is_decided = self.is_decided or delta.is_decided
-        self.breaks_rule = self.breaks_rule or bool(check_rows(self.type, delta.rows, 1))
+        self.violations += check_rows(self.type, delta.rows)
         if delta.rows.num_rows:
             self._rows.append(delta.rows)
             self._bytes += delta.rows.nbytes
@@ -199,7 +199,7 @@ class _MergedTableWriter:
             ids = pa.Table.from_arrays([pa.concat_arrays(self._removed)], schema=IDS)
             deleted = tables.write_rows(self.scratch, ids, "overwrite")
         return TableMergeReport(
-            table, tuple(self._fragments), deleted, self.counts, self.is_decided, self.breaks_rule, open_
+            table, tuple(self._fragments), deleted, self.counts, self.is_decided, tuple(self.violations), open_
         )
 
     def _write(self) -> None:

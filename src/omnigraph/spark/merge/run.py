@@ -2,23 +2,21 @@
 
 This process finds the rows that may have changed, from metadata. One job partitions these rows by id, merges them with
 the same code as in one process, and writes the result to a table beside the graph. Jobs like those of a load check set
-rules and find the rows that are replaced or deleted. This process holds the conflicts and the locations of candidate
-rows (see ``read/changes/candidates.py``), but no rows.
+rules and find the rows that are replaced or deleted. This process holds the conflicts, also those by which a rule is
+broken, and the locations of candidate rows (see ``read/changes/candidates.py``), but no rows other than those of
+conflicts.
 
-A merge that breaks a rule runs again in this process, which finds the violations and applies the decisions about them.
-A merge of few rows runs in this process from the start.
+A merge of few rows runs in this process.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final, cast
-
-import pyarrow as pa
 
 from omnigraph.errors import Conflict
 from omnigraph.language.schema import EdgeType, NodeType
@@ -26,16 +24,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.read.changes import CandidateRows, DiffSide, find_table_candidates
 from omnigraph.spark.diagnosis import translate_spark_errors
 from omnigraph.spark.executor import SparkExecutor
-from omnigraph.spark.load import (
-    BlockLines,
-    DistributedRows,
-    FragmentRows,
-    RowReader,
-    SourceRun,
-    StagedPlaces,
-    check_changes,
-    stage_rows,
-)
+from omnigraph.spark.load import stage_rows
 from omnigraph.spark.merge.candidate_rows import (
     CandidateInput,
     StreamSource,
@@ -52,37 +41,33 @@ from omnigraph.spark.merge.merge_task import (
     OverlayInput,
     TableMergeReport,
 )
+from omnigraph.spark.merge.merged_rows import DistributedDelta, SparkRuleChecker
 from omnigraph.spark.scratch import create_scratch_table
 from omnigraph.spark.shuffle import shuffle_rows
-from omnigraph.storage import table_writes as tables
-from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values
 from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write.commit import TableChange
-from omnigraph.write.load import FragmentTarget, GeneratedIds, IncomingRows, IncomingTable, InMemoryRows
 from omnigraph.write.merge import (
     LOCAL_MERGE_ENGINE,
     ConflictResolver,
-    Counts,
     MergeBase,
     MergeBy,
     MergeEngine,
     MergePlan,
     MergeSnapshots,
     TableMergePlan,
+    apply_rules,
     find_tables_to_merge,
     is_long_staging,
 )
 from omnigraph.write.row_values import can_have_legacy_ids, refuse_legacy_ids
-from omnigraph.write.rules import IncomingMode, type_of_table
+from omnigraph.write.rules import type_of_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_MERGE_ROWS: Final = 100_000
 """Up to this many rows, counted on all sides, this process merges: starting jobs would take longer."""
-_NONE: Final[Values] = cast("Values", pa.array([], pa.string()))
 
 
 @contextmanager
@@ -105,34 +90,32 @@ class _SparkMergeEngine:
     def merge_tables(
         self, sides: MergeSnapshots, base: MergeBase, by: MergeBy, resolver: ConflictResolver
     ) -> MergePlan:
-        """Merge the sides on executors; in this process if there are few rows or a rule is broken."""
+        """Merge the sides on executors; in this process if there are few rows."""
         candidates = _MergeCandidates(sides, base)
         if candidates.num_rows <= LOCAL_MERGE_ROWS:
             return LOCAL_MERGE_ENGINE.merge_tables(sides, base, by, resolver)
         with translate_spark_errors("merging"):
             reports = self._run_merge_job(candidates, by, resolver)
-        changed: dict[str, _MergedTable] = {}
+        changed: dict[str, DistributedDelta] = {}
+        checker = SparkRuleChecker(self.executor.doing("staging a merge"), sides, self.scratch())
         for number, key in enumerate(candidates.keys):
             own = tuple(each for each in reports if each.table == number)
-            table = _MergedTable(
-                self.executor.doing("staging a merge"), self.scratch(), type_of_table(sides.catalog, key), own
-            )
-            if table.changes_anything:
+            table = replace(checker.make_empty(type_of_table(sides.catalog, key)), reports=own)
+            if table.has_changes:
                 _refuse_legacy_ids(sides, table.type)
                 changed[key] = table
-        with translate_spark_errors("checking a merge"):
-            reads = self._check_rules(sides, changed)
-        if reads is None:
-            return LOCAL_MERGE_ENGINE.merge_tables(sides, base, by, resolver)
+        ruled = apply_rules(sides, changed, resolver.choose, checker)
         merged = {
             key: TableMergePlan(
                 table.counts,
                 table.is_decided,
                 TableChange(key, partial(_stage_table, table), is_long=is_long_staging(table.num_rows)),
             )
-            for key, table in changed.items()
+            for key, table in ruled.tables.items()
+            if table.has_changes
         }
-        return MergePlan(merged, _sort_conflicts(reports), reads | {*candidates.keys})
+        unresolved = (*_sort_conflicts(reports), *ruled.open)
+        return MergePlan(merged, unresolved, ruled.reads | {*candidates.keys, *ruled.tables})
 
     def _run_merge_job(
         self, candidates: _MergeCandidates, by: MergeBy, resolver: ConflictResolver
@@ -149,17 +132,6 @@ class _SparkMergeEngine:
             tables += report.tables
         return tables
 
-    def _check_rules(self, sides: MergeSnapshots, changed: Mapping[str, _MergedTable]) -> frozenset[str] | None:
-        """Check the rules; return the tables that the check read, or None if a rule is broken."""
-        if any(table.breaks_rule for table in changed.values()):
-            return None
-        incoming = [table.incoming for table in changed.values()]
-        removed = {key: table.removed for key, table in changed.items() if table.removed is not None}
-        checked = check_changes(
-            self.executor.doing("checking a merge"), sides.catalog, sides.ours, incoming, 1, removed
-        )
-        return None if checked.violations else checked.reads
-
 
 def _sort_conflicts(reports: Sequence[TableMergeReport]) -> tuple[Conflict, ...]:
     """Return all conflicts, by table and id."""
@@ -172,7 +144,7 @@ def _refuse_legacy_ids(sides: MergeSnapshots, type_: NodeType | EdgeType) -> Non
         refuse_legacy_ids(type_, sides.ours.table(type_.table_key))
 
 
-def _stage_table(changed: _MergedTable, table: Table) -> StagedChange | None:
+def _stage_table(changed: DistributedDelta, table: Table) -> StagedChange | None:
     with translate_spark_errors("staging a merge"):
         return stage_rows(changed.executor, table, changed.incoming, changed.removed)
 
@@ -227,69 +199,3 @@ class _MergeCandidates:
             MergeStream.BEFORE_OURS: (ours.before, ours.types[0]),
             MergeStream.OURS: (ours.after, ours.types[1]),
         }
-
-
-# --------------------------------------------------------------------------------------------- the result
-
-
-@dataclass(frozen=True)
-class _MergedTable:
-    """The changes of one table, from the reports of all tasks."""
-
-    executor: SparkExecutor
-    scratch: Table
-    type: NodeType | EdgeType
-    reports: tuple[TableMergeReport, ...]
-
-    @property
-    def counts(self) -> Counts:
-        """The numbers of inserted, updated and deleted rows."""
-        return sum((each.counts for each in self.reports), Counts())
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows to write."""
-        return self.counts.inserted + self.counts.updated
-
-    @property
-    def changes_anything(self) -> bool:
-        """Whether the table changes."""
-        return self.counts != Counts()
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether a conflict was resolved, so that the table gets more than the changes of theirs."""
-        return any(each.is_decided for each in self.reports)
-
-    @property
-    def breaks_rule(self) -> bool:
-        """Whether a row breaks a row rule."""
-        return any(each.breaks_rule for each in self.reports)
-
-    @cached_property
-    def incoming(self) -> IncomingTable:
-        """The inserted and updated rows, like those of a load."""
-        fragments = tuple(text for each in self.reports for text in each.rows)
-        schema = arrow_schema(self.type)
-        source = (
-            DistributedRows(
-                self.type, schema, FragmentTarget(self.scratch, "overwrite"), fragments, executor=self.executor
-            )
-            if fragments
-            else InMemoryRows(schema.empty_table())
-        )
-        places = StagedPlaces(self.scratch, [SourceRun(self.num_rows)], (), BlockLines({}))
-        return IncomingTable(
-            IncomingRows(self.type, GeneratedIds(), positions=places, storage=source),
-            IncomingMode.UPSERT,
-            _NONE,
-        )
-
-    @cached_property
-    def removed(self) -> FragmentRows | None:
-        """The ids of the deleted rows."""
-        fragments = tuple(text for each in self.reports for text in each.removed)
-        if not fragments:
-            return None
-        audit = tables.audit_version(self.scratch, tables.overwrite_fragments(self.scratch, IDS, fragments))
-        return FragmentRows(audit, audit.fragment_rows(), RowReader(IDS, _NONE))

@@ -1,16 +1,17 @@
 """Merges and reverts: combine the changes of two histories row by row, and resolve or report the conflicts."""
 
 from omnigraph.write.merge.alignment import MergeBase, RowImages, align_ranges, find_tables_to_merge
-from omnigraph.write.merge.deltas import Counts, RangeDelta, TableMerger
+from omnigraph.write.merge.deltas import Counts, RangeDelta, TableDelta, TableMerger, empty_delta
 from omnigraph.write.merge.engine import LOCAL_MERGE_ENGINE, MergeEngine, MergePlan, TableMergePlan, is_long_staging
 from omnigraph.write.merge.resolution_file import read_resolution, write_resolution
 from omnigraph.write.merge.resolver import ConflictResolver, PreferredSide, ResolverNotes
-from omnigraph.write.merge.rules import MergeSnapshots
+from omnigraph.write.merge.rules import BrokenRules, MergeSnapshots, apply_rules, exists_in
 from omnigraph.write.merge.run import MergeOptions, MergeResult, merge, revert
 from omnigraph.write.merge.three_way import MergeBy
 
 __all__ = [
     "LOCAL_MERGE_ENGINE",
+    "BrokenRules",
     "ConflictResolver",
     "Counts",
     "MergeBase",
@@ -24,9 +25,13 @@ __all__ = [
     "RangeDelta",
     "ResolverNotes",
     "RowImages",
+    "TableDelta",
     "TableMergePlan",
     "TableMerger",
     "align_ranges",
+    "apply_rules",
+    "empty_delta",
+    "exists_in",
     "find_tables_to_merge",
     "is_long_staging",
     "merge",

@@ -25,7 +25,7 @@ from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.merge.alignment import MergeBase, align_ranges, find_tables_to_merge
 from omnigraph.write.merge.deltas import Counts, TableDelta, TableMerger, combine_deltas
 from omnigraph.write.merge.resolver import ConflictResolver
-from omnigraph.write.merge.rules import MergeSnapshots, apply_rules
+from omnigraph.write.merge.rules import LocalRuleChecker, MergeSnapshots, apply_rules
 from omnigraph.write.merge.three_way import MergeBy
 from omnigraph.write.rules import RowLocations, type_of_table
 
@@ -132,18 +132,19 @@ class LocalMergeEngine:
             )
             deltas[key] = combine_deltas(type_, merger.merge_ranges(type_, rows))
             unresolved += merger.sort_conflicts()
-        ruled = apply_rules(sides, deltas, resolver.choose)
+        checker = LocalRuleChecker(sides)
+        ruled = apply_rules(sides, deltas, resolver.choose, checker)
         tables: dict[str, TableMergePlan] = {}
-        for pending in ruled.pending:
+        for pending in checker.pending:
             key = pending.type.table_key
-            delta = ruled.deltas[key]
+            delta = ruled.tables[key]
             known = ruled.result.locations.get(key)
             change = pending.to_change(
                 known or partial(base_addresses.get(key, BaseAddresses()).locate_replaced, sides, delta)
             )
             change = replace(change, is_long=is_long_staging(delta.rows.num_rows))
             tables[key] = TableMergePlan(delta.counts, delta.is_decided, change)
-        return MergePlan(tables, (*unresolved, *ruled.open), ruled.result.reads | ruled.deltas.keys())
+        return MergePlan(tables, (*unresolved, *ruled.open), ruled.reads | ruled.tables.keys())
 
 
 LOCAL_MERGE_ENGINE: Final = LocalMergeEngine()

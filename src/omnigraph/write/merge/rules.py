@@ -7,16 +7,17 @@ or theirs takes all of them from that side.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, cast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, Protocol, Self, TypeVar, cast
 
-import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import Conflict, Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.frames import Mask
+from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, to_bool_array, to_list
 from omnigraph.write.merge.conflict_images import build_images_by_id, read_images, read_stored_rows, to_public_name
 from omnigraph.write.merge.deltas import Choice, Choose, TableDelta, empty_delta
@@ -39,13 +40,56 @@ _CONFLICT_KINDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RuledMerge:
-    """The merged tables after checking the rules: what to write, the unresolved conflicts, and the check's result."""
+class MergedTable(Protocol):
+    """The rows to write to one table and the ids to delete, wherever they are: see :class:`TableDelta`."""
 
-    deltas: Mapping[str, TableDelta]
-    pending: Sequence[PendingTable]
+    def without(self, ids: Values) -> Self:
+        """Return it without the rows of these ids: they stay as in ours."""
+        ...
+
+    def with_rows(self, rows: pa.Table, new: Mask) -> Self:
+        """Return it with these rows added. Their ids must not be in it."""
+        ...
+
+    def with_deleted(self, ids: Values) -> Self:
+        """Return it with these ids deleted."""
+        ...
+
+    def rows_of(self, ids: Sequence[str]) -> pa.Table:
+        """Return the rows to write that have some ids."""
+        ...
+
+
+Merged = TypeVar("Merged", bound=MergedTable)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRules:
+    """The violations in merged tables: of single rows, by table key, and of several rows."""
+
+    rows: Mapping[str, Sequence[Violation]]
     result: RuleCheckResult
+
+
+class RuleChecker(Protocol[Merged]):
+    """Checks merged tables where their rows are."""
+
+    def check(self, tables: Mapping[str, Merged]) -> BrokenRules:
+        """Find all violations."""
+        ...
+
+    def make_empty(self, type_: NodeType | EdgeType) -> Merged:
+        """Return a merged table without changes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RuledMerge(Generic[Merged]):
+    """The merged tables after checking the rules, the check's result, and the unresolved conflicts."""
+
+    tables: Mapping[str, Merged]
+    result: RuleCheckResult
+    reads: frozenset[str]
     open: tuple[Conflict, ...]
 
 
@@ -68,39 +112,57 @@ class _RuleConflict:
     parts: Mapping[str, frozenset[str]]
 
 
-def apply_rules(sides: MergeSnapshots, deltas: Mapping[str, TableDelta], choose: Choose) -> RuledMerge:
+def apply_rules(
+    sides: MergeSnapshots, tables: Mapping[str, Merged], choose: Choose, checker: RuleChecker[Merged]
+) -> RuledMerge[Merged]:
     """Check the merged tables. Resolve conflicts as far as someone decides them, and check again."""
     tried: set[tuple[object, ...]] = set()
     reads: frozenset[str] = frozenset()
     while True:
-        pending = list(_build_pending(sides.ours, deltas))
-        result = check_changes(sides.catalog, sides.ours, [table.to_row_changes() for table in pending])
-        reads |= result.reads
-        conflicts = _find_rule_conflicts(sides, deltas, pending, result)
+        found = checker.check(tables)
+        reads |= found.result.reads
+        conflicts = _find_rule_conflicts(sides, tables, found)
         # A conflict that was decided and is still there is not helped by the same decision.
         undecided = [each for each in conflicts if each.conflict.key not in tried]
         choices: list[tuple[_RuleConflict, Choice | None]] = [
             (each, choose(each.conflict, each.type)) for each in undecided
         ]
         if all(choice is None for _, choice in choices):
-            return RuledMerge(deltas, pending, replace(result, reads=reads), tuple(each.conflict for each in conflicts))
+            return RuledMerge(tables, found.result, reads, tuple(each.conflict for each in conflicts))
         for each, choice in choices:
             if choice is not None:
                 tried.add(each.conflict.key)
-                deltas = _apply_choice(sides, deltas, each, choice)
+                tables = _apply_choice(sides, tables, checker, each, choice)
 
 
-def _build_pending(ours: Snapshot, deltas: Mapping[str, TableDelta]) -> Iterator[PendingTable]:
-    staging = StagingArea(ours)
-    for key in sorted(deltas):
-        delta = deltas[key]
-        if delta.has_changes:
-            table = staging.table(delta.type)
-            if len(delta.deleted_ids):
-                table.delete(cast("pa.StringArray", delta.deleted_ids))
-            if delta.rows.num_rows:
-                table.upsert(delta.rows)
-            yield table
+@dataclass(slots=True)
+class LocalRuleChecker:
+    """Checks merged tables in this process. ``pending`` are the changes that were checked last."""
+
+    sides: MergeSnapshots
+    pending: Sequence[PendingTable] = field(default_factory=list[PendingTable])
+
+    def check(self, tables: Mapping[str, TableDelta]) -> BrokenRules:
+        """Find all violations."""
+        self.pending = list(self._build_pending(tables))
+        result = check_changes(self.sides.catalog, self.sides.ours, [table.to_row_changes() for table in self.pending])
+        return BrokenRules({each.type.table_key: check_rows(each.type, each.rows) for each in self.pending}, result)
+
+    def make_empty(self, type_: NodeType | EdgeType) -> TableDelta:
+        """Return a delta that changes nothing."""
+        return empty_delta(type_)
+
+    def _build_pending(self, tables: Mapping[str, TableDelta]) -> Iterator[PendingTable]:
+        staging = StagingArea(self.sides.ours)
+        for key in sorted(tables):
+            delta = tables[key]
+            if delta.has_changes:
+                table = staging.table(delta.type)
+                if len(delta.deleted_ids):
+                    table.delete(cast("pa.StringArray", delta.deleted_ids))
+                if delta.rows.num_rows:
+                    table.upsert(delta.rows)
+                yield table
 
 
 # --------------------------------------------------------------------------------------------- broken rules
@@ -119,29 +181,39 @@ class _BrokenRule:
         """The id of the entity that the violation is about."""
         return self.violation.id or min(self.violation.ids, default=str(self.violation.value))
 
+    @property
+    def sort_key(self) -> tuple[str, bool, str, str, str]:
+        """The order of violations: by table; rules of single rows first."""
+        violation = self.violation
+        return self.type.table_key, self.rule is not None, violation.rule, self.id, violation.property or ""
+
 
 def _find_rule_conflicts(
-    sides: MergeSnapshots, deltas: Mapping[str, TableDelta], pending: Iterable[PendingTable], result: RuleCheckResult
+    sides: MergeSnapshots, tables: Mapping[str, Merged], broken: BrokenRules
 ) -> list[_RuleConflict]:
-    found = [_BrokenRule(table.type, each, None) for table in pending for each in check_rows(table.type, table.rows)]
+    """Convert violations to conflicts, by table, rule and id, however an engine found them."""
+    found = [
+        _BrokenRule(type_of_table(sides.catalog, key), each, None) for key, own in broken.rows.items() for each in own
+    ]
     rules = _index_rules(sides.catalog)
-    for violation in result.violations:
+    for violation in broken.result.violations:
         rule = rules[violation.type, violation.rule, violation.property]
         found.append(_BrokenRule(type_of_table(sides.catalog, rule.relations[0].table_key), violation, rule))
     by_table: dict[str, list[_BrokenRule]] = {}
-    for each in found:
+    for each in sorted(found, key=lambda each: each.sort_key):
         by_table.setdefault(each.type.table_key, []).append(each)
-    return [one for key, each in by_table.items() for one in _to_rule_conflicts(sides, deltas.get(key), each)]
+    return [one for key, each in by_table.items() for one in _to_rule_conflicts(sides, tables.get(key), each)]
 
 
 def _to_rule_conflicts(
-    sides: MergeSnapshots, delta: TableDelta | None, found: Sequence[_BrokenRule]
+    sides: MergeSnapshots, table: MergedTable | None, found: Sequence[_BrokenRule]
 ) -> Iterator[_RuleConflict]:
     """Convert the violations of one table to conflicts."""
     type_ = found[0].type
     ids = [each.id for each in found]
     base, ours, theirs = (read_images(side, type_, ids) for side in (sides.base, sides.ours, sides.theirs))
-    merged = build_images_by_id(type_, (delta or empty_delta(type_)).rows_of(ids))
+    rows = arrow_schema(type_).empty_table() if table is None else table.rows_of(ids)
+    merged = build_images_by_id(type_, rows)
     for each in found:
         named = (each.violation.property or "").split(", ")
         conflict = Conflict(
@@ -180,13 +252,10 @@ def _find_involved_ids(
     return {key: ids.union(*(_list_ids(rows) for rows in edges))}
 
 
-def _read_merged_row(
-    sides: MergeSnapshots, deltas: Mapping[str, TableDelta], type_: NodeType | EdgeType, id_: str
-) -> pa.Table:
+def _read_merged_row(sides: MergeSnapshots, table: MergedTable, type_: NodeType | EdgeType, id_: str) -> pa.Table:
     """Read the row of an entity as merged, or else as ours has it."""
-    delta = deltas.get(type_.table_key)
-    merged = None if delta is None else delta.rows_of([id_])
-    return merged if merged is not None and merged.num_rows else read_stored_rows(sides.ours, type_, [id_])
+    merged = table.rows_of([id_])
+    return merged if merged.num_rows else read_stored_rows(sides.ours, type_, [id_])
 
 
 def _list_ids(rows: pa.Table) -> list[str]:
@@ -197,37 +266,40 @@ def _list_ids(rows: pa.Table) -> list[str]:
 
 
 def _apply_choice(
-    sides: MergeSnapshots, deltas: Mapping[str, TableDelta], decided: _RuleConflict, choice: Choice
-) -> Mapping[str, TableDelta]:
+    sides: MergeSnapshots,
+    tables: Mapping[str, Merged],
+    checker: RuleChecker[Merged],
+    decided: _RuleConflict,
+    choice: Choice,
+) -> Mapping[str, Merged]:
     """Apply a decision: take the involved rows from one side, or give the entity other values."""
-    found = dict(deltas)
+    found = dict(tables)
     if not isinstance(choice, str):
-        row = _read_merged_row(sides, deltas, decided.type, decided.conflict.id)
+        key = decided.type.table_key
+        table = found.get(key) or checker.make_empty(decided.type)
+        row = _read_merged_row(sides, table, decided.type, decided.conflict.id)
         if row.num_rows:
-            key = decided.type.table_key
-            delta = (found.get(key) or empty_delta(decided.type)).without(column_of(row, "id"))
-            is_new = ~_exists_in(sides.ours, decided.type, column_of(row, "id"))
-            found[key] = delta.with_rows(replace_columns(row, choice), is_new)
+            is_new = ~exists_in(sides.ours, decided.type, column_of(row, "id"))
+            found[key] = table.without(column_of(row, "id")).with_rows(replace_columns(row, choice), is_new)
         return found
     for key, ids in decided.parts.items():
         type_ = type_of_table(sides.catalog, key)
         involved = cast("Values", pa.array(sorted(ids), pa.string()))
-        delta = (found.get(key) or empty_delta(type_)).without(involved)
-        found[key] = delta if choice == "ours" else _take_theirs(sides, type_, delta, involved)
+        table = (found.get(key) or checker.make_empty(type_)).without(involved)
+        found[key] = table if choice == "ours" else _take_theirs(sides, type_, table, involved)
     return found
 
 
-def _take_theirs(sides: MergeSnapshots, type_: NodeType | EdgeType, delta: TableDelta, ids: Values) -> TableDelta:
+def _take_theirs(sides: MergeSnapshots, type_: NodeType | EdgeType, table: Merged, ids: Values) -> Merged:
     """Take the rows of some ids from theirs: write them, or delete those that theirs does not have."""
     rows = read_stored_rows(sides.theirs, type_, cast("list[str]", to_list(ids)))
     their_ids = column_of(rows, "id")
-    in_ours = _exists_in(sides.ours, type_, ids)
+    in_ours = exists_in(sides.ours, type_, ids)
     deleted = ids.filter(pa.array(in_ours & ~to_bool_array(is_among(ids, their_ids))))
-    return delta.with_rows(rows, ~_exists_in(sides.ours, type_, their_ids)).with_deleted(deleted)
+    return table.with_rows(rows, ~exists_in(sides.ours, type_, their_ids)).with_deleted(deleted)
 
 
-def _exists_in(
-    snapshot: Snapshot, type_: NodeType | EdgeType, ids: Values
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def exists_in(snapshot: Snapshot, type_: NodeType | EdgeType, ids: Values) -> Mask:
+    """Return which of some ids a snapshot has."""
     existing = column_of(read_stored_rows(snapshot, type_, cast("list[str]", to_list(ids))), "id")
     return to_bool_array(is_among(ids, existing))
