@@ -305,7 +305,7 @@ def test_many_broken_rules_are_found_and_decided_by_executors(spark: SparkSessio
     for side in ("ours", "theirs"):
         done = on_both(spark, graph, side, lambda each, side=side: each.merge("dev", side, prefer=side))
         assert isinstance(done, MergeResult)
-    entries = [
+    entries: list[dict[str, object]] = [
         {"kind": "UniqueViolation", "type": "Person", "id": id_, "choose": {"mail": f"{id_}@y", "age": age}}
         for id_, age in ((names[8], 4), (names[9], 5), (names[10], 6))
     ]

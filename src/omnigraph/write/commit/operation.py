@@ -6,6 +6,7 @@ The commit section knows no writer beyond this.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -77,6 +78,9 @@ class PreparedWrite(Generic[OutcomeOf]):
     makes a commit even if no table changes, since it joins two histories. ``created`` and ``dropped`` are tables that
     the branch gains and loses. ``removals`` are changed tables whose older versions with rows are removed after the
     commit, by :func:`finish_removals`.
+
+    ``guard`` is entered for the phases of the commit, with the refs lock held too: it raises if a branch or a tag that
+    appeared meanwhile forbids the write. ``is_long``: preparing it took long, so it is not repeated under the locks.
     """
 
     changes: tuple[TableChange, ...]
@@ -88,6 +92,8 @@ class PreparedWrite(Generic[OutcomeOf]):
     dropped: tuple[str, ...] = ()
     schema: SchemaChange | None = None
     removals: frozenset[str] = frozenset()
+    guard: Callable[[HeldLock], AbstractContextManager[None]] | None = None
+    is_long: bool = False
 
     @property
     def is_upkeep(self) -> bool:

@@ -121,7 +121,7 @@ def _commit_on_current_schema(
         # Step 1: lock and heal.
         is_last_round = round_ == VALIDATION_ROUNDS - 1
         with (
-            _lock_refs_to_adopt(attempt, prepared, is_last_round=is_last_round) as refs,
+            _lock_refs(attempt, prepared, is_last_round=is_last_round) as refs,
             branch_lock(manifest.location, options.branch, manifest.locks) as own,
         ):
             held = own if refs is None else own.joined_with(refs)
@@ -240,13 +240,14 @@ def _carry_over(
 # --------------------------------------------------------------------------------------------- under the lock
 
 
-def _lock_refs_to_adopt(
+def _lock_refs(
     attempt: CommitAttempt[Outcome], prepared: PreparedWrite[Outcome], *, is_last_round: bool
 ) -> AbstractContextManager[HeldLock | None]:
-    """Take the refs lock, under which cleanup works, if versions may be adopted."""
-    # In the last round a merge may be prepared again under the lock, and adopt then.
+    """Take the refs lock, under which branches and tags are made and cleanup works, if the commit depends on them."""
+    # In the last round a merge may be prepared again under the lock, and adopt versions then.
     may_adopt = prepared.adopted or (is_last_round and attempt.operation.kind is WriterKind.BRANCH_MERGE)
-    return refs_lock(attempt.manifest.location, attempt.manifest.locks) if may_adopt else nullcontext()
+    is_needed = may_adopt or prepared.guard is not None
+    return refs_lock(attempt.manifest.location, attempt.manifest.locks) if is_needed else nullcontext()
 
 
 def _commit_under_lock(section: CommitSection[Outcome], *, is_last_round: bool) -> CommitResult[Outcome] | None:
@@ -263,6 +264,7 @@ def _commit_under_lock(section: CommitSection[Outcome], *, is_last_round: bool) 
         if _has_read_set_moved(section, view):
             if not is_last_round:
                 return None
+            _refuse_long(section)
             section = _prepare_again(section)
             if not section.prepared.has_changes:
                 return CommitResult(None, section.prepared.outcome)
@@ -272,7 +274,9 @@ def _commit_under_lock(section: CommitSection[Outcome], *, is_last_round: bool) 
             # Step 4: phases A to D. Adopted versions are there until the publish: cleanup waits for the refs lock.
             for pin in section.prepared.adopted:
                 open_pin(attempt.manifest, pin)
-            return run_phases(section, view, {each.pin.table_key: each.head for each in heads})
+            guard = section.prepared.guard
+            with nullcontext() if guard is None else guard(held):
+                return run_phases(section, view, {each.pin.table_key: each.head for each in heads})
     raise ConflictError("the tables of this write kept moving without being published", hint="retry")
 
 
@@ -287,15 +291,21 @@ def _check_preconditions(section: CommitSection[Outcome], view: ManifestView) ->
             return CommitResult(view.history.find(last.commit_id), section.prepared.outcome, replayed=True)
     head = view.history.head()
     _check_if_commit(options, head.id if head else None)
-    on_main = options.branch == MAIN
-    _refuse_overtaken(section.basis, view.tables.schema_head if on_main else section.attempt.manifest.current_schema())
+    if section.attempt.operation.kind is not WriterKind.SCHEMA_APPLY:
+        on_main = options.branch == MAIN
+        current = view.tables.schema_head if on_main else section.attempt.manifest.current_schema()
+        _refuse_overtaken(section.basis, current)
     return None
 
 
 def _refuse_overtaken(basis: Snapshot, current: SchemaHead | None) -> None:
     """Raise ``ConflictError`` if the graph has another schema than the one that a snapshot is read with."""
-    if current is not None and basis.read_under not in (None, current):
+    if current is not None and _is_overtaken(basis, current):
         raise make_schema_conflict(basis.schema_ir_hash, current.schema_ir_hash)
+
+
+def _is_overtaken(basis: Snapshot, current: SchemaHead | None) -> bool:
+    return current is not None and basis.read_under not in (None, current)
 
 
 def _is_branch_recreated(section: CommitSection[Outcome], view: ManifestView) -> bool:
@@ -331,7 +341,13 @@ def _drop_stale_upkeep(section: CommitSection[Outcome], view: ManifestView) -> C
 
 
 def _has_read_set_moved(section: CommitSection[Outcome], view: ManifestView) -> bool:
-    """Whether a table of the read set shows other rows now. For a strict operation that is a conflict."""
+    """Whether a table of the read set shows other rows now. For a strict operation that is a conflict.
+
+    A schema change also depends on the schema that it replaces.
+    """
+    is_schema_change = section.attempt.operation.kind is WriterKind.SCHEMA_APPLY
+    if is_schema_change and _is_overtaken(section.basis, view.tables.schema_head):
+        return True
     for table_key in section.read_set:
         before = section.basis.pins[table_key].version
         now = view.tables.version_of(table_key)
@@ -354,6 +370,15 @@ def _is_move_neutral(section: CommitSection[Outcome], view: ManifestView, table_
         # Cleanup removed the versions in between.
         return False
     return has_same_rows(commits, before.version)
+
+
+def _refuse_long(section: CommitSection[Outcome]) -> None:
+    """Refuse a long write whose rows changed each time it was prepared: under the locks nobody else could write."""
+    if section.prepared.is_long:
+        raise ConflictError(
+            f"other writers changed the graph {VALIDATION_ROUNDS} times while its rows were checked or rewritten",
+            hint="retry while fewer writers are at work",
+        )
 
 
 def _prepare_again(section: CommitSection[Outcome]) -> CommitSection[Outcome]:

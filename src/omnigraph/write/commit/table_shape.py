@@ -51,6 +51,10 @@ class TableShape:
         """Give the table these columns."""
         return self._stage_columns(table, arrow_schema(self.type), executor)
 
+    def rewrites_rows(self, table: Table) -> bool:
+        """Whether the rows have to be written again to get these columns."""
+        return not self.is_shape_of(table) and not self._can_reshape(table, arrow_schema(self.type))
+
     def stage_nullable(self, table: Table, executor: Executor = LOCAL) -> StagedChange:
         """Give the table these columns, but keep nullable columns nullable: nobody has checked them for nulls.
 
@@ -63,11 +67,14 @@ class TableShape:
         return self._stage_columns(table, pa.schema(list(columns)), executor)
 
     def _stage_columns(self, table: Table, columns: pa.Schema, executor: Executor) -> StagedChange:
-        # A column that is added without a rewrite is null, and a property that is nullable now may have had a default.
-        all_null = all(self.lag.reads_null(self.type, name) for name in self.lag.added)
-        if all_null and can_reshape(table.schema, columns, self.old_names):
+        if self._can_reshape(table, columns):
             return tables.reshape(table, columns, self.old_names)
         return TableRewrite(self, table, table, columns).stage(executor)
+
+    def _can_reshape(self, table: Table, columns: pa.Schema) -> bool:
+        # A column that is added without a rewrite is null, and a property that is nullable now may have had a default.
+        all_null = all(self.lag.reads_null(self.type, name) for name in self.lag.added)
+        return all_null and can_reshape(table.schema, columns, self.old_names)
 
     def read_nullable(self, table: Table, without: Collection[str]) -> pa.RecordBatchReader:
         """Read the rows in these columns, except some, and allow nulls in all of them."""

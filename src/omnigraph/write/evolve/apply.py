@@ -1,18 +1,23 @@
 """Change the schema of a graph: migrate the tables in one commit on main, or change nothing.
 
-It runs under the refs lock, so that no branch or tag is created meanwhile and two schema changes cannot race. The new
-schema is stored in the history first. The row that names it is published with the commit, so it is current exactly when
-the tables have its shape. Branches keep their tables: a lagging branch is read as if it had caught up, and catches up
-with its next write. The files at the root, for readers of release 0.8, are written after the commit; opening the graph
-for writing repairs them.
+Rows are checked and rewritten without a lock. The commit runs under the refs lock, so that no branch or tag is created
+meanwhile and two schema changes cannot race: what appeared since the check is looked at there. The new schema is stored
+in the history first. The row that names it is published with the commit, so it is current exactly when the tables have
+its shape. Branches keep their tables: a lagging branch is read as if it had caught up, and catches up with its next
+write. The files at the root, for readers of release 0.8, are written after the commit; opening the graph for writing
+repairs them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from omnigraph.errors import LockTimeout
 from omnigraph.language.schema import MigrationPlan, MigrationStep, Schema, parse_schema, plan_migration
 from omnigraph.language.source import Source
 from omnigraph.manifest import contract
@@ -32,6 +37,7 @@ from omnigraph.write.commit import (
     heal_branch,
 )
 from omnigraph.write.evolve.refusals import (
+    list_heads,
     refuse_hard_drops,
     refuse_renames,
     refuse_unrelated_schema,
@@ -42,6 +48,8 @@ from omnigraph.write.evolve.schema_migration import SchemaMigration, find_hard_d
 from omnigraph.write.executor import LOCAL, Executor
 
 _MESSAGE: Final = "schema changed"
+LONG_CHANGE_ROWS: Final = 1_000_000
+"""A change that checks or rewrites more rows than these never does so under a lock, however often it is overtaken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,70 +87,73 @@ def apply_schema(
     heal_branch(manifest, MAIN)
     with refs_lock(manifest.location, manifest.locks) as refs:
         finish_removals(manifest, refs)
-        old = contract.load_current_schema(manifest)
-        plan = plan_migration(old.ir, new.ir, allow_data_loss=options.allow_data_loss)
-        refuse_unsupported(plan, new, source)
-        if new.hash == old.hash and not options.rewrite_ids:
-            return SchemaApplied(applied=False, commit=None, steps=())
-        refuse_unrelated_schema(plan, old)
-        refuse_renames(manifest, plan)
-        checked_at = manifest.view(MAIN).version
-        refuse_hard_drops(manifest, plan)
-        operation = SchemaChangeOperation(manifest, new, options, checked_at)
-        with lock_for_0_8(manifest, refs):
-            return _commit_schema(refs, old, operation, commit_options)
-
-
-def _commit_schema(
-    refs: HeldLock, old: Schema, operation: SchemaChangeOperation, commit_options: CommitOptions
-) -> SchemaApplied:
-    manifest, new = operation.manifest, operation.new
-    for schema in (old, new):
-        # A graph of release 0.8 may not have its current schema in the history.
-        refs.check()
-        contract.keep_schema(manifest.objects, schema)
     result = commit_operation(
         manifest,
-        operation,
+        SchemaChangeOperation(manifest, new, source, options),
         replace(commit_options, schema_ir_hash=new.hash, message=commit_options.message or _MESSAGE),
     )
-    plan = result.outcome
     if result.commit is None:
         return SchemaApplied(applied=False, commit=None, steps=())
-    contract.project_root_files(manifest.objects, new)
-    finish_removals(manifest, refs, own_commit=result.commit.id)
-    return SchemaApplied(applied=True, commit=to_commit(result.commit), steps=plan.steps)
+    if find_hard_drops(result.outcome):
+        # Whoever makes a branch or a tag meanwhile finishes the removal first.
+        with suppress(LockTimeout), refs_lock(manifest.location, manifest.locks) as refs:
+            finish_removals(manifest, refs, own_commit=result.commit.id)
+    return SchemaApplied(applied=True, commit=to_commit(result.commit), steps=result.outcome.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaChangeOperation:
-    """A schema change as a write operation. A retry checks again: concurrent writes must obey the new rules too.
-
-    ``checked_at`` is the version of main at which nothing held its hard drops.
-    """
+    """A schema change as a write operation. A retry checks again: concurrent writes must obey the new rules too."""
 
     manifest: Manifest
     new: Schema
+    source: str | Path | Source
     options: SchemaChangeOptions
-    checked_at: int
     kind: WriterKind = WriterKind.SCHEMA_APPLY
     strict: bool = False
 
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[MigrationPlan]:
-        """Check the rows against the new rules and return the change of each table."""
+        """Refuse what cannot be changed, check the rows against the new rules, and return the change of each table."""
         old = contract.load_schema_of(self.manifest, snapshot.schema_ir_hash)
         plan = plan_migration(old.ir, self.new.ir, allow_data_loss=self.options.allow_data_loss)
-        if snapshot.manifest_version != self.checked_at:
-            # The commit that was the newest one is an older one now.
-            refuse_hard_drops(self.manifest, plan)
+        refuse_unsupported(plan, self.new, self.source)
+        if self.new.hash == old.hash and not self.options.rewrite_ids:
+            return PreparedWrite((), frozenset(), plan)
+        refuse_unrelated_schema(plan, old)
+        shown = list_heads(self.manifest)
+        self._refuse_held(plan)
         migration = SchemaMigration(
             self.manifest, snapshot, self.new.catalog, plan, self.options.rewrite_ids, self.options.executor
         )
         check_new_rules(migration)
-        changes, created, dropped = migration.list_changes(), migration.list_created(), migration.list_dropped()
-        schema = None if old.hash == self.new.hash else SchemaChange(self.new.hash, old.hash)
-        all_tables = frozenset(snapshot.pins)
-        removals = frozenset(find_hard_drops(plan))
         return PreparedWrite(
-            changes, all_tables, plan, created=created, dropped=dropped, schema=schema, removals=removals
+            migration.list_changes(),
+            frozenset(snapshot.pins),
+            plan,
+            created=migration.list_created(),
+            dropped=migration.list_dropped(),
+            schema=None if old.hash == self.new.hash else SchemaChange(self.new.hash, old.hash),
+            removals=frozenset(find_hard_drops(plan)),
+            guard=partial(self._guard_commit, old, plan, shown),
+            is_long=migration.count_slow_rows() > LONG_CHANGE_ROWS,
         )
+
+    def _refuse_held(self, plan: MigrationPlan) -> None:
+        """Refuse renames and hard drops while a branch, a tag or a commit stands in the way."""
+        refuse_renames(self.manifest, plan)
+        refuse_hard_drops(self.manifest, plan)
+
+    @contextmanager
+    def _guard_commit(
+        self, old: Schema, plan: MigrationPlan, shown: Mapping[str, object], held: HeldLock
+    ) -> Generator[None]:
+        """Refuse again if branches or tags are other ones now; store the schemas; write the root files in the end."""
+        if list_heads(self.manifest) != shown:
+            self._refuse_held(plan)
+        for schema in (old, self.new):
+            # A graph of release 0.8 may not have its current schema in the history.
+            held.check()
+            contract.keep_schema(self.manifest.objects, schema)
+        with lock_for_0_8(self.manifest, held):
+            yield
+            contract.project_root_files(self.manifest.objects, self.new)

@@ -88,6 +88,14 @@ def refuse_renames(manifest: Manifest, plan: MigrationPlan) -> None:
                 )
 
 
+def list_heads(manifest: Manifest) -> dict[str, object]:
+    """Return what the refusals depend on: the head of each branch, and the tags."""
+    heads: dict[str, object] = {
+        name: (manifest.view(name).incarnation, manifest.view(name).version) for name in branch_names(manifest)
+    }
+    return {**heads, "tags": [(tag.name, tag.commit) for tag in list_tags(manifest)]}
+
+
 def _old_key_of(step: RenameType | RenameProperty) -> TableKey:
     return step.old_key if isinstance(step, RenameType) else step.table_key
 

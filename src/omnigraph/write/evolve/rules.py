@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pyarrow as pa
 
@@ -22,12 +22,12 @@ from omnigraph.language.schema import (
     PatternRule,
     RangeRule,
     RequireProperty,
-    Tier,
 )
 from omnigraph.language.types import Scalar
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
 from omnigraph.storage.keys import make_ids
+from omnigraph.write.evolve.schema_migration import SchemaMigration, list_checked_tables
 from omnigraph.write.rules import (
     IncomingMode,
     RowChanges,
@@ -41,18 +41,10 @@ from omnigraph.write.rules import (
 )
 from omnigraph.write.spill import spill_rows
 
-if TYPE_CHECKING:
-    from omnigraph.write.evolve.schema_migration import SchemaMigration
-
 
 def check_new_rules(migration: SchemaMigration) -> None:
     """Refuse the new schema if rows break one of its new rules; list all violations."""
-    by_key: dict[str, list[MigrationStep]] = {}
-    for step in migration.plan.steps:
-        if step.tier is Tier.VALIDATED and isinstance(
-            step, AddConstraint | ChangeCardinality | NarrowEnum | RequireProperty
-        ):
-            by_key.setdefault(step.table_key, []).append(step)
+    by_key = list_checked_tables(migration.plan)
     found = [each for key, steps in by_key.items() for each in _find_violations(migration, key, steps)]
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

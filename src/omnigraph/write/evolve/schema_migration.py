@@ -11,15 +11,21 @@ import pyarrow as pa
 
 from omnigraph.errors import NotFound
 from omnigraph.language.schema import (
+    AddConstraint,
     Catalog,
+    ChangeCardinality,
     DropMode,
     DropProperty,
     DropType,
     EdgeType,
     MigrationPlan,
+    MigrationStep,
+    NarrowEnum,
     NodeType,
     RenameProperty,
     RenameType,
+    RequireProperty,
+    Tier,
     TypeKind,
     table_directory,
 )
@@ -28,7 +34,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.locks import HeldLock
+from omnigraph.storage.locks import HeldLock, refs_lock
 from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table, open_table
 from omnigraph.write.commit import TableChange, TableCreation, TableRewrite, TableShape
@@ -107,6 +113,20 @@ class SchemaMigration:
         changed = None if ids is None else ids.apply
         return TableRewrite(self.shape_of(type_), source, target, arrow_schema(type_), changed).stage(self.executor)
 
+    def count_slow_rows(self) -> int:
+        """Return how many rows are checked against new rules or written again."""
+        checked, hard_drops = set(list_checked_tables(self.plan)), find_hard_drops(self.plan)
+        found = 0
+        for type_ in self.catalog.types():
+            table = self.source_of(type_)
+            if table is None:
+                continue
+            key = type_.table_key
+            is_rewritten = key in self.old_keys or key in self.id_rewrites or key in hard_drops
+            if is_rewritten or key in checked or self.shape_of(type_).rewrites_rows(table):
+                found += self.snapshot.pins[self.old_keys.get(key, key)].row_count
+        return found
+
     def list_created(self) -> tuple[TableCreation, ...]:
         """Return the tables to create: empty ones for new types, and those of renamed types with their rows."""
         return tuple(
@@ -115,7 +135,8 @@ class SchemaMigration:
                 self._location_of(type_),
                 partial(self._open_or_create, type_),
                 partial(self._stage_first_rows, type_),
-                can_stage_early=True,
+                # A new folder is empty; only the rows of a renamed type take time to write.
+                can_stage_early=type_.table_key in self.old_keys,
             )
             for type_ in self.catalog.types()
             if type_.table_key in self.old_keys or self.source_of(type_) is None
@@ -134,6 +155,10 @@ class SchemaMigration:
 
     def _open_or_create(self, type_: NodeType | EdgeType, held: HeldLock | None) -> Table:
         """Open the folder of a table that no snapshot shows. Create it, or advance it past the tombstoned versions."""
+        if held is None:
+            # Another schema change may be doing the same.
+            with refs_lock(self.manifest.location, self.manifest.locks) as refs:
+                return self._open_or_create(type_, refs)
         uri = self.manifest.location.join(self._location_of(type_))
         hidden_until = self.manifest.view(MAIN).tables.version_of(type_.table_key)
         try:
@@ -142,8 +167,7 @@ class SchemaMigration:
             tables.create_empty_table(uri, arrow_schema(type_), _OPERATION, self.manifest.access)
             table = open_table(uri, None, None, self.manifest.access)
         while table.version < hidden_until:
-            if held is not None:
-                held.check()
+            held.check()
             table = tables.commit(table, _stage_empty(table), _OPERATION)
         return table
 
@@ -152,6 +176,17 @@ class SchemaMigration:
         if source is None:
             return tables.overwrite(target, arrow_schema(type_).empty_table())
         return self._rewrite(type_, source, target)
+
+
+def list_checked_tables(plan: MigrationPlan) -> dict[str, list[MigrationStep]]:
+    """Return the steps that need a check of stored rows, by table key."""
+    found: dict[str, list[MigrationStep]] = {}
+    for step in plan.steps:
+        if step.tier is Tier.VALIDATED and isinstance(
+            step, AddConstraint | ChangeCardinality | NarrowEnum | RequireProperty
+        ):
+            found.setdefault(step.table_key, []).append(step)
+    return found
 
 
 def find_hard_drops(plan: MigrationPlan) -> set[str]:
