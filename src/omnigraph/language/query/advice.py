@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from omnigraph.language.query.foreign_forms import show_query_form
 
 _LOOK_BACK = 500
 _TEXT = "put a text in double quotes"
-_ONE_OF = 'write a list: $x.p in ["a", "b"]'
 _EDGE = "an edge is written with a lowercase first letter: '<recased>'"
 _PARTS = "the parts of a read are match, return, having, order { ... }, limit n and offset n, in this order"
 _WHICH = "say which ones: where property = value"
@@ -83,15 +85,19 @@ class _Mistake:
         return self.hint.replace("<recased>", word[:1].swapcase() + word[1:]).replace("<lowercase>", word.lower())
 
 
-_MISTAKES = (
+_UNCLOSED = (
     _Mistake(r'"(?:[^"\\]|\\.)*\Z', "close it with a double quote"),
     _Mistake(r"/\*", "close it with */"),
+)
+_MISTAKES = (
     _Mistake("#", "a comment begins with //"),
     _Mistake(";", "leave it out: nothing separates clauses or statements"),
     _Mistake("['`\u2018-\u201d]", _TEXT),
     _Mistake("&", "write and, or leave it out: all clauses of a match must hold"),
     _Mistake(r"\|\|", "write or between conditions, concat(a, b) for texts"),
+    _Mistake(r"\|", "a variable has one type", before=r"\$\w+\s*:\s*[A-Z]\w*"),
     _Mistake(r"\|", "write or"),
+    _Mistake(r"(?i:nulls)\b", "leave it out: null comes first, and last with desc"),
     _Mistake("%", "there is no remainder: compute it where the result is used"),
     _Mistake(r"(?i:case)\b(?!\s*\{)|(?i:when)\b", _CASE),
     _Mistake(r"(?i:then|end)\b", _CASE, before=r"\b(?i:when|then|else)\b[^{}]*"),
@@ -99,8 +105,6 @@ _MISTAKES = (
     _Mistake(r"(?!Vector\b)[A-Z]\w*(?=\s*\()", "a function is written in lowercase: '<lowercase>'"),
     _Mistake(r"-(?=\s*[$(a-z])", "there is no sign before a value: write 0 - $x.p", before=r"[{,(:=<>+*/-]"),
     _Mistake("!", "write != for unequal, or not ( ... ) around a condition"),
-    _Mistake("~", "write matches", before="="),
-    _Mistake(r"\*", "name what is counted: count($x)", before=r"\bcount\s*\([^()]*"),
     _Mistake(r"\*", "write $x.* for all properties of a node or an edge", before=r"[{,]"),
     _Mistake(r"[0-9.]+[eE]", "write out the digits: a number has no exponent"),
     _Mistake(r"\.[0-9]", "write a digit before the point"),
@@ -132,17 +136,17 @@ _MISTAKES = (
     _Mistake("-", "a limit is zero or more", before=r"\b(?:limit|offset)"),
     _Mistake("-[0-9]", "put a blank after the sign to subtract: $x.p - 1", before=r"[\w)\]\"]"),
     _Mistake("@", "the annotations of a query are @description and @instruction"),
-    # Words of other languages.
-    _Mistake(r"[,)]", _ONE_OF, before=r"\bin\s*\([^()]*"),
-    _Mistake(r"like\b", "write contains, starts_with, ends_with or matches"),
-    _Mistake(r"where\b", "a condition is a clause of match"),
     _Mistake(r"[A-Z]\w*", "a name begins with a lowercase letter: '<recased>'"),
 )
 
 
+def _find_hint(mistakes: Iterable[_Mistake], text: str, offset: int) -> str | None:
+    return next((hint for mistake in mistakes if (hint := mistake.hint_for(text, offset))), None)
+
+
 def advise_on_query(text: str, offset: int) -> str | None:
     """Return a hint for the syntax error at an offset, if it is a common mistake."""
-    hint = next((hint for mistake in _MISTAKES if (hint := mistake.hint_for(text, offset))), None)
+    hint = _find_hint(_UNCLOSED, text, offset) or show_query_form(text, offset) or _find_hint(_MISTAKES, text, offset)
     at_the_end = not text[offset + 1 :].strip()
     if hint is None and at_the_end and text.count("{") > text.count("}"):
         return "close the braces that are still open"
