@@ -23,7 +23,7 @@ from omnigraph.language.query.typed_tree import TypedRead
 from omnigraph.language.schema import Schema, encode_ir, parse_schema, plan_migration
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.query import QueryRequest
-from omnigraph.write.load.load_operation import LoadMode as LoadMode
+from omnigraph.write.load import LoadMode as LoadMode
 from omnigraph.write.load.run import LoadResult
 from omnigraph.write.mutation.run import MutationResult
 from tests.case_expectations import (

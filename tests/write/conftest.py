@@ -9,7 +9,7 @@ import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
-from omnigraph.write.load import row_buffer as gathering
+from omnigraph.write.load.rows import row_buffer as gathering
 from tests.case_files import CASES
 from tests.graphs import insert
 

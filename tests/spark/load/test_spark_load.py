@@ -28,7 +28,7 @@ from omnigraph.graph import Graph
 from omnigraph.spark import engine_choice
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
-from omnigraph.write.load.load_operation import LoadMode
+from omnigraph.write.load import LoadMode
 from omnigraph.write.load.run import Engine
 from tests.graphs import rows_of, written
 from tests.selection import daily

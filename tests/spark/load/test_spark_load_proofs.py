@@ -25,7 +25,7 @@ from omnigraph.spark.load.changed_table import ChangedSparkTable
 from omnigraph.spark.load.proofs import find_unproven_rules
 from omnigraph.spark.shuffle import assign_partitions
 from omnigraph.storage.columns import as_text, join_texts
-from omnigraph.write.load.load_operation import LoadMode
+from omnigraph.write.load import LoadMode
 from omnigraph.write.rules.set_rules import SetRule
 from tests.selection import daily
 from tests.spark.load.spark_loads import FIRST, content, file_of, new_graph, ship, tow

@@ -43,7 +43,7 @@ from omnigraph.spark.source.spark_types import (
 )
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import column_of
-from omnigraph.write.load.conversion import can_convert, convert_arrow
+from omnigraph.write.load.rows.conversion import can_convert, convert_arrow
 from tests.graphs import rows_of
 
 if TYPE_CHECKING:

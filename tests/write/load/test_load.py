@@ -20,8 +20,8 @@ from omnigraph.errors import (
 )
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import MAIN
+from omnigraph.write.load import LoadMode
 from omnigraph.write.load import load_operation as load_work
-from omnigraph.write.load.load_operation import LoadMode
 from omnigraph.write.load.run import LoadResult
 from tests import crash
 from tests.graphs import rows_of, written

@@ -14,8 +14,8 @@ import pytest
 
 from omnigraph.errors import InputError, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.write.load import sources
-from omnigraph.write.load.load_operation import LoadMode
+from omnigraph.write.load import LoadMode
+from omnigraph.write.load.inputs import sources
 from tests.graphs import rows_of, written
 
 MOST_SHOWN = 1_000

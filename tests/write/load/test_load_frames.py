@@ -22,12 +22,12 @@ from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.storage.columns import Values, column_of, to_list
-from omnigraph.write.load.conversion import convert_arrow, convert_values
-from omnigraph.write.load.load_input import LoadInput, resolve_tables
-from omnigraph.write.load.records import read_records
-from omnigraph.write.load.sources import ignore_bytes
-from omnigraph.write.load.table_reader import open_tables
-from omnigraph.write.load.validation import RawBatch, validate_batch
+from omnigraph.write.load.inputs.load_input import LoadInput, resolve_tables
+from omnigraph.write.load.inputs.records import read_records
+from omnigraph.write.load.inputs.sources import ignore_bytes
+from omnigraph.write.load.inputs.table_reader import open_tables
+from omnigraph.write.load.rows.conversion import convert_arrow, convert_values
+from omnigraph.write.load.rows.validation import RawBatch, validate_batch
 from tests.graphs import rows_of, written
 
 WIDE = parse_schema(

@@ -15,7 +15,7 @@ import omnigraph
 from omnigraph.errors import ParameterError, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.storage.failpoints import record_writes
-from omnigraph.write.load import match_candidates
+from omnigraph.write.load.matching import match_candidates
 from omnigraph.write.load.run import LoadResult
 from tests.counting import counting_scans
 from tests.graphs import rows_of, written
@@ -47,7 +47,8 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 @pytest.fixture
 def staged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from omnigraph.write.load import row_buffer, sources
+    from omnigraph.write.load.inputs import sources
+    from omnigraph.write.load.rows import row_buffer
 
     monkeypatch.setattr(row_buffer, "MAX_BUFFERED_BYTES", 0)
     monkeypatch.setattr(sources, "BLOCK_RECORDS", 2)

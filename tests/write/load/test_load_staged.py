@@ -17,9 +17,9 @@ from omnigraph.storage.failpoints import record_writes
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
-from omnigraph.write.load import row_buffer as gathering
-from omnigraph.write.load import sources
-from omnigraph.write.load.load_operation import LoadMode
+from omnigraph.write.load import LoadMode
+from omnigraph.write.load.inputs import sources
+from omnigraph.write.load.rows import row_buffer as gathering
 from omnigraph.write.load.run import LoadResult
 from tests import crash
 from tests.graphs import rows_of, written

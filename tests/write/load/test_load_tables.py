@@ -17,8 +17,8 @@ import pytest
 import omnigraph
 from omnigraph.errors import Json, NotFound, ParameterError, StorageError, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.write.load import delimited_text, sources
-from omnigraph.write.load.load_operation import LoadMode
+from omnigraph.write.load import LoadMode
+from omnigraph.write.load.inputs import delimited_text, sources
 from tests.graphs import rows_of, written
 
 SCHEMA = """

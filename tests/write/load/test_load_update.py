@@ -15,7 +15,8 @@ import omnigraph
 from omnigraph.errors import ParameterError, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.storage.failpoints import record_writes
-from omnigraph.write.load import LoadMode, match_candidates
+from omnigraph.write.load import LoadMode
+from omnigraph.write.load.matching import match_candidates
 from omnigraph.write.load.run import LoadResult
 from tests import crash
 from tests.graphs import rows_of, written
@@ -50,7 +51,8 @@ pytestmark = pytest.mark.usefixtures("size")
 @pytest.fixture(params=daily(["held", "staged", "divided"], ["divided"]))
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param != "held":
-        from omnigraph.write.load import row_buffer, sources
+        from omnigraph.write.load.inputs import sources
+        from omnigraph.write.load.rows import row_buffer
 
         monkeypatch.setattr(row_buffer, "MAX_BUFFERED_BYTES", 0)
         monkeypatch.setattr(sources, "BLOCK_RECORDS", 2)

@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.errors import ValidationError, Violation
 from omnigraph.graph import Graph
-from omnigraph.write.load.quarantine import build_load_error
+from omnigraph.write.load.rows.quarantine import build_load_error
 from tests.graphs import written
 
 # Uniqueness, cardinality and ends are rules on three types; both files break all of them.

@@ -15,9 +15,9 @@ import pytest
 from omnigraph.errors import NotFound, ParameterError, StorageError, ValidationError, Violation
 from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
-from omnigraph.write.load import sources
-from omnigraph.write.load.records import read_records
-from omnigraph.write.load.validation import RawBatch, validate_batch
+from omnigraph.write.load.inputs import sources
+from omnigraph.write.load.inputs.records import read_records
+from omnigraph.write.load.rows.validation import RawBatch, validate_batch
 from tests.graphs import rows_of, written
 
 PORT = b'{"type":"Port","data":{"code":"p9","name":"Riga"}}'

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -21,13 +21,25 @@ from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import Addresses
 from omnigraph.write.commit import PreparedWrite, TableChange, WriterKind
-from omnigraph.write.load.identity import MATCHING_MODES, RowIdentity, choose_identity
-from omnigraph.write.load.identity_matching import match_stored_rows
-from omnigraph.write.load.incoming_rows import IncomingRows
-from omnigraph.write.load.quarantine import MAX_VIOLATIONS, RejectDelivery, build_load_error
-from omnigraph.write.load.row_admission import NO_IDS, IncomingTable, RejectedIds, RowAdmission
-from omnigraph.write.load.row_updates import complete_rows
-from omnigraph.write.load.validation import RejectedRecord
+from omnigraph.write.load.matching import (
+    MATCHING_MODES,
+    LoadMode,
+    RowIdentity,
+    choose_identity,
+    complete_rows,
+    match_stored_rows,
+)
+from omnigraph.write.load.rows import (
+    MAX_VIOLATIONS,
+    NO_IDS,
+    IncomingRows,
+    IncomingTable,
+    RejectDelivery,
+    RejectedIds,
+    RejectedRecord,
+    RowAdmission,
+    build_load_error,
+)
 from omnigraph.write.row_values import can_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.rules import (
     IncomingMode,
@@ -37,7 +49,6 @@ from omnigraph.write.rules import (
     list_rule_columns,
 )
 
-LoadMode: TypeAlias = Literal["append", "merge", "update", "overwrite"]
 _INCOMING_MODES: Final[Mapping[LoadMode, IncomingMode]] = {
     "append": IncomingMode.INSERT,
     "merge": IncomingMode.UPSERT,

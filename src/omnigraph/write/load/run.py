@@ -41,23 +41,31 @@ from omnigraph.write.commit import (
 )
 from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.indexes import ensure_id_indexes, ensure_loaded_indexes
-from omnigraph.write.load.identity import MATCHING_MODES, Identity, resolve_identity
-from omnigraph.write.load.incoming_rows import FragmentTarget, IncomingRows
-from omnigraph.write.load.load_input import LoadInput, refuse_tables_as_records, resolve_tables
-from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, LoadEngine, LoadMode, LoadOperation, LoadOutcome
-from omnigraph.write.load.partial_rows import RowForm
-from omnigraph.write.load.quarantine import (
+from omnigraph.write.load.inputs import (
+    LoadInput,
+    OpenedTable,
+    open_tables,
+    read_records,
+    refuse_tables_as_records,
+    resolve_tables,
+)
+from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, LoadEngine, LoadOperation, LoadOutcome
+from omnigraph.write.load.matching import MATCHING_MODES, Identity, LoadMode, resolve_identity
+from omnigraph.write.load.rows import (
     MAX_VIOLATIONS,
+    FragmentTarget,
+    IncomingRows,
     Quarantine,
+    RawBatch,
     RejectDelivery,
+    RejectedRecord,
     RejectSink,
+    RowBuffer,
+    RowForm,
     ViolationCollector,
     choose_rejects_target,
+    validate_batch,
 )
-from omnigraph.write.load.records import read_records
-from omnigraph.write.load.row_buffer import RowBuffer
-from omnigraph.write.load.table_reader import OpenedTable, open_tables
-from omnigraph.write.load.validation import RawBatch, RejectedRecord, validate_batch
 
 OnError: TypeAlias = Literal["fail", "quarantine"]
 Engine: TypeAlias = Literal["auto", "local", "spark"]

@@ -14,11 +14,10 @@ from typing import Final, TypeAlias, TypeVar, cast
 from omnigraph.errors import Json, NotFound, ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
-from omnigraph.write.load.column_selection import ColumnNames, ColumnSelection, select_columns
-from omnigraph.write.load.data_frames import ArrowStream
-from omnigraph.write.load.partial_rows import RowForm
-from omnigraph.write.load.sources import ByteCounter, RecordSource, ignore_bytes
-from omnigraph.write.load.table_files import (
+from omnigraph.write.load.inputs.column_selection import ColumnNames, ColumnSelection, select_columns
+from omnigraph.write.load.inputs.data_frames import ArrowStream
+from omnigraph.write.load.inputs.sources import ByteCounter, RecordSource, ignore_bytes
+from omnigraph.write.load.inputs.table_files import (
     DataFile,
     FileOptions,
     PathLike,
@@ -27,6 +26,7 @@ from omnigraph.write.load.table_files import (
     find_table_format,
     parse_file_options,
 )
+from omnigraph.write.load.rows import RowForm
 
 _Given = TypeVar("_Given")
 

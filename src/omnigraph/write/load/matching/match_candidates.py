@@ -23,11 +23,9 @@ from omnigraph.storage.lagging_columns import read_declared_column
 from omnigraph.storage.row_search import build_value_filters, can_list_values, can_look_up, combine_batches
 from omnigraph.storage.staging import Addresses
 from omnigraph.storage.table import ROW_ADDRESS, Table
-from omnigraph.write.load.identity import RowIdentity, make_id_keys
-from omnigraph.write.load.incoming_rows import IncomingRows, NumberedRows
-from omnigraph.write.load.partial_rows import list_value_columns
-from omnigraph.write.load.positions import GeneratedIds, RowNumbers
-from omnigraph.write.load.row_digests import digest_rows
+from omnigraph.write.load.matching.identity import RowIdentity, make_id_keys
+from omnigraph.write.load.matching.row_digests import digest_rows
+from omnigraph.write.load.rows import GeneratedIds, IncomingRows, NumberedRows, RowNumbers, list_value_columns
 from omnigraph.write.spill import spill_partitions
 
 ROWS_IN_A_PART: Final = 250_000

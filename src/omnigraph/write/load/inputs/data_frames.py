@@ -18,10 +18,19 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType, Property, par
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, column_of, compute, to_list
-from omnigraph.write.load.conversion import ConvertedColumn, can_convert, convert_arrow, convert_values
-from omnigraph.write.load.partial_rows import RowForm, list_value_columns
-from omnigraph.write.load.text_values import convert_texts
-from omnigraph.write.load.validation import RawBatch, RowError, resolve_end_ids, to_row_errors
+from omnigraph.write.load.rows import (
+    ConvertedColumn,
+    RawBatch,
+    RowError,
+    RowForm,
+    can_convert,
+    convert_arrow,
+    convert_texts,
+    convert_values,
+    list_value_columns,
+    resolve_end_ids,
+    to_row_errors,
+)
 from omnigraph.write.rules import AbsentValues
 
 BATCH_ROWS: Final = 65_536

@@ -29,8 +29,8 @@ from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.staging import delete_fragments as discard_files
 from omnigraph.storage.table import ROW_ADDRESS, Table
 from omnigraph.storage.table_writes import WriteMode
-from omnigraph.write.load.positions import GeneratedIds, RowNumbers, RowPositions
-from omnigraph.write.load.validation import RejectedRecord
+from omnigraph.write.load.rows.positions import GeneratedIds, RowNumbers, RowPositions
+from omnigraph.write.load.rows.validation import RejectedRecord
 from omnigraph.write.row_values import load_blobs
 from omnigraph.write.spill import spill_rows
 

@@ -22,7 +22,7 @@ import pyarrow.csv as arrow_csv
 
 from omnigraph.errors import ParameterError
 from omnigraph.storage.columns import Values, column_of, compute, to_bool_array
-from omnigraph.write.load.sources import strip_byte_order_mark
+from omnigraph.write.load.inputs.sources import strip_byte_order_mark
 
 MAX_RECORD_BYTES: Final = 64 * 1024 * 1024
 """A longer record is refused: most likely, a quote is not closed."""

@@ -16,8 +16,8 @@ import pyarrow as pa
 from omnigraph.errors import ParameterError, Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.storage.columns import Values, column_of
-from omnigraph.write.load.column_selection import ColumnSelection
-from omnigraph.write.load.data_frames import (
+from omnigraph.write.load.inputs.column_selection import ColumnSelection
+from omnigraph.write.load.inputs.data_frames import (
     ARROW_VALUES,
     TEXT_VALUES,
     ColumnMapping,
@@ -26,7 +26,7 @@ from omnigraph.write.load.data_frames import (
     open_frame,
     split_batches,
 )
-from omnigraph.write.load.delimited_text import (
+from omnigraph.write.load.inputs.delimited_text import (
     CsvFormat,
     MalformedRow,
     NotUtf8,
@@ -35,10 +35,10 @@ from omnigraph.write.load.delimited_text import (
     split_records,
     to_utf8,
 )
-from omnigraph.write.load.load_input import TypedTable, refuse_problems
-from omnigraph.write.load.records import RECORD, ObjectReader, parse_block
-from omnigraph.write.load.sources import ByteCounter, ignore_bytes, open_chunks, read_blocks, read_chunks
-from omnigraph.write.load.table_files import (
+from omnigraph.write.load.inputs.load_input import TypedTable, refuse_problems
+from omnigraph.write.load.inputs.records import RECORD, ObjectReader, parse_block
+from omnigraph.write.load.inputs.sources import ByteCounter, ignore_bytes, open_chunks, read_blocks, read_chunks
+from omnigraph.write.load.inputs.table_files import (
     DataFile,
     open_arrow,
     read_arrow_batches,
@@ -46,7 +46,7 @@ from omnigraph.write.load.table_files import (
     read_file_schema,
     translate_table_errors,
 )
-from omnigraph.write.load.validation import RawBatch, RejectedRecord
+from omnigraph.write.load.rows import RawBatch, RejectedRecord
 
 
 class OpenedTable(Protocol):

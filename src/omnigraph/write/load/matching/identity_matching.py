@@ -20,11 +20,10 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of, compute, to_bool_array
 from omnigraph.storage.staging import Addresses
 from omnigraph.storage.table import Table
-from omnigraph.write.load import match_candidates
-from omnigraph.write.load.identified_rows import TAKEN_IDS, IdentifiedRows, IdentityMatch
-from omnigraph.write.load.identity import RowIdentity, mark_single
-from omnigraph.write.load.incoming_rows import BLOB_ROWS_AT_ONCE, IncomingRows
-from omnigraph.write.load.match_candidates import (
+from omnigraph.write.load.matching import match_candidates
+from omnigraph.write.load.matching.identified_rows import TAKEN_IDS, IdentifiedRows, IdentityMatch
+from omnigraph.write.load.matching.identity import RowIdentity, mark_single
+from omnigraph.write.load.matching.match_candidates import (
     INCOMING_DIGESTS,
     CandidateSearch,
     MatchBasis,
@@ -32,7 +31,8 @@ from omnigraph.write.load.match_candidates import (
     addresses_of,
     encode_pairs,
 )
-from omnigraph.write.load.row_digests import digest_bytes
+from omnigraph.write.load.matching.row_digests import digest_bytes
+from omnigraph.write.load.rows import BLOB_ROWS_AT_ONCE, IncomingRows
 from omnigraph.write.spill import spill_array, spill_rows
 
 

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
 from omnigraph.read.rows import PUBLIC_NAMES
-from omnigraph.write.load.partial_rows import RowForm
+from omnigraph.write.load.rows import RowForm
 
 ColumnNames: TypeAlias = "Mapping[str, str | Sequence[str]]"
 """The column that each target is read from; for an end also several columns, one for each part of the key."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,16 +24,14 @@ from omnigraph.language.types import Scalar
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Rows, Values, column_of, compute, join_texts, to_bool_array
 from omnigraph.storage.keys import to_canonical_text
-from omnigraph.write.load.partial_rows import list_value_columns
-from omnigraph.write.load.row_digests import digest_rows
+from omnigraph.write.load.matching.row_digests import digest_rows
+from omnigraph.write.load.rows import list_value_columns
 from omnigraph.write.rules import format_unique
-
-if TYPE_CHECKING:
-    from omnigraph.write.load.load_operation import LoadMode
 
 Identity: TypeAlias = Mapping[str, Sequence[str]]
 """The columns that identify the records of a type: properties, and ``from`` and ``to`` of an edge."""
 
+LoadMode: TypeAlias = Literal["append", "merge", "update", "overwrite"]
 MATCHING_MODES: Final = ("merge", "update")
 """The modes that look for the stored rows of records."""
 _COLUMNS: Final = {public: column for column, public in PUBLIC_NAMES.items()}

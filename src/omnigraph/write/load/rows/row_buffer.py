@@ -20,10 +20,10 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.staging import FragmentText
-from omnigraph.write.load.incoming_rows import FragmentTarget, IncomingRows, InMemoryRows, StagedRows
-from omnigraph.write.load.partial_rows import RowForm, schema_of
-from omnigraph.write.load.positions import GeneratedIds, PositionFile
-from omnigraph.write.load.validation import ValidatedBatch
+from omnigraph.write.load.rows.incoming_rows import FragmentTarget, IncomingRows, InMemoryRows, StagedRows
+from omnigraph.write.load.rows.partial_rows import RowForm, schema_of
+from omnigraph.write.load.rows.positions import GeneratedIds, PositionFile
+from omnigraph.write.load.rows.validation import ValidatedBatch
 
 MAX_BUFFERED_BYTES: Final = 64 * 1024 * 1024
 """The limit of bytes in memory, over all types. Fragments have about this size."""

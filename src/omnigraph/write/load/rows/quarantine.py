@@ -21,8 +21,8 @@ from omnigraph.read.rows import INLINE_PREFIX, PUBLIC_NAMES, BlobValue
 from omnigraph.storage.columns import column_of, compute, to_bool_array, to_list
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
-from omnigraph.write.load.partial_rows import GIVEN, Mask, unpack_given
-from omnigraph.write.load.validation import RejectedRecord
+from omnigraph.write.load.rows.partial_rows import GIVEN, Mask, unpack_given
+from omnigraph.write.load.rows.validation import RejectedRecord
 from omnigraph.write.rules import ViolationCounts
 
 MAX_VIOLATIONS: Final = 100

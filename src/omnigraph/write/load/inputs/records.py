@@ -20,10 +20,8 @@ from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, compute, to_list
-from omnigraph.write.load.column_selection import ColumnSelection, list_ends
-from omnigraph.write.load.conversion import convert_values
-from omnigraph.write.load.partial_rows import Mask, RowForm
-from omnigraph.write.load.sources import (
+from omnigraph.write.load.inputs.column_selection import ColumnSelection, list_ends
+from omnigraph.write.load.inputs.sources import (
     Block,
     ByteCounter,
     LineBlock,
@@ -32,10 +30,13 @@ from omnigraph.write.load.sources import (
     ignore_bytes,
     read_blocks,
 )
-from omnigraph.write.load.validation import (
+from omnigraph.write.load.rows import (
+    Mask,
     RawBatch,
     RejectedRecord,
     RowError,
+    RowForm,
+    convert_values,
     format_value,
     resolve_end_ids,
     to_row_errors,

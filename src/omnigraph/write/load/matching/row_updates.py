@@ -25,18 +25,9 @@ from omnigraph.storage.columns import Values, column_of, compute, find_true, is_
 from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import WriteMode
-from omnigraph.write.load.identity import RowIdentity
-from omnigraph.write.load.identity_matching import BlobReader
-from omnigraph.write.load.incoming_rows import (
-    BLOB_ROWS_AT_ONCE,
-    IncomingRows,
-    InMemoryRows,
-    NumberedRows,
-    RowStorage,
-    exclude_ids,
-    to_reader,
-)
-from omnigraph.write.load.match_candidates import (
+from omnigraph.write.load.matching.identity import RowIdentity
+from omnigraph.write.load.matching.identity_matching import BlobReader
+from omnigraph.write.load.matching.match_candidates import (
     INCOMING_KEYS,
     CandidateSearch,
     MatchBasis,
@@ -44,11 +35,24 @@ from omnigraph.write.load.match_candidates import (
     addresses_of,
     encode_pairs,
 )
-from omnigraph.write.load.partial_rows import GIVEN, Mask, completed_schema, mark_without, unpack_given
-from omnigraph.write.load.positions import RowNumbers
-from omnigraph.write.load.quarantine import format_records
-from omnigraph.write.load.row_digests import encode_column
-from omnigraph.write.load.validation import RejectedRecord
+from omnigraph.write.load.matching.row_digests import encode_column
+from omnigraph.write.load.rows import (
+    BLOB_ROWS_AT_ONCE,
+    GIVEN,
+    IncomingRows,
+    InMemoryRows,
+    Mask,
+    NumberedRows,
+    RejectedRecord,
+    RowNumbers,
+    RowStorage,
+    completed_schema,
+    exclude_ids,
+    format_records,
+    mark_without,
+    to_reader,
+    unpack_given,
+)
 from omnigraph.write.rules import shorten
 
 EXISTS: Final = "update"

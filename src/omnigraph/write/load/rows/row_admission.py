@@ -18,11 +18,11 @@ from omnigraph.errors import KeyConflict, ValidationError, Violation
 from omnigraph.language.schema import NodeType
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, column_of, to_list
-from omnigraph.write.load.incoming_rows import IncomingRows
-from omnigraph.write.load.partial_rows import Mask, mark_without
-from omnigraph.write.load.positions import RecordPosition, RowNumbers
-from omnigraph.write.load.quarantine import MAX_VIOLATIONS, build_load_error, format_records
-from omnigraph.write.load.validation import RejectedRecord
+from omnigraph.write.load.rows.incoming_rows import IncomingRows
+from omnigraph.write.load.rows.partial_rows import Mask, mark_without
+from omnigraph.write.load.rows.positions import RecordPosition, RowNumbers
+from omnigraph.write.load.rows.quarantine import MAX_VIOLATIONS, build_load_error, format_records
+from omnigraph.write.load.rows.validation import RejectedRecord
 from omnigraph.write.rules import IncomingMode, RuleCheckResult, ViolationCounts, format_key
 
 _MAX_FURTHER_VIOLATIONS: Final = 10_000

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from omnigraph.errors import ParameterError
 from omnigraph.storage.columns import Values
-from omnigraph.write.load.delimited_text import NotUtf8, parse_header, parse_records, split_records, to_utf8
-from omnigraph.write.load.sources import LineBlock, ignore_bytes, open_chunks, read_blocks
-from omnigraph.write.load.table_files import DataFile, read_file_batches
+from omnigraph.write.load.inputs.delimited_text import NotUtf8, parse_header, parse_records, split_records, to_utf8
+from omnigraph.write.load.inputs.sources import LineBlock, ignore_bytes, open_chunks, read_blocks
+from omnigraph.write.load.inputs.table_files import DataFile, read_file_batches
 
 
 def read_sample(file: DataFile, max_rows: int) -> pa.Table:

@@ -20,8 +20,8 @@ from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, find_true, make_nulls, to_bool_array, to_list
 from omnigraph.storage.keys import make_ids
-from omnigraph.write.load.conversion import ConvertedColumn
-from omnigraph.write.load.partial_rows import GIVEN, Mask, pack_given, partial_schema
+from omnigraph.write.load.rows.conversion import ConvertedColumn
+from omnigraph.write.load.rows.partial_rows import GIVEN, Mask, pack_given, partial_schema
 from omnigraph.write.row_values import generate_ids
 from omnigraph.write.rules import REQUIRED, AbsentValues, find_row_violations, format_key, shorten
 

@@ -19,7 +19,7 @@ from omnigraph.language.types import FLOATS, INTEGERS, Scalar, ValueType
 from omnigraph.language.values import ValueMismatch, convert_value
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values, compute, find_true, to_list
-from omnigraph.write.load.conversion import ConvertedColumn, RowMismatch, convert_arrow, convert_values
+from omnigraph.write.load.rows.conversion import ConvertedColumn, RowMismatch, convert_arrow, convert_values
 
 _INTEGER: Final = r"^[+-]?\d{1,20}$"
 _NUMBER: Final = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"

@@ -20,8 +20,7 @@ from omnigraph.storage.columns import Values, column_of, compute, find_true, is_
 from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import WriteMode
-from omnigraph.write.load.incoming_rows import NumberedRows, RowStorage, exclude_ids, to_reader
-from omnigraph.write.load.positions import RowNumbers
+from omnigraph.write.load.rows import NumberedRows, RowNumbers, RowStorage, exclude_ids, to_reader
 
 TAKEN_IDS: Final = pa.schema([pa.field("staged_id", pa.string()), pa.field("id", pa.string())])
 """The id that a row was staged with, and that of the stored row which it replaces."""

@@ -20,8 +20,8 @@ import pyarrow.ipc as ipc
 
 from omnigraph.errors import StorageError
 from omnigraph.language.source import suggest_similar
-from omnigraph.write.load.delimited_text import STANDARD_CSV, CsvFormat
-from omnigraph.write.load.sources import ByteCounter
+from omnigraph.write.load.inputs.delimited_text import STANDARD_CSV, CsvFormat
+from omnigraph.write.load.inputs.sources import ByteCounter
 
 FileFormat: TypeAlias = Literal["csv", "parquet", "arrow", "jsonl"]
 PathLike: TypeAlias = "str | os.PathLike[str]"

@@ -1,0 +1,71 @@
+"""Inputs of a load: files, streams, records and frames, read once and piece by piece as columns."""
+
+from omnigraph.write.load.inputs.column_selection import ColumnNames
+from omnigraph.write.load.inputs.data_frames import BATCH_ROWS, ArrowStream, ColumnMapping, can_be_end, open_frame
+from omnigraph.write.load.inputs.delimited_text import find_record_end
+from omnigraph.write.load.inputs.load_input import (
+    LoadInput,
+    TableInput,
+    TypedTable,
+    list_table_files,
+    refuse_problems,
+    refuse_tables_as_records,
+    resolve_tables,
+)
+from omnigraph.write.load.inputs.records import ObjectReader, parse_block, read_records
+from omnigraph.write.load.inputs.samples import read_sample
+from omnigraph.write.load.inputs.sources import LineBlock, RecordSource, ignore_bytes
+from omnigraph.write.load.inputs.table_files import (
+    DataFile,
+    FileOptions,
+    expand_path,
+    find_files,
+    parse_file_options,
+    read_file_schema,
+)
+from omnigraph.write.load.inputs.table_reader import (
+    CsvParser,
+    OpenedTable,
+    map_columns,
+    open_csv,
+    open_csv_file,
+    open_tables,
+    read_table_content,
+)
+
+__all__ = [
+    "BATCH_ROWS",
+    "ArrowStream",
+    "ColumnMapping",
+    "ColumnNames",
+    "CsvParser",
+    "DataFile",
+    "FileOptions",
+    "LineBlock",
+    "LoadInput",
+    "ObjectReader",
+    "OpenedTable",
+    "RecordSource",
+    "TableInput",
+    "TypedTable",
+    "can_be_end",
+    "expand_path",
+    "find_files",
+    "find_record_end",
+    "ignore_bytes",
+    "list_table_files",
+    "map_columns",
+    "open_csv",
+    "open_csv_file",
+    "open_frame",
+    "open_tables",
+    "parse_block",
+    "parse_file_options",
+    "read_file_schema",
+    "read_records",
+    "read_sample",
+    "read_table_content",
+    "refuse_problems",
+    "refuse_tables_as_records",
+    "resolve_tables",
+]
