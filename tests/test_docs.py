@@ -1,8 +1,10 @@
 """The documentation is true: every block of code in it is run, and the site builds without a warning.
 
 ``pg`` blocks are checked; ``gq`` blocks are linted against the ``pg`` block above them on the page, or the vessel
-schema; ``error=CODE`` after the word says what must be found. In ``console`` blocks each ``$`` line is run in a
-copy of the examples, and what it prints must be what is shown; ``...`` stands for anything.
+schema; ``error=CODE`` after the word says what must be found. With ``graph=evidence`` a block is run on that example,
+and the ``text`` block below it is what the command line prints. The forms of tables with a ``.gq`` column are run too.
+In ``console`` blocks each ``$`` line is run in a copy of the examples, and what it prints must be what is shown;
+``...`` stands for anything.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from pathlib import Path
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+import omnigraph as og
+from omnigraph import Graph
+from omnigraph.cli.app import main
 from omnigraph.errors import Problem
 from omnigraph.language.query import Severity, format_queries, lint_queries
 from omnigraph.language.schema import check_schema, format_schema, parse_schema
@@ -30,6 +35,9 @@ from tests.warm_cli import warm_commands
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EVIDENCE = ROOT / "examples" / "evidence"
+ANSWER = re.compile(r"^```gq graph=evidence\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TABLE = re.compile(r"^\|[^\n]*\| `\.gq` \|\n\|[-|]+\|\n((?:\|[^\n]*\n)+)", re.MULTILINE)
 FENCE = re.compile(r"^```(pg|gq|console|python)\b([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -60,7 +68,8 @@ def _blocks_of(page: Path) -> list[Block]:
         word, info, body = match.groups()
         error = re.search(r"\berror=(\w[\w-]*)", info)
         line = text.count("\n", 0, match.start()) + 1
-        found.append(Block(page, line, word, error.group(1) if error else None, body, schema))
+        above = (EVIDENCE / "evidence.pg").read_text("utf-8") if "graph=evidence" in info else schema
+        found.append(Block(page, line, word, error.group(1) if error else None, body, above))
         if word == "pg" and error is None:
             schema = body
     return found
@@ -100,6 +109,35 @@ def test_blocks_have_the_canonical_layout(word: str, lay_out: Callable[[Source],
     # A block that shows a syntax error has none.
     loose = [place for place, (layout, text) in layouts.items() if isinstance(layout, str) and layout != text]
     assert loose == [], "omnigraph fmt - prints their layout"
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    """The graph of the example, with a branch to write to."""
+    graph = og.init(tmp_path_factory.mktemp("evidence") / "evidence.og", EVIDENCE / "evidence.pg")
+    graph.load(EVIDENCE / "evidence.jsonl")
+    graph.create_branch("written")
+    return graph
+
+
+def test_answers_are_what_the_command_line_prints(evidence: Graph, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = [found.groups() for page in PAGES for found in ANSWER.finditer(page.read_text("utf-8"))]
+    assert len(shown) >= 20
+    for query, answer in shown:
+        assert main(["query", "-g", evidence.uri, "-e", query, "--quiet"]) == 0, capsys.readouterr().err
+        assert capsys.readouterr().out == answer, query
+
+
+def test_forms_in_tables_run(evidence: Graph) -> None:
+    tables = [found.group(1) for page in PAGES for found in TABLE.finditer(page.read_text("utf-8"))]
+    forms = [row.split("| `")[-1].removesuffix("` |") for table in tables for row in table.splitlines()]
+    assert len(forms) >= 60
+    for form in forms:
+        text = f"query form() {{ {form} }}"
+        if form.startswith("match") and "return" in form:
+            assert evidence.query(text).columns
+        else:
+            assert evidence.mutate(text, branch="written")
 
 
 def named_for_its_worker(block: Block) -> ParameterSet:
