@@ -24,6 +24,9 @@ SPECIAL: dict[str, OmniGraphError] = {
     "QueryError": errors.QueryError([PROBLEM]),
     "ValidationError": errors.ValidationError("2 records", [Violation("Person", "range", "too old", value=200)]),
     "KeyConflict": errors.KeyConflict("1 record", [Violation("Person", "key", "exists", id="ann")]),
+    "ConflictingValues": errors.ConflictingValues(
+        "2 values", [Violation("Person", "one value", "two", id="ann", property="age", value=[1, 2])]
+    ),
     "LegacyRowIds": errors.LegacyRowIds("old ids", hint="rewrite them"),
     "SourceTooLarge": errors.SourceTooLarge("a.pg", 10, 5),
     "WalkTooLong": errors.WalkTooLong(32),

@@ -7,7 +7,7 @@
         SchemaError, QueryError, ParameterError, SourceTooLarge, WalkTooLong, Unsupported,
         PipelineError
         ValidationError
-          KeyConflict, LegacyRowIds
+          KeyConflict, ConflictingValues, LegacyRowIds
       ConflictError               read again, retry
         ExpectedVersionMismatch, PublishContention, PreconditionFailed, LockTimeout
       MergeConflicts              decide
@@ -295,6 +295,12 @@ class KeyConflict(ValidationError):
     """A strict insert has an id that exists already."""
 
     code = "key_conflict"
+
+
+class ConflictingValues(ValidationError):
+    """The rows of a match give an entity several values for one property; nothing changed."""
+
+    code = "conflicting_values"
 
 
 class LegacyRowIds(ValidationError):

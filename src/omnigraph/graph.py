@@ -205,7 +205,10 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
     ) -> str:
-        """Return the plan of a query with the estimated rows of each step. Reads no data."""
+        """Return the plan of a query, or of a mutation with a match, with the estimated rows of each step.
+
+        Reads no data.
+        """
         return query.explain_query(
             self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options
         )
@@ -219,7 +222,7 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
     ) -> Profile:
-        """Run a query and measure the rows and the time of each step."""
+        """Run a query and measure the rows and the time of each step. Of a mutation only the match runs."""
         return query.profile_query(
             self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options
         )

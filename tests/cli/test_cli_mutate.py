@@ -42,6 +42,19 @@ def test_a_mutation_is_one_commit_and_the_target_is_said_first(omnigraph: Comman
     assert people() == ["42", "ann", "bob"]
 
 
+RENAME = "query rename() { match { $p: Person } insert Person { name: upper($p.name) } }"
+
+
+@pytest.mark.usefixtures("stocked")
+def test_a_match_drives_a_mutation_and_its_plan_is_shown(omnigraph: Command) -> None:
+    plan = omnigraph("query", "-e", RENAME, "--explain", *GRAPH)
+    assert plan.out.startswith("Mutation rename\n├─ Insert Person { name: upper($p.name) }\n└─ Project upper($p.name)")
+    assert people() == ["ann", "bob"]
+    answer = omnigraph("mutate", "-e", RENAME, *GRAPH)
+    assert answer.out.startswith("rename: 2 nodes, 0 edges affected, commit ")
+    assert people() == ["ANN", "BOB", "ann", "bob"]
+
+
 @pytest.mark.usefixtures("queries")
 def test_json_has_the_documented_keys(omnigraph: Command) -> None:
     words = ("mutate", "people.gq", "--name", "meet", "--params", '{"a": "ann"}', "-p", "b=eve", "--branch", BRANCH)

@@ -270,14 +270,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def _shown(value: Value, expression: Expression) -> Json:
     """A value as JSON has it."""
-    return _as_json(value, expression.type)
+    return as_json(value, expression.type)
 
 
-def _as_json(value: Value, type_: ValueType) -> Json:
+def as_json(value: Value, type_: ValueType) -> Json:
+    """A value as a result shows it."""
     if value is None:
         return None
     if type_.is_list:
-        return [_as_json(item, type_.item) for item in value]
+        return [as_json(item, type_.item) for item in value]
     match type_.scalar:
         case Scalar.DATE:
             return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
@@ -552,6 +553,11 @@ def _value(expression: Expression, row: Row, asked: Asked) -> Value:
             return _truth(expression.predicate, row, asked)
         case _:
             return _computed(expression, row, asked)
+
+
+def evaluated(expression: Expression, row: Row, asked: Asked) -> Value:
+    """The value of an expression in a row of a match."""
+    return _value(expression, row, asked)
 
 
 def _computed(expression: Expression, row: Row, asked: Asked) -> Value:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from omnigraph.language.query import TypedMutation
 from omnigraph.language.query.plan import (
     Connect,
     ConnectEdges,
     Cross,
     Expand,
     ExpandEdges,
+    MutationPlan,
     NodeScan,
     PlanOperator,
     ReadPlan,
@@ -26,8 +28,11 @@ _LARGE_PRODUCT: Final = 1e6
 """A product with more rows than this gets a warning."""
 
 
-def explain_plan(plan: ReadPlan, context: QueryContext) -> str:
-    """Print a plan with the estimated rows and the access path of each operator, and warnings below it."""
+def explain_plan(plan: ReadPlan, context: QueryContext, mutation: TypedMutation | None = None) -> str:
+    """Print a plan with the estimated rows and the access path of each operator, and warnings below it.
+
+    With a ``mutation`` the plan is that of its match, and its statements are printed too.
+    """
     estimator = CardinalityEstimator(table_sizes_of(context.snapshot, context.catalog))
     estimator.estimate(plan)
 
@@ -36,7 +41,8 @@ def explain_plan(plan: ReadPlan, context: QueryContext) -> str:
         rows = _format_rows(estimator.rows[id(operator)])
         return f"~{rows} rows, {access_path}" if access_path else f"~{rows} rows"
 
-    return "\n".join([print_plan(plan, describe), *_warn_of_products(plan, estimator)])
+    whole = plan if mutation is None else MutationPlan(mutation, plan)
+    return "\n".join([print_plan(whole, describe), *_warn_of_products(plan, estimator)])
 
 
 def _describe_access(plan: PlanOperator, estimator: CardinalityEstimator, context: QueryContext) -> str:

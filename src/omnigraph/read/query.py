@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from omnigraph.errors import ParameterError
-from omnigraph.language.query import CompiledQuery, PropertyValue, TypedMutation, TypedRead, compile_query
+from omnigraph.language.query import CompiledQuery, PropertyValue, TypedMutation, compile_query
 from omnigraph.language.query.plan import ReadPlan, expressions_of, plan_read, tables_of, walk_expression, walk_plan
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source
-from omnigraph.language.values import now_milliseconds
+from omnigraph.language.values import ConstantValue, now_milliseconds
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import Reference, take_snapshot
@@ -45,7 +47,7 @@ class QueryOptions:
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """A query that is ready to run on its snapshot."""
+    """A query that is ready to run on its snapshot; of a mutation, its match."""
 
     name: str
     plan: ReadPlan
@@ -54,13 +56,40 @@ class PlannedQuery:
 
 def plan_query(manifest: Manifest, snapshot: Snapshot, request: QueryRequest, options: QueryOptions) -> PlannedQuery:
     """Compile and plan a query. Raises every error in its text and in its parameters."""
-    catalog = load_schema_of(manifest, snapshot.schema_ir_hash).catalog
-    compiled = compile_query(request.source, catalog, request.name)
+    compiled, catalog = _compile(manifest, snapshot, request)
     if isinstance(compiled.typed, TypedMutation):
         raise ParameterError(f"'{compiled.name}' is a mutation", hint="run it with mutate")
+    return plan_compiled(compiled, catalog, snapshot, compiled.bind_parameters(request.params), options=options)
+
+
+def _plan_match(
+    manifest: Manifest, snapshot: Snapshot, request: QueryRequest, options: QueryOptions
+) -> tuple[CompiledQuery, PlannedQuery]:
+    """Compile a query or a mutation with a match, and plan what it reads."""
+    compiled, catalog = _compile(manifest, snapshot, request)
+    if isinstance(compiled.typed, TypedMutation) and not compiled.typed.is_driven:
+        raise ParameterError(f"'{compiled.name}' is a mutation without a match", hint="run it with mutate")
     parameters = compiled.bind_parameters(request.params)
+    return compiled, plan_compiled(compiled, catalog, snapshot, parameters, options=options)
+
+
+def _compile(manifest: Manifest, snapshot: Snapshot, request: QueryRequest) -> tuple[CompiledQuery, Catalog]:
+    catalog = load_schema_of(manifest, snapshot.schema_ir_hash).catalog
+    return compile_query(request.source, catalog, request.name), catalog
+
+
+def plan_compiled(
+    compiled: CompiledQuery,
+    catalog: Catalog,
+    snapshot: Snapshot,
+    parameters: Mapping[str, ConstantValue],
+    now: int | None = None,
+    options: QueryOptions | None = None,
+) -> PlannedQuery:
+    """Plan a compiled read, or the match of a mutation, for a snapshot and bound parameters."""
+    options = options or QueryOptions()
     search = Search(snapshot, catalog, shared_cache(), parameters, options.embed)
-    evaluation = EvaluationContext(parameters, now_milliseconds(), search)
+    evaluation = EvaluationContext(parameters, now_milliseconds() if now is None else now, search)
     plan = _plan_for_sizes(compiled, catalog, snapshot)
     tables = QueryTables(snapshot, catalog, shared_cache(), options.strategy, _properties_of(plan))
     context = QueryContext(tables, evaluation, search, ProfileRecorder())
@@ -79,14 +108,19 @@ def _plan_for_sizes(compiled: CompiledQuery, catalog: Catalog, snapshot: Snapsho
 
     Sizes are rounded up to a power of two, so that a plan can be kept while tables grow a little.
     """
-    assert isinstance(compiled.typed, TypedRead), "mutations are refused before"
-    assert not isinstance(compiled.plan, TypedMutation)
-    counts = {key: snapshot.pins[key].row_count for key in tables_of(compiled.plan) if key in snapshot.pins}
+    assert compiled.read is not None, "a mutation without a match has no plan"
+    assert compiled.read_plan is not None
+    counts = {key: snapshot.pins[key].row_count for key in tables_of(compiled.read_plan) if key in snapshot.pins}
     size_class = tuple(sorted((key, count.bit_length()) for key, count in counts.items()))
     if size_class not in compiled.sized_plans:
         sizes = TableSizes(catalog, {key: (1 << bits) - 1 for key, bits in size_class})
-        compiled.sized_plans[size_class] = plan_read(compiled.typed, sizes.estimate_scan)
+        compiled.sized_plans[size_class] = plan_read(compiled.read, sizes.estimate_scan)
     return compiled.sized_plans[size_class]
+
+
+def read_columns(query: PlannedQuery) -> pa.Table:
+    """Return all rows of a planned query at once, in the Arrow types of tables."""
+    return pa.Table.from_batches(execute_read(query.plan, query.context), output_schema(query.plan))
 
 
 def execute_query(query: PlannedQuery) -> Result:
@@ -109,7 +143,8 @@ def run_query(
     options: QueryOptions | None = None,
 ) -> Result:
     """Plan and execute a query on one snapshot."""
-    return execute_query(_plan_at(manifest, request, branch, at, options))
+    snapshot = take_snapshot(manifest, branch, at)
+    return execute_query(plan_query(manifest, snapshot, request, options or QueryOptions()))
 
 
 def explain_query(
@@ -119,9 +154,11 @@ def explain_query(
     at: Reference | None = None,
     options: QueryOptions | None = None,
 ) -> str:
-    """Return the plan that would run, with estimates, as text. No row is read."""
-    query = _plan_at(manifest, request, branch, at, options)
-    return explain_plan(query.plan, query.context)
+    """Return the plan that would run, with estimates, as text; of a mutation, with its match. No row is read."""
+    snapshot = take_snapshot(manifest, branch, at)
+    compiled, query = _plan_match(manifest, snapshot, request, options or QueryOptions())
+    mutation = compiled.typed if isinstance(compiled.typed, TypedMutation) else None
+    return explain_plan(query.plan, query.context, mutation)
 
 
 def profile_query(
@@ -131,14 +168,9 @@ def profile_query(
     at: Reference | None = None,
     options: QueryOptions | None = None,
 ) -> Profile:
-    """Run a query, drop its rows, and return what each operator did."""
+    """Run a query, drop its rows, and return what each operator did. Of a mutation only the match runs."""
     started = time.perf_counter()
-    query = _plan_at(manifest, request, branch, at, options)
+    snapshot = take_snapshot(manifest, branch, at)
+    _, query = _plan_match(manifest, snapshot, request, options or QueryOptions())
     row_count = sum(batch.num_rows for batch in execute_read(query.plan, query.context))
     return Profile(query.plan, row_count, time.perf_counter() - started, query.context.recorder)
-
-
-def _plan_at(
-    manifest: Manifest, request: QueryRequest, branch: str, at: Reference | None, options: QueryOptions | None
-) -> PlannedQuery:
-    return plan_query(manifest, take_snapshot(manifest, branch, at), request, options or QueryOptions())

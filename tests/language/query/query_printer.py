@@ -28,7 +28,7 @@ def print_query(query: ast.Query) -> str:
         for word, text in (("description", query.description), ("instruction", query.instruction))
         if text is not None
     )
-    body = _read(query.body) if isinstance(query.body, ast.ReadBody) else map(_statement, query.body.statements)
+    body = _read(query.body) if isinstance(query.body, ast.ReadBody) else _mutation(query.body)
     return f"query {query.name}({parameters}){annotations} {{ {' '.join(body)} }}\n"
 
 
@@ -36,7 +36,7 @@ def print_query(query: ast.Query) -> str:
 
 
 def _read(read: ast.ReadBody) -> list[str]:
-    parts = ["match {", *_clauses(read.clauses), "}"]
+    parts = _match(read.clauses)
     parts += [
         f"return {'distinct ' * read.distinct}{{",
         *(f"{_projection(each)}," for each in read.projections),
@@ -51,6 +51,10 @@ def _read(read: ast.ReadBody) -> list[str]:
     if read.offset is not None:
         parts.append(f"offset {_expression(read.offset)}")
     return parts
+
+
+def _match(clauses: Iterable[ast.ClauseSyntax]) -> list[str]:
+    return ["match {", *_clauses(clauses), "}"]
 
 
 def _clauses(clauses: Iterable[ast.ClauseSyntax]) -> list[str]:
@@ -116,7 +120,7 @@ def _begins_with_variable(expression: ast.ExpressionSyntax) -> bool:
 
 def _properties(entries: Iterable[ast.PropertyMatch | ast.Assignment]) -> str:
     """Braces with ``name: value`` entries, or nothing at all."""
-    inside = ", ".join(f"{entry.name}: {_expression(entry.value)}" for entry in entries)
+    inside = ", ".join(f"{entry.name}: {_side(entry.value)}" for entry in entries)
     return f" {{ {inside} }}" if inside else ""
 
 
@@ -146,6 +150,10 @@ def _order_key(key: ast.OrderKey) -> str:
 # ------------------------------------------------------------------------------------------------ writing
 
 
+def _mutation(mutation: ast.MutationBody) -> list[str]:
+    return [*(_match(mutation.clauses) if mutation.clauses else ()), *map(_statement, mutation.statements)]
+
+
 def _statement(statement: ast.StatementSyntax) -> str:
     match statement:
         case ast.Insert(type_name, assignments):
@@ -154,6 +162,10 @@ def _statement(statement: ast.StatementSyntax) -> str:
             return f"update {type_name} set{_properties(assignments)} where {_predicate(predicate)}"
         case ast.Delete(type_name, predicate):
             return f"delete {type_name} where {_predicate(predicate)}"
+        case ast.VariableUpdate(variable, assignments):
+            return f"update {_expression(variable)} set{_properties(assignments)}"
+        case ast.VariableDelete(variable):
+            return f"delete {_expression(variable)}"
 
 
 def _predicate(predicate: ast.WhereCondition) -> str:

@@ -245,19 +245,30 @@ reads = st.builds(
     having=st.lists(conditions, max_size=2).map(tuple),
 )
 
-_assignments = st.lists(st.builds(ast.Assignment, names(), values), min_size=1, max_size=3).map(tuple)
+_assigned_values = values | expressions | conditions
+_assignments = st.lists(st.builds(ast.Assignment, names(), _assigned_values), min_size=1, max_size=3).map(tuple)
 _predicates = st.builds(
     ast.WhereCondition,
     names(),
     st.sampled_from([each for each in ast.ComparisonOperator if each not in WORD_OPERATORS]),
     values,
 )
+_inserts = st.builds(ast.Insert, type_names, _assignments)
 statements: st.SearchStrategy[ast.StatementSyntax] = st.one_of(
-    st.builds(ast.Insert, type_names, _assignments),
+    _inserts,
     st.builds(ast.Update, type_names, _assignments, _predicates),
     st.builds(ast.Delete, type_names, _predicates),
 )
-mutations = st.builds(ast.MutationBody, st.lists(statements, min_size=1, max_size=3).map(tuple))
+bound_statements: st.SearchStrategy[ast.StatementSyntax] = st.one_of(
+    _inserts,
+    st.builds(ast.VariableUpdate, variables, _assignments),
+    st.builds(ast.VariableDelete, variables),
+)
+mutations = st.builds(ast.MutationBody, st.lists(statements, min_size=1, max_size=3).map(tuple)) | st.builds(
+    ast.MutationBody,
+    st.lists(bound_statements, min_size=1, max_size=3).map(tuple),
+    st.lists(clauses, min_size=1, max_size=3).map(tuple),
+)
 
 queries = st.builds(
     ast.Query,

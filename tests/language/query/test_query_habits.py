@@ -113,10 +113,10 @@ HABITS: Final = {
         ("part", "HAVING n > 3", "having { n > 3 }"),
     ],
     "set": [
-        ("return", "SET $p.age = 3", 'update Person set { age: 3 } where p = "a"'),
-        ("return", "set p.name = 'A'", 'update Person set { name: "A" } where p = "a"'),
-        ("return", "REMOVE p.age", 'update Person set { age: null } where p = "a"'),
-        ("return", "DETACH DELETE p", 'delete Person where p = "a"'),
+        ("return", "SET $p.age = 3", "update $p set { age: 3 }"),
+        ("return", "set p.name = 'A'", 'update $p set { name: "A" }'),
+        ("return", "REMOVE p.age", "update $p set { age: null }"),
+        ("return", "DETACH DELETE p", "delete $p"),
         ("statement", 'update Person set age = 3 where name = "A"', 'update Person set { age: 3 } where name = "A"'),
         (
             "statement",
@@ -186,7 +186,9 @@ def test_the_hint_shows_the_form_and_the_form_parses(habit: str) -> None:
 
 def _place(place: str, form: str) -> str:
     """A query with a form where it belongs."""
-    if form.startswith(("update", "insert", "delete")):
+    if form.startswith(("update $", "delete $")):
+        place = "return"
+    elif form.startswith(("update", "insert", "delete")):
         place = "statement"
     elif form.startswith("match {"):
         place = "match"

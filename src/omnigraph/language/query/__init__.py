@@ -27,7 +27,7 @@ from omnigraph.language.query.lint import lint_queries
 from omnigraph.language.query.lint_report import LintFinding, LintReport, SchemaSource, Severity
 from omnigraph.language.query.parameters import bind_parameters, check_values, parse_parameter_text
 from omnigraph.language.query.parser import SYNTAX_CODE, parse_query_text
-from omnigraph.language.query.plan import ReadPlan, plan_read, print_plan
+from omnigraph.language.query.plan import MutationPlan, ReadPlan, plan_mutation, plan_read, print_plan
 from omnigraph.language.query.query_layout import format_queries
 from omnigraph.language.query.typed_tree import (
     Aggregate,
@@ -41,6 +41,7 @@ from omnigraph.language.query.typed_tree import (
     Compare,
     ComputedExpression,
     Constant,
+    DeleteBound,
     DeleteEdges,
     DeleteNodes,
     Distance,
@@ -73,6 +74,7 @@ from omnigraph.language.query.typed_tree import (
     TypedQuery,
     TypedRead,
     TypeName,
+    UpdateBound,
     UpdateNodes,
 )
 from omnigraph.language.schema import Catalog
@@ -96,6 +98,7 @@ __all__ = [
     "CompiledQuery",
     "ComputedExpression",
     "Constant",
+    "DeleteBound",
     "DeleteEdges",
     "DeleteNodes",
     "Distance",
@@ -134,6 +137,7 @@ __all__ = [
     "TypedMutation",
     "TypedOrderKey",
     "TypedRead",
+    "UpdateBound",
     "UpdateNodes",
     "compile_query",
     "explain",
@@ -155,11 +159,11 @@ _MAX_CACHED_LENGTH: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CompiledQuery:
-    """A query that is ready to run: its syntax tree, its typed form and its plan. A mutation is its own plan."""
+    """A query that is ready to run: its syntax tree, its typed form and its plan."""
 
     query: Query
     typed: TypedQuery
-    plan: ReadPlan | TypedMutation
+    plan: ReadPlan | MutationPlan
     sized_plans: dict[SizeClass, ReadPlan] = field(
         default_factory=dict["SizeClass", "ReadPlan"], repr=False, compare=False
     )
@@ -170,11 +174,21 @@ class CompiledQuery:
         """The name of the query."""
         return self.query.name
 
+    @property
+    def read(self) -> TypedRead | None:
+        """The query itself, if it is a read; the match of a mutation, if it has one."""
+        return self.typed if isinstance(self.typed, TypedRead) else self.typed.match
+
+    @property
+    def read_plan(self) -> ReadPlan | None:
+        """The plan of :attr:`read`, for tables of unknown sizes."""
+        return self.plan.match if isinstance(self.plan, MutationPlan) else self.plan
+
     def bind_parameters(self, values: Mapping[str, object] | None) -> Mapping[str, ConstantValue]:
         """Return the value of every parameter, or raise :class:`ParameterError` before anything runs."""
         bound = bind_parameters(self.typed.parameters, values)
-        if not isinstance(self.plan, TypedMutation):
-            check_values(self.plan, bound)
+        if self.read_plan is not None:
+            check_values(self.read_plan, bound)
         return bound
 
 
@@ -223,7 +237,7 @@ def _compile(text: Source, schema: _CatalogIdentity, name: str | None) -> Compil
     typed = check_query(query, schema.catalog, text)
     if isinstance(typed, list):
         raise QueryError(typed)
-    return CompiledQuery(query, typed, plan_read(typed) if isinstance(typed, TypedRead) else typed)
+    return CompiledQuery(query, typed, plan_read(typed) if isinstance(typed, TypedRead) else plan_mutation(typed))
 
 
 def _read(source: str | Path | Source) -> Source:

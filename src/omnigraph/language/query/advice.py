@@ -13,6 +13,10 @@ _TEXT = "put a text in double quotes"
 _EDGE = "an edge is written with a lowercase first letter: '<recased>'"
 _PARTS = "the parts of a read are match, return, having, order { ... }, limit n and offset n, in this order"
 _WHICH = "say which ones: where property = value"
+_SET = "write update $x set { property: value }, where $x is a variable of the match"
+_MATCH_FIRST = (
+    "put match { $x: Type ... } before the first statement, or write a type: update Type set { ... } where ..."
+)
 _CASE = "write case { condition: value, else: value }"
 _ONE_CONDITION = "where takes one comparison of a property, with = != < <= > or >="
 
@@ -116,6 +120,13 @@ _MISTAKES = (
     _Mistake(r"enum\b", "write String", before=r"\$\w+\s*:"),
     _Mistake(r"[a-z_]\w*", "a type begins with an uppercase letter: '<recased>'", before=r"\$\w+\s*:\s*\[?"),
     _Mistake(r"[a-z_]\w*", "a type begins with an uppercase letter: '<recased>'", before=r"\b(?:insert|update|delete)"),
+    # Statements with a match, and without one; conditions as values.
+    _Mistake(r"(?i:set)\b", _SET, before=r"\}"),
+    _Mistake(r"[$a-z]", "write set { property: value, ... }", before=r"\bset"),
+    _Mistake(r"\{", "test it in the match: no block is a value here", before=r"[{,:\w]\s*:\s*(?:exists|not)"),
+    _Mistake(r"[=<>]|!=|is\b", "put the condition in parentheses", before=r"\b(?:set|insert\s+\w+)\s*\{[^{}]*:[^{},]*"),
+    _Mistake(r"\$", _MATCH_FIRST, before=r"\b(?:update|delete)"),
+    _Mistake(r"[A-Z]\w*", "after a match, name a variable that it binds: $x", before=r"\b(?:update|delete)"),
     _Mistake(r"[A-Za-z_]\w*", _TEXT, before=r"[\w\"]\s*:|[=<>\[]|\b(?:contains|starts_with|ends_with|matches|in)"),
     # A pattern among conditions.
     _Mistake(r"[:$]", "put the pattern in exists { ... }", before=r"\b(?:and|or|not\s*\()\s+\(*\$\w+(?:\s+[a-z_]\w*)?"),

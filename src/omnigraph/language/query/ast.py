@@ -404,7 +404,7 @@ class Assignment:
     """``property: value`` in an insert or update."""
 
     name: str
-    value: ValueSyntax
+    value: ExpressionSyntax
     span: Span = span_field()
     name_span: Span = span_field()
 
@@ -451,14 +451,32 @@ class Delete:
     type_span: Span = span_field()
 
 
-StatementSyntax: TypeAlias = Insert | Update | Delete
+@dataclass(frozen=True, slots=True)
+class VariableUpdate:
+    """``update $v set { ... }`` after a match."""
+
+    variable: Variable
+    assignments: tuple[Assignment, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class VariableDelete:
+    """``delete $v`` after a match."""
+
+    variable: Variable
+    span: Span = span_field()
+
+
+StatementSyntax: TypeAlias = Insert | Update | Delete | VariableUpdate | VariableDelete
 
 
 @dataclass(frozen=True, slots=True)
 class MutationBody:
-    """One or more statements."""
+    """One or more statements. With ``clauses`` they run for each row of that match."""
 
     statements: tuple[StatementSyntax, ...]
+    clauses: tuple[ClauseSyntax, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from omnigraph.language.query.plan import walk_expression
 from omnigraph.language.query.typed_tree import (
     Block,
     Clause,
+    DeleteBound,
     DeleteEdges,
     DeleteNodes,
     Expression,
@@ -26,9 +27,10 @@ from omnigraph.language.query.typed_tree import (
     TypedQuery,
     TypedRead,
     TypedTraversal,
+    UpdateBound,
     UpdateNodes,
 )
-from omnigraph.language.schema import Catalog
+from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.language.types import Scalar, ValueType
 
 _KINDS = {
@@ -103,7 +105,8 @@ def describe_operation(query: TypedQuery, catalog: Catalog) -> OperationDescript
         )
     written = [use for statement in query.statements for use in _types_written(statement)]
     ends = [use for statement in query.statements for use in _types_of_ends(statement, catalog)]
-    return OperationDescriptor(result=(), reads=_sort_uses([*written, *ends]), writes=_sort_uses(written))
+    matched = [] if query.match is None else list(_types_read(query.match.clauses))
+    return OperationDescriptor(result=(), reads=_sort_uses([*matched, *written, *ends]), writes=_sort_uses(written))
 
 
 def _describe_column(column: ResultColumn) -> ResultField:
@@ -149,6 +152,11 @@ def _types_written(statement: Statement) -> Iterator[TypeUse]:
         case DeleteNodes():
             yield _node(statement.node_type)
             yield from map(_edge, statement.cascades)
+        case UpdateBound():
+            yield _table(statement.table_key)
+        case DeleteBound():
+            yield _table(statement.table_key)
+            yield from map(_edge, statement.cascades)
 
 
 def _types_of_ends(statement: Statement, catalog: Catalog) -> Iterator[TypeUse]:
@@ -160,6 +168,10 @@ def _types_of_ends(statement: Statement, catalog: Catalog) -> Iterator[TypeUse]:
 
 def _sort_uses(uses: Iterable[TypeUse]) -> tuple[TypeUse, ...]:
     return tuple(sorted(set(uses), key=lambda use: (use.kind != "node", use.type_name)))
+
+
+def _table(key: TableKey) -> TypeUse:
+    return TypeUse(key.kind, key.type_name)
 
 
 def _node(type_name: str) -> TypeUse:

@@ -209,12 +209,7 @@ def _show_insert(parts: _Parts) -> str:
 
 def _show_set(parts: _Parts) -> str:
     assignment = f"{parts['property']}: {parts.get('value') or 'null'}"
-    return f'update {_type_of_variable(parts)} set {{ {assignment} }} where p = "a"'  # noqa: S608  # no SQL
-
-
-def _type_of_variable(parts: _Parts) -> str:
-    typed = re.findall(rf"\$?\b{parts['variable']}\s*:\s*([A-Z]\w*)", parts["text"])
-    return str(typed[-1]) if typed else "Type"
+    return f"update ${parts['variable']} set {{ {assignment} }}"  # noqa: S608  # no SQL
 
 
 def _show_walk(parts: _Parts) -> str:
@@ -341,7 +336,7 @@ _HABITS: Final = (
     _Habit(r"(?i:remove)\s+\$?(?P<variable>\w+)\.(?P<property>\w+)", _show_set),
     _Habit(
         r"(?i:(?:detach\s+)?delete)\s+\$?(?P<variable>[a-z_]\w*)",
-        lambda parts: f'delete {_type_of_variable(parts)} where p = "a"',
+        "delete $<variable>",
         r"\}",
         "the edges of a node go with it",
     ),

@@ -31,6 +31,8 @@ from omnigraph.language.query.typed_tree import (
     TypedQuery,
     TypedRead,
     TypedTraversal,
+    UpdateBound,
+    UpdateNodes,
 )
 from omnigraph.language.schema import Catalog, NodeType
 from omnigraph.language.source import Source, Span, read_source
@@ -106,27 +108,28 @@ def _lint_query(checked: _CheckedQuery, catalog: Catalog, source: Source) -> Que
 
 
 def _find_warnings(query: Query, source: Source) -> Iterator[Problem]:
-    if isinstance(query.body, MutationBody) and not query.parameters:
+    is_fixed = isinstance(query.body, MutationBody) and not query.body.clauses and not query.parameters
+    if is_fixed:
         yield source.problem(
             UNPARAMETERISED,
             f"mutation '{query.name}' has no parameters: it writes the same values every time",
             query.name_span,
             f"declare what varies, as in {query.name}($name: String)",
         )
-    if isinstance(query.body, ReadBody):
-        for span in _find_signed_numbers(query.body, source.text):
-            yield source.problem(
-                SIGNED_NUMBER,
-                "this is a value of its own, and is not subtracted from the one before it",
-                span,
-                "put a blank after the sign to subtract, or a comma before it",
-            )
+    for span in _find_signed_numbers(query.body, source.text):
+        yield source.problem(
+            SIGNED_NUMBER,
+            "this is a value of its own, and is not subtracted from the one before it",
+            span,
+            "put a blank after the sign to subtract, or a comma before it",
+        )
 
 
-def _find_signed_numbers(body: ReadBody, text: str) -> Iterator[Span]:
+def _find_signed_numbers(body: ReadBody | MutationBody, text: str) -> Iterator[Span]:
     """Yield the signed numbers that directly follow a value."""
-    columns = [(projection.expression, projection.alias is None) for projection in body.projections]
-    conditions = [(clause, isinstance(clause, Comparison)) for clause in (*body.clauses, *body.having)]
+    projections, having = (body.projections, body.having) if isinstance(body, ReadBody) else ((), ())
+    columns = [(projection.expression, projection.alias is None) for projection in projections]
+    conditions = [(clause, isinstance(clause, Comparison)) for clause in (*body.clauses, *having)]
     for (before, ends_with_value), (after, _) in (*pairwise(columns), *pairwise(conditions)):
         between = text[before.span.end : after.span.start]
         begin = after.span.start
@@ -141,26 +144,48 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 # ------------------------------------------------------------------------------------------------ the whole text
 
 
+@dataclass(frozen=True, slots=True)
+class _UpdateOfNodes:
+    """An update of a node type in a query: the properties that it sets, and where it names the type.
+
+    One after a match has no such place: it changes what it finds, and need not offer every property.
+    """
+
+    query_name: str
+    node_type: str
+    assigned: frozenset[str]
+    type_span: Span | None
+
+
 def _find_never_updated(checked: Iterable[_CheckedQuery], catalog: Catalog, source: Source) -> Iterator[LintFinding]:
-    updates = [
-        (one.query.name, statement)
-        for one in checked
-        if isinstance(one.outcome, TypedMutation) and isinstance(one.query.body, MutationBody)
-        for statement in one.query.body.statements
-        if isinstance(statement, Update)
-    ]
-    for type_name in sorted({update.type_name for _, update in updates}):
-        of_type = [(name, update) for name, update in updates if update.type_name == type_name]
-        assigned = {assignment.name for _, update in of_type for assignment in update.assignments}
-        names = tuple(dict.fromkeys(name for name, _ in of_type))
+    updates = [update for one in checked for update in _updates_of(one)]
+    for type_name in sorted({update.node_type for update in updates}):
+        of_type = [update for update in updates if update.node_type == type_name]
+        assigned = frozenset[str]().union(*(update.assigned for update in of_type))
+        offering = [(update.query_name, update.type_span) for update in of_type if update.type_span is not None]
+        if not offering:
+            continue
+        names = tuple(dict.fromkeys(name for name, _ in offering))
         for missing in sorted(_updatable_properties(catalog.nodes[type_name]) - assigned):
             problem = source.problem(
                 NEVER_UPDATED,
                 f"no update of {type_name} sets the optional property '{missing}'",
-                of_type[0][1].type_span,
+                offering[0][1],
                 f"set {missing} in an update, if it can change",
             )
             yield LintFinding(Severity.WARNING, problem, type_name, missing, names)
+
+
+def _updates_of(one: _CheckedQuery) -> Iterator[_UpdateOfNodes]:
+    if not isinstance(one.outcome, TypedMutation) or not isinstance(one.query.body, MutationBody):
+        return
+    for written, typed in zip(one.query.body.statements, one.outcome.statements, strict=True):
+        if isinstance(typed, UpdateNodes) and isinstance(written, Update):
+            assigned = frozenset(value.name for value in typed.values)
+            yield _UpdateOfNodes(one.query.name, typed.node_type, assigned, written.type_span)
+        elif isinstance(typed, UpdateBound) and typed.table_key.kind == "node":
+            assigned = frozenset(value.name for value in typed.values)
+            yield _UpdateOfNodes(one.query.name, typed.table_key.type_name, assigned, None)
 
 
 def _updatable_properties(node_type: NodeType) -> set[str]:
@@ -174,9 +199,10 @@ def _updatable_properties(node_type: NodeType) -> set[str]:
 
 def _find_cartesian_products(checked: Iterable[_CheckedQuery], source: Source) -> Iterator[LintFinding]:
     for one in checked:
-        if not isinstance(one.outcome, TypedRead) or not isinstance(one.query.body, ReadBody):
+        if isinstance(one.outcome, list):
             continue
-        heads = _first_variables(one.query.body, one.outcome)
+        read = one.outcome if isinstance(one.outcome, TypedRead) else one.outcome.match
+        heads = [] if read is None else _first_variables(one.query.body, read)
         for name, span in heads[1:]:
             problem = source.problem(
                 CARTESIAN,
@@ -187,14 +213,14 @@ def _find_cartesian_products(checked: Iterable[_CheckedQuery], source: Source) -
             yield LintFinding(Severity.WARNING, problem, query_names=(one.query.name,))
 
 
-def _first_variables(body: ReadBody, typed: TypedRead) -> list[tuple[str, Span]]:
+def _first_variables(body: ReadBody | MutationBody, typed: TypedRead) -> list[tuple[str, Span]]:
     """The first named variable of each connected part of a match, with its span."""
     places = _spans_of_variables(body)
     named = [part & places.keys() for part in _find_connected_parts(typed.clauses)]
     return [min(((name, places[name]) for name in part), key=lambda head: head[1].start) for part in named if part]
 
 
-def _spans_of_variables(body: ReadBody) -> dict[str, Span]:
+def _spans_of_variables(body: ReadBody | MutationBody) -> dict[str, Span]:
     """The span of the first mention of each named variable of a match."""
     places = dict[str, Span]()
     for clause in body.clauses:

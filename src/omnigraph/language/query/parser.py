@@ -239,6 +239,11 @@ class _QueryTreeBuilder(Transformer[Token, object]):
     def mutation(self, *statements: ast.StatementSyntax) -> ast.MutationBody:
         return ast.MutationBody(statements)
 
+    def driven_mutation(
+        self, clauses: tuple[ast.ClauseSyntax, ...], *statements: ast.StatementSyntax
+    ) -> ast.MutationBody:
+        return ast.MutationBody(statements, clauses)
+
     def insert(
         self, word: Token, type_name: Token, assignments: tuple[ast.Assignment, ...], close: Token
     ) -> ast.Insert:
@@ -254,10 +259,18 @@ class _QueryTreeBuilder(Transformer[Token, object]):
         span = span_of(word).to(predicate.span)
         return ast.Delete(str(type_name), predicate, span=span, type_span=span_of(type_name))
 
+    def update_bound(
+        self, word: Token, variable: Token, assignments: tuple[ast.Assignment, ...], close: Token
+    ) -> ast.VariableUpdate:
+        return ast.VariableUpdate(_build_variable(variable), assignments, _span_between(word, close))
+
+    def delete_bound(self, word: Token, variable: Token) -> ast.VariableDelete:
+        return ast.VariableDelete(_build_variable(variable), _span_between(word, variable))
+
     def assignments(self, *assignments: ast.Assignment) -> tuple[ast.Assignment, ...]:
         return assignments
 
-    def assignment(self, name: Token, value: ast.ValueSyntax) -> ast.Assignment:
+    def assignment(self, name: Token, value: ast.ExpressionSyntax) -> ast.Assignment:
         return ast.Assignment(str(name), value, span=span_of(name).to(value.span), name_span=span_of(name))
 
     def assigned(self, name: Token) -> Token:

@@ -19,6 +19,7 @@ from omnigraph.language.source import Source
 from omnigraph.language.syntax import load_lark
 
 _PARTS: Final = frozenset({"_RETURN", "having", "order", "limit", "offset"})
+_STATEMENTS: Final = frozenset({"insert", "update_bound", "delete_bound"})
 _OPERATORS: Final = frozenset({"AND", "OR", "PLUS", "MINUS", "STAR", "SLASH"})
 _LISTS: Final = frozenset({"projections", "assignments"})
 _EDGES: Final = frozenset({"directed", "undirected", "other_edges", "hops", "exact_hops"})
@@ -64,6 +65,8 @@ class _QueryStyle(Style):
             case Boundary(rule="annotations") | Boundary(after="annotations") | Boundary(before="annotations"):
                 return Gap.BREAK
             case Boundary(rule="read", after=part) if part in _PARTS:
+                return Gap.BREAK
+            case Boundary(rule="driven_mutation", after=part) if part in _STATEMENTS:
                 return Gap.BREAK
             case Boundary(rule="disjunction" | "conjunction" | "arithmetic", after=operator) if operator in _OPERATORS:
                 return Gap.LINE

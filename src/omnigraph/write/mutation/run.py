@@ -1,7 +1,7 @@
 """Run a mutation: compile it with its parameters, stage its changes on a snapshot, check them, and commit once.
 
-A mutation that only inserts is repeated on newer data, so concurrent writes do not stop it. For one that updates or
-deletes, a concurrent change is a conflict; the caller may run it again.
+A mutation that only inserts is repeated on newer data, so concurrent writes do not stop it. For one that has a match,
+updates or deletes, a concurrent change is a conflict; the caller may run it again.
 """
 
 from __future__ import annotations
@@ -11,17 +11,37 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from omnigraph.errors import ConflictError, ParameterError, PreconditionFailed, ValidationError, Violation
-from omnigraph.language.query import InsertEdge, InsertNode, TypedMutation, compile_query
+from omnigraph.errors import (
+    ConflictError,
+    ParameterError,
+    PreconditionFailed,
+    Unsupported,
+    ValidationError,
+    Violation,
+)
+from omnigraph.language.query import CompiledQuery, InsertEdge, InsertNode, TypedMutation, compile_query
+from omnigraph.language.query.plan import tables_of
 from omnigraph.language.schema import Catalog, Schema
 from omnigraph.language.source import Source
 from omnigraph.language.values import ConstantValue, now_milliseconds
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.write.commit import CommitOptions, CommitResult, PreparedWrite, WriterKind, commit_operation
+from omnigraph.read.query import plan_compiled, read_columns
+from omnigraph.storage.columns import column_of
+from omnigraph.storage.table import Table
+from omnigraph.storage.table_writes import audit_version
+from omnigraph.write.commit import (
+    CommitOptions,
+    CommitResult,
+    PreparedWrite,
+    TableChange,
+    WriterKind,
+    commit_operation,
+)
 from omnigraph.write.mutation.staging import StagingArea
-from omnigraph.write.mutation.statements import AffectedCounts, ExpressionContext, run_statement
+from omnigraph.write.mutation.statement_rows import StatementRows
+from omnigraph.write.mutation.statements import AffectedCounts, run_statement
 from omnigraph.write.rules import check_changes, check_rows
 
 _MAX_VIOLATIONS: Final = 100
@@ -41,22 +61,42 @@ class MutationResult:
 class MutationCall:
     """A checked mutation with the values of its parameters, and the time that ``now()`` returns."""
 
-    mutation: TypedMutation
+    compiled: CompiledQuery
     parameters: Mapping[str, ConstantValue]
     now: int = field(default_factory=now_milliseconds)
 
     @property
+    def mutation(self) -> TypedMutation:
+        """The checked mutation."""
+        assert isinstance(self.compiled.typed, TypedMutation), "reads are refused when they are compiled"
+        return self.compiled.typed
+
+    @property
     def strict(self) -> bool:
-        """Whether the result depends on existing rows: it updates or deletes."""
-        return any(not isinstance(statement, InsertNode | InsertEdge) for statement in self.mutation.statements)
+        """Whether the result depends on existing rows: it has a match, updates or deletes."""
+        inserts = all(isinstance(statement, InsertNode | InsertEdge) for statement in self.mutation.statements)
+        return self.mutation.is_driven or not inserts
 
     def run(self, catalog: Catalog, staging: StagingArea) -> AffectedCounts:
-        """Run the statements in order. Their changes go to the staging area."""
-        context = ExpressionContext(self.parameters, self.now)
+        """Evaluate the match, then run the statements in order. Their changes go to the staging area."""
+        given = self._evaluate_match(catalog, staging)
         affected = AffectedCounts()
         for statement in self.mutation.statements:
-            affected += run_statement(catalog, staging, statement, context)
+            affected += run_statement(catalog, staging, statement, given)
         return affected
+
+    def _evaluate_match(self, catalog: Catalog, staging: StagingArea) -> StatementRows:
+        """Evaluate the match on what is staged so far; what it reads belongs to what the commit compares."""
+        match = self.mutation.match
+        if match is None:
+            return StatementRows(self.parameters, self.now)
+        shown = show_pending(catalog, staging) if self.mutation.is_driven else staging.snapshot
+        planned = plan_compiled(self.compiled, catalog, shown, self.parameters, self.now)
+        # A branch can lack the table of a new type; it comes with a schema change, which is compared by itself.
+        staging.reads.update(key for key in tables_of(planned.plan) if key in staging.snapshot.pins)
+        rows = read_columns(planned)
+        columns = {column.expression: column_of(rows, column.name) for column in match.columns}
+        return StatementRows(self.parameters, self.now, rows.num_rows, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +147,7 @@ def compile_call(
     compiled = compile_query(source, catalog, name)
     if not isinstance(compiled.typed, TypedMutation):
         raise ParameterError(f"'{compiled.name}' is a read and changes nothing", hint="run it as a query")
-    return MutationCall(compiled.typed, compiled.bind_parameters(parameters))
+    return MutationCall(compiled, compiled.bind_parameters(parameters))
 
 
 def mutate(
@@ -160,6 +200,30 @@ def prepare_changes(catalog: Catalog, progress: MutationProgress) -> PreparedWri
         raise _to_error(result.violations)
     changes = tuple(table.to_change(result.locations.get(table.type.table_key)) for table in changed)
     return PreparedWrite(changes, result.reads | staging.reads, progress.affected)
+
+
+def show_pending(catalog: Catalog, staging: StagingArea) -> Snapshot:
+    """Return a snapshot that shows the staged changes to this process only. They must not break a rule of the schema.
+
+    The written files are never committed; cleanup deletes them once they are old.
+    """
+    snapshot = staging.snapshot
+    if next(staging.list_changed(), None) is None:
+        return snapshot
+    changes = prepare_changes(catalog, MutationProgress(staging)).changes
+    pending = {change.table_key: _open_pending(snapshot, change) for change in changes}
+    return snapshot.with_tables({key: table for key, table in pending.items() if table is not None})
+
+
+def _open_pending(snapshot: Snapshot, change: TableChange) -> Table | None:
+    """Return a table that shows a pending change; None if the change has no effect."""
+    pinned = snapshot.table(change.table_key)
+    if pinned.uri.startswith("s3+ddb://"):
+        raise Unsupported(
+            "a transaction cannot be queried if DynamoDB manages the versions", hint="query after it ends"
+        )
+    staged = change.stage(pinned)
+    return None if staged is None else audit_version(pinned, staged)
 
 
 def _to_error(violations: Sequence[Violation]) -> ValidationError:

@@ -9,24 +9,21 @@ from types import TracebackType
 from typing import Self
 
 from omnigraph.arguments import check_calls
-from omnigraph.errors import ParameterError, Unsupported
+from omnigraph.errors import ParameterError
 from omnigraph.language.query.plan import tables_of
 from omnigraph.language.schema import Schema
 from omnigraph.language.source import Source
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.query import QueryOptions, QueryRequest, execute_query, plan_query
 from omnigraph.read.result import Result
-from omnigraph.storage.table import Table
-from omnigraph.storage.table_writes import audit_version
-from omnigraph.write.commit import CommitOptions, TableChange, catch_up, commit_operation, take_basis
+from omnigraph.write.commit import CommitOptions, catch_up, commit_operation, take_basis
 from omnigraph.write.mutation.run import (
     MutationCall,
     MutationOperation,
     MutationProgress,
     MutationResult,
     compile_call,
-    prepare_changes,
+    show_pending,
     to_mutation_result,
 )
 from omnigraph.write.mutation.staging import StagingArea
@@ -76,9 +73,7 @@ class Transaction:
         """
         progress = self._require_open()
         snapshot = progress.staging.snapshot
-        changes = prepare_changes(self._catalog, progress).changes
-        pending = {change.table_key: _open_pending(snapshot, change) for change in changes}
-        shown = snapshot.with_tables({key: table for key, table in pending.items() if table is not None})
+        shown = show_pending(self._catalog, progress.staging)
         planned = plan_query(self._manifest, shown, QueryRequest(source, name, params), self._query_options)
         # A branch can lack the table of a new type; it comes with a schema change, which is compared by itself.
         progress.staging.reads.update(key for key in tables_of(planned.plan) if key in snapshot.pins)
@@ -105,17 +100,3 @@ class Transaction:
             self.result = to_mutation_result(
                 commit_operation(self._manifest, operation, self._commit_options, progress.staging.snapshot)
             )
-
-
-def _open_pending(snapshot: Snapshot, change: TableChange) -> Table | None:
-    """Return a table that shows a pending change to this process only; None if the change has no effect.
-
-    The written files are never committed; cleanup deletes them once they are old.
-    """
-    pinned = snapshot.table(change.table_key)
-    if pinned.uri.startswith("s3+ddb://"):
-        raise Unsupported(
-            "a transaction cannot be queried if DynamoDB manages the versions", hint="query after it ends"
-        )
-    staged = change.stage(pinned)
-    return None if staged is None else audit_version(pinned, staged)

@@ -13,7 +13,7 @@ from omnigraph.language.query import ast
 from omnigraph.language.query.check.codes import CODES
 from omnigraph.language.query.check.queries import check_query
 from omnigraph.language.query.parser import parse_query_text
-from omnigraph.language.query.plan.planner import plan_read
+from omnigraph.language.query.plan.planner import plan_mutation, plan_read
 from omnigraph.language.query.typed_tree import TypedRead
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.source import Source
@@ -58,6 +58,8 @@ def check_any(text: str) -> None:
             check_problems(found, text.split("\n"))
         elif isinstance(found, TypedRead):
             plan_read(found)
+        else:
+            plan_mutation(found)
 
 
 def check_problems(problems: list[Problem], lines: list[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.errors import NotFound, QueryError
 from omnigraph.language.query import compile_query, find_query
-from omnigraph.language.query.plan import print_plan
+from omnigraph.language.query.plan import MutationPlan, print_plan
 from omnigraph.language.query.plan.planner import plan_read
 from omnigraph.language.query.typed_tree import TypedMutation, TypedRead
 from omnigraph.language.schema import parse_schema
@@ -78,10 +78,10 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     assert caught.value.problems[0].code == "Q000"
 
 
-def test_a_mutation_is_its_own_plan() -> None:
+def test_a_mutation_without_a_match_has_no_other_plan() -> None:
     compiled = compile_query(SCRAP, CATALOG)
     assert isinstance(compiled.typed, TypedMutation)
-    assert compiled.plan == compiled.typed
+    assert compiled.plan == MutationPlan(compiled.typed, None)
     assert print_plan(compiled.plan).startswith("Mutation scrap\n└─ Delete Vessel where code = $code")
 
 

@@ -89,7 +89,7 @@ from omnigraph.language.query.typed_tree import (
 )
 from omnigraph.language.types import Scalar, ValueType
 
-NO_OPERATORS = {ByRank}
+NO_OPERATORS = {ByRank, operators.MutationPlan}
 NO_EXPRESSIONS = {
     EdgeStep,
     typed_tree.TypedBinding,
@@ -104,6 +104,8 @@ NO_EXPRESSIONS = {
     typed_tree.UpdateNodes,
     typed_tree.DeleteNodes,
     typed_tree.DeleteEdges,
+    typed_tree.UpdateBound,
+    typed_tree.DeleteBound,
     typed_tree.TypedMutation,
 }
 TEXT, NUMBER = ValueType(Scalar.STRING), ValueType(Scalar.I64)

@@ -157,6 +157,8 @@ def _check_block(block: ast.Negation | ast.Existence, scope: QueryScope) -> Bloc
     word = "not" if isinstance(block, ast.Negation) else "exists"
     if scope.place not in {Place.MATCH, Place.RETURN}:
         hint = f"make it a column, as in return {{ {word} {{ ... }} as found }}, and use that"
+        if scope.place is Place.ASSIGNMENT:
+            hint = "put it in the match, or bind what it finds in optional { ... } and test that"
         return scope.reject("T25", f"{word} {{ ... }} stands in match and in return only", block.span, hint)
     found_before = len(scope.report.problems)
     inner = scope.open_block(is_test=True)
@@ -314,12 +316,9 @@ def check_expression(expression: ast.ExpressionSyntax, scope: QueryScope) -> Exp
         case ast.PropertyAccess():
             return check_property(expression, scope)
         case ast.AliasReference():
-            hint = _FOREIGN_WORDS.get(expression.name, "write the expression that it names")
-            return scope.reject("Q010", f"'{expression.name}' is not a value", expression.span, hint)
-        case ast.AggregateCall() | ast.NearestCall() | ast.Bm25Call() | ast.RrfCall() if scope.place is Place.MATCH:
-            what = expression.function if isinstance(expression, ast.AggregateCall) else "a score"
-            hint = "return it, and compare it in having"
-            return scope.reject("T7", f"{what} cannot be compared in a match", expression.span, hint)
+            return _reject_alias(expression, scope)
+        case ast.AggregateCall() | ast.NearestCall() | ast.Bm25Call() | ast.RrfCall() if scope.place in _WITHOUT_SCORES:
+            return _reject_score(expression, scope)
         case ast.AggregateCall():
             hint = f"make {expression.function} a column of its own; having compares it"
             return scope.reject("T8", "an aggregate is a whole column of return", expression.span, hint)
@@ -337,6 +336,25 @@ def check_expression(expression: ast.ExpressionSyntax, scope: QueryScope) -> Exp
 _FOREIGN_WORDS: Mapping[str, str] = dict.fromkeys(
     ("case", "when", "then", "end"), "write case { condition: value, else: value }"
 )
+
+
+_WITHOUT_SCORES = frozenset({Place.MATCH, Place.ASSIGNMENT})
+
+
+def _reject_alias(word: ast.AliasReference, scope: QueryScope) -> None:
+    if scope.place is Place.ASSIGNMENT:
+        return _reject_word(word, scope)
+    hint = _FOREIGN_WORDS.get(word.name, "write the expression that it names")
+    return scope.reject("Q010", f"'{word.name}' is not a value", word.span, hint)
+
+
+def _reject_score(call: ast.AggregateCall | ast.NearestCall | ast.Bm25Call | ast.RrfCall, scope: QueryScope) -> None:
+    what = call.function if isinstance(call, ast.AggregateCall) else "a score"
+    if scope.place is Place.ASSIGNMENT:
+        hint = "find it with a query, and pass it as a parameter"
+        return scope.reject("T29", f"{what} is no value of a mutation", call.span, hint)
+    hint = "return it, and compare it in having"
+    return scope.reject("T7", f"{what} cannot be compared in a match", call.span, hint)
 
 
 def _to_value(predicate: Predicate) -> Truth:

@@ -1,63 +1,111 @@
-"""Check the statements of a mutation."""
+"""Check a mutation: its match, if it has one, its statements, and which values it needs for each row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.literals import align_literal, are_comparable, can_assign, fit_literal, type_literal
-from omnigraph.language.query.check.names import DATETIME, ID, STRING, reject_property
+from omnigraph.language.query.check.assignments import (
+    ENDS,
+    check_assignments,
+    check_now,
+    check_parameter,
+    find_assigned_type,
+)
+from omnigraph.language.query.check.expressions import check_clauses
+from omnigraph.language.query.check.literals import align_literal, are_comparable, fit_literal, type_literal
+from omnigraph.language.query.check.names import BOOL, ID, STRING
 from omnigraph.language.query.check.report import ProblemReport, suggest_name
+from omnigraph.language.query.check.scope import PATH, UNKNOWN, QueryScope
+from omnigraph.language.query.check.traversal import to_edge_word
+from omnigraph.language.query.plan import print_expression
 from omnigraph.language.query.typed_tree import (
     AssignedValue,
     Compare,
     Constant,
+    DeleteBound,
     DeleteEdges,
     DeleteNodes,
     Expression,
+    Identity,
     InsertEdge,
     InsertNode,
     Now,
     ParameterValue,
     PropertyValue,
+    ResultColumn,
     Statement,
+    TypedMutation,
+    TypedRead,
+    UpdateBound,
     UpdateNodes,
 )
-from omnigraph.language.schema import Catalog, EdgeType, NodeType, parse_default
-from omnigraph.language.source import Span, suggest_similar
+from omnigraph.language.schema import EdgeType, NodeType, TableKey, parse_default
+from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import convert_value
 
-_ENDS = {"from": "src", "to": "dst"}
 _EQUALITIES = frozenset({ast.ComparisonOperator.EQUAL, ast.ComparisonOperator.NOT_EQUAL})
+_EVERY_ROW = ResultColumn("row", Constant(True, BOOL))  # noqa: FBT003  a value
+_PlainStatement: TypeAlias = ast.Insert | ast.Update | ast.Delete
+_BoundStatement: TypeAlias = ast.VariableUpdate | ast.VariableDelete
 
 
-@dataclass(frozen=True, slots=True)
-class MutationScope:
-    """What the statements of a mutation are checked against."""
+def check_mutation(name: str, body: ast.MutationBody, scope: QueryScope) -> TypedMutation:
+    """Check a mutation; it has every statement that can be resolved. Deletes do not mix with inserts or updates."""
+    clauses = check_clauses(body.clauses, scope)
+    _reject_mixture(body.statements, scope.report)
+    checked = [_check_statement(statement, scope) for statement in body.statements]
+    statements = tuple(statement for statement in checked if statement is not None)
+    columns = _name_columns(value for statement in statements for value in _row_values(statement))
+    if not clauses and not columns:
+        return TypedMutation(name, scope.parameters, statements)
+    # Rows without a column could not be counted.
+    columns = columns or (_EVERY_ROW,)
+    is_distinct = all(isinstance(statement, UpdateBound | DeleteBound) for statement in statements) and all(
+        isinstance(column.expression, Identity) for column in columns
+    )
+    match = TypedRead(
+        name, scope.parameters, scope.list_tables(), clauses, columns, (), limit=None, distinct=is_distinct
+    )
+    return TypedMutation(name, scope.parameters, statements, match)
 
-    catalog: Catalog
-    parameters: Mapping[str, ValueType]
-    report: ProblemReport
+
+def _row_values(statement: Statement) -> Iterator[Expression]:
+    """Yield the values of a statement that are not the same for every row, or that have to be computed."""
+    for value in _values_of(statement):
+        if not isinstance(value, Constant | ParameterValue | Now):
+            yield value
 
 
-def check_statements(
-    statements: Sequence[ast.StatementSyntax],
-    catalog: Catalog,
-    parameters: Mapping[str, ValueType],
-    report: ProblemReport,
-) -> tuple[Statement, ...]:
-    """Return every statement that can be resolved. A mutation must not mix deletes with inserts or updates."""
-    _reject_mixture(statements, report)
-    scope = MutationScope(catalog, parameters, report)
-    checked = [_check_statement(statement, scope) for statement in statements]
-    return tuple(statement for statement in checked if statement is not None)
+def _values_of(statement: Statement) -> Iterator[Expression]:
+    match statement:
+        case InsertEdge():
+            yield from (statement.source, statement.destination)
+        case UpdateBound() | DeleteBound():
+            yield statement.entity
+        case _:
+            pass
+    if not isinstance(statement, DeleteNodes | DeleteEdges | DeleteBound):
+        yield from (assigned.value for assigned in statement.values)
+
+
+def _name_columns(values: Iterable[Expression]) -> tuple[ResultColumn, ...]:
+    """Return a column for each distinct value. Its name is the value as it is written, with a number if need be."""
+    columns: dict[str, ResultColumn] = {}
+    for value in dict.fromkeys(values):
+        name = text = print_expression(value).replace("$", "")
+        while name in columns:
+            name = f"{text} {len(columns)}"
+        columns[name] = ResultColumn(name, value)
+    return tuple(columns.values())
 
 
 def _reject_mixture(statements: Sequence[ast.StatementSyntax], report: ProblemReport) -> None:
-    deletes = [statement for statement in statements if isinstance(statement, ast.Delete)]
-    writes = [statement for statement in statements if not isinstance(statement, ast.Delete)]
+    deletes = [statement for statement in statements if isinstance(statement, ast.Delete | ast.VariableDelete)]
+    writes = [statement for statement in statements if not isinstance(statement, ast.Delete | ast.VariableDelete)]
     if deletes and writes:
         later = max(deletes[0], writes[0], key=lambda statement: statement.span.start)
         hint = f"split it into two queries: one with {_quote_statements(writes)}, one with {_quote_statements(deletes)}"
@@ -65,10 +113,26 @@ def _reject_mixture(statements: Sequence[ast.StatementSyntax], report: ProblemRe
 
 
 def _quote_statements(statements: Iterable[ast.StatementSyntax]) -> str:
-    return " and ".join(f"'{type(statement).__name__.lower()} {statement.type_name}'" for statement in statements)
+    return " and ".join(f"'{_verb_of(statement)} {_target_of(statement)}'" for statement in statements)
 
 
-def _check_statement(statement: ast.StatementSyntax, scope: MutationScope) -> Statement | None:
+def _verb_of(statement: ast.StatementSyntax) -> str:
+    match statement:
+        case ast.Insert():
+            return "insert"
+        case ast.Update() | ast.VariableUpdate():
+            return "update"
+        case ast.Delete() | ast.VariableDelete():
+            return "delete"
+
+
+def _target_of(statement: ast.StatementSyntax) -> str:
+    return f"${statement.variable.name}" if isinstance(statement, _BoundStatement) else statement.type_name
+
+
+def _check_statement(statement: ast.StatementSyntax, scope: QueryScope) -> Statement | None:
+    if isinstance(statement, _BoundStatement):
+        return _check_bound(statement, scope)
     target = _resolve_target(statement, scope)
     match statement, target:
         case ast.Insert(), NodeType():
@@ -78,10 +142,10 @@ def _check_statement(statement: ast.StatementSyntax, scope: MutationScope) -> St
         case ast.Update(), NodeType():
             return _check_update(statement, target, scope)
         case ast.Update(), EdgeType():
-            hint = "delete the edge and insert it again"
-            return scope.report.add(
-                "T16", f"{target.name} is an edge; edges cannot be updated", statement.type_span, hint
-            )
+            bound = f"match {{ $a $e:{to_edge_word(target.name)} $b ... }}"
+            hint = f"bind the edge, as in {bound} update $e set {{ ... }}"  # noqa: S608  no SQL
+            message = f"{target.name} is an edge; edges are not updated by where"
+            return scope.reject("T16", message, statement.type_span, hint)
         case ast.Delete(), NodeType():
             predicate = _check_where(statement.predicate, target, scope)
             cascades = tuple(edge.name for edge in scope.catalog.edges_of(target.name))
@@ -93,18 +157,18 @@ def _check_statement(statement: ast.StatementSyntax, scope: MutationScope) -> St
             return None
 
 
-def _resolve_target(statement: ast.StatementSyntax, scope: MutationScope) -> NodeType | EdgeType | None:
+def _resolve_target(statement: _PlainStatement, scope: QueryScope) -> NodeType | EdgeType | None:
     """Find the type that a statement writes. If a node and an edge share it, ``from`` or ``to`` selects the edge."""
     node, edge = scope.catalog.nodes.get(statement.type_name), scope.catalog.edges.get(statement.type_name)
     if node is not None and edge is not None:
-        return edge if _ENDS.keys() & set(_written_names(statement)) else node
+        return edge if ENDS.keys() & set(_written_names(statement)) else node
     if node is None and edge is None:
         hint = suggest_name(statement.type_name, [declared.name for declared in scope.catalog.types()], "types")
-        scope.report.add("T10", f"no type is called '{statement.type_name}'", statement.type_span, hint)
+        scope.reject("T10", f"no type is called '{statement.type_name}'", statement.type_span, hint)
     return node or edge
 
 
-def _written_names(statement: ast.StatementSyntax) -> Iterable[str]:
+def _written_names(statement: _PlainStatement) -> Iterable[str]:
     if not isinstance(statement, ast.Delete):
         yield from (assignment.name for assignment in statement.assignments)
     if not isinstance(statement, ast.Insert):
@@ -114,35 +178,39 @@ def _written_names(statement: ast.StatementSyntax) -> Iterable[str]:
 # ------------------------------------------------------------------------------------------------ statements
 
 
-def _check_insert_node(statement: ast.Insert, target: NodeType, scope: MutationScope) -> InsertNode:
-    values = _check_assignments(statement, target, scope)
+def _check_insert_node(statement: ast.Insert, target: NodeType, scope: QueryScope) -> InsertNode:
+    values = check_assignments(statement, target, scope)
     _reject_missing(statement, target, (), scope)
     return InsertNode(target.name, (*values.values(), *_fill_defaults(statement, target)))
 
 
-def _check_insert_edge(statement: ast.Insert, target: EdgeType, scope: MutationScope) -> InsertEdge | None:
-    values = _check_assignments(statement, target, scope)
-    _reject_missing(statement, target, tuple(_ENDS), scope)
-    ends = [values.pop(end, None) for end in _ENDS]
+def _check_insert_edge(statement: ast.Insert, target: EdgeType, scope: QueryScope) -> InsertEdge | None:
+    values = check_assignments(statement, target, scope)
+    _reject_missing(statement, target, tuple(ENDS), scope)
+    ends = [values.pop(end, None) for end in ENDS]
     if ends[0] is None or ends[1] is None:
         return None
     assigned = (*values.values(), *_fill_defaults(statement, target))
     return InsertEdge(target.name, ends[0].value, ends[1].value, assigned)
 
 
-def _check_update(statement: ast.Update, target: NodeType, scope: MutationScope) -> UpdateNodes | None:
-    values = _check_assignments(statement, target, scope)
-    for assignment in statement.assignments:
-        if assignment.name in (target.key or ()):
-            hint = "insert a node with the new key and delete the old one"
-            message = f"'{assignment.name}' is part of the key of {target.name} and never changes"
-            scope.report.add("Q013", message, assignment.name_span, hint)
+def _check_update(statement: ast.Update, target: NodeType, scope: QueryScope) -> UpdateNodes | None:
+    values = check_assignments(statement, target, scope)
+    _reject_keys(statement, target, scope)
     predicate = _check_where(statement.predicate, target, scope)
     return None if predicate is None else UpdateNodes(target.name, tuple(values.values()), predicate)
 
 
+def _reject_keys(statement: ast.Update | ast.VariableUpdate, target: NodeType, scope: QueryScope) -> None:
+    for assignment in statement.assignments:
+        if assignment.name in (target.key or ()):
+            hint = "insert a node with the new key and delete the old one"
+            message = f"'{assignment.name}' is part of the key of {target.name} and never changes"
+            scope.reject("Q013", message, assignment.name_span, hint)
+
+
 def _reject_missing(
-    statement: ast.Insert, target: NodeType | EdgeType, ends: tuple[str, ...], scope: MutationScope
+    statement: ast.Insert, target: NodeType | EdgeType, ends: tuple[str, ...], scope: QueryScope
 ) -> None:
     """Report required properties without a value or default, ``@embed`` vectors included: an insert computes none."""
     required = [
@@ -159,7 +227,7 @@ def _reject_missing(
     if any(name in target.properties and target.properties[name].embedding is not None for name in missing):
         hint += "; an insert does not compute vectors, so make the vector optional or give one"
     names = ", ".join(f"'{name}'" for name in missing)
-    scope.report.add("T12", f"{target.name} needs {names}", statement.type_span, hint)
+    scope.reject("T12", f"{target.name} needs {names}", statement.type_span, hint)
 
 
 def _fill_defaults(statement: ast.Insert, target: NodeType | EdgeType) -> Iterable[AssignedValue]:
@@ -170,125 +238,103 @@ def _fill_defaults(statement: ast.Insert, target: NodeType | EdgeType) -> Iterab
             yield AssignedValue(name, Constant(value, declared.type))
 
 
-# ------------------------------------------------------------------------------------------------ assignments
+# ------------------------------------------------------------------------------------------------ after a match
 
 
-def _check_assignments(
-    statement: ast.Insert | ast.Update, target: NodeType | EdgeType, scope: MutationScope
-) -> dict[str, AssignedValue]:
-    """Return the value of each assigned property, by name."""
-    if not statement.assignments:
-        hint = "write property: value between the braces"
-        scope.report.add("T10", "nothing is assigned", statement.span, hint)
-    seen: set[str] = set()
-    values: dict[str, AssignedValue] = {}
+def _check_bound(statement: _BoundStatement, scope: QueryScope) -> UpdateBound | DeleteBound | None:
+    variable = statement.variable
+    target = scope.look_up(variable.name)
+    if target is UNKNOWN:
+        return None
+    if target is None or target is PATH:
+        return _reject_target(variable, scope)
+    entity = Identity(variable.name, STRING.as_nullable() if variable.name in scope.optional else STRING)
+    key = TableKey(target.table_key)
+    if isinstance(statement, ast.VariableDelete):
+        edges = scope.catalog.edges_of(target.name) if isinstance(target, NodeType) else ()
+        return DeleteBound(entity, key, tuple(edge.name for edge in edges))
+    kept = _reject_identity(statement, target, scope)
+    values = check_assignments(kept, target, scope) if kept.assignments else {}
+    if isinstance(target, NodeType):
+        _reject_keys(statement, target, scope)
+    return UpdateBound(entity, key, tuple(values.values()))
+
+
+def _reject_target(variable: ast.Variable, scope: QueryScope) -> None:
+    if scope.variables.get(variable.name) is PATH:
+        message, hint = f"'${variable.name}' is a path", "name a node or an edge that the match binds"
+    elif variable.name == ast.ANONYMOUS:
+        message, hint = "'$_' stands for any node", "give the node a name in the match"
+    elif variable.name in scope.parameters:
+        message, hint = (
+            f"'${variable.name}' is a parameter",
+            f"bind the node in the match: $x: Type {{ id: ${variable.name} }}",
+        )
+    else:
+        known = suggest_similar(f"${variable.name}", (f"${name}" for name in scope.variables))
+        message, hint = (
+            f"'${variable.name}' is not bound here",
+            known or f"bind it in the match: ${variable.name}: Type",
+        )
+    return scope.reject("T29", message, variable.span, hint)
+
+
+def _reject_identity(
+    statement: ast.VariableUpdate, target: NodeType | EdgeType, scope: QueryScope
+) -> ast.VariableUpdate:
+    """Report assignments to the id or an end; return the statement without them."""
+    fixed = (ID, *ENDS) if isinstance(target, EdgeType) else (ID,)
+    kept: list[ast.Assignment] = []
     for assignment in statement.assignments:
-        declared = _resolve_type(assignment.name, assignment.name_span, target, scope)
-        if assignment.name in seen:
-            message = f"'{assignment.name}' is assigned twice"
-            scope.report.add("T13", message, assignment.name_span, "leave one of the two out")
+        if assignment.name not in fixed or assignment.name in target.properties:
+            kept.append(assignment)
             continue
-        seen.add(assignment.name)
-        value = None if declared is None else _check_assigned_value(assignment, declared, scope)
-        if value is not None:
-            values[assignment.name] = AssignedValue(assignment.name, value)
-    return values
-
-
-def _resolve_type(name: str, span: Span, target: NodeType | EdgeType, scope: MutationScope) -> ValueType | None:
-    """Return the type of a property or of an end of an edge."""
-    if isinstance(target, EdgeType) and name in _ENDS:
-        return STRING
-    declared = target.properties.get(name)
-    if declared is None:
-        return reject_property("T11", target, name, span, scope.report)
-    return declared.type
-
-
-def _check_assigned_value(assignment: ast.Assignment, declared: ValueType, scope: MutationScope) -> Expression | None:
-    value, name = assignment.value, assignment.name
-    match value:
-        case ast.NowCall():
-            return _check_now(value, name, declared, scope)
-        case ast.Variable():
-            given = _check_parameter(value, scope)
-            if given is None:
-                return None
-            if not can_assign(given.type, declared):
-                hint = f"declare ${value.name}: {_print_parameter_type(declared)}"
-                return scope.report.add(
-                    "T7", f"'{name}' is {declared}; '${value.name}' is {given.type}", value.span, hint
-                )
-            if given.type.nullable and not declared.nullable:
-                hint = f"declare ${value.name}: {_print_parameter_type(declared)}"
-                return scope.report.add("T7", f"'{name}' cannot be null, '${value.name}' can", value.span, hint)
-            return given
-        case _:
-            return fit_literal(value, declared, scope.report)
-
-
-def _check_now(value: ast.NowCall, name: str, declared: ValueType, scope: MutationScope) -> Now | None:
-    if declared.scalar is Scalar.DATETIME and not declared.is_list:
-        return Now(DATETIME)
-    return scope.report.add(
-        "T7", f"now() is a DateTime; '{name}' is {declared}", value.span, "write a literal or a parameter"
-    )
-
-
-def _check_parameter(variable: ast.Variable, scope: MutationScope) -> ParameterValue | None:
-    declared = scope.parameters.get(variable.name)
-    if declared is None:
-        hint = suggest_similar(variable.name, scope.parameters) or f"declare it: (${variable.name}: Type)"
-        return scope.report.add("T14", f"'${variable.name}' is not a parameter", variable.span, hint)
-    return ParameterValue(variable.name, declared)
-
-
-def _print_parameter_type(declared: ValueType) -> str:
-    """Print the type of a property as a parameter declares it: an enum is a String."""
-    return str(ValueType(declared.scalar, declared.nullable, declared.is_list, dimension=declared.dimension))
+        what = "the id" if assignment.name == ID else "an end of an edge"
+        scope.reject("T29", f"{what} never changes", assignment.name_span, "delete the old one and insert a new one")
+    return replace(statement, assignments=tuple(kept))
 
 
 # ------------------------------------------------------------------------------------------------ where
 
 
-def _check_where(predicate: ast.WhereCondition, target: NodeType | EdgeType, scope: MutationScope) -> Compare | None:
+def _check_where(predicate: ast.WhereCondition, target: NodeType | EdgeType, scope: QueryScope) -> Compare | None:
     is_id = predicate.name == ID and ID not in target.properties
-    declared = STRING if is_id else _resolve_type(predicate.name, predicate.name_span, target, scope)
+    declared = STRING if is_id else find_assigned_type(predicate.name, predicate.name_span, target, scope)
     if declared is None:
         return None
     if declared.scalar is Scalar.BLOB:
         message = f"'{predicate.name}' is a Blob and cannot be compared"
-        return scope.report.add("T11", message, predicate.name_span, "compare another property")
+        return scope.reject("T11", message, predicate.name_span, "compare another property")
     if declared.is_list or declared.scalar is Scalar.VECTOR:
         message = f"'{predicate.name}' is {declared} and cannot be compared as a whole"
-        return scope.report.add("T7", message, predicate.name_span, "compare another property")
+        return scope.reject("T7", message, predicate.name_span, "compare another property")
     value = _check_where_value(predicate, declared, scope)
     if value is None:
         return None
-    name = _ENDS.get(predicate.name, predicate.name) if isinstance(target, EdgeType) else predicate.name
+    name = ENDS.get(predicate.name, predicate.name) if isinstance(target, EdgeType) else predicate.name
     return Compare(PropertyValue(ast.ANONYMOUS, name, declared), predicate.operator, value)
 
 
-def _check_where_value(predicate: ast.WhereCondition, declared: ValueType, scope: MutationScope) -> Expression | None:
+def _check_where_value(predicate: ast.WhereCondition, declared: ValueType, scope: QueryScope) -> Expression | None:
     value = predicate.value
     match value:
         case ast.NowCall():
-            return _check_now(value, predicate.name, declared, scope)
+            return check_now(value, predicate.name, declared, scope)
         case ast.Variable():
-            given = _check_parameter(value, scope)
+            given = check_parameter(value, scope)
             if given is None or (are_comparable(given.type, declared) and not given.type.is_list):
                 return given
             message = f"'{predicate.name}' is {declared}; '${value.name}' is {given.type}"
             hint = f"declare ${value.name}: {declared.scalar}"
-            return scope.report.add("T7", message, value.span, hint)
+            return scope.reject("T7", message, value.span, hint)
         case ast.ScalarLiteral(None):
-            return scope.report.add("T3", "nothing equals null", value.span, "compare with a value")
+            return scope.reject("T3", "nothing equals null", value.span, "compare with a value")
         case _:
             return _check_where_literal(value, predicate.operator, declared, scope)
 
 
 def _check_where_literal(
-    literal: ast.AnyLiteral, operator: ast.ComparisonOperator, declared: ValueType, scope: MutationScope
+    literal: ast.AnyLiteral, operator: ast.ComparisonOperator, declared: ValueType, scope: QueryScope
 ) -> Constant | None:
     """Check a literal after ``where``: any two numbers compare, but an enum equals only its own values."""
     if isinstance(literal, ast.ScalarLiteral):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from omnigraph.errors import Problem
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.expressions import check_clauses
-from omnigraph.language.query.check.mutation import check_statements
+from omnigraph.language.query.check.mutation import check_mutation
 from omnigraph.language.query.check.report import ProblemReport
 from omnigraph.language.query.check.result import (
     OrderScope,
@@ -20,8 +20,8 @@ from omnigraph.language.query.check.result import (
     check_order,
     has_aggregate,
 )
-from omnigraph.language.query.check.scope import PATH, UNKNOWN, open_scope
-from omnigraph.language.query.typed_tree import PATH_KEY, TypedMutation, TypedQuery, TypedRead
+from omnigraph.language.query.check.scope import open_scope
+from omnigraph.language.query.typed_tree import TypedQuery, TypedRead
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source
 from omnigraph.language.types import ValueType
@@ -47,8 +47,7 @@ def check_query(query: ast.Query, catalog: Catalog, source: Source) -> TypedQuer
     if isinstance(query.body, ast.ReadBody):
         typed = _check_read(query.name, query.body, catalog, parameters, report)
     else:
-        statements = check_statements(query.body.statements, catalog, parameters, report)
-        typed = TypedMutation(query.name, parameters, statements)
+        typed = check_mutation(query.name, query.body, open_scope(query.body.clauses, catalog, parameters, report))
     return report.sort_problems() or typed
 
 
@@ -66,13 +65,10 @@ def _check_parameters(query: ast.Query, report: ProblemReport) -> Mapping[str, V
 def _check_read(
     name: str, read: ast.ReadBody, catalog: Catalog, parameters: Mapping[str, ValueType], report: ProblemReport
 ) -> TypedRead:
-    scope = open_scope(read, catalog, parameters, report)
+    columns_as_written = [projection.expression for projection in read.projections]
+    scope = open_scope([*read.clauses, *columns_as_written], catalog, parameters, report)
     clauses = check_clauses(read.clauses, scope)
-    variables = {
-        variable: PATH_KEY if entity is PATH else entity.table_key
-        for variable, entity in scope.variables.items()
-        if entity is not UNKNOWN
-    }
+    variables = scope.list_tables()
     columns = check_columns(read.projections, scope)
     grouped = has_aggregate(read.projections)
     if read.distinct and grouped:

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.report import ProblemReport
-from omnigraph.language.query.typed_tree import ResultColumn
+from omnigraph.language.query.typed_tree import PATH_KEY, ResultColumn
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import Span
 from omnigraph.language.types import ValueType
@@ -42,6 +42,7 @@ class Place(Enum):
     ORDER = auto()
     AGGREGATE = auto()
     HAVING = auto()
+    ASSIGNMENT = auto()
 
 
 @dataclass(slots=True)
@@ -98,6 +99,14 @@ class QueryScope:
             )
         self.variables[variable] = entity
 
+    def list_tables(self) -> Mapping[str, str]:
+        """Return the table key of each variable whose binding is right; that of a path is ``PATH_KEY``."""
+        return {
+            name: PATH_KEY if entity is PATH else entity.table_key
+            for name, entity in self.variables.items()
+            if entity is not UNKNOWN
+        }
+
     def open_block(self, *, is_test: bool) -> QueryScope:
         """Return the scope of a block: it sees the variables bound so far, and its own stay inside it."""
         inner = QueryScope(self.catalog, self.parameters, self.report, self.anonymous_names, dict(self.variables))
@@ -119,11 +128,10 @@ class QueryScope:
 
 
 def open_scope(
-    query: ast.ReadBody, catalog: Catalog, parameters: Mapping[str, ValueType], report: ProblemReport
+    parts: Iterable[ast.ClauseSyntax], catalog: Catalog, parameters: Mapping[str, ValueType], report: ProblemReport
 ) -> QueryScope:
-    """Return the scope at the start of a match."""
-    columns = [projection.expression for projection in query.projections]
-    taken = frozenset(_bound_names([*query.clauses, *columns]))
+    """Return the scope at the start of a match. ``parts`` are all its clauses, and what may have blocks after it."""
+    taken = frozenset(_bound_names(parts))
     fresh = (name for name in (f"{ast.ANONYMOUS}{number}" for number in count(1)) if name not in taken)
     return QueryScope(catalog, parameters, report, fresh)
 

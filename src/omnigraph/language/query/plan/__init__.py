@@ -14,6 +14,7 @@ from omnigraph.language.query.plan.operators import (
     Limit,
     Mark,
     MatchPlan,
+    MutationPlan,
     NodeScan,
     Optional,
     Outer,
@@ -27,8 +28,8 @@ from omnigraph.language.query.plan.operators import (
     With,
     Without,
 )
-from omnigraph.language.query.plan.planner import plan_read
-from omnigraph.language.query.plan.printer import print_operator, print_plan
+from omnigraph.language.query.plan.planner import plan_mutation, plan_read
+from omnigraph.language.query.plan.printer import print_expression, print_operator, print_plan
 from omnigraph.language.query.plan.visitor import (
     expressions_of,
     inputs_of,
@@ -56,6 +57,7 @@ __all__ = [
     "Limit",
     "Mark",
     "MatchPlan",
+    "MutationPlan",
     "NodeScan",
     "Optional",
     "Outer",
@@ -71,7 +73,9 @@ __all__ = [
     "expressions_of",
     "inputs_of",
     "operands_of",
+    "plan_mutation",
     "plan_read",
+    "print_expression",
     "print_operator",
     "print_plan",
     "rebuild",

@@ -29,6 +29,7 @@ from omnigraph.language.query.typed_tree import (
     ResultColumn,
     TextScore,
     TraversalDirection,
+    TypedMutation,
     TypedOrderKey,
     UsedVariable,
 )
@@ -329,3 +330,11 @@ class Project:
 
 ReadPlan: TypeAlias = Project | Group | Keep | Sort | Limit
 PlanOperator: TypeAlias = MatchPlan | ReadPlan
+
+
+@dataclass(frozen=True, slots=True)
+class MutationPlan:
+    """A mutation and the plan of its match, which gives the values of its statements row by row."""
+
+    mutation: TypedMutation
+    match: ReadPlan | None

@@ -26,6 +26,7 @@ from omnigraph.language.query.plan.operators import (
     Keep,
     Limit,
     MatchPlan,
+    MutationPlan,
     Project,
     ReadPlan,
     Select,
@@ -43,6 +44,7 @@ from omnigraph.language.query.typed_tree import (
     RankingExpression,
     ResultColumn,
     TextScore,
+    TypedMutation,
     TypedRead,
 )
 
@@ -52,6 +54,11 @@ def plan_read(query: TypedRead, estimate: EstimateScan | None = None) -> ReadPla
     if query.distinct or any(isinstance(column.expression, Aggregate) for column in query.columns):
         return _plan_grouped(query, estimate)
     return _plan_projected(query, estimate)
+
+
+def plan_mutation(mutation: TypedMutation) -> MutationPlan:
+    """Plan the match of a mutation; its statements run as they are written."""
+    return MutationPlan(mutation, None if mutation.match is None else plan_read(mutation.match))
 
 
 # ------------------------------------------------------------------------------------------------ result

@@ -21,6 +21,7 @@ from omnigraph.language.query.plan.operators import (
     Limit,
     Mark,
     MatchPlan,
+    MutationPlan,
     NodeScan,
     Optional,
     Outer,
@@ -44,6 +45,7 @@ from omnigraph.language.query.typed_tree import (
     ColumnValue,
     Compare,
     Constant,
+    DeleteBound,
     DeleteEdges,
     DeleteNodes,
     Distance,
@@ -70,10 +72,10 @@ from omnigraph.language.query.typed_tree import (
     TraversalDirection,
     Truth,
     TypedExistence,
-    TypedMutation,
     TypedNegation,
     TypedOrderKey,
     TypeName,
+    UpdateBound,
     UpdateNodes,
 )
 from omnigraph.language.syntax import quote_string
@@ -85,24 +87,33 @@ _OWN_ARROWS = {TraversalDirection.OUT: ">", TraversalDirection.IN: "<", Traversa
 _MAX_TREE_WIDTH = 80
 
 
-def print_plan(plan: PlanOperator | TypedMutation, notes: Callable[[PlanOperator], str] | None = None) -> str:
+def print_plan(plan: PlanOperator | MutationPlan, notes: Callable[[PlanOperator], str] | None = None) -> str:
     """Print a plan as an indented tree, with a note on each operator if ``notes`` is given."""
-    if isinstance(plan, TypedMutation):
-        statements = [_print_statement(statement) for statement in plan.statements]
-        branches = _branch_prefixes("", len(statements))
-        return "\n".join(
-            [f"Mutation {plan.name}", *(first + line for line, (first, _) in zip(statements, branches, strict=True))]
-        )
-    lines = list(_print_operators(plan))
+    lines = list(_print_mutation(plan)) if isinstance(plan, MutationPlan) else list(_print_operators(plan))
     if notes is None:
         return "\n".join(text for text, _ in lines)
-    width = min(max(len(text) for text, _ in lines), _MAX_TREE_WIDTH)
-    return "\n".join(f"{text:<{width}}  {notes(operator)}".rstrip() for text, operator in lines)
+    width = min(max(len(text) for text, operator in lines if operator is not None), _MAX_TREE_WIDTH)
+    return "\n".join(
+        text if operator is None else f"{text:<{width}}  {notes(operator)}".rstrip() for text, operator in lines
+    )
 
 
-def _print_operators(plan: PlanOperator) -> Iterator[tuple[str, PlanOperator]]:
+def _print_mutation(plan: MutationPlan) -> Iterator[tuple[str, PlanOperator | None]]:
+    """Print the statements of a mutation, and the plan of its match as the last one below it."""
+    statements = plan.mutation.statements
+    branches = _branch_prefixes("", len(statements) + (plan.match is not None))
+    yield f"Mutation {plan.mutation.name}", None
+    for statement, (first, _) in zip(statements, branches, strict=False):
+        yield first + _print_statement(statement), None
+    if plan.match is not None:
+        yield from _print_operators(plan.match, *branches[-1])
+
+
+def _print_operators(
+    plan: PlanOperator, before: str = "", before_inputs: str = ""
+) -> Iterator[tuple[str, PlanOperator]]:
     # No recursion: a long match is a deep plan.
-    waiting = [(plan, "", "")]
+    waiting = [(plan, before, before_inputs)]
     while waiting:
         operator, first, rest = waiting.pop()
         yield first + print_operator(operator), operator
@@ -230,10 +241,15 @@ def _print_statement(statement: Statement) -> str:
             return f"Delete {statement.node_type}{_print_where((statement.predicate,))}{edges}"
         case DeleteEdges():
             return f"Delete {statement.edge_type}{_print_where((statement.predicate,))}"
+        case UpdateBound():
+            return f"Update {print_expression(statement.entity)} {_print_assignments(statement.values)}"
+        case DeleteBound():
+            edges = f", with edges of {', '.join(statement.cascades)}" if statement.cascades else ""
+            return f"Delete {print_expression(statement.entity)}{edges}"
 
 
 def _print_assignments(values: Iterable[AssignedValue], ends: Iterable[str] = ()) -> str:
-    return f"{{ {', '.join([*ends, *(f'{value.name}: {print_expression(value.value)}' for value in values)])} }}"
+    return f"{{ {', '.join([*ends, *(f'{value.name}: {_print_value(value.value)}' for value in values)])} }}"
 
 
 # ------------------------------------------------------------------------------------------------ expressions
