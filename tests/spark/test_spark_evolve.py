@@ -96,6 +96,41 @@ def test_rows_are_written_anew_by_executors(spark: SparkSession, graph: Graph, m
         omnigraph.open(graph.uri, "ro").spark(spark).apply_schema(BEFORE)
 
 
+NEW_RULES = {
+    "@unique": ("age: I32?", "age: I32? @unique"),
+    "@range": ("mood: enum(calm, glad, wild)?", "mood: enum(calm, glad, wild)?\n  @range(age, 0..45)"),
+    "required": ("nick: String?", "nick: String"),
+    "@card": ("edge Knows: Person -> Person {", "edge Knows: Person -> Person @card(0..1) {"),
+}
+
+
+@pytest.mark.usefixtures("eight_partitions")
+@pytest.mark.parametrize("rule", daily(NEW_RULES, ["@unique"]))
+def test_executors_check_stored_rows_against_new_rules(
+    spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch, rule: str
+) -> None:
+    load(graph, {"edge": "Knows", "from": "ann", "to": "dee", "data": {"id": "k3"}})
+    wanted = with_change(*NEW_RULES[rule])
+    with pytest.raises(ValidationError) as here:
+        graph.apply_schema(wanted)
+    before = graph.commits()[0].id
+    with monkeypatch.context() as driver:
+        driver.setattr(Table, "scan", _refused)
+        with pytest.raises(ValidationError) as there:
+            graph.spark(spark).apply_schema(wanted)
+    assert there.value.violations == here.value.violations
+    assert (str(there.value), there.value.details) == (str(here.value), here.value.details)
+    assert graph.commits()[0].id == before
+    graph.mutate('query q() { delete Knows where from = "ann" }')
+    graph.mutate('query q() { update Person set { age: 1, nick: "c" } where name = "cid" }')
+    graph.mutate('query q() { update Person set { age: 2 } where name = "eve" }')
+    graph.mutate('query q() { update Person set { age: 3 } where name = "dee" }')
+    with monkeypatch.context() as driver:
+        driver.setattr(Table, "scan", _refused)
+        assert graph.spark(spark).apply_schema(wanted).applied
+    assert graph.verify().findings == ()
+
+
 def _refused(*_: object, **__: object) -> None:
     raise AssertionError("rows were read in this process")
 

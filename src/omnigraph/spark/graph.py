@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -304,12 +305,14 @@ class SparkGraph:
         actor: str | None = None,
         message: str | None = None,
     ) -> SchemaApplied:
-        """Change the schema like ``graph.apply_schema``; executors rewrite the rows that change."""
+        """Change the schema like ``graph.apply_schema``; executors check the rows and rewrite those that change."""
         from omnigraph.spark.executor import SparkExecutor
+        from omnigraph.spark.load import check_stored_rows
 
         self._check_writable()
         executor = SparkExecutor(self.session, "changing the schema")
-        options = evolve.SchemaChangeOptions(allow_data_loss, rewrite_ids, executor)
+        check = partial(check_stored_rows, executor)
+        options = evolve.SchemaChangeOptions(allow_data_loss, rewrite_ids, executor, check)
         return evolve.apply_schema(
             self.manifest, source, options, CommitOptions(MAIN, actor=actor or self.actor, message=message)
         )

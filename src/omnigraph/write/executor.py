@@ -37,6 +37,13 @@ class LocalExecutor:
 
 
 LOCAL: Final = LocalExecutor()
+_ROWS_IN_A_PIECE: Final = 1_000_000
+
+
+def divide_evenly(rows: Mapping[int, int], parallelism: int) -> list[tuple[int, ...]]:
+    """Divide the fragments of a table, given with their row counts, into pieces for tasks; one if one task runs."""
+    share = max(1, -(-sum(rows.values()) // parallelism))
+    return group_evenly(rows, share if parallelism == 1 else min(share, _ROWS_IN_A_PIECE))
 
 
 def group_evenly(rows: Mapping[int, int], max_rows: int) -> list[tuple[int, ...]]:

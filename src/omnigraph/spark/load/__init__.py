@@ -3,7 +3,7 @@
 from omnigraph.spark.load.changed_table import FragmentRows, RowReader
 from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces, rewrite_fragments
 from omnigraph.spark.load.run import load
-from omnigraph.spark.load.set_rules import check_changes
+from omnigraph.spark.load.set_rules import check_changes, check_stored_rows
 from omnigraph.spark.load.staging import stage_rows
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "SourceRun",
     "StagedPlaces",
     "check_changes",
+    "check_stored_rows",
     "load",
     "rewrite_fragments",
     "stage_rows",

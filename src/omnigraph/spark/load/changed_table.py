@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.storage.lagging_columns import ColumnLag, read_declared_column
 from omnigraph.storage.row_sizes import estimate_row_bytes, estimate_stored_row_bytes
 from omnigraph.storage.table import Table
+from omnigraph.write.evolve import ReshapedRows
 from omnigraph.write.load import IncomingTable
 from omnigraph.write.rules import IncomingMode, Relation, TablePart, type_of_table
 
@@ -83,6 +84,56 @@ class FragmentRows:
         row_bytes = estimate_stored_row_bytes(self.table, columns)
         groups = divide_fragments(self.fragments, row_bytes, executor.parallelism)
         return executor.map_fragments(self.table, groups, task, schema)
+
+
+class RuleTable(Protocol):
+    """A table in the parts that set rules refer to."""
+
+    def pack_relation(self, relation: Relation, packer: Packer) -> DataFrame:
+        """Read and pack the relation of a rule."""
+        ...
+
+    def size_relation(self, relation: Relation) -> int:
+        """Return the size of a relation in bytes, at most."""
+        ...
+
+    def is_empty(self, part: TablePart) -> bool:
+        """Return whether a part is known to be empty without reading it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSparkTable:
+    """A table whose rows stay and meet new rules, as if all of them were incoming; None if it has none."""
+
+    executor: SparkExecutor
+    rows: ReshapedRows | None
+
+    def pack_relation(self, relation: Relation, packer: Packer) -> DataFrame:
+        """Read and pack the relation of a rule."""
+        assert self.rows is not None
+        row_bytes = estimate_stored_row_bytes(self.rows.table, relation.physical_columns)
+        groups = divide_fragments(self.rows.table.fragment_rows(), row_bytes, self.executor.parallelism)
+        return self.executor.map_items(partial(_pack_stored, self.rows, relation, packer), groups, PACK_COLUMNS)
+
+    def size_relation(self, relation: Relation) -> int:
+        """Return the size of a relation in bytes, at most."""
+        if self.rows is None:
+            return 0
+        schema = self.rows.schema
+        row_bytes = sum(estimate_row_bytes(schema, columns) for columns in relation.columns.values())
+        return row_bytes * sum(self.rows.table.fragment_rows().values())
+
+    def is_empty(self, part: TablePart) -> bool:
+        """Return whether a part is empty: all but the incoming rows are."""
+        return self.rows is None or part is not TablePart.INCOMING
+
+
+def _pack_stored(
+    rows: ReshapedRows, relation: Relation, packer: Packer, fragments: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
+    """Task over fragments: convert stored rows to the relation of a rule, and pack them."""
+    return packer.pack_batches(map(relation.encode, rows.read(relation.physical_columns, fragments)))
 
 
 @dataclass(frozen=True, slots=True)

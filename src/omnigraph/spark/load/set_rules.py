@@ -8,7 +8,7 @@ are left. It returns only violations: their number for each rule, and a limited 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,10 +20,11 @@ from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.executor import SparkExecutor, union_all
-from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows
+from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows, RuleTable, StoredSparkTable
 from omnigraph.spark.load.proofs import find_unproven_rules
 from omnigraph.spark.shuffle import Packer, ReceivedRows, gather_packs, receive_rows
 from omnigraph.spark.sized_frames import count_partitions
+from omnigraph.write.evolve import MAX_VIOLATIONS, FoundViolations, ReshapedRows
 from omnigraph.write.load import IncomingTable
 from omnigraph.write.rules import (
     SET_VIOLATIONS,
@@ -33,6 +34,7 @@ from omnigraph.write.rules import (
     ViolationCounts,
     decode_set_violations,
     describe_violation,
+    list_set_rules,
     query_violations,
     select_set_rules,
 )
@@ -82,13 +84,25 @@ def check_changes(
     return RuleCheckResult(tuple(found), reads, counts=counts)
 
 
+def check_stored_rows(
+    executor: SparkExecutor, catalog: Catalog, snapshot: Snapshot, rows: ReshapedRows, rules: Collection[str]
+) -> FoundViolations:
+    """Check set rules that are new in a schema on the stored rows of a type; see ``write/evolve/rules.py``."""
+    del snapshot
+    own = [rule for rule in list_set_rules(catalog, rows.type.table_key) if rule.rule in rules]
+    keys = {relation.table_key for rule in own for relation in rule.relations}
+    stored = {key: StoredSparkTable(executor, rows if key == rows.type.table_key else None) for key in keys}
+    found, counts = _find_violations(executor, own, stored, MAX_VIOLATIONS)
+    return FoundViolations(tuple(found), sum(counts.values()))
+
+
 def _is_empty(rule: SetRule, name: str, changed: Mapping[str, ChangedSparkTable]) -> bool:
     relation = next(each for each in rule.relations if each.name == name)
     return changed[relation.table_key].is_empty(relation.part)
 
 
 def _find_violations(
-    executor: SparkExecutor, rules: Sequence[SetRule], changed: Mapping[str, ChangedSparkTable], limit: int | None
+    executor: SparkExecutor, rules: Sequence[SetRule], changed: Mapping[str, RuleTable], limit: int | None
 ) -> tuple[list[Violation], ViolationCounts]:
     """Return examples of violations, in the order of the rules, and the number of violations of each rule."""
     if not rules:
@@ -107,7 +121,7 @@ def _find_violations(
 
 
 def _query_partitions(
-    executor: SparkExecutor, rules: Sequence[SetRule], changed: Mapping[str, ChangedSparkTable], limit: int | None
+    executor: SparkExecutor, rules: Sequence[SetRule], changed: Mapping[str, RuleTable], limit: int | None
 ) -> DataFrame:
     """Shuffle the relations of the rules by the values that they compare, and query each partition."""
     from pyspark.sql import functions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import pyarrow as pa
 
@@ -21,10 +21,9 @@ from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag, read_renamed_co
 from omnigraph.storage.lance_internals import can_reshape, is_blob
 from omnigraph.storage.staging import FragmentText, StagedChange
 from omnigraph.storage.table import Table
-from omnigraph.write.executor import LOCAL, Executor, group_evenly
+from omnigraph.write.executor import LOCAL, Executor, divide_evenly
 
 _Field: TypeAlias = "pa.Field[pa.DataType]"
-_ROWS_IN_A_PIECE: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +75,6 @@ class TableShape:
         all_null = all(self.lag.reads_null(self.type, name) for name in self.lag.added)
         return all_null and can_reshape(table.schema, columns, self.old_names)
 
-    def read_nullable(self, table: Table, without: Collection[str]) -> pa.RecordBatchReader:
-        """Read the rows in these columns, except some, and allow nulls in all of them."""
-        columns = (column for column in _fields_of(arrow_schema(self.type)) if column.name not in without)
-        return self.read(table, pa.schema([column.with_nullable(nullable=True) for column in columns]))
-
     def read(
         self, table: Table, columns: pa.Schema, in_fragments: Collection[int] | None = None
     ) -> pa.RecordBatchReader:
@@ -121,10 +115,7 @@ class TableRewrite:
 
     def stage(self, executor: Executor) -> StagedChange:
         """Write the rows and stage them as an overwrite."""
-        rows = self.source.fragment_rows()
-        share = -(-sum(rows.values()) // executor.parallelism)
-        pieces = group_evenly(rows, max(1, share if executor.parallelism == 1 else min(share, _ROWS_IN_A_PIECE)))
-        written = executor.run(self.write_piece, pieces)
+        written = executor.run(self.write_piece, divide_evenly(self.source.fragment_rows(), executor.parallelism))
         return tables.overwrite_fragments(self.home, self.columns, [each for part in written for each in part])
 
     def write_piece(self, fragments: Collection[int]) -> tuple[FragmentText, ...]:

@@ -43,7 +43,7 @@ from omnigraph.write.evolve.refusals import (
     refuse_unrelated_schema,
     refuse_unsupported,
 )
-from omnigraph.write.evolve.rules import check_new_rules
+from omnigraph.write.evolve.rules import SetRuleCheck, check_new_rules, check_set_rules
 from omnigraph.write.evolve.schema_migration import SchemaMigration, find_hard_drops
 from omnigraph.write.executor import LOCAL, Executor
 
@@ -65,12 +65,13 @@ class SchemaApplied:
 class SchemaChangeOptions:
     """The options of a schema change: allow hard drops, and rewrite ids of a legacy form.
 
-    ``executor`` rewrites tables in parallel.
+    ``executor`` checks and rewrites rows in parallel; ``check_set_rules`` checks rules on many rows together.
     """
 
     allow_data_loss: bool = False
     rewrite_ids: bool = False
     executor: Executor = LOCAL
+    check_set_rules: SetRuleCheck = check_set_rules
 
 
 def plan_schema(manifest: Manifest, source: str | Path | Source, *, allow_data_loss: bool = False) -> MigrationPlan:
@@ -125,7 +126,7 @@ class SchemaChangeOperation:
         migration = SchemaMigration(
             self.manifest, snapshot, self.new.catalog, plan, self.options.rewrite_ids, self.options.executor
         )
-        check_new_rules(migration)
+        check_new_rules(migration, self.options.check_set_rules)
         return PreparedWrite(
             migration.list_changes(),
             frozenset(snapshot.pins),

@@ -1,16 +1,18 @@
-"""Check all rows against the rules that are new in a schema, and report every violation."""
+"""Check all rows against the rules that are new in a schema. An executor checks them, and reports some violations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import cast
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, TypeAlias, cast
 
 import pyarrow as pa
 
 from omnigraph.errors import ValidationError, Violation
 from omnigraph.language.schema import (
     AddConstraint,
+    Catalog,
     ChangeCardinality,
     ColumnRule,
     ColumnRuleKind,
@@ -23,11 +25,12 @@ from omnigraph.language.schema import (
     RangeRule,
     RequireProperty,
 )
-from omnigraph.language.types import Scalar
-from omnigraph.storage.arrow_schema import arrow_schema
+from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
 from omnigraph.storage.keys import make_ids
+from omnigraph.write.evolve.reshaped_rows import ReshapedRows
 from omnigraph.write.evolve.schema_migration import SchemaMigration, list_checked_tables
+from omnigraph.write.executor import divide_evenly
 from omnigraph.write.rules import (
     IncomingMode,
     RowChanges,
@@ -41,45 +44,102 @@ from omnigraph.write.rules import (
 )
 from omnigraph.write.spill import spill_rows
 
+MAX_VIOLATIONS: Final = 100
+"""A refused schema describes so many violations, and counts the others."""
 
-def check_new_rules(migration: SchemaMigration) -> None:
-    """Refuse the new schema if rows break one of its new rules; list all violations."""
-    by_key = list_checked_tables(migration.plan)
-    found = [each for key, steps in by_key.items() for each in _find_violations(migration, key, steps)]
-    if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise ValidationError(
-            f"the rows do not fit the new schema: {found[0].message}{more}",
-            found,
+
+@dataclass(frozen=True, slots=True)
+class FoundViolations:
+    """Some violations, and how many there are."""
+
+    described: tuple[Violation, ...] = ()
+    count: int = 0
+
+    def __add__(self, other: FoundViolations) -> FoundViolations:
+        described = (*self.described, *other.described)[:MAX_VIOLATIONS]
+        return FoundViolations(described, self.count + other.count)
+
+
+SetRuleCheck: TypeAlias = "Callable[[Catalog, Snapshot, ReshapedRows, Collection[str]], FoundViolations]"
+"""Checks the set rules of a type that have these texts, on all of its rows."""
+
+
+def check_new_rules(migration: SchemaMigration, check_together: SetRuleCheck) -> None:
+    """Refuse the new schema if rows break one of its new rules."""
+    found = FoundViolations()
+    for key, steps in list_checked_tables(migration.plan).items():
+        rows = migration.read_reshaped(type_of_table(migration.catalog, key))
+        if rows is not None:
+            found += _check_table(migration, rows, steps, check_together)
+    if found.count:
+        # However the rows were divided among tasks.
+        described = sorted(found.described, key=lambda each: (each.type, each.rule, each.id or "", each.message))
+        more = f" (and {found.count - 1:,} more)" if found.count > 1 else ""
+        error = ValidationError(
+            f"the rows do not fit the new schema: {described[0].message}{more}",
+            described,
             hint="correct or delete these rows first, or remove the rule",
         )
+        error.details["more"] = found.count > len(found.described)
+        raise error
 
 
-def _find_violations(migration: SchemaMigration, table_key: str, steps: list[MigrationStep]) -> Iterator[Violation]:
-    type_ = type_of_table(migration.catalog, table_key)
-    table = migration.source_of(type_)
-    if table is None:
-        return
-    properties = {name for step in steps for name in _list_properties(step)}
-    set_rules = {text for step in steps for text in _list_set_rules(type_, step)}
-    found: list[Violation] = []
-    table_schema = arrow_schema(type_)
-    blobs = [name for name, each in type_.properties.items() if each.type.scalar is Scalar.BLOB]
-    columns = list_rule_columns(migration.catalog, table_key)
-    schema = pa.schema([(name, cast("pa.DataType", table_schema.field(name).type)) for name in columns])
-
-    def check_batches() -> Iterator[pa.Table]:
-        for batch in migration.read_nullable_rows(type_, table, without=blobs):
-            found.extend(_name_row(each) for each in check_rows(type_, batch) if each.property in properties)
-            if any(_adds_key(step) for step in steps):
-                found.extend(_find_wrong_ids(type_, batch))
-            yield pa.table([column_of(batch, name) for name in columns], schema=schema)
-
-    changes = RowChanges(table_key, spill_rows(schema, check_batches()), mode=IncomingMode.OVERWRITE)
-    yield from found
+def _check_table(
+    migration: SchemaMigration, rows: ReshapedRows, steps: list[MigrationStep], check_together: SetRuleCheck
+) -> FoundViolations:
+    properties = frozenset(name for step in steps for name in _list_properties(step))
+    set_rules = frozenset(text for step in steps for text in _list_set_rules(rows.type, step))
+    check = _RowCheck(rows, properties, any(_adds_key(step) for step in steps))
+    found = FoundViolations()
+    if check.is_needed:
+        pieces = divide_evenly(rows.table.fragment_rows(), migration.executor.parallelism)
+        found = sum(migration.executor.run(check.check_fragments, pieces), found)
     if set_rules:
-        together = check_changes(migration.catalog, migration.snapshot, [changes]).violations
-        yield from (each for each in together if each.type == type_.name and each.rule in set_rules)
+        found += check_together(migration.catalog, migration.snapshot, rows, set_rules)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _RowCheck:
+    """Checks the rules on single rows: those on some properties, and whether ids are those of a new key."""
+
+    rows: ReshapedRows
+    properties: frozenset[str]
+    has_new_key: bool
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a rule on single rows is new."""
+        return bool(self.properties) or self.has_new_key
+
+    def check_fragments(self, fragments: Collection[int]) -> FoundViolations:
+        """Task: check the rows of some fragments."""
+        described: list[Violation] = []
+        count = 0
+        for batch in self.rows.read(in_fragments=fragments):
+            for violation in self._check_batch(batch):
+                count += 1
+                if len(described) < MAX_VIOLATIONS:
+                    described.append(violation)
+        return FoundViolations(tuple(described), count)
+
+    def _check_batch(self, batch: pa.RecordBatch) -> Iterator[Violation]:
+        type_ = self.rows.type
+        yield from (_name_row(each) for each in check_rows(type_, batch) if each.property in self.properties)
+        if self.has_new_key:
+            yield from _find_wrong_ids(type_, batch)
+
+
+def check_set_rules(
+    catalog: Catalog, snapshot: Snapshot, rows: ReshapedRows, rules: Collection[str]
+) -> FoundViolations:
+    """Check set rules in this process. Memory does not grow with the rows."""
+    key, columns = rows.type.table_key, list_rule_columns(catalog, rows.type.table_key)
+    pieces = (pa.Table.from_batches([batch]) for batch in rows.read(columns))
+    changes = RowChanges(key, spill_rows(rows.select_schema(columns), pieces), mode=IncomingMode.OVERWRITE)
+    violations = check_changes(catalog, snapshot, [changes]).violations
+    own = [each for each in violations if each.type == rows.type.name and each.rule in rules]
+    return FoundViolations(tuple(islice(own, MAX_VIOLATIONS)), len(own))
 
 
 def _name_row(violation: Violation) -> Violation:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
-
-import pyarrow as pa
 
 from omnigraph.errors import NotFound
 from omnigraph.language.schema import (
@@ -39,6 +37,7 @@ from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table, open_table
 from omnigraph.write.commit import TableChange, TableCreation, TableRewrite, TableShape
 from omnigraph.write.evolve.id_rewrites import IdRewrites, find_id_rewrites
+from omnigraph.write.evolve.reshaped_rows import ReshapedRows
 from omnigraph.write.executor import LOCAL, Executor
 
 _OPERATION: Final = "schema"
@@ -80,13 +79,11 @@ class SchemaMigration:
         key = self.old_keys.get(type_.table_key, type_.table_key)
         return self.snapshot.table(key) if key in self.snapshot.pins else None
 
-    def read_nullable_rows(
-        self, type_: NodeType | EdgeType, table: Table, without: Collection[str]
-    ) -> Iterator[pa.RecordBatch]:
-        """Read rows in the new shape, without blobs. Required properties may still be null."""
-        rows = self.shape_of(type_).read_nullable(table, without)
+    def read_reshaped(self, type_: NodeType | EdgeType) -> ReshapedRows | None:
+        """Return the rows of a type as the new schema reads them; None for a new type."""
+        table = self.source_of(type_)
         ids = self.id_rewrites.get(type_.table_key)
-        return iter(rows if ids is None else ids.apply(rows))
+        return None if table is None else ReshapedRows(self.shape_of(type_), table, ids)
 
     def list_changes(self) -> tuple[TableChange, ...]:
         """Return the changes of existing tables."""
