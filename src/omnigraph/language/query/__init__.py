@@ -77,6 +77,7 @@ from omnigraph.language.query.typed_tree import (
     UpdateBound,
     UpdateNodes,
 )
+from omnigraph.language.query.vocabulary import Vocabulary, list_vocabulary
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source, read_source, suggest_similar
 from omnigraph.language.values import ConstantValue
@@ -139,11 +140,13 @@ __all__ = [
     "TypedRead",
     "UpdateBound",
     "UpdateNodes",
+    "Vocabulary",
     "compile_query",
     "explain",
     "find_query",
     "format_queries",
     "lint_queries",
+    "list_vocabulary",
     "parse_parameter_text",
     "parse_queries",
     "parse_query_text",

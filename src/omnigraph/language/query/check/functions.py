@@ -246,3 +246,9 @@ ENTITY_FUNCTIONS: Final[Mapping[str, Callable[[ast.FunctionCall, QueryScope], Ex
     **dict.fromkeys(map(str, PathFunction), check_path_function),
 }
 """Functions of what a variable is bound to: they check their arguments themselves."""
+
+
+def list_function_forms() -> dict[str, str]:
+    """Return the form of every function by its name, such as ``lower(text)``."""
+    values = {str(function): signature.form for function, signature in _SIGNATURES.items()}
+    return {**values, **{name: f"{name}(${'w' if name in set(PathFunction) else 'x'})" for name in ENTITY_FUNCTIONS}}
